@@ -1,0 +1,22 @@
+"""Tasks by name: `task("digits")`, `task("enwik8", {"length": 512}, data=Path("data"))`. One file a task."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from splitstep.tasks.digits import Digits
+from splitstep.tasks.options import nearest, read_options
+from splitstep.tasks.stdlib import Stdlib
+from splitstep.tasks.task import Batch, Metric, Task
+from splitstep.tasks.text import Text
+
+__all__ = ["TASKS", "Batch", "Metric", "Task", "task"]
+
+TASKS: dict[str, type[Task]] = {kind.name: kind for kind in (Digits, Stdlib, Text)}
+
+
+def task(name: str, options: Mapping[str, object] = {}, data: Path | None = None) -> Task:
+    """The named task with its data loaded: from the folder `data`, else `$SPLITSTEP_DATA`, else `./data`."""
+    if name not in TASKS:
+        raise ValueError(f'there is no task "{name}"{nearest(str(name), TASKS)} the tasks are {", ".join(TASKS)}')
+    kind = TASKS[name]
+    return kind(read_options(kind.Options, options, f'task "{name}"'), data)

@@ -1,0 +1,142 @@
+"""Image classification: arrays of pixels and labels, one pair a split."""
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from splitstep.tasks import sampler
+from splitstep.tasks.options import at_least
+from splitstep.tasks.task import ACCURACY, Batch, Metric, Task, check_split, check_totals
+
+
+class Pixels(NamedTuple):
+    """Square grey images [N, S, S] of whole numbers, and their classes [N]."""
+
+    images: np.ndarray
+    labels: np.ndarray
+
+
+class Standard(NamedTuple):
+    """How pixels become numbers: divide by `white`, take off `mean`, divide by `deviation`."""
+
+    white: float
+    mean: float
+    deviation: float
+
+
+def shifted(images: np.ndarray, moves: np.ndarray) -> np.ndarray:
+    """Images [N, S, S] moved by moves [N, 2] pixels (down, right), with black where nothing was."""
+    reach = int(np.abs(moves).max(initial=0))
+    padded = np.pad(images, ((0, 0), (reach, reach), (reach, reach)))
+    side = np.arange(images.shape[1])
+    rows = reach - moves[:, 0, None] + side
+    columns = reach - moves[:, 1, None] + side
+    return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+def score_classes(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Sums of the surprise in nats, of right guesses and of examples; logits [B, classes]."""
+    nll = functional.cross_entropy(logits.float(), labels, reduction="sum")
+    correct = (logits.argmax(-1) == labels).sum()
+    return {"nll": float(nll), "correct": float(correct), "examples": float(len(labels))}
+
+
+def summarise_classes(task: Task, totals: Mapping[str, float]) -> dict[str, float]:
+    """Loss in nats an example, and accuracy."""
+    examples = check_totals(task, totals, "examples")
+    return {"loss": totals["nll"] / examples, ACCURACY.name: totals["correct"] / examples}
+
+
+class Images(Task):
+    """An image-classification task; `pixel_values` are [B, 1, S, S]."""
+
+    model: ClassVar[str] = "image"
+    metric: Metric = ACCURACY
+
+    def _load(self, pixels: Mapping[str, Pixels], standard: Standard, patch: int, labels: int, shift: int) -> None:
+        """Take the arrays; training images move by up to `shift` pixels each way."""
+        self._pixels, self._standard = dict(pixels), standard
+        self._patch, self._labels, self._shift = patch, labels, shift
+        side = self._side
+        if side % patch:
+            fits = [n for n in range(1, side + 1) if side % n == 0]
+            raise ValueError(
+                f"option patch is {patch}, which does not divide images of {side} pixels; choose of {fits}"
+            )
+
+    @property
+    def _side(self) -> int:
+        return self._pixels["train"].images.shape[1]
+
+    @property
+    @final
+    def shape(self) -> dict[str, int]:
+        return {"image_size": self._side, "channels": 1, "patch": self._patch, "labels": self._labels}
+
+    @property
+    @final
+    def length(self) -> int:
+        """Patches in an image; a class token that a model puts before them is not counted."""
+        return (self._side // self._patch) ** 2
+
+    @final
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        images, labels = self._pixels["train"]
+        rows = sampler.indices(len(labels), seed, step, size)
+        chosen = images[rows]
+        if self._shift:
+            random = sampler.generator(seed, step, sampler.AUGMENT)
+            chosen = shifted(chosen, random.integers(-self._shift, self._shift, size=(size, 2), endpoint=True))
+        return self._tensors(chosen, labels[rows])
+
+    @final
+    def batches(self, split: str, size: int) -> Iterator[Batch]:
+        check_split(self, split)
+        at_least("size", size, 1)
+        images, labels = self._pixels[split]
+        for first in range(0, len(labels), size):
+            yield self._tensors(images[first : first + size], labels[first : first + size])
+
+    def _tensors(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+        white, mean, deviation = self._standard
+        values = torch.from_numpy(images.astype(np.float32)).unsqueeze(1)
+        return {
+            "pixel_values": (values / white - mean) / deviation,
+            "labels": torch.from_numpy(labels.astype(np.int64)),
+        }
+
+    @final
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
+        return score_classes(logits, batch["labels"])
+
+    @final
+    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
+        return summarise_classes(self, totals)
+
+    @final
+    def describe(self) -> dict[str, Any]:
+        return {
+            "task": self.name,
+            "source": self._source(),
+            "examples": {split: len(pixels.labels) for split, pixels in self._pixels.items()},
+            "classes": {
+                split: np.bincount(pixels.labels, minlength=self._labels).tolist()
+                for split, pixels in self._pixels.items()
+            },
+            "sha256": {
+                split: hashlib.sha256(np.ascontiguousarray(pixels.images).data).hexdigest()
+                for split, pixels in self._pixels.items()
+            },
+            "standard": self._standard._asdict(),
+            "shift": self._shift,
+        }
+
+    @abstractmethod
+    def _source(self) -> dict[str, Any]:
+        """Where the images come from."""

@@ -1,0 +1,85 @@
+"""Which examples a training step sees: pure functions of (seed, step), so that resuming needs no state.
+
+Nothing here iterates or remembers; caches only save work.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+# Each use draws from a stream of its own, so that no two share their numbers.
+ROWS, WINDOWS, ORDER, AUGMENT = range(4)
+
+
+def generator(seed: int, number: int, use: int, stream: int = 0) -> np.random.Generator:
+    """The random numbers for one use in one step or epoch."""
+    if seed < 0 or number < 0:
+        raise ValueError(f"seed {seed} and step {number} must not be negative; count both from 0")
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number, use, stream])))
+
+
+@lru_cache(maxsize=16)
+def permutation(n: int, seed: int, epoch: int, stream: int = 0) -> np.ndarray:
+    """The order of n examples in one epoch."""
+    order = generator(seed, epoch, ROWS, stream).permutation(n)
+    order.flags.writeable = False
+    return order
+
+
+def indices(n: int, seed: int, step: int, size: int, stream: int = 0) -> np.ndarray:
+    """Rows [step * size, (step + 1) * size) of the endless concatenation of the epochs' permutations."""
+    if n < 1 or size < 1 or step < 0:
+        raise ValueError(f"cannot draw batch {step} of {size} from {n} examples; each must be at least 1, the step 0")
+    first, last = step * size, (step + 1) * size
+    parts = [
+        permutation(n, seed, epoch, stream)[max(first - epoch * n, 0) : last - epoch * n]
+        for epoch in range(first // n, (last - 1) // n + 1)
+    ]
+    return np.concatenate(parts)
+
+
+def starts(n: int, length: int, seed: int, step: int, size: int) -> np.ndarray:
+    """Where the `size` random windows of `length` tokens begin in an array of n tokens."""
+    if size < 1:
+        raise ValueError(f"cannot draw a batch of {size} windows; its size must be at least 1")
+    return generator(seed, step, WINDOWS).integers(0, n - length, size=size, endpoint=True)
+
+
+def bucket(counts: tuple[int, ...], seed: int, step: int, size: int) -> tuple[int, int]:
+    """The bucket that a step draws from, and the number of its batch in that bucket's own stream.
+
+    Bucket b is an endless stream of permutations cut into batches of `size`. Epoch e of the whole takes batches
+    [e n_b // size, (e + 1) n_b // size) of every bucket, in shuffled order: all batches are full, each bucket is met in
+    proportion to its count, and what is left over in one epoch comes first in the next.
+    """
+    if step < 0 or size < 1 or sum(counts) < 1:
+        raise ValueError(f"cannot draw batch {step} of {size} from {sum(counts)} examples")
+    epoch = _epoch(counts, step, size)
+    order = _order(counts, seed, epoch, size)
+    place = step - _before(counts, epoch, size)
+    chosen = int(order[place])
+    earlier = int(np.count_nonzero(order[:place] == chosen))
+    return chosen, epoch * counts[chosen] // size + earlier
+
+
+def _before(counts: tuple[int, ...], epoch: int, size: int) -> int:
+    """How many batches come before an epoch."""
+    return sum(epoch * n // size for n in counts)
+
+
+def _epoch(counts: tuple[int, ...], step: int, size: int) -> int:
+    """The epoch in which a step lies: the last one that begins at or before it and is not empty."""
+    low, high = 0, 1
+    while _before(counts, high, size) <= step:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _before(counts, middle, size) <= step else (low, middle)
+    return low
+
+
+@lru_cache(maxsize=16)
+def _order(counts: tuple[int, ...], seed: int, epoch: int, size: int) -> np.ndarray:
+    """The buckets of an epoch's batches, shuffled."""
+    many = [(epoch + 1) * n // size - epoch * n // size for n in counts]
+    return generator(seed, epoch, ORDER).permutation(np.repeat(np.arange(len(counts)), many))

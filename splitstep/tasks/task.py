@@ -1,0 +1,94 @@
+"""What a task is: one problem with its data, its batches and its metric."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor
+
+Batch = dict[str, Tensor]
+"""`input_ids`, `labels` and, where rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
+
+IGNORED = -100
+"""The label of a position that is not scored, as everywhere in PyTorch and Hugging Face."""
+
+SPLITS = ("train", "valid", "test")
+
+
+class Metric(NamedTuple):
+    """A figure by which runs are compared, and how a table prints it."""
+
+    name: str
+    higher_is_better: bool
+    format: str
+
+
+ACCURACY = Metric("accuracy", True, "{:.2%}")
+BITS_PER_BYTE = Metric("bits_per_byte", False, "{:.3f}")
+PERPLEXITY = Metric("perplexity", False, "{:.2f}")
+
+
+class Task(ABC):
+    """One problem: its data, its batches and its metric."""
+
+    name: ClassVar[str]
+    model: ClassVar[str]
+    """The kind of model that it trains: "causal", "masked", "sequence" (text classification) or "image"."""
+    Options: ClassVar[type]
+    """The frozen record that a recipe's `data:` section is read into."""
+    metric: Metric
+    """The primary figure. Read it from an instance: `wikitext2` has another one per level."""
+
+    @abstractmethod
+    def __init__(self, options: Any, data: Path | None) -> None:
+        """Load the data: from the folder `data`, else `$SPLITSTEP_DATA`, else `./data`, where it needs any."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> dict[str, int]:
+        """The configuration entries which the data dictate."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Tokens per example at which floating-point operations are counted."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The parts of the data that `batches` goes through."""
+        return SPLITS
+
+    @abstractmethod
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        """Training batch number `step`: a pure function of its arguments."""
+
+    @abstractmethod
+    def batches(self, split: str, size: int) -> Iterator[Batch]:
+        """Every example of a split once, in a fixed order; the last batch of a shape may be smaller."""
+
+    @abstractmethod
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
+        """Sums over one batch, which add up over batches."""
+
+    @abstractmethod
+    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
+        """The figures that follow from summed scores: `loss`, the metric and its like."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What the data is: source, counts and hashes, fit for JSON."""
+
+
+def check_split(task: Task, split: str) -> None:
+    """Refuse a split that the task does not have."""
+    if split not in task.splits:
+        raise ValueError(f'task "{task.name}" has no split "{split}"; choose one of {", ".join(task.splits)}')
+
+
+def check_totals(task: Task, totals: Mapping[str, float], count: str) -> float:
+    """The number of things scored; refuse totals over nothing."""
+    scored = totals.get(count, 0.0)
+    if scored <= 0:
+        raise ValueError(f'task "{task.name}": nothing was scored ({count} = {scored}); sum `score` over a batch first')
+    return scored

@@ -1,0 +1,54 @@
+"""Any text of one's own, byte by byte."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from splitstep.tasks.fetch import data_root, read
+from splitstep.tasks.language import Language, check_window, split_bytes
+from splitstep.tasks.options import at_least
+from splitstep.tasks.task import BITS_PER_BYTE, Metric
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """`path`: one file or several, plain, .gz or .xz, joined in the order given; the last 5 % + 5 % are held out."""
+
+    path: tuple[str, ...] = ()
+    length: int = 256
+    stride: int | None = None
+    valid_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise ValueError("option path is missing; name the file or files to read, e.g. path: notes.txt")
+        check_window(self.length, self.stride)
+        at_least("valid_limit", self.valid_limit, 2)
+
+
+def find_text(name: str, data: Path | None) -> Path:
+    """The file as given, or under the data folder."""
+    for path in (Path(name), data_root(data) / name):
+        if path.is_file():
+            return path
+    raise ValueError(f'task "text": there is no file "{name}", here or in {data_root(data)}; check option path')
+
+
+@final
+class Text(Language):
+    """Byte-level language modelling on given files."""
+
+    name: ClassVar[str] = "text"
+    Options: ClassVar[type] = TextOptions
+    metric: Metric = BITS_PER_BYTE
+
+    def __init__(self, options: TextOptions, data: Path | None = None) -> None:
+        self._options = options
+        joined = b"".join(read(find_text(name, data)) for name in options.path)
+        tokens = split_bytes(np.frombuffer(joined, dtype=np.uint8))
+        self._load(tokens, 256, options.length, options.stride, options.valid_limit)
+
+    def _source(self) -> dict[str, Any]:
+        return {"files": [Path(name).name for name in self._options.path]}
