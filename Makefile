@@ -1,0 +1,29 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check lint clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt torch==2.13.0 -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/splitstep schemes --measure
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(STAMP) lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
+
+clean:
+	rm -rf $(VENV) build *.egg-info

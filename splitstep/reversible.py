@@ -1,0 +1,176 @@
+"""Backpropagation through a doubled scheme that rebuilds states instead of storing them: memory flat in depth.
+
+A part of a doubled scheme adds to one half what its fields make of the other, a += h f(b), so it is undone by
+a -= h f(b). In floating point the two differ by a rounding, and in half precision the next evaluation blows that up to
+the precision of its own output; so the pair is kept in fixed point here, where sums are exact: the states that the
+backward pass rebuilds are those of the forward pass bit for bit, whatever the precision of the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vjp  # pyright: ignore[reportPrivateImportUsage]
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from .integrate import At, Observe, Site, Step, Time, increments, total
+from .scheme import Move, Scheme
+
+GRID = 2.0**30  # states are multiples of 2^-30, below 2^33 in size
+
+
+def to_grid(x: Tensor) -> Tensor:
+    return torch.round(x * GRID).to(torch.int64)
+
+
+def from_grid(n: Tensor, dtype: torch.dtype) -> Tensor:
+    return n.to(dtype) * (1.0 / GRID)
+
+
+class Visit(NamedTuple):
+    """One part of one step: where it stands, what it does and what its clocks show."""
+
+    site: Site
+    move: Move
+    clock: dict[str, Time]
+
+
+def visits(scheme: Scheme, steps: Sequence[Step]) -> Iterator[Visit]:
+    [(_, program)] = scheme.plan
+    for index, step in enumerate(steps):
+        clock: dict[str, Time] = {colour: step.t for move in program for colour in move.colours}
+        for number, move in enumerate(program):
+            yield Visit(Site(index, number, 0, 0), move, dict(clock))
+            for colour in move.colours:
+                clock[colour] = clock[colour] + move.fraction * step.h
+
+
+class Weights(NamedTuple):
+    """The parameters of one step's fields, flat, and how to run the fields with others in their place."""
+
+    names: tuple[tuple[str, str], ...]  # (field, parameter)
+
+    def bind(self, step: Step, values: Sequence[Tensor]) -> Step:
+        parameters: dict[str, dict[str, Tensor]] = {field: {} for field in step.fields}
+        for (field, name), value in zip(self.names, values, strict=True):
+            parameters[field][name] = value
+        return step._replace(fields={f: _bound(step.fields[f], parameters[f]) for f in step.fields})
+
+
+def _bound(field: Any, parameters: dict[str, Tensor]) -> Any:
+    if not parameters:
+        return field
+    return lambda t, x, context: functional_call(field, parameters, (t, x, context))
+
+
+class Problem(NamedTuple):
+    """What the forward and the backward pass share."""
+
+    scheme: Scheme
+    steps: tuple[Step, ...]
+    weights: tuple[Weights, ...]
+    context: Any
+    treedef: Any
+    leaves: tuple[Any, ...]
+    tracked: tuple[int, ...]  # leaves of the context that gradients flow into
+    at: At | None
+    autocast: tuple[str, torch.dtype, bool]
+
+    def increment(self, visit: Visit, x: Tensor, values: Sequence[Tensor], extra: Sequence[Tensor]) -> Tensor:
+        leaves = list(self.leaves)
+        for i, leaf in zip(self.tracked, extra, strict=True):
+            leaves[i] = leaf
+        context = tree_unflatten(leaves, self.treedef)
+        step = self.weights[visit.site.step].bind(self.steps[visit.site.step], values)
+        return total(increments(step, visit.move, visit.site, visit.clock, x, context, self.at).values()).to(x.dtype)
+
+
+class Rebuild(torch.autograd.Function):
+    """(a, b, context, weights) -> (a, b) after all steps; only the final pair is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, problem: Problem, sizes: tuple[int, ...], a: Tensor, b: Tensor, *rest: Tensor) -> Any:
+        dtype = a.dtype
+        extra, groups = split(rest, sizes)
+        pair = [to_grid(a), to_grid(b)]
+        poison = torch.zeros((), dtype=dtype, device=a.device)  # integers cannot hold the NaN of a diverged field
+        for visit in visits(problem.scheme, problem.steps):
+            half = visit.move.half
+            added = problem.increment(visit, from_grid(pair[1 - half], dtype), groups[visit.site.step], extra)
+            poison = poison + added.sum() * 0.0
+            pair[half] = pair[half] + to_grid(added)
+        ctx.save_for_backward(*pair)
+        ctx.problem, ctx.sizes, ctx.rest = problem, sizes, rest
+        return from_grid(pair[0], dtype) + poison, from_grid(pair[1], dtype) + poison
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        problem: Problem = ctx.problem
+        extra, groups = split(ctx.rest, ctx.sizes)
+        pair, g = list(ctx.saved_tensors), list(grads)
+        g_extra = [torch.zeros_like(leaf) for leaf in extra]
+        g_groups: list[Any] = [None] * len(groups)
+        device, dtype, enabled = problem.autocast
+        with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False):
+            for visit in reversed(list(visits(problem.scheme, problem.steps))):
+                half, index = visit.move.half, visit.site.step
+
+                def increment(x: Tensor, values: Any, extra: Any, visit: Visit = visit) -> Tensor:
+                    return problem.increment(visit, x, values, extra)
+
+                x = from_grid(pair[1 - half], g[half].dtype)
+                added, pull = vjp(increment, x, groups[index], extra)
+                pair[half] = pair[half] - to_grid(added)
+                g_x, g_values, g_context = pull(g[half])
+                g[1 - half] = g[1 - half] + g_x
+                g_extra = [u + v for u, v in zip(g_extra, g_context, strict=True)]
+                seen = g_groups[index]
+                g_groups[index] = g_values if seen is None else [u + v for u, v in zip(seen, g_values, strict=True)]
+        return None, None, g[0], g[1], *g_extra, *(v for group in g_groups for v in group)
+
+
+def split(rest: Sequence[Tensor], sizes: Sequence[int]) -> tuple[tuple[Tensor, ...], list[tuple[Tensor, ...]]]:
+    groups: list[tuple[Tensor, ...]] = []
+    start = 0
+    for n in sizes:
+        groups.append(tuple(rest[start : start + n]))
+        start += n
+    return groups[0], groups[1:]
+
+
+def integrate_reversibly(
+    scheme: Scheme,
+    steps: Sequence[Step],
+    x: tuple[Tensor, Tensor],
+    context: Any,
+    observe: Observe | None,
+    at: At | None,
+) -> tuple[Tensor, Tensor]:
+    """`integrate` for a doubled scheme of one branch, with a backward pass that rebuilds states."""
+    assert observe is None
+    assert len(scheme.branches) == 1
+    leaves, treedef = tree_flatten(context)
+    tracked = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad)
+    weights: list[Weights] = []
+    values: list[list[Tensor]] = []
+    for step in steps:
+        named: dict[tuple[str, str], Tensor] = {}
+        for field in scheme.fields:
+            module = step.fields[field]
+            if isinstance(module, nn.Module):
+                named |= {(field, name): parameter for name, parameter in module.named_parameters()}
+        weights.append(Weights(tuple(named)))
+        values.append(list(named.values()))
+    extra = [leaves[i] for i in tracked]
+    sizes = (len(extra), *map(len, values))
+    a, b = x
+    device = a.device.type
+    problem = Problem(
+        scheme, tuple(steps), tuple(weights), context, treedef, tuple(leaves), tracked, at,
+        (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)),
+    )  # fmt: skip
+    rest = [*extra, *(value for group in values for value in group)]
+    return Rebuild.apply(problem, sizes, a, b.clone() if b is a else b, *rest)  # pyright: ignore

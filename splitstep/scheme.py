@@ -1,0 +1,286 @@
+"""Splitting schemes as pure data: which fields advance, in what order, by what fraction. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import isclose
+from typing import NamedTuple
+
+from .tableau import EULER, Coefficient, Tableau, coefficient
+
+PROJECTIONS = frozenset("NMP")
+DIFFUSION = "D"  # backward diffusion is ill-posed, so its fractions may not be negative
+
+
+@dataclass(frozen=True)
+class Substep:
+    """Advance the sum of the named fields by `fraction` of the step.
+
+    `replaces`: x becomes f(x) instead of x + h f(x); the fraction then only moves the clock. `half`: in a doubled state
+    (a, b), the half that moves; the fields read the other half.
+    """
+
+    fields: tuple[str, ...]
+    fraction: Coefficient = Fraction(1)
+    tableau: Tableau = EULER
+    replaces: bool = False
+    half: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(sorted(self.fields)))
+        object.__setattr__(self, "fraction", coefficient(self.fraction))
+        if not self.fields or len(set(self.fields)) != len(self.fields):
+            raise ValueError(f"A part sums different fields; got {'+'.join(self.fields) or 'none'}.")
+        if self.fraction == 0:
+            raise ValueError(f"Field {'+'.join(self.fields)} advances by 0: leave that part out.")
+        if self.fraction < 0 and any(name[0] == DIFFUSION for name in self.fields):
+            raise ValueError(
+                f"Diffusion D cannot run backwards in time (ill-posed); its fraction is {self.fraction}: "
+                "use a scheme whose fractions of D are positive, such as D/2 A F D/2."
+            )
+        if self.replaces and (self.tableau != EULER or self.half):
+            raise ValueError(
+                f"={'+'.join(self.fields)} replaces the state: it has no stages (@{self.tableau.name}) and no halves; "
+                f"write ={'+'.join(self.fields)} alone."
+            )
+
+    @property
+    def colours(self) -> tuple[str, ...]:
+        """What each field is to the order theory: its letter, and the half it moves."""
+        return tuple(name[0] + self.half for name in self.fields)
+
+
+@dataclass(frozen=True)
+class Project:
+    """Replace the state by its projection: post-norm, sandwich-norm, clipping."""
+
+    field: str
+
+
+Part = Substep | Project
+Program = tuple[Part, ...]
+
+
+class Stage(NamedTuple):
+    """One evaluation of a part: its abscissa and the (earlier stage, coefficient) pairs of its state."""
+
+    c: float
+    row: tuple[tuple[int, float], ...]
+
+
+class Move(NamedTuple):
+    """A part lowered to plain floats for the executor; stages that nothing uses are gone."""
+
+    fields: tuple[str, ...]
+    colours: tuple[str, ...]
+    fraction: float
+    stages: tuple[Stage, ...]
+    weights: tuple[float, ...]
+    kind: str  # "add", "replace" or "project"
+    half: int  # 0 or 1 in a doubled state, -1 otherwise
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A weighted sum of programs; nearly always one program of weight 1."""
+
+    branches: tuple[tuple[Coefficient, Program], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "branches", tuple((coefficient(w), tuple(p)) for w, p in self.branches))
+        if not self.substeps:
+            raise ValueError('A scheme advances at least one field, such as "A F".')
+        if not isclose(total := sum(weight for weight, _ in self.branches), 1):
+            raise ValueError(f"The weights of the averaged programs must sum to 1; they sum to {total}.")
+        if len({bool(s.half) for _, s in self.substeps}) > 1 or (self.doubled and self.projections):
+            raise ValueError(
+                "In a doubled state every part moves a half (a: or b:) and nothing projects; "
+                'such as "b:(A+F)/2 a:A+F b:(A+F)/2".'
+            )
+        for colour in sorted({colour for _, s in self.substeps for colour in s.colours}):
+            total = sum(w * s.fraction for w, s in self.substeps for c in s.colours if c == colour)
+            if not isclose(total, 1):
+                where = f" of half {colour[1]}" if colour[1:] else ""
+                raise ValueError(
+                    f"Field {colour[0]}{where} advances by {total} of a step: its fractions must sum to 1, "
+                    f"as in {colour[0]}/2 ... {colour[0]}/2."
+                )
+
+    @cached_property
+    def substeps(self) -> tuple[tuple[Coefficient, Substep], ...]:
+        return tuple((w, s) for w, program in self.branches for s in program if isinstance(s, Substep))
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields, own weights apart: ("A", "F0", "F1")."""
+        return tuple(sorted({name for _, s in self.substeps for name in s.fields}))
+
+    @cached_property
+    def projections(self) -> tuple[str, ...]:
+        return tuple(sorted({s.field for _, program in self.branches for s in program if isinstance(s, Project)}))
+
+    @cached_property
+    def doubled(self) -> bool:
+        """Whether the state is a pair (a, b)."""
+        return any(s.half for _, s in self.substeps)
+
+    @cached_property
+    def replaces(self) -> bool:
+        return any(s.replaces for _, s in self.substeps)
+
+    @cached_property
+    def plan(self) -> tuple[tuple[float, tuple[Move, ...]], ...]:
+        """The scheme in plain floats, as the executor runs it."""
+        return tuple((float(w), tuple(map(_lower, program))) for w, program in self.branches)
+
+    @cached_property
+    def evaluations(self) -> int:
+        """Field evaluations of one step: what it costs."""
+        return sum(self.count(name) for name in self.fields)
+
+    def count(self, name: str) -> int:
+        """How often one step evaluates the field of this name."""
+        return sum(len(m.stages) for _, program in self.plan for m in program if name in m.fields)
+
+    @cached_property
+    def order(self) -> int | None:
+        """Order of one step on generic smooth fields, tableaux included; None where a part replaces the state.
+
+        Own weights count as tied: `F0/2 A F1/2` has the order of `F/2 A F/2`. A projection caps the order at 1.
+        """
+        from .order import order_of_step
+
+        return None if self.replaces else self._capped(order_of_step(self))
+
+    @cached_property
+    def splitting_order(self) -> int | None:
+        """Order that the splitting would have with exact sub-flows."""
+        from .order import order_of_splitting
+
+        return None if self.replaces else self._capped(order_of_splitting(self))
+
+    def _capped(self, order: int) -> int:
+        return min(order, 1) if self.projections else order
+
+    def __str__(self) -> str:
+        from .notation import write
+
+        return write(self)
+
+    def __repr__(self) -> str:
+        return f"scheme({str(self)!r})"
+
+
+def _lower(part: Part) -> Move:
+    if isinstance(part, Project):
+        return Move((part.field,), (), 0.0, (Stage(0.0, ()),), (1.0,), "project", -1)
+    live = _live_stages(part)
+    place = {old: new for new, old in enumerate(live)}
+    rows = [() if part.half else part.tableau.a[j] for j in live]
+    stages = tuple(
+        Stage(float(part.tableau.c[j]), tuple((place[i], float(a)) for i, a in enumerate(row) if a))
+        for j, row in zip(live, rows, strict=True)
+    )
+    return Move(
+        part.fields,
+        part.colours,
+        float(part.fraction),
+        stages,
+        tuple(float(part.tableau.b[j]) for j in live),
+        "replace" if part.replaces else "add",
+        "ab".index(part.half) if part.half else -1,
+    )
+
+
+def _live_stages(part: Substep) -> tuple[int, ...]:
+    """Stages that reach the result. In a doubled state no stage feeds another, for the fields read the half that rests:
+    midpoint needs one evaluation there, not two."""
+    live = {j for j, b in enumerate(part.tableau.b) if b}
+    if not part.half:
+        for j in reversed(range(len(part.tableau.b))):
+            if j in live:
+                live |= {i for i, a in enumerate(part.tableau.a[j]) if a}
+    return tuple(sorted(live))
+
+
+def parts_of(scheme: Scheme) -> Iterator[Part]:
+    for _, program in scheme.branches:
+        yield from program
+
+
+def map_substeps(scheme: Scheme, f: Callable[[Substep], Substep]) -> Scheme:
+    return Scheme(tuple((w, tuple(f(s) if isinstance(s, Substep) else s for s in p)) for w, p in scheme.branches))
+
+
+def with_tableau(scheme: Scheme, tableau: Tableau) -> Scheme:
+    """The same splitting with every sub-flow advanced by `tableau`."""
+    return map_substeps(scheme, lambda s: replace(s, tableau=tableau))
+
+
+def compose(scheme: Scheme, *weights: Fraction | float) -> Scheme:
+    """Run `scheme` once per weight, each over that fraction of the step: Yoshida's and Suzuki's constructions."""
+    if len(scheme.branches) != 1:
+        raise ValueError(f"Only a single program can be composed, not an average: {scheme}.")
+    [(_, program)] = scheme.branches
+
+    def scaled(part: Part, weight: Fraction | float) -> Part:
+        return replace(part, fraction=weight * part.fraction) if isinstance(part, Substep) else part
+
+    return Scheme(((Fraction(1), tuple(scaled(part, w) for w in weights for part in program)),))
+
+
+def average(*schemes: Scheme) -> Scheme:
+    """The mean of the schemes' results, step by step."""
+    return Scheme(tuple((w / len(schemes), program) for s in schemes for w, program in s.branches))
+
+
+def unshare(scheme: Scheme, letters: str) -> Scheme:
+    """Give every occurrence of these letters its own weights: `F/2 A F/2` becomes `F0/2 A F1/2` for letters "F"."""
+    seen: dict[str, int] = {}
+
+    def fresh(name: str) -> str:
+        if name[0] not in letters:
+            return name
+        seen[name[0]] = seen.get(name[0], -1) + 1
+        return f"{name[0]}{seen[name[0]]}"
+
+    return map_substeps(scheme, lambda s: replace(s, fields=tuple(map(fresh, s.fields))))
+
+
+def decoder(scheme: Scheme) -> Scheme:
+    """The scheme with cross-attention C, for a decoder.
+
+    Where A stands alone in a part of a first-order scheme, C follows it with A's fraction, as in the published
+    Transformer and Macaron (post-norm: with the projection P). Elsewhere C joins A's part, which keeps the order.
+    """
+    if any(name[0] == "C" for name in scheme.fields):
+        return scheme
+    joined = (scheme.order or 1) > 1
+    projected = bool(scheme.projections)
+
+    def cross(part: Substep) -> tuple[str, ...]:
+        return tuple("C" + name[1:] for name in part.fields if name[0] == "A")
+
+    def parts(program: Program) -> Iterator[Part]:
+        pending: list[Part] = []
+        for part in program:
+            if isinstance(part, Project):
+                yield part
+                yield from pending
+                pending = []
+                continue
+            yield from pending
+            pending = []
+            if not cross(part):
+                yield part
+            elif joined or len(part.fields) > 1:
+                yield replace(part, fields=part.fields + cross(part))
+            else:
+                yield part
+                pending = [replace(part, fields=cross(part)), *([Project("P")] if projected else [])]
+        yield from pending
+
+    return Scheme(tuple((w, tuple(parts(program))) for w, program in scheme.branches))

@@ -1,0 +1,53 @@
+"""The table of named schemes. A new scheme is one row."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from .notation import read
+from .scheme import Scheme, compose, with_tableau
+from .tableau import RK4
+
+_STRANG = read("F/2 A F/2")
+_YOSHIDA = 1 / (2 - 2 ** (1 / 3))
+_SUZUKI = 1 / (4 - 4 ** (1 / 3))
+
+SCHEMES: dict[str, Scheme] = {
+    "lie": read("A F"),  # Lie-Trotter: the pre-norm Transformer
+    "lie-postnorm": read("A N F M"),  # the original Transformer
+    "reverse-lie": read("F A"),
+    "parallel": read("A+F"),  # GPT-J, GPT-NeoX, PaLM
+    "strang": read("F/2 A F/2"),  # Strang-Marchuk with tied halves; Euler sub-flows leave it first order
+    "strang-attention": read("A/2 F A/2"),
+    "macaron": read("F0/2 A F1/2"),  # Macaron Net: Strang with own weights per half
+    "strang-midpoint": read("F/2 A F/2 @midpoint"),
+    "strang-heun": read("F/2 A F/2 @heun"),
+    "symmetrised-heun": read("1/2(A F) + 1/2(F A) @heun"),
+    "ruth3": read("A*7/24 F*2/3 A*3/4 F*-2/3 A*-1/24 F @kutta3"),
+    "yoshida4": with_tableau(compose(_STRANG, _YOSHIDA, 1 - 2 * _YOSHIDA, _YOSHIDA), RK4),
+    "suzuki4": with_tableau(compose(_STRANG, _SUZUKI, _SUZUKI, 1 - 4 * _SUZUKI, _SUZUKI, _SUZUKI), RK4),
+    "heun": read("A+F @heun"),
+    "midpoint": read("A+F @midpoint"),
+    "kutta3": read("A+F @kutta3"),
+    "rk4": read("A+F @rk4"),
+    "reversible": read("b:(A+F)/2 a:A+F b:(A+F)/2 @midpoint"),  # Strang kick-drift on a pair (a, b)
+}
+
+
+def scheme(text: str | Scheme) -> Scheme:
+    """The scheme of a row's name ("macaron") or of a notation ("F0/2 A F1/2")."""
+    if isinstance(text, Scheme):
+        return text
+    name = text.strip()
+    if name in SCHEMES:
+        return SCHEMES[name]
+    if name[:1].islower() and name[1:2] != ":":
+        near = get_close_matches(name, SCHEMES, 1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise ValueError(f'Unknown scheme {name!r}. {hint}Rows: {", ".join(SCHEMES)}; or a notation: "F0/2 A F1/2".')
+    return read(text)
+
+
+def name_of(value: Scheme) -> str | None:
+    """The row's name, where the scheme is one of the table."""
+    return next((name for name, row in SCHEMES.items() if row == value), None)

@@ -1,0 +1,51 @@
+"""Explicit Butcher tableaux: how one sub-flow is advanced over its fraction of a step. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isclose
+
+Coefficient = Fraction | float
+
+
+def coefficient(value: Fraction | float) -> Coefficient:
+    """The number as this package keeps it: a `Fraction` where it is one of small denominator, else a `float`."""
+    exact = Fraction(value)
+    return exact if isinstance(value, (int, Fraction)) or exact.denominator <= 4096 else float(value)
+
+
+@dataclass(frozen=True)
+class Tableau:
+    """Explicit Runge-Kutta method with stages k_j = f(t + c_j h, x + h sum_i a_ji k_i), x' = x + h sum_j b_j k_j."""
+
+    name: str
+    a: tuple[tuple[Coefficient, ...], ...]
+    b: tuple[Coefficient, ...]
+
+    def __post_init__(self) -> None:
+        rows = [len(row) for row in self.a]
+        if rows != list(range(len(self.b))):
+            raise ValueError(
+                f"Tableau {self.name!r}: `a` must be strictly lower triangular, rows of length "
+                f"{list(range(len(self.b)))}; got rows of length {rows}."
+            )
+        if not isclose(sum(self.b), 1):
+            raise ValueError(f"Tableau {self.name!r}: the weights `b` must sum to 1; got {sum(self.b)}.")
+
+    @property
+    def c(self) -> tuple[Coefficient, ...]:
+        return tuple(sum(row, Fraction(0)) for row in self.a)
+
+
+def _rational(name: str, a: list[list[str]], b: list[str]) -> Tableau:
+    return Tableau(name, tuple(tuple(map(Fraction, row)) for row in a), tuple(map(Fraction, b)))
+
+
+EULER = _rational("euler", [[]], ["1"])
+MIDPOINT = _rational("midpoint", [[], ["1/2"]], ["0", "1"])
+HEUN = _rational("heun", [[], ["1"]], ["1/2", "1/2"])
+KUTTA3 = _rational("kutta3", [[], ["1/2"], ["-1", "2"]], ["1/6", "2/3", "1/6"])
+RK4 = _rational("rk4", [[], ["1/2"], ["0", "1/2"], ["0", "0", "1"]], ["1/6", "1/3", "1/3", "1/6"])
+
+TABLEAUX: dict[str, Tableau] = {t.name: t for t in (EULER, MIDPOINT, HEUN, KUTTA3, RK4)}
