@@ -4,14 +4,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from splitstep.tasks.digits import Digits
+from splitstep.tasks.enwik8 import Enwik8
+from splitstep.tasks.listops import ListOps
+from splitstep.tasks.mnist import Mnist
+from splitstep.tasks.newsgroups import Newsgroups
 from splitstep.tasks.options import nearest, read_options
 from splitstep.tasks.stdlib import Stdlib
 from splitstep.tasks.task import Batch, Metric, Task
 from splitstep.tasks.text import Text
+from splitstep.tasks.wikitext2 import Wikitext2
 
 __all__ = ["TASKS", "Batch", "Metric", "Task", "task"]
 
-TASKS: dict[str, type[Task]] = {kind.name: kind for kind in (Digits, Stdlib, Text)}
+TASKS: dict[str, type[Task]] = {
+    kind.name: kind for kind in (Digits, ListOps, Stdlib, Text, Mnist, Newsgroups, Enwik8, Wikitext2)
+}
 
 
 def task(name: str, options: Mapping[str, object] = {}, data: Path | None = None) -> Task:

@@ -114,10 +114,11 @@ def fetch(
             found = _copy(response, file.write, progress)
             if found != source.sha256:
                 raise _Refused(f"what came has sha256 {found} and should have {source.sha256}")
-    except (OSError, http.client.HTTPException, _Refused) as error:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    except (OSError, ValueError, http.client.HTTPException, _Refused) as error:  # ValueError: no URL at all
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it holds the connection open
         raise ValueError(
-            f"{target} is missing and could not be fetched from {url} ({reason}). Put the file there by hand (it is "
+            f"{target} is missing and could not be fetched from {url} ({error}). Put the file there by hand (it is "
             f"published at {source.url}), or set SPLITSTEP_DATA to the folder that holds {name}"
         ) from None
     return target

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from splitstep.tasks import sampler
+from splitstep.tasks.classes import score_classes, summarise_classes
 from splitstep.tasks.options import at_least
-from splitstep.tasks.task import ACCURACY, Batch, Metric, Task, check_split, check_totals
+from splitstep.tasks.task import ACCURACY, Batch, Metric, Task, check_split
 
 
 class Pixels(NamedTuple):
@@ -38,19 +38,6 @@ def shifted(images: np.ndarray, moves: np.ndarray) -> np.ndarray:
     rows = reach - moves[:, 0, None] + side
     columns = reach - moves[:, 1, None] + side
     return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
-
-
-def score_classes(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Sums of the surprise in nats, of right guesses and of examples; logits [B, classes]."""
-    nll = functional.cross_entropy(logits.float(), labels, reduction="sum")
-    correct = (logits.argmax(-1) == labels).sum()
-    return {"nll": float(nll), "correct": float(correct), "examples": float(len(labels))}
-
-
-def summarise_classes(task: Task, totals: Mapping[str, float]) -> dict[str, float]:
-    """Loss in nats an example, and accuracy."""
-    examples = check_totals(task, totals, "examples")
-    return {"loss": totals["nll"] / examples, ACCURACY.name: totals["correct"] / examples}
 
 
 class Images(Task):

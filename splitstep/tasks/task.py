@@ -13,7 +13,7 @@ Batch = dict[str, Tensor]
 IGNORED = -100
 """The label of a position that is not scored, as everywhere in PyTorch and Hugging Face."""
 
-SPLITS = ("train", "valid", "test")
+SPLITS: tuple[str, ...] = ("train", "valid", "test")
 
 
 class Metric(NamedTuple):

@@ -1,0 +1,269 @@
+"""ListOps: evaluate a nested list expression such as `[MAX 2 9 [MIN 4 7 ] 0 ]`.
+
+The trees are drawn level by level, thousands at once, because a recursion over a hundred million tokens is slow. The
+process is that of Nangia and Bowman (2018) and of the Long Range Arena (Tay et al., 2021): above the deepest level a
+draw r in [0, 1) gives a digit if r > 1/4, else an operator with 2 to `arguments` arguments.
+"""
+
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, final
+
+import numpy as np
+
+from splitstep.tasks import cache
+from splitstep.tasks.labelled import Labelled, Ragged, check_buckets
+from splitstep.tasks.options import at_least
+from splitstep.tasks.task import SPLITS
+
+OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
+VOCABULARY = ("[PAD]", "[CLS]", *OPERATORS, "]", *"0123456789")
+OPERATOR, CLOSE, DIGIT = VOCABULARY.index("[MIN"), VOCABULARY.index("]"), VOCABULARY.index("0")
+
+FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
+    "[MIN": min,
+    "[MAX": max,
+    "[MED": lambda values: (sorted(values)[(len(values) - 1) // 2] + sorted(values)[len(values) // 2]) // 2,
+    "[SM": lambda values: sum(values) % 10,
+    # Two more that the published sample files have in place of [MED and [SM.
+    "[FIRST": lambda values: values[0],
+    "[LAST": lambda values: values[-1],
+}
+
+OPERATOR_SHARE = 0.25
+ROOTS = 20_000
+"""Trees drawn at once. The data depend on it: each chunk has random numbers of its own."""
+FORMAT = 1
+"""To be raised when the same parameters give other data, so that no old cache is read."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A distribution of trees, kept if shortest <= length <= longest, and how many of them there are.
+
+    The length counts operators, `]` and digits; a root has depth 1.
+    """
+
+    depth: int
+    arguments: int
+    shortest: int
+    longest: int | None
+    train: int
+    valid: int
+    test: int
+    buckets: tuple[int, ...]
+
+
+VARIANTS: dict[str, Variant] = {
+    "short": Variant(4, 4, 4, 63, 20_000, 2_000, 2_000, (16, 32, 64)),
+    "original": Variant(20, 5, 1, None, 90_000, 2_000, 10_000, ()),
+    "lra": Variant(10, 10, 501, 1999, 96_000, 2_000, 2_000, (768, 1024, 1280, 1536, 2000)),
+}
+
+
+@dataclass(frozen=True)
+class ListOpsOptions:
+    """`train`, `valid`, `test`: how many trees, and `buckets`: padded lengths, where not the variant's own."""
+
+    variant: Literal["short", "original", "lra"] = "short"
+    seed: int = 0
+    train: int | None = None
+    valid: int | None = None
+    test: int | None = None
+    buckets: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        at_least("seed", self.seed, 0)
+        for split, count in self.counts.items():
+            at_least(split, count, 1)
+        check_buckets(self.buckets)
+
+    @property
+    def counts(self) -> dict[str, int | None]:
+        """How many trees are asked for, by split."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
+
+def evaluate(tokens: Sequence[str]) -> int:
+    """The value of one expression, e.g. of `["[MAX", "2", "9", "]"]`."""
+    open_lists: list[tuple[str, list[int]]] = [("", [])]
+    for token in tokens:
+        if token == "]" and len(open_lists) > 1 and open_lists[-1][1]:
+            operator, values = open_lists.pop()
+            open_lists[-1][1].append(FUNCTIONS[operator](values))
+        elif token in FUNCTIONS:
+            open_lists.append((token, []))
+        elif token.isdecimal():
+            open_lists[-1][1].append(int(token))
+        else:
+            raise ValueError(f'"{token}" is out of place in the expression {" ".join(tokens)}')
+    if len(open_lists) != 1 or len(open_lists[0][1]) != 1:
+        raise ValueError(f"{' '.join(tokens)} is not one whole expression, such as [MAX 2 9 ]")
+    return open_lists[0][1][0]
+
+
+def spell(ids: Sequence[int] | np.ndarray) -> list[str]:
+    """Token numbers as written, without padding and CLS."""
+    return [VOCABULARY[number] for number in ids if number >= OPERATOR]
+
+
+def parse(line: str) -> tuple[int, list[str]]:
+    """The label and the tokens of a published line `label<TAB>tree`; its parentheses say nothing more."""
+    label, tab, tree = line.partition("\t")
+    if not tab or not label.isdecimal():
+        raise ValueError(f'"{line[:60]}" is no line of ListOps, such as "9<TAB>( ( ( [MAX 2 ) 9 ) ] )"')
+    return int(label), [token for token in tree.split() if token not in "()"]
+
+
+class Level(NamedTuple):
+    """The nodes of one depth in order: their tree, their token, and their number of children, which follow in order."""
+
+    tree: np.ndarray
+    token: np.ndarray
+    arguments: np.ndarray
+
+
+def grow(random: np.random.Generator, roots: int, variant: Variant) -> list[Level]:
+    """The levels of those trees, out of `roots` drawn, whose length is in range."""
+    longest = np.iinfo(np.int64).max if variant.longest is None else variant.longest
+    levels: list[Level] = []
+    tree, length = np.arange(roots), np.zeros(roots, dtype=np.int64)
+    for depth in range(1, variant.depth + 1):
+        if not len(tree):
+            break
+        share = OPERATOR_SHARE if depth < variant.depth else -1.0
+        inner = random.random(len(tree)) <= share
+        digit = DIGIT + random.integers(10, size=len(tree))
+        operator = OPERATOR + random.integers(len(OPERATORS), size=len(tree))
+        arguments = np.where(inner, random.integers(2, variant.arguments, size=len(tree), endpoint=True), 0)
+        levels.append(Level(tree, np.where(inner, operator, digit).astype(np.uint8), arguments))
+        length += np.bincount(tree, weights=1 + inner, minlength=roots).astype(np.int64)
+        # A tree that is too long already is given up: whether it is kept is decided, and its nodes are left out below.
+        arguments = np.where(length[tree] <= longest, arguments, 0)
+        tree = np.repeat(tree, arguments)
+    keep = (length >= variant.shortest) & (length <= longest)
+    return [Level(*(column[keep[level.tree]] for column in level)) for level in levels]
+
+
+def firsts(arguments: np.ndarray) -> np.ndarray:
+    """Where each node's children begin in the next level."""
+    return np.cumsum(arguments) - arguments
+
+
+def fold(levels: Sequence[Level]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The value and the extent in tokens of each node of each level, from the leaves up."""
+    folded: list[tuple[np.ndarray, np.ndarray]] = []
+    for level in reversed(levels):
+        inner = level.arguments > 0
+        value, extent = level.token.astype(np.int64) - DIGIT, np.ones(len(level.token), dtype=np.int64)
+        if inner.any():
+            below, size = folded[-1]
+            count = level.arguments[inner]
+            first = firsts(count)
+            ranked = np.sort(np.repeat(np.arange(len(count)), count) * 10 + below) % 10
+            results = [
+                np.minimum.reduceat(below, first),
+                np.maximum.reduceat(below, first),
+                (ranked[first + (count - 1) // 2] + ranked[first + count // 2]) // 2,
+                np.add.reduceat(below, first) % 10,
+            ]
+            value[inner] = np.choose(level.token[inner] - OPERATOR, results)
+            extent[inner] = 2 + np.add.reduceat(size, first)
+        folded.append((value, extent))
+    return folded[::-1]
+
+
+def write(levels: Sequence[Level]) -> Ragged:
+    """The trees as tokens, each node put where its parent and elder siblings leave it."""
+    folded = fold(levels)
+    labels, lengths = folded[0]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    tokens = np.zeros(offsets[-1], dtype=np.uint8)
+    place = offsets[:-1]
+    for number, level in enumerate(levels):
+        tokens[place] = level.token
+        inner = level.arguments > 0
+        if not inner.any():
+            break
+        begin, count = place[inner], level.arguments[inner]
+        tokens[begin + folded[number][1][inner] - 1] = CLOSE
+        size = folded[number + 1][1]
+        ahead = np.cumsum(size) - size
+        place = np.repeat(begin + 1 - ahead[firsts(count)], count) + ahead
+    return Ragged(tokens, offsets, labels.astype(np.uint8))
+
+
+def distinct(variant: Variant, seed: int) -> Iterator[tuple[bytes, int]]:
+    """The endless sequence of distinct trees and their values."""
+    seen: set[bytes] = set()
+    chunk = 0
+    while True:
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, chunk])))
+        levels = grow(random, ROOTS, variant)
+        chunk += 1
+        if not levels or not len(levels[0].tree):
+            continue
+        text = write(levels)
+        joined = text.tokens.tobytes()
+        bounds = text.offsets.tolist()
+        for first, last, label in zip(bounds[:-1], bounds[1:], text.labels.tolist(), strict=True):
+            tree = joined[first:last]
+            if tree not in seen:
+                seen.add(tree)
+                yield tree, label
+
+
+def generate(variant: Variant, seed: int) -> Ragged:
+    """The variant's trees, those for training first."""
+    source = distinct(variant, seed)
+    drawn = [next(source) for _ in range(variant.train + variant.valid + variant.test)]
+    lengths = np.array([len(tree) for tree, _ in drawn])
+    return Ragged(
+        np.frombuffer(b"".join(tree for tree, _ in drawn), dtype=np.uint8),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.array([label for _, label in drawn], dtype=np.uint8),
+    )
+
+
+def cached(variant: Variant, seed: int) -> Ragged:
+    """The variant's trees from the cache, generated and put there at first."""
+    parameters = {**asdict(replace(variant, buckets=())), "seed": seed, "format": FORMAT, "roots": ROOTS}
+    path = cache.cache_root() / f"listops-{cache.key(parameters)}.npz"
+    try:
+        with np.load(path) as stored:
+            return Ragged(stored["tokens"], stored["offsets"], stored["labels"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        text = generate(variant, seed)
+        cache.store(path, lambda file: np.savez(file, tokens=text.tokens, offsets=text.offsets, labels=text.labels))
+        return text
+
+
+def doubling(longest: int) -> tuple[int, ...]:
+    """Buckets 64, 128, ... up to the first that holds `longest`."""
+    return tuple(64 << power for power in range(max(1, (longest - 1).bit_length() - 5)))
+
+
+@final
+class ListOps(Labelled):
+    """Nested list operations on digits, in ten classes."""
+
+    name: ClassVar[str] = "listops"
+    Options: ClassVar[type] = ListOpsOptions
+
+    def __init__(self, options: ListOpsOptions, data: Path | None = None) -> None:
+        named = VARIANTS[options.variant]
+        usual = {"train": named.train, "valid": named.valid, "test": named.test}
+        counts = {split: usual[split] if count is None else count for split, count in options.counts.items()}
+        self._options, self._variant = options, replace(named, **counts)
+        every = cached(self._variant, options.seed)
+        bounds = np.cumsum([0, *counts.values()]).tolist()
+        texts = {split: every.part(bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
+        buckets = options.buckets or named.buckets or doubling(1 + int(every.lengths.max()))
+        self._load(texts, len(VOCABULARY), 10, buckets)
+
+    def _source(self) -> dict[str, Any]:
+        process = asdict(self._variant)
+        del process["buckets"]  # which say how it is batched, not what it is
+        return {"name": "ListOps, generated", "variant": self._options.variant, "seed": self._options.seed} | process

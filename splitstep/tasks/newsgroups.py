@@ -1,0 +1,187 @@
+"""20 Newsgroups, split by date, headers kept: which group was a message posted to?"""
+
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+
+from splitstep.tasks import cache
+from splitstep.tasks.fetch import data_root, find, locate, read
+from splitstep.tasks.labelled import CLS, PAD, Labelled, Ragged, check_buckets
+from splitstep.tasks.options import at_least
+
+COUNTS = {"train": 11_314, "test": 7_532}
+GROUPS = 20
+FORMAT = 1
+"""To be raised when the same documents give other tokens, so that no old cache is read."""
+
+
+class Document(NamedTuple):
+    """One message; a message posted to several groups has the same id in each."""
+
+    group: str
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class NewsgroupsOptions:
+    """`vocab`: size of the byte-pair vocabulary; `length`: tokens kept of a message; `buckets`: padded lengths."""
+
+    vocab: int = 16_000
+    length: int = 512
+    buckets: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        at_least("vocab", self.vocab, 300)  # 256 bytes, two special tokens and some pairs
+        at_least("length", self.length, 8)
+        check_buckets(self.buckets)
+        if self.buckets and self.buckets[-1] != self.length:
+            raise ValueError(
+                f"option buckets is {list(self.buckets)} and length {self.length}; the last bucket must be the length, "
+                f"e.g. buckets: {[self.length // 4, self.length // 2, self.length]}"
+            )
+
+
+def load_documents(root: Path) -> dict[str, list[Document]]:
+    """The documents of "train" and "test", sorted by group and id."""
+    lines = {part: find(root, f"20newsgroups/20news-bydate-{part}.jsonl.xz") for part in COUNTS}
+    if all(lines.values()):
+        documents = {part: read_lines(path) for part, path in lines.items() if path is not None}
+        where = root / "20newsgroups"
+    else:
+        where = locate(root, "20newsgroups/20news-bydate.tar.gz")
+        documents = read_archive(where)
+    for part, count in COUNTS.items():
+        groups = len({document.group for document in documents[part]})
+        if len(documents[part]) != count or groups != GROUPS:
+            raise ValueError(
+                f"{where} has {len(documents[part]):,} {part} documents in {groups} groups, and 20 Newsgroups by date "
+                f"has {count:,} in {GROUPS}. Remove it and fetch it again"
+            )
+    return {part: sorted(found) for part, found in documents.items()}
+
+
+def read_lines(path: Path) -> list[Document]:
+    """The documents of a file of JSON lines `group, id, text`."""
+    rows = (json.loads(line) for line in read(path).split(b"\n") if line)
+    return [Document(row["group"], row["id"], row["text"]) for row in rows]
+
+
+def read_archive(path: Path) -> dict[str, list[Document]]:
+    """The documents of the published archive, in which a file `20news-bydate-train/sci.med/59135` is a message."""
+    documents: dict[str, list[Document]] = {part: [] for part in COUNTS}
+    unpacked = io.BytesIO(read(path))  # which finds out whether it is whole
+    try:
+        with tarfile.open(fileobj=unpacked) as archive:
+            for entry in archive:
+                file = archive.extractfile(entry)
+                if file is not None:
+                    folder, group, number = entry.name.split("/")[-3:]
+                    text = file.read().decode("latin-1")
+                    documents[folder.removeprefix("20news-bydate-")].append(Document(group, number, text))
+    except (tarfile.TarError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} is not the published archive of 20 Newsgroups: {error}") from None
+    return documents
+
+
+def is_held(document: Document) -> bool:
+    """Whether a training document is set aside for validation: one in ten, by its id, in all its groups at once."""
+    return int.from_bytes(hashlib.sha256(document.id.encode()).digest()[:8], "big") % 10 == 0
+
+
+def encode(splits: dict[str, list[Document]], vocab: int) -> tuple[dict[str, Ragged], str]:
+    """The documents as tokens of a byte-level BPE learnt from the training split, and that BPE as JSON."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=["[PAD]", "[CLS]"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((document.text for document in splits["train"]), trainer)
+    assert (tokenizer.token_to_id("[PAD]"), tokenizer.token_to_id("[CLS]")) == (PAD, CLS)
+    groups = sorted({document.group for document in splits["train"]})
+    texts = {}
+    for split, documents in splits.items():
+        ids = [line.ids for line in tokenizer.encode_batch_fast([document.text for document in documents])]
+        texts[split] = Ragged(
+            np.concatenate(ids).astype(np.uint32),
+            np.cumsum([0, *map(len, ids)]),
+            np.array([groups.index(document.group) for document in documents]),
+        )
+    return texts, tokenizer.to_str()
+
+
+def cached(splits: dict[str, list[Document]], vocab: int) -> tuple[dict[str, Ragged], str]:
+    """The tokens and the BPE from the cache, made and put there at first."""
+    digest = hashlib.sha256(json.dumps(splits).encode()).hexdigest()
+    path = cache.cache_root() / f"newsgroups-{cache.key({'data': digest, 'vocab': vocab, 'format': FORMAT})}.npz"
+    try:
+        with np.load(path) as stored:
+            texts = {split: Ragged(*(stored[f"{split}_{field}"] for field in Ragged._fields)) for split in splits}
+            return texts, str(stored["tokenizer"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        texts, tokenizer = encode(splits, vocab)
+        arrays = {f"{split}_{field}": array for split, text in texts.items() for field, array in text._asdict().items()}
+        cache.store(path, lambda file: np.savez(file, tokenizer=np.array(tokenizer), **arrays))
+        return texts, tokenizer
+
+
+def shorten(text: Ragged, most: int) -> Ragged:
+    """Each sequence's first tokens, `most` at most."""
+    lengths = np.minimum(text.lengths, most)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    place = np.arange(offsets[-1]) + np.repeat(text.offsets[:-1] - offsets[:-1], lengths)
+    return Ragged(text.tokens[place], offsets, text.labels)
+
+
+@final
+class Newsgroups(Labelled):
+    """Text classification into twenty newsgroups."""
+
+    name: ClassVar[str] = "newsgroups"
+    Options: ClassVar[type] = NewsgroupsOptions
+
+    def __init__(self, options: NewsgroupsOptions, data: Path | None = None) -> None:
+        documents = load_documents(data_root(data))
+        self.documents: dict[str, list[Document]] = {
+            "train": [document for document in documents["train"] if not is_held(document)],
+            "valid": [document for document in documents["train"] if is_held(document)],
+            "test": documents["test"],
+        }
+        whole, self.tokenizer = cached(self.documents, options.vocab)
+        most = options.length - 1  # one place is for CLS
+        self._cut = {split: int((text.lengths > most).sum()) for split, text in whole.items()}
+        texts = {split: shorten(text, most) for split, text in whole.items()}
+        buckets = options.buckets or tuple(options.length * quarter // 4 for quarter in (1, 2, 3, 4))
+        self._load(texts, options.vocab, GROUPS, buckets)
+
+    def _source(self) -> dict[str, Any]:
+        return {
+            "name": "20 Newsgroups by date, headers kept",
+            "cut_to_length": self._cut,
+            "tokenizer_sha256": hashlib.sha256(self.tokenizer.encode()).hexdigest(),
+        }
+
+
+def tfidf_baseline(task: Newsgroups) -> float:
+    """The test accuracy of a linear model on word counts, trained on the training and validation documents."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.svm import LinearSVC
+
+    known = task.documents["train"] + task.documents["valid"]
+    words = TfidfVectorizer(sublinear_tf=True, min_df=2)
+    model = LinearSVC(random_state=0)
+    model.fit(words.fit_transform([document.text for document in known]), [document.group for document in known])
+    test = task.documents["test"]
+    return float(model.score(words.transform([document.text for document in test]), [d.group for d in test]))

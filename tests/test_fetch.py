@@ -1,0 +1,181 @@
+"""Claims about fetching: a file arrives whole and right or not at all, and every failure is one line with a remedy."""
+
+import gzip
+import hashlib
+import io
+import lzma
+import socket
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from splitstep.tasks import fetch as module
+from splitstep.tasks.fetch import Content, Source, data_root, fetch, find, locate, read
+
+BODY = bytes(range(256)) * 20_000  # several blocks
+RIGHT = hashlib.sha256(BODY).hexdigest()
+OFFICIAL = "http://official.invalid/tiny.bin"
+NAME = "tiny/tiny.bin"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves the tiny file whole, cut short, or not at all."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/whole/"):
+            self._answer(200, len(BODY), BODY)
+        elif self.path.startswith("/cut/"):
+            self._answer(200, len(BODY), BODY[:-7])
+        else:
+            self._answer(404, 0, b"")
+
+    def _answer(self, status: int, announced: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(announced))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server on this machine."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "SPLITSTEP_MIRROR"):
+        monkeypatch.delenv(name, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_address[1]}"
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def nowhere(server: str) -> str:
+    """An address on this machine at which nobody answers."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def files(root: Path) -> list[Path]:
+    """All files below a folder, hidden ones too."""
+    return [path for path in root.rglob("*") if path.is_file()]
+
+
+def test_a_fetched_file_is_whole_and_in_place(server: str, tmp_path: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
+    path = fetch(
+        NAME, Source(OFFICIAL, RIGHT), tmp_path, mirror=f"{server}/whole/", progress=lambda *now: seen.append(now)
+    )
+    assert path == tmp_path / NAME
+    assert path.read_bytes() == BODY
+    assert files(tmp_path) == [path]
+    assert seen[-1] == (len(BODY), len(BODY))
+    assert len(seen) > 1
+    assert [got for got, _ in seen] == sorted(got for got, _ in seen)
+
+
+def test_the_official_source_is_asked_without_a_mirror(server: str, tmp_path: Path) -> None:
+    path = fetch(NAME, Source(f"{server}/whole/other-name.bin", RIGHT), tmp_path)
+    assert path.read_bytes() == BODY
+
+
+@pytest.mark.parametrize(
+    ("folder", "sha256", "says"),
+    [
+        ("missing", RIGHT, "404|Not Found"),
+        ("cut", RIGHT, "5,119,993 of 5,120,000 bytes"),
+        ("whole", "0" * 64, f"sha256 {RIGHT} and should have {'0' * 64}"),
+    ],
+)
+def test_nothing_half_written_remains(server: str, tmp_path: Path, folder: str, sha256: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        fetch(NAME, Source(OFFICIAL, sha256), tmp_path, mirror=f"{server}/{folder}")
+    told = str(caught.value)
+    assert "\n" not in told
+    for part in (str(tmp_path / NAME), f"{server}/{folder}/{NAME}", OFFICIAL, "SPLITSTEP_DATA"):
+        assert part in told
+    assert files(tmp_path) == []
+
+
+def test_a_failed_fetch_leaves_the_old_file_alone(server: str, tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / NAME).write_bytes(b"old")
+    with pytest.raises(ValueError, match="should have"):
+        fetch(NAME, Source(OFFICIAL, "0" * 64), tmp_path, mirror=f"{server}/whole")
+    assert (tmp_path / NAME).read_bytes() == b"old"
+    assert files(tmp_path) == [tmp_path / NAME]
+
+
+@pytest.mark.parametrize("mirror", [None, "no-url"])
+def test_a_server_that_is_not_there_is_one_clear_line(nowhere: str, tmp_path: Path, mirror: str | None) -> None:
+    with pytest.raises(ValueError, match="is missing and could not be fetched") as caught:
+        fetch(NAME, Source(OFFICIAL, RIGHT), tmp_path, mirror=mirror or nowhere)
+    assert "SPLITSTEP_DATA" in str(caught.value)
+    assert files(tmp_path) == []
+
+
+def test_locate_prefers_what_is_there(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLITSTEP_MIRROR", f"{server}/whole")
+    monkeypatch.setitem(module.SOURCES, NAME, Source(OFFICIAL, RIGHT))
+    (tmp_path / "second.bin").write_bytes(b"here")
+    assert locate(tmp_path, "first.bin", "second.bin", NAME) == tmp_path / "second.bin"
+    assert find(tmp_path, "first.bin", NAME) is None
+    assert locate(tmp_path, "first.bin", NAME).read_bytes() == BODY
+    monkeypatch.setenv("SPLITSTEP_MIRROR", f"{server}/missing")
+    assert locate(tmp_path, "first.bin", NAME).read_bytes() == BODY  # not asked for again
+
+
+def test_the_data_folder_is_given_or_set_or_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLITSTEP_DATA", "/set")
+    assert data_root(Path("given")) == Path("given")
+    assert data_root(None) == Path("/set")
+    monkeypatch.delenv("SPLITSTEP_DATA")
+    assert data_root(None) == Path("data")
+
+
+def packed(form: str) -> bytes:
+    """The body in one of the forms that are read."""
+    if form == ".zip":
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("inner/member", BODY)
+        return file.getvalue()
+    return {"": lambda: BODY, ".gz": lambda: gzip.compress(BODY), ".xz": lambda: lzma.compress(BODY)}[form]()
+
+
+@pytest.mark.parametrize("form", ["", ".gz", ".xz", ".zip"])
+def test_every_form_is_unpacked_and_checked(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"file{form}"
+    path.write_bytes(packed(form))
+    assert read(path, "inner/member", Content(len(BODY), RIGHT)) == BODY
+    with pytest.raises(ValueError, match="holds 5,120,000 bytes and should hold 3"):
+        read(path, "inner/member", Content(3, RIGHT))
+    with pytest.raises(ValueError, match=f"sha256 {RIGHT} and should have 1111"):
+        read(path, "inner/member", Content(len(BODY), "1" * 64))
+
+
+@pytest.mark.parametrize("form", [".gz", ".xz", ".zip"])
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_a_damaged_file_is_named(form: str, damage: str, tmp_path: Path) -> None:
+    path = tmp_path / f"file{form}"
+    whole = packed(form)
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] if damage == "cut" else whole[:middle] + b"\xff\xff\xff" + whole[middle + 3 :])
+    with pytest.raises(ValueError, match=r"damaged or cut short: .*Remove it and fetch it again") as caught:
+        read(path, "inner/member")
+    assert str(path) in str(caught.value)
+
+
+def test_sources_have_hashes() -> None:
+    for name, source in module.SOURCES.items():
+        assert source.url.startswith("http")
+        assert source.url.endswith(Path(name).name)
+        assert len(bytes.fromhex(source.sha256)) == 32
