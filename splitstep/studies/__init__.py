@@ -1,0 +1,1 @@
+"""Studies: each is a function that returns a typed result."""
