@@ -1,5 +1,9 @@
 """splitstep: a Transformer is a splitting scheme."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from .integrate import Event, Field, Site, Step, integrate, refine, uniform
 from .scheme import Scheme, average, compose, decoder, unshare, with_tableau
 from .schemes import SCHEMES, scheme
@@ -7,6 +11,17 @@ from .stack import Stack
 from .tableau import TABLEAUX, Tableau
 
 __all__ = [
-    "SCHEMES", "TABLEAUX", "Event", "Field", "Scheme", "Site", "Stack", "Step", "Tableau",
+    "SCHEMES", "TABLEAUX", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme", "SequenceConfig",
+    "Site", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
+    "SplitstepForSequenceClassification", "SplitstepForTranslation", "Stack", "Step", "Tableau", "TranslationConfig",
     "average", "compose", "decoder", "integrate", "refine", "scheme", "uniform", "unshare", "with_tableau",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """The models, on first use: they bring transformers."""
+    if name in __all__:
+        from . import models
+
+        return getattr(models, name)
+    raise AttributeError(f"module 'splitstep' has no attribute {name!r}")

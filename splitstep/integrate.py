@@ -118,6 +118,10 @@ def advance(
     return total(scaled(w, y) for w, y in ends)
 
 
+def is_pair(x: Any) -> bool:
+    return isinstance(x, tuple) and len(x) == 2  # pyright: ignore[reportUnknownArgumentType]
+
+
 def integrate(
     scheme: Scheme,
     steps: Iterable[Step],
@@ -133,7 +137,7 @@ def integrate(
     a pair of states.
     """
     needed = {*scheme.fields, *scheme.projections}
-    if scheme.doubled and not (isinstance(x, tuple) and len(x) == 2):  # pyright: ignore[reportUnknownArgumentType]
+    if scheme.doubled and not is_pair(x):
         raise ValueError(f"The scheme {str(scheme)!r} moves a pair of states: pass x as a tuple (a, b).")
     for index, step in enumerate(steps):
         if missing := needed - set(step.fields):

@@ -21,14 +21,16 @@ from fractions import Fraction
 from .scheme import PROJECTIONS, Part, Program, Project, Scheme, Substep
 from .tableau import EULER, TABLEAUX, Coefficient, Tableau, coefficient
 
-NUMBER = r"-?(?:\d+/\d+|\d+\.\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\d+)"
-FIELD = r"[A-Z]\d*"
-PART = re.compile(
+EXPONENT = r"(?:[eE][-+]?[0-9]+)"
+NUMBER = rf"-?(?:[0-9]+/[0-9]+|[0-9]+\.[0-9]*{EXPONENT}?|\.[0-9]+{EXPONENT}?|[0-9]+{EXPONENT}?)"
+FIELD = r"[A-Z][0-9]*"
+START = re.compile(
     rf"(?:(?P<half>[ab]):)?(?P<equals>=)?"
     rf"(?:\((?P<group>{FIELD}(?:\+{FIELD})*)\)|(?P<sum>{FIELD}(?:\+{FIELD})*))"
-    rf"(?:/(?P<over>\d+)|\*(?P<times>{NUMBER}))?"
-    rf"(?:@(?P<tableau>[a-z]\w*))?(?=\s|\)|$)"
+    rf"(?:/(?P<over>[0-9]+)|\*(?P<times>{NUMBER}))?"
+    rf"(?:@(?P<tableau>[a-z]\w*))?"
 )
+PART = re.compile(START.pattern + r"(?=\s|\)|$)")
 GLOBAL = re.compile(r"@(?P<tableau>[a-z]\w*)\s*$")
 TERM = re.compile(rf"(?P<weight>{NUMBER})\s*\(")
 SPACE = re.compile(r"\s*")
@@ -36,8 +38,8 @@ SPACE = re.compile(r"\s*")
 
 def fail(text: str, place: int, what: str) -> ValueError:
     """One line with the text, the place and what would be right."""
-    shown = f"{text[:place]} >>>{text[place:] or 'end'}" if place <= len(text) else text
-    return ValueError(f"Scheme {text!r}, character {place + 1} ({shown.strip()}): {what}")
+    shown = " ".join(f"{text[:place]} >>>{text[place:] or 'end'}".split())
+    return ValueError(f"Scheme {text!r}, character {place + 1} ({shown}): {what}")
 
 
 def read(text: str) -> Scheme:
@@ -92,7 +94,12 @@ def _program(text: str, place: int) -> tuple[list[Pending], int]:
     while place < len(text) and text[place] not in ")@":
         found = PART.match(text, place)
         if not found:
-            raise fail(text, place, _advice(text, place))
+            begun = START.match(text, place)
+            raise (
+                fail(text, begun.end(), _ending(text, begun.end()))
+                if begun
+                else fail(text, place, _advice(text, place))
+            )
         program.append(_part(text, found))
         place = _skip(text, found.end())
     if not program:
@@ -149,8 +156,10 @@ def _tableau(text: str, place: int, name: str) -> Tableau:
 def _number(text: str, place: int, number: str) -> Coefficient:
     try:
         value = coefficient(Fraction(number) if "/" in number or number.lstrip("-").isdigit() else float(number))
-    except (ZeroDivisionError, OverflowError):
-        raise fail(text, place, f"{number} is not a number; write a fraction such as 7/24 or a decimal.") from None
+    except (ZeroDivisionError, ValueError):
+        raise fail(
+            text, place, f"{number} is no coefficient; write a fraction such as 7/24 or a decimal such as 0.675."
+        ) from None
     return value
 
 
@@ -160,8 +169,25 @@ def _skip(text: str, place: int) -> int:
     return found.end()
 
 
+def _ending(text: str, place: int) -> str:
+    """What is right where a part began well and goes on wrongly."""
+    advice = {
+        "/": "a fraction is /2 or *7/24 or *0.675, as in F/2.",
+        "*": "a fraction is /2 or *7/24 or *0.675, as in F*7/24.",
+        "+": "a sum is written without spaces, as in A+F.",
+        "@": f"a tableau is one of {', '.join(f'@{name}' for name in TABLEAUX)}.",
+    }
+    return advice.get(
+        text[place], "parts are separated by spaces, as in A F/2; they look like A, F/2, (A+F)/2, A@heun."
+    )
+
+
 def _advice(text: str, place: int) -> str:
     here = text[place]
+    if text[place + 1 : place + 2] == ":":
+        return "the halves of a doubled state are a: and b:, as in a:A b:F."
+    if here == "+":
+        return "a sum is written without spaces, as in A+F; an average looks like 1/2(A F) + 1/2(F A)."
     if here.islower() and here not in "ab":
         return f"fields are capital letters such as A and F; write {here.upper()}."
     if here == "@":

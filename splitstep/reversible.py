@@ -122,7 +122,7 @@ class Rebuild(torch.autograd.Function):
                     return problem.increment(visit, x, values, extra)
 
                 x = from_grid(pair[1 - half], g[half].dtype)
-                added, pull = vjp(increment, x, groups[index], extra)
+                added, pull = vjp(increment, x, groups[index], extra)  # pyright: ignore[reportAssignmentType]
                 pair[half] = pair[half] - to_grid(added)
                 g_x, g_values, g_context = pull(g[half])
                 g[1 - half] = g[1 - half] + g_x

@@ -25,17 +25,12 @@ class Stack(nn.Module):
         self.step = step
         names = (*scheme.fields, *scheme.projections)
         self.layers = nn.ModuleList(nn.ModuleDict({name: make(name, i) for name in names}) for i in range(layers))
-        places = [
-            (b, p, s)
-            for b, (_, prog) in enumerate(scheme.plan)
-            for p, m in enumerate(prog)
-            for s in range(len(m.stages))
-        ]
-        self.places = {place: k for k, place in enumerate(places)}
+        self.places = {letter: places(scheme, letter) for letter in {name[0] for name in names}}
 
-    def slot(self, site: Site) -> int:
-        """A number for the evaluation, dense over the whole network: where a cache keeps its keys and values."""
-        return site.step * len(self.places) + self.places[site.branch, site.part, site.stage]
+    def slot(self, site: Site, letter: str) -> int | None:
+        """A number for an evaluation of the letter, dense over the network: where a cache keeps its keys and values."""
+        place = self.places[letter].get(site[1:])
+        return None if place is None else site.step * len(self.places[letter]) + place
 
     def steps(self, t: Time = 0.0) -> list[Step]:
         return [Step(layer, t + i * self.step, self.step) for i, layer in enumerate(self.layers)]  # pyright: ignore[reportArgumentType]
@@ -49,3 +44,15 @@ class Stack(nn.Module):
         run = integrate_reversibly if rebuild else integrate
         a, b = run(self.scheme, self.steps(t), (x, x), context, observe, at)
         return (a + b) / 2
+
+
+def places(scheme: Scheme, letter: str) -> dict[tuple[int, int, int], int]:
+    """(part, stage, branch) of one step's evaluations of a letter, numbered."""
+    found = [
+        (part, stage, branch)
+        for branch, (_, program) in enumerate(scheme.plan)
+        for part, move in enumerate(program)
+        if any(name[0] == letter for name in move.fields)
+        for stage in range(len(move.stages))
+    ]
+    return {place: number for number, place in enumerate(found)}

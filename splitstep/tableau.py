@@ -7,10 +7,13 @@ from fractions import Fraction
 from math import isclose
 
 Coefficient = Fraction | float
+LARGEST = 10**9  # of a coefficient: beyond it the checks of sums would drown in rounding
 
 
 def coefficient(value: Fraction | float) -> Coefficient:
     """The number as this package keeps it: a `Fraction` where it is one of small denominator, else a `float`."""
+    if not abs(value) < LARGEST:
+        raise ValueError("a coefficient must be a number below 10^9 in size, such as 1/2 or 0.675.")
     exact = Fraction(value)
     return exact if isinstance(value, (int, Fraction)) or exact.denominator <= 4096 else float(value)
 

@@ -1,0 +1,45 @@
+"""Hugging Face models over one `Stack`; importing this registers the Auto classes."""
+
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
+
+from .config import CausalConfig, ImageConfig, MaskedConfig, SequenceConfig, SplitstepConfig, TranslationConfig
+from .models import (
+    MODELS,
+    SplitstepForCausalLM,
+    SplitstepForImageClassification,
+    SplitstepForMaskedLM,
+    SplitstepForSequenceClassification,
+    SplitstepForTranslation,
+    SplitstepModel,
+)
+
+for _config, _model, _auto in (
+    (CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM),
+    (MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM),
+    (SequenceConfig, SplitstepForSequenceClassification, AutoModelForSequenceClassification),
+    (ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification),
+    (TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM),
+):
+    AutoConfig.register(_config.model_type, _config)
+    _auto.register(_config, _model)
+
+CONFIGS: dict[str, type[SplitstepConfig]] = {
+    "causal": CausalConfig,
+    "masked": MaskedConfig,
+    "sequence": SequenceConfig,
+    "image": ImageConfig,
+    "translation": TranslationConfig,
+}
+
+__all__ = [
+    "CONFIGS", "MODELS", "CausalConfig", "ImageConfig", "MaskedConfig", "SequenceConfig",
+    "SplitstepConfig", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
+    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepModel", "TranslationConfig",
+]  # fmt: skip

@@ -1,0 +1,186 @@
+"""From tokens or patches to states: embedding, stack, final norm. No heads, no losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from math import log
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..integrate import At, Observe, Site
+from ..operators import (
+    Context,
+    CrossAttention,
+    FeedForward,
+    Projection,
+    SelfAttention,
+    draw_seed,
+    dropout,
+    norm,
+    rotary,
+)
+from ..scheme import PROJECTIONS, Scheme
+from ..stack import Stack
+from .config import SplitstepConfig, TextConfig
+
+EMBEDDING_SALT = 3  # places 4 * salt + {0, 1} belong to fields; this one to none
+
+
+def ffn_widths(config: SplitstepConfig) -> Iterator[int]:
+    """The inner width of each feed-forward field, layer by layer, stack after stack."""
+    yield from config.ffn if isinstance(config.ffn, list) else (config.ffn for _ in count())
+
+
+def build_stack(
+    config: SplitstepConfig, scheme: Scheme, layers: int, widths: Iterator[int], salts: Iterator[int]
+) -> Stack:
+    """The stack of one scheme. The letters that a model has are the branches of `make`."""
+    inner = not scheme.projections  # post-norm schemes carry their norms as projections
+
+    def fresh_norm(use: bool = True) -> nn.Module:
+        return norm(config.norm if use else "none", config.width, config.norm_eps, config.norm_affine)
+
+    def make(name: str, layer: int) -> nn.Module:
+        once = scheme.count(name) == 1 and not scheme.doubled
+        salt = next(salts)
+        if name[0] in PROJECTIONS:
+            return Projection(fresh_norm())
+        if name[0] == "F":
+            act = config.activation if isinstance(config.activation, str) else config.activation[name]
+            return FeedForward(
+                fresh_norm(inner), config.width, next(widths), act, config.bias, config.dropout,
+                config.activation_dropout, salt,
+            )  # fmt: skip
+        if name[0] == "A":
+            return SelfAttention(
+                fresh_norm(inner), config.width, config.heads, config.kv_heads, config.bias, config.dropout,
+                config.attention_dropout, once, salt,
+            )  # fmt: skip
+        if name[0] == "C":
+            return CrossAttention(
+                fresh_norm(inner), config.width, config.heads, config.bias, config.dropout,
+                config.attention_dropout, once, salt,
+            )  # fmt: skip
+        raise ValueError(
+            f"The scheme {str(scheme)!r} needs a field {name}, which this model does not have: it has A (attention), "
+            "F (feed-forward), C (cross-attention, in decoders) and the projections N, M, P."
+        )
+
+    return Stack(scheme, layers, make, float(config.step))
+
+
+def at(stack: Stack) -> At:
+    """Gives each evaluation of attention its own cache slot."""
+    cross = "C" in stack.places
+
+    def place(context: Context, site: Site) -> Context:
+        return context._replace(slot=stack.slot(site, "A"), cross_slot=stack.slot(site, "C") if cross else None)
+
+    return place
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """Sinusoidal positions [.., T, width]: sines in the first half, cosines in the second."""
+    half = width // 2
+    rates = torch.exp(-log(10000.0) / max(half - 1, 1) * torch.arange(half, device=positions.device))
+    angles = positions[..., None].float() * rates
+    out = torch.cat((angles.sin(), angles.cos()), -1)
+    return nn.functional.pad(out, (0, width - 2 * half))
+
+
+class Embedding(nn.Module):
+    """Tokens and their positions as states: scale * E[token] + position, normalised where the config says so."""
+
+    def __init__(self, config: TextConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.tokens = nn.Embedding(config.vocab_size, config.width, padding_idx=config.pad_token_id)
+        self.places = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
+        self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
+        self.norm = norm(
+            config.norm if config.embedding_norm else "none", config.width, config.norm_eps, config.norm_affine
+        )
+
+    def forward(
+        self, tokens: Tensor, positions: Tensor, types: Tensor | None, seed: Tensor | None, salt: int
+    ) -> Tensor:
+        x = self.tokens(tokens)
+        if self.config.embedding_scale != 1:
+            x = x * self.config.embedding_scale
+        if self.places is not None:
+            x = x + self.places(positions)
+        elif self.config.positions == "sinusoidal":
+            x = x + sinusoids(positions, self.config.width).to(x.dtype)
+        if self.types is not None:
+            x = x + self.types(torch.zeros_like(tokens) if types is None else types)
+        return dropout(self.norm(x), self.config.dropout, seed, salt)
+
+
+def turn(config: SplitstepConfig, positions: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The rotary angles of these positions, where the config asks for them."""
+    return rotary(positions, config.width // config.heads, config.rotary_base) if config.positions == "rotary" else None
+
+
+def positions_of(mask: Tensor | None, length: int, past: int, device: torch.device) -> Tensor:
+    """Positions [B or 1, T] of the newest tokens; padding on the left does not count."""
+    if mask is None:
+        return torch.arange(past, past + length, device=device)[None]
+    return (mask.long().cumsum(-1) - 1).clamp(min=0)[:, -length:]
+
+
+def causal_mask(mask: Tensor | None, length: int, past: int) -> Tensor | None:
+    """Who sees whom, [B, 1, T, past + T]; None where a plain causal kernel says it all."""
+    if mask is None and (past == 0 or length == 1):
+        return None
+    device = None if mask is None else mask.device
+    order = torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)
+    if mask is None:
+        return order[None, None]
+    allowed = order[None, None] & mask.bool()[:, None, None, :]
+    return allowed | ~allowed.any(-1, keepdim=True)  # a padding query sees everything rather than nothing: no NaN
+
+
+def key_mask(mask: Tensor | None) -> Tensor | None:
+    """Which keys every query sees, [B, 1, 1, S]."""
+    return None if mask is None else mask.bool()[:, None, None, :]
+
+
+def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, device: torch.device) -> Tensor | None:
+    """The dropout seed of this pass: None outside training or without dropout."""
+    if not module.training or not (config.dropout or config.attention_dropout or config.activation_dropout):
+        return None
+    return draw_seed(device) if seed is None else seed
+
+
+class Watch:
+    """An observer that keeps the state at the start of every step, and passes events on."""
+
+    def __init__(self, then: Observe | None) -> None:
+        self.states: list[Tensor] = []
+        self.then = then
+
+    def __call__(self, event: Any) -> None:
+        if event.site.part == 0 and event.site.branch == 0:
+            self.states.append(event.x)
+        if self.then is not None:
+            self.then(event)
+
+
+class Body(nn.Module):
+    """Embedded states through one stack and its final norm."""
+
+    def __init__(
+        self, config: SplitstepConfig, scheme: Scheme, layers: int, widths: Iterator[int], salts: Iterator[int]
+    ) -> None:
+        super().__init__()
+        self.stack = build_stack(config, scheme, layers, widths, salts)
+        self.norm = norm(
+            "none" if scheme.projections else config.norm, config.width, config.norm_eps, config.norm_affine
+        )
+
+    def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
+        cached = context.cache is not None or context.cross_cache is not None
+        return self.norm(self.stack(x, context, observe, at(self.stack) if cached else None))

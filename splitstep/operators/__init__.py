@@ -1,0 +1,12 @@
+"""Fields: f(t, x, context) -> dx/dt, one a file."""
+
+from .attention import CrossAttention, SelfAttention, exact_attention, rotary
+from .context import Context
+from .dropout import draw_seed, dropout
+from .feed_forward import ACTIVATIONS, FeedForward
+from .norms import NORMS, Projection, norm
+
+__all__ = [
+    "ACTIVATIONS", "NORMS", "Context", "CrossAttention", "FeedForward", "Projection", "SelfAttention",
+    "draw_seed", "dropout", "exact_attention", "norm", "rotary",
+]  # fmt: skip
