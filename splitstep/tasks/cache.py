@@ -4,10 +4,13 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+import numpy as np
 
 
 def cache_root() -> Path:
@@ -46,3 +49,12 @@ def store(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise ValueError(
             f"cannot write {path} ({error.strerror}); set SPLITSTEP_CACHE to a folder that can be written"
         ) from None
+
+
+def load(path: Path, names: Iterable[str]) -> dict[str, np.ndarray] | None:
+    """The named arrays of a stored .npz, or nothing where it is absent or damaged and is to be made again."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name] for name in names}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None

@@ -5,7 +5,6 @@ process is that of Nangia and Bowman (2018) and of the Long Range Arena (Tay et 
 draw r in [0, 1) gives a digit if r > 1/4, else an operator with 2 to `arguments` arguments.
 """
 
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -231,13 +230,12 @@ def cached(variant: Variant, seed: int) -> Ragged:
     """The variant's trees from the cache, generated and put there at first."""
     parameters = {**asdict(replace(variant, buckets=())), "seed": seed, "format": FORMAT, "roots": ROOTS}
     path = cache.cache_root() / f"listops-{cache.key(parameters)}.npz"
-    try:
-        with np.load(path) as stored:
-            return Ragged(stored["tokens"], stored["offsets"], stored["labels"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        text = generate(variant, seed)
-        cache.store(path, lambda file: np.savez(file, tokens=text.tokens, offsets=text.offsets, labels=text.labels))
-        return text
+    stored = cache.load(path, Ragged._fields)
+    if stored is not None:
+        return Ragged(**stored)
+    text = generate(variant, seed)
+    cache.store(path, lambda file: np.savez(file, tokens=text.tokens, offsets=text.offsets, labels=text.labels))
+    return text
 
 
 def doubling(longest: int) -> tuple[int, ...]:

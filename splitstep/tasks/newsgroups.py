@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import tarfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
@@ -126,15 +125,15 @@ def cached(splits: dict[str, list[Document]], vocab: int) -> tuple[dict[str, Rag
     """The tokens and the BPE from the cache, made and put there at first."""
     digest = hashlib.sha256(json.dumps(splits).encode()).hexdigest()
     path = cache.cache_root() / f"newsgroups-{cache.key({'data': digest, 'vocab': vocab, 'format': FORMAT})}.npz"
-    try:
-        with np.load(path) as stored:
-            texts = {split: Ragged(*(stored[f"{split}_{field}"] for field in Ragged._fields)) for split in splits}
-            return texts, str(stored["tokenizer"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        texts, tokenizer = encode(splits, vocab)
-        arrays = {f"{split}_{field}": array for split, text in texts.items() for field, array in text._asdict().items()}
-        cache.store(path, lambda file: np.savez(file, tokenizer=np.array(tokenizer), **arrays))
-        return texts, tokenizer
+    names = {split: {field: f"{split}_{field}" for field in Ragged._fields} for split in splits}
+    stored = cache.load(path, ["tokenizer", *(name for fields in names.values() for name in fields.values())])
+    if stored is not None:
+        texts = {split: Ragged(*(stored[name] for name in fields.values())) for split, fields in names.items()}
+        return texts, str(stored["tokenizer"])
+    texts, tokenizer = encode(splits, vocab)
+    arrays = {names[split][field]: array for split, text in texts.items() for field, array in text._asdict().items()}
+    cache.store(path, lambda file: np.savez(file, tokenizer=np.array(tokenizer), **arrays))
+    return texts, tokenizer
 
 
 def shorten(text: Ragged, most: int) -> Ragged:
