@@ -1,0 +1,243 @@
+"""The notation: what is written reads back bit for bit, and what is wrong is refused in one helpful line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from splitstep import SCHEMES, TABLEAUX, Scheme, scheme
+from splitstep.notation import read
+from splitstep.scheme import Part, Project, Substep, average, compose, map_substeps
+from splitstep.tableau import EULER, Coefficient, coefficient
+
+LETTERS = "ACDFGZ"
+tableaux = st.sampled_from([*TABLEAUX.values()])
+positive = st.one_of(
+    st.fractions(Fraction(1, 1000), Fraction(1, 5), max_denominator=10**6),
+    st.floats(1e-6, 0.2),
+    st.sampled_from([Fraction(1, 2**70), 1e-30, Fraction(1, 7), 0.125]),
+)
+signed = st.one_of(positive, st.builds(lambda c: -3 * c, positive), st.integers(1, 3))
+
+
+@st.composite
+def programs(draw: st.DrawFn, letters: list[str], doubled: bool, replacing: bool) -> tuple[Part, ...]:
+    """Some parts at random, then one more for each letter (and half) with what is missing to 1."""
+    halves = ["a", "b"] if doubled else [""]
+    parts: list[Part] = []
+    total: dict[str, Coefficient] = {}
+
+    def add(names: list[str], fraction: Coefficient, half: str) -> None:
+        replaces = replacing and draw(st.booleans())
+        tableau = EULER if replaces else draw(tableaux)
+        parts.append(Substep(tuple(names), fraction, tableau, replaces, half))
+        for name in names:
+            total[name[0] + half] = total.get(name[0] + half, Fraction(0)) + fraction
+
+    def named(letter: str) -> str:
+        return letter + draw(st.sampled_from(["", "", "0", "1", "12"]))
+
+    for _ in range(draw(st.integers(0, 3))):
+        chosen = draw(st.lists(st.sampled_from(letters), min_size=1, unique=True))
+        fraction = draw(positive if "D" in chosen else signed)
+        add(list(map(named, chosen)), fraction, draw(st.sampled_from(halves)))
+    for half in halves:
+        for letter in letters:
+            rest = 1 - total.get(letter + half, Fraction(0))
+            if rest != 0 and not (letter == "D" and rest < 0):
+                add([named(letter)], rest, half)
+    if not doubled:
+        for projection in draw(st.lists(st.sampled_from("NMP"), max_size=3)):
+            parts.insert(draw(st.integers(0, len(parts))), Project(projection))
+    return tuple(parts)
+
+
+@st.composite
+def schemes(draw: st.DrawFn) -> Scheme:
+    letters = draw(st.lists(st.sampled_from(LETTERS), min_size=1, max_size=3, unique=True))
+    doubled, replacing = draw(st.booleans()), draw(st.booleans())
+    weights: list[Coefficient] = draw(st.lists(signed, max_size=2))
+    weights.append(1 - sum(weights, Fraction(0)))
+    body = programs(letters, doubled, replacing and not doubled)
+    branches = tuple((w, draw(body)) for w in weights)
+    same = draw(st.one_of(st.none(), tableaux))
+    result = Scheme(branches)
+    if same is None:
+        return result
+    return map_substeps(result, lambda s: s if s.replaces else replace(s, tableau=same))
+
+
+def coefficients(s: Scheme) -> list[str]:
+    """Every number of the scheme with its type."""
+    parts = [(w, part.fraction) for w, program in s.branches for part in program if isinstance(part, Substep)]
+    return [repr(number) for pair in parts for number in pair]
+
+
+@given(schemes())
+def test_what_is_written_reads_back_bit_for_bit(s: Scheme) -> None:
+    again = scheme(str(s))
+    assert again == s
+    assert coefficients(again) == coefficients(s)
+    assert hash(again) == hash(s)
+    assert str(again) == str(s)
+    assert eval(repr(s), {"scheme": scheme}) == s
+
+
+@given(schemes(), st.data())
+def test_white_space_does_not_matter(s: Scheme, data: st.DataObject) -> None:
+    space = st.text(" \t\n", min_size=1, max_size=3)
+    words = re.split(r"( |(?<=\d)\(|\)(?= |$))", str(s))
+    text = "".join(data.draw(space) if word == " " else word for word in words)
+    assert scheme(data.draw(space) + text + data.draw(space)) == s
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_every_row_reads_back(name: str) -> None:
+    row = SCHEMES[name]
+    assert scheme(name) is row
+    assert scheme(str(row)) == row
+    assert coefficients(scheme(str(row))) == coefficients(row)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("F+A", "A+F"),
+        ("  A   F ", "A F"),
+        ("A*1 F*1/1", "A F"),
+        ("F*0.5 A F*2/4", "F/2 A F/2"),
+        ("F*.5 A F*5e-1", "F/2 A F/2"),
+        ("A@heun F@heun", "A F @heun"),
+        ("A@euler F @heun", "A F@heun"),
+        ("A F @euler", "A F"),
+        ("(A) F", "A F"),
+        ("(A+F)*1/2 (A+F)/2", "(A+F)/2 (A+F)/2"),
+        ("1(A F)", "A F"),
+        (".5(A F)+1/2( F A )@heun", "1/2(A F) + 1/2(F A) @heun"),
+        ("=A F @heun", "=A F @heun"),
+        ("a:A b:F", "a:A b:F"),
+        ("4/3(A/2 A/2) + -1/3(A)", "4/3(A/2 A/2) + -1/3(A)"),
+        ("A*0.1 A*0.9", "A*0.1 A*0.9"),
+    ],
+)
+def test_the_canonical_form(text: str, canonical: str) -> None:
+    assert str(scheme(text)) == canonical
+    assert scheme(canonical) == scheme(text)
+
+
+def test_a_coefficient_is_a_fraction_where_it_is_a_short_one() -> None:
+    assert coefficient(0.5) == Fraction(1, 2)
+    assert isinstance(coefficient(0.5), Fraction)
+    assert isinstance(coefficient(0.1), float)
+    assert coefficient(Fraction(1, 10**9)) == Fraction(1, 10**9)
+
+
+def test_average_and_compose_are_notations_too() -> None:
+    assert str(average(scheme("A F"), scheme("F A"))) == "1/2(A F) + 1/2(F A)"
+    assert str(compose(scheme("F/2 A F/2"), Fraction(1, 2), Fraction(1, 2))) == "F/4 A/2 F/4 F/4 A/2 F/4"
+    with pytest.raises(ValueError, match="average"):
+        compose(scheme("1/2(A F) + 1/2(F A)"), 0.5, 0.5)
+
+
+BAD = {
+    "": "empty",
+    "   ": "empty",
+    "A F/": "F >>>/.*as in F/2",
+    "A f": "capital letters.*write F",
+    "A,F": "separated by spaces",
+    "A F @hun": "did you mean @heun",
+    "A@nope F": "known: euler, midpoint, heun, kutta3, rk4",
+    "@heun": "at least one part",
+    "A @heun F": "at the very end",
+    "A+F/2 A+F/2": r"\(A\+F\)/2",
+    "F/0 A": "divided by 0",
+    "F*1/0 A": "no coefficient",
+    "F*1e999 A": "no coefficient",
+    "A*0 A F": "leave that part out",
+    "A A F": "Field A advances by 2",
+    "A/2 F": "its fractions must sum to 1",
+    "a:A/2 b:F": "Field A of half a advances by 1/2",
+    "A+A": "different fields",
+    "D*-1 D*2 A": "Diffusion D cannot run backwards.*D/2 A F D/2",
+    "N/2 A": "they stand alone",
+    "A+N": "they stand alone",
+    "N0 A": "they stand alone",
+    "N": "at least one field",
+    "1/2(A F) + 1/2(F A": "closing bracket",
+    "1/2(A F) + F A": "a weight and a bracket",
+    "1/2(A F) + 1/3(F A)": "weights of the averaged programs must sum to 1",
+    "2 A F": "after its field",
+    "A F)": "expected a part",
+    "=A =F @heun": "no stages",
+    "=A@heun F": "no stages",
+    "a:=A b:F": "no halves",
+    "a:A F": "every part moves a half",
+    "a:A b:F N": "nothing projects",
+    "c:A b:F": "a: and b:",
+    "A F\nG;": "separated by spaces",
+    "A*\u0663 F": "as in F\\*7/24",
+    "A + F": "without spaces",
+    "A+ F": "without spaces",
+    "AF": "separated by spaces",
+    "A*F": "as in F\\*7/24",
+    "A@": "@heun",
+}
+
+
+@pytest.mark.parametrize(("text", "advice"), BAD.items())
+def test_a_wrong_notation_gets_one_line_with_the_text_the_place_and_advice(text: str, advice: str) -> None:
+    with pytest.raises(ValueError, match=advice) as caught:
+        scheme(text)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    if text.strip():
+        assert repr(text) in message
+        assert re.search(r"character \d+|Field [A-Z]|weights|half|at least one field|Rows:", message)
+
+
+def test_the_place_is_the_character_at_fault() -> None:
+    for text, place in {"A F/x": 4, "A/2 F f": 7, "A F@hun": 5, "F/2 A+F/2": 8, "1/2(A F) 1/2(F A)": 10}.items():
+        with pytest.raises(ValueError, match=f"character {place} "):
+            read(text)
+
+
+def refusal(text: str) -> str | None:
+    try:
+        s = scheme(text)
+    except ValueError as error:
+        return str(error)
+    assert scheme(str(s)) == s
+    return None
+
+
+@settings(max_examples=1000)
+@given(st.one_of(st.text(), st.text("AFNDab012/*@()+=:.e- \nheunrk4\u0663")))
+def test_any_text_is_a_scheme_or_is_refused_in_one_line(text: str) -> None:
+    message = refusal(text)
+    assert message is None or len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 400, "1" * 5000, "1e308", "1/" + "3" * 400])
+@pytest.mark.parametrize("text", ["A*{} F", "{}(A F) + 1/3(F A)", "A*{} A*{} A*1e308 F"])
+def test_a_number_of_any_size_is_refused_in_one_line(text: str, number: str) -> None:
+    with pytest.raises(ValueError, match="Scheme") as caught:
+        scheme(text.format(number, number))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, Fraction(10**400, 3)])
+def test_a_coefficient_is_a_finite_number(value: float) -> None:
+    with pytest.raises(ValueError, match="below 10"):
+        Substep(("A",), value)
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("macron", "macaron"), ("strang-mid", "strang-midpoint"), ("rk3", "rk4")])
+def test_an_unknown_row_gets_the_nearest_name(wrong: str, right: str) -> None:
+    with pytest.raises(ValueError, match=f"Did you mean {right}\\?") as caught:
+        scheme(wrong)
+    assert len(str(caught.value).splitlines()) == 1
