@@ -1,0 +1,303 @@
+"""The order that the notation gives is the order that is measured, and the one that the literature states."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+from splitstep import SCHEMES, TABLEAUX, Scheme, Tableau, average, compose, decoder, scheme, unshare, with_tableau
+from splitstep.order import HIGHEST, gamma, trees
+from splitstep.scheme import Substep
+from splitstep.studies.orders import measure, orders
+
+YOSHIDA = 1 / (2 - 2 ** (1 / 3))
+TRIPLE_JUMP = (YOSHIDA, 1 - 2 * YOSHIDA, YOSHIDA)
+
+# Splitting order and order, from the literature: Hairer, Lubich and Wanner, Geometric Numerical Integration, II.4-5;
+# Ruth 1983; Yoshida 1990; Suzuki 1990; a step of Euler in a sub-flow leaves first order (papers: Macaron Net).
+LITERATURE = {
+    "lie": (1, 1),
+    "lie-postnorm": (1, 1),
+    "reverse-lie": (1, 1),
+    "parallel": (HIGHEST, 1),
+    "strang": (2, 1),
+    "strang-attention": (2, 1),
+    "macaron": (2, 1),
+    "strang-midpoint": (2, 2),
+    "strang-heun": (2, 2),
+    "symmetrised-heun": (2, 2),
+    "ruth3": (3, 3),
+    "yoshida4": (4, 4),
+    "suzuki4": (4, 4),
+    "heun": (HIGHEST, 2),
+    "midpoint": (HIGHEST, 2),
+    "kutta3": (HIGHEST, 3),
+    "rk4": (HIGHEST, 4),
+    "reversible": (2, 2),
+}
+
+
+def test_the_table_has_the_orders_of_the_literature() -> None:
+    assert {name: (row.splitting_order, row.order) for name, row in SCHEMES.items()} == LITERATURE
+
+
+@pytest.mark.parametrize(
+    ("text", "splitting", "order"),
+    [
+        ("A", HIGHEST, 1),
+        ("A @rk4", HIGHEST, 4),
+        ("A/2 A/2 @heun", HIGHEST, 2),
+        ("2(A/2 A/2) + -1(A)", HIGHEST, 2),  # Euler extrapolated once
+        ("1/2(A F) + 1/2(F A)", 2, 1),  # symmetrically weighted splitting (Csomos, Farago, Havasi 2005)
+        ("4/3(F/4 A/2 F/2 A/2 F/4) + -1/3(F/2 A F/2) @rk4", 4, 4),  # Strang extrapolated once
+        ("4/3(F/4 A/2 F/2 A/2 F/4) + -1/3(F/2 A F/2) @heun", 4, 2),
+        ("F/2 A F/2 @rk4", 2, 2),
+        ("F/2 A@midpoint F/2", 2, 1),
+        ("F/2@heun A@midpoint F/2@kutta3", 2, 2),
+        ("A*7/24 F*2/3 A*3/4 F*-2/3 A*-1/24 F @heun", 3, 2),
+        ("F/2 A C F/2 @midpoint", 1, 1),
+        ("C/2 F/2 A F/2 C/2 @midpoint", 2, 2),
+        ("D/2 F/2 A F/2 D/2 @heun", 2, 2),
+        ("a:A b:F", 1, 1),  # symplectic Euler; Reformer and RevNet blocks
+        ("b:F/2 a:A b:F/2 @midpoint", 2, 2),  # Stoermer-Verlet
+        ("b:F/2 a:A b:F/2 @heun", 2, 2),
+        ("b:F/2 a:A b:F/2", 2, 1),  # second order without time in the fields only: Euler's clock is late
+        ("A N F M @rk4", 1, 1),  # a projection caps the order
+        ("A+F N @rk4", 1, 1),
+    ],
+)
+def test_orders_beside_the_table(text: str, splitting: int, order: int) -> None:
+    assert (scheme(text).splitting_order, scheme(text).order) == (splitting, order)
+
+
+def test_errors_that_cancel_count_as_cancelled() -> None:
+    """The smaller of splitting and tableau order would be 2 for the triple jump with Heun sub-flows."""
+    jump = compose(scheme("F/2 A F/2 @heun"), *TRIPLE_JUMP)
+    assert (jump.splitting_order, jump.order) == (4, 3)
+
+
+def test_a_part_that_replaces_the_state_has_no_order() -> None:
+    for text in ("=A =F", "=A F", "A =F N"):
+        assert scheme(text).order is None
+        assert scheme(text).splitting_order is None
+        assert measure(scheme(text)) is None
+
+
+def test_own_weights_have_the_order_of_the_tied_form() -> None:
+    for row in SCHEMES.values():
+        own = unshare(row, "AF")
+        assert (own.splitting_order, own.order) == (row.splitting_order, row.order)
+        assert own.evaluations == row.evaluations
+
+
+def test_the_order_does_not_depend_on_the_letters() -> None:
+    for row in SCHEMES.values():
+        swapped = scheme(str(row).translate(str.maketrans("AF", "GZ")))
+        assert (swapped.splitting_order, swapped.order) == (row.splitting_order, row.order)
+
+
+def test_no_name_promises_an_order_that_the_row_does_not_have() -> None:
+    for name, row in SCHEMES.items():
+        if name[-1].isdigit():
+            assert row.order == int(name[-1])
+            assert decoder(row).order == int(name[-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "splitting", "order"),
+    [
+        ("lie", "A C F", 1, 1),
+        ("lie-postnorm", "A N C P F M", 1, 1),
+        ("reverse-lie", "F A C", 1, 1),
+        ("parallel", "A+C+F", HIGHEST, 1),
+        ("strang", "F/2 A C F/2", 1, 1),
+        ("strang-attention", "A/2 C/2 F A/2 C/2", 1, 1),
+        ("macaron", "F0/2 A C F1/2", 1, 1),
+        ("strang-midpoint", "F/2 A+C F/2 @midpoint", 2, 2),
+        ("strang-heun", "F/2 A+C F/2 @heun", 2, 2),
+        ("symmetrised-heun", "1/2(A+C F) + 1/2(F A+C) @heun", 2, 2),
+        ("ruth3", "(A+C)*7/24 F*2/3 (A+C)*3/4 F*-2/3 (A+C)*-1/24 F @kutta3", 3, 3),
+        ("heun", "A+C+F @heun", HIGHEST, 2),
+        ("rk4", "A+C+F @rk4", HIGHEST, 4),
+        ("reversible", "b:(A+C+F)/2 a:A+C+F b:(A+C+F)/2 @midpoint", 2, 2),
+    ],
+)
+def test_a_decoder_has_its_own_scheme_with_its_own_order(name: str, text: str, splitting: int, order: int) -> None:
+    row = decoder(scheme(name))
+    assert str(row) == text
+    assert (row.splitting_order, row.order) == (splitting, order)
+
+
+def test_a_decoder_keeps_the_order_of_every_row() -> None:
+    for row in SCHEMES.values():
+        assert decoder(row).order == row.order
+        assert decoder(decoder(row)) == decoder(row)
+        assert {*decoder(row).fields} == {*row.fields, "C"}
+
+
+def test_evaluations_count_what_a_step_calls() -> None:
+    expected = {"lie": 2, "parallel": 2, "macaron": 3, "strang-midpoint": 6, "symmetrised-heun": 8, "ruth3": 18}
+    expected |= {"yoshida4": 36, "suzuki4": 60, "rk4": 8, "reversible": 6}
+    assert {name: scheme(name).evaluations for name in expected} == expected
+    assert scheme("F/2 A F/2 @heun").count("F") == 4
+
+
+def test_compose_average_unshare_with_tableau() -> None:
+    strang, lie, reverse = scheme("F/2 A F/2"), scheme("A F"), scheme("F A")
+    half = Fraction(1, 2)
+    assert compose(strang, 1) == strang
+    assert compose(lie, half, half) == scheme("A/2 F/2 A/2 F/2")
+    assert average(lie, reverse) == scheme("1/2(A F) + 1/2(F A)")
+    assert average(average(lie, reverse), strang) == scheme("1/4(A F) + 1/4(F A) + 1/2(F/2 A F/2)")
+    assert unshare(strang, "F") == scheme("F0/2 A F1/2")
+    assert unshare(strang, "AF") == scheme("F0/2 A0 F1/2")
+    assert with_tableau(strang, TABLEAUX["heun"]) == scheme("F/2 A F/2 @heun")
+    with pytest.raises(ValueError, match="sum to 1"):
+        compose(strang, half, half, half)
+
+
+def test_the_number_of_coloured_trees() -> None:
+    """Rooted trees of n nodes: OEIS A000081 for one colour, A038055 for two."""
+    assert [len(trees(n, ("A",))) for n in range(1, 6)] == [1, 1, 2, 4, 9]
+    assert [len(trees(n, ("A", "F"))) for n in range(1, 6)] == [2, 4, 14, 52, 214]
+    assert sorted(gamma(tree) for tree in trees(4, ("A",))) == [4, 8, 12, 24]
+
+
+def test_four_letters_are_quick() -> None:
+    start = time.perf_counter()
+    assert scheme("C/2 D/2 F/2 A F/2 D/2 C/2 @rk4").order == 2
+    assert scheme("A+C+D+F @rk4").order == 4
+    assert time.perf_counter() - start < 10
+
+
+def splitting_slope(s: Scheme, h: float = 0.04) -> float:
+    """The order measured on random matrices, by exponentials: log2 of the ratio of local errors, less one."""
+    rng = np.random.default_rng(0)
+    letters = sorted({name[0] for name in s.fields})
+    matrices = {letter: rng.standard_normal((5, 5)) for letter in letters}
+
+    def error(h: float) -> float:
+        flow = np.zeros((5, 5))
+        for weight, program in s.branches:
+            branch = np.eye(5)
+            for part in program:
+                assert isinstance(part, Substep)
+                branch = expm(h * float(part.fraction) * sum(matrices[name[0]] for name in part.fields)) @ branch
+            flow += float(weight) * branch
+        return float(np.linalg.norm(flow - expm(h * sum(matrices.values()))))
+
+    coarse, fine = error(h), error(h / 2)
+    return math.inf if fine < 1e-13 else math.log2(coarse / fine) - 1
+
+
+def identity(s: Scheme) -> Scheme:
+    return s
+
+
+def reversed_scheme(s: Scheme) -> Scheme:
+    return Scheme(tuple((w, program[::-1]) for w, program in s.branches))
+
+
+def symmetrised(s: Scheme) -> Scheme:
+    """Half a step of the scheme, half a step of it backwards: even order where the sub-flows are exact."""
+    [(weight, program)] = s.branches
+    half = [Substep(p.fields, p.fraction / 2, p.tableau) for p in program if isinstance(p, Substep)]
+    return Scheme(((weight, tuple(half + half[::-1])),))
+
+
+def averaged(s: Scheme) -> Scheme:
+    return average(s, reversed_scheme(s))
+
+
+def jumped(s: Scheme) -> Scheme:
+    return compose(s, *TRIPLE_JUMP)
+
+
+def extrapolated(s: Scheme) -> Scheme:
+    """2 Phi(h/2)^2 - Phi(h): removes the leading error of a first-order scheme."""
+    two = compose(s, Fraction(1, 2), Fraction(1, 2))
+    return Scheme(((Fraction(2), two.branches[0][1]), (Fraction(-1), s.branches[0][1])))
+
+
+def random_program(seed: int, letters: str) -> Scheme:
+    rng = np.random.default_rng(seed)
+    parts: list[Substep] = []
+    for letter in letters:
+        cuts = rng.dirichlet(np.ones(2))
+        parts += [Substep((letter,), float(c)) for c in cuts[:-1]] + [Substep((letter,), 1 - float(sum(cuts[:-1])))]
+    return Scheme(((Fraction(1), tuple(parts[i] for i in rng.permutation(len(parts)))),))
+
+
+BASES = [
+    scheme("A F"),
+    scheme("F/2 A F/2"),
+    scheme("A C F"),
+    scheme("A+C F"),
+    scheme("A"),
+    scheme("A*7/24 F*2/3 A*3/4 F*-2/3 A*-1/24 F"),
+    random_program(1, "AF"),
+    random_program(2, "ACF"),
+]
+Construction = Callable[[Scheme], Scheme]
+CONSTRUCTIONS: list[Construction] = [identity, symmetrised, averaged, jumped, extrapolated]
+
+
+@pytest.mark.parametrize("base", BASES, ids=str)
+@pytest.mark.parametrize("build", CONSTRUCTIONS, ids=lambda f: f.__name__)
+def test_the_splitting_order_is_that_of_matrix_exponentials(build: Construction, base: Scheme) -> None:
+    s = build(base)
+    slope, expected = splitting_slope(s), s.splitting_order
+    assert expected is not None
+    assert slope > HIGHEST - 0.3 if expected == HIGHEST else abs(slope - expected) < 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", BASES, ids=str)
+@pytest.mark.parametrize("build", CONSTRUCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("tableau", TABLEAUX.values(), ids=lambda t: t.name)
+def test_the_computed_order_is_the_measured_order(tableau: Tableau, build: Construction, base: Scheme) -> None:
+    s = build(with_tableau(base, tableau))
+    measured = measure(s)
+    assert measured is not None
+    assert s.order is not None
+    assert all(abs(slope - s.order) < 0.15 for slope in measured)
+
+
+MIXED = [
+    "F/2@heun A F/2@midpoint",
+    "F/2@heun A@midpoint F/2@kutta3",
+    "1/3(A F@heun) + 2/3(F@rk4 A)",
+    "F0/2@heun A@heun F1/2@heun",
+]
+DOUBLED = [
+    "a:A b:F",
+    "b:F/2 a:A b:F/2",
+    "b:F/2 a:A b:F/2 @midpoint",
+    "b:(A+F)/2 a:A+F b:(A+F)/2 @rk4",
+    "1/2(a:A b:F) + 1/2(b:F a:A) @heun",
+]
+
+
+@pytest.mark.parametrize("text", MIXED + DOUBLED)
+def test_mixed_tableaux_and_doubled_states_have_the_measured_order(text: str) -> None:
+    """The order holds with time in the fields; in a doubled state the autonomous problem may do better."""
+    s, measured = scheme(text), measure(scheme(text))
+    assert measured is not None
+    assert s.order is not None
+    assert abs(min(measured) - s.order) < 0.15
+    assert s.doubled or abs(max(measured) - s.order) < 0.15
+
+
+def test_every_row_measures_as_computed() -> None:
+    result = orders(measured=True)
+    assert [row.name for row in result.rows] == list(SCHEMES)
+    for row in result.rows:
+        assert row.order is not None
+        assert row.measured is not None
+        assert all(abs(slope - row.order) < 0.15 for slope in row.measured), row
