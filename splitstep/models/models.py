@@ -44,7 +44,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, items: Tensor | int | None, sm
     than this batch holds (several processes, accumulated batches)."""
     reduction = "mean" if items is None else "sum"
     loss = functional.cross_entropy(
-        logits.flatten(0, -2).float(),
+        logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32)),
         labels.flatten(),
         ignore_index=IGNORED,
         reduction=reduction,

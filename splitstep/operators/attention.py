@@ -61,7 +61,8 @@ class Softmax(nn.Module):
             mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
         if mask is not None:
             scores = scores.masked_fill(~mask, float("-inf"))
-        weights = dropout(scores.float().softmax(-1).to(q.dtype), p, seed, self.salt)
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        weights = dropout(scores.softmax(-1, dtype=wide).to(q.dtype), p, seed, self.salt)
         return weights @ v
 
 
