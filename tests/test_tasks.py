@@ -33,7 +33,7 @@ from splitstep.tasks.language import spans
 from splitstep.tasks.listops import VARIANTS, ListOpsOptions, Variant, evaluate, generate, grow, parse, spell, write
 from splitstep.tasks.mnist import parse_idx
 from splitstep.tasks.newsgroups import Document, Newsgroups, shorten, tfidf_baseline
-from splitstep.tasks.sampler import bucket, indices
+from splitstep.tasks.sampler import bucket, indices, starts
 from splitstep.tasks.stdlib import library_files, split_of
 from splitstep.tasks.task import IGNORED
 
@@ -140,8 +140,35 @@ def test_buckets_are_met_in_proportion(counts: tuple[int, ...], size: int) -> No
         assert stream == list(range(count))
         rows = Counter(row for place in stream for row in indices(count, 2, place, size).tolist())
         assert rows == dict.fromkeys(range(count), size)
-    if len(counts) == 3 and size == 4:
-        assert [chosen for chosen, _ in drawn] != sorted(chosen for chosen, _ in drawn)
+
+
+def test_buckets_are_shuffled_anew_each_epoch() -> None:
+    def order(seed: int, epoch: int) -> list[int]:
+        return [bucket((40, 40), seed, 20 * epoch + step, 4)[0] for step in range(20)]
+
+    orders = [order(0, 0), order(0, 1), order(1, 0)]
+    for number, one in enumerate(orders):
+        assert sorted(one) == [0] * 10 + [1] * 10
+        assert one != sorted(one)
+        assert one not in orders[:number]
+
+
+def test_windows_begin_anywhere_that_fits() -> None:
+    drawn = Counter(np.concatenate([starts(10, 8, 0, step, 4) for step in range(300)]).tolist())
+    assert set(drawn) == {0, 1, 2}
+    assert max(drawn.values()) < 1.3 * min(drawn.values())
+
+
+def test_images_come_once_an_epoch() -> None:
+    made = task("digits")
+    count = made.describe()["examples"]["train"]
+    size = 179  # six batches are one epoch of 1,074
+    assert count == 6 * size
+    every = torch.cat([batch["pixel_values"] for batch in made.batches("train", 500)])
+    for epoch in range(2):
+        seen = torch.cat([made.batch(0, 6 * epoch + step, size)["pixel_values"] for step in range(6)])
+        assert not torch.equal(seen, every)
+        assert sorted(seen.flatten(1).tolist()) == sorted(every.flatten(1).tolist())
 
 
 @pytest.mark.parametrize("n", [2, 7, 8, 9, 20, 23])
