@@ -1,0 +1,338 @@
+"""The executor does what the scheme says: closed forms, torchdiffeq, clocks, sites, events, compilation."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from fractions import Fraction
+from math import factorial
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+from hypothesis import given
+from strategies import schemes
+from torch import Tensor, nn
+from torch._dynamo.utils import counters
+from torchdiffeq import odeint
+
+import splitstep as ss
+from splitstep.scheme import Project
+
+STAGES = {"euler": 1, "midpoint": 2, "heun": 2, "kutta3": 3, "rk4": 4}
+RATES = {"A": 0.3, "F": -0.7, "C": 0.2, "D": -0.1, "G": 0.5, "Z": -0.4}
+H = 0.5
+
+
+def stability(tableau: str, z: float) -> float:
+    """1 + z + ... + z^s/s!: what one step of an s-stage method of order s does to x' = z x."""
+    return sum(z**k / factorial(k) for k in range(STAGES[tableau] + 1))
+
+
+def growth(s: ss.Scheme, h: float) -> float:
+    """One step of the scheme on the scalar fields f_L(x) = RATES[L] x; projections halve."""
+    total = 0.0
+    for weight, program in s.branches:
+        factor = 1.0
+        for part in program:
+            if isinstance(part, Project):
+                factor *= 0.5
+                continue
+            rate = sum(RATES[name[0]] for name in part.fields)
+            factor *= rate if part.replaces else stability(part.tableau.name, h * float(part.fraction) * rate)
+        total += float(weight) * factor
+    return total
+
+
+def linear(s: ss.Scheme) -> dict[str, ss.Field]:
+    fields: dict[str, ss.Field] = {name: lambda t, x, c, rate=RATES[name[0]]: rate * x for name in s.fields}
+    return fields | dict.fromkeys(s.projections, lambda t, x, c: 0.5 * x)
+
+
+def kick(s: ss.Scheme, h: float) -> Tensor:
+    """One step of a doubled scheme on the same fields, as a matrix: a += h f(b) is a shear, whatever the tableau."""
+    total = torch.zeros(2, 2, dtype=torch.float64)
+    for weight, program in s.branches:
+        flow = torch.eye(2, dtype=torch.float64)
+        for part in program:
+            assert not isinstance(part, Project)
+            shear, half = torch.eye(2, dtype=torch.float64), "ab".index(part.half)
+            shear[half, 1 - half] = h * float(part.fraction) * sum(RATES[name[0]] for name in part.fields)
+            flow = shear @ flow
+        total += float(weight) * flow
+    return total
+
+
+def check_closed_form(s: ss.Scheme) -> None:
+    x = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    steps = ss.uniform(linear(s), 3 * H, 3)
+    if s.doubled:
+        found = torch.stack(ss.integrate(s, steps, (x[0], x[1])))
+        expected = torch.linalg.matrix_power(kick(s, H), 3) @ x
+    else:
+        found, expected = ss.integrate(s, steps, x), growth(s, H) ** 3 * x
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ss.SCHEMES)
+def test_every_row_has_its_closed_form_on_linear_fields(name: str) -> None:
+    check_closed_form(ss.scheme(name))
+
+
+@given(schemes())
+def test_any_scheme_has_its_closed_form_on_linear_fields(s: ss.Scheme) -> None:
+    check_closed_form(s)
+
+
+def smooth(seed: int) -> ss.Field:
+    generator = torch.Generator().manual_seed(seed)
+    w = torch.randn(4, 4, dtype=torch.float64, generator=generator)
+    v = torch.randn(4, dtype=torch.float64, generator=generator)
+    return lambda t, x, c: torch.sin(x @ w + t * v)
+
+
+A, F = smooth(1), smooth(2)
+FIELDS: dict[str, ss.Field] = {"A": A, "F": F, "F0": F, "F1": F}
+X = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 4)
+
+
+def solved(field: ss.Field, x: Tensor, start: float, end: float, method: str, n: int = 1) -> Tensor:
+    """The same sub-flow by torchdiffeq, n steps of a fixed-step method."""
+    t = torch.linspace(start, end, n + 1, dtype=torch.float64)
+    return odeint(lambda t, x: field(t, x, None), x, t, method=method)[-1]  # pyright: ignore
+
+
+@pytest.mark.parametrize(("row", "method"), [("parallel", "euler"), ("midpoint", "midpoint"), ("heun", "heun2")])
+def test_unsplit_rows_equal_torchdiffeq(row: str, method: str) -> None:
+    expected = solved(lambda t, x, c: A(t, x, c) + F(t, x, c), X, 0.0, 2.0, method, n=5)
+    assert torch.allclose(ss.integrate(ss.scheme(row), ss.uniform(FIELDS, 2.0, 5), X), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(("row", "method"), [("kutta3", "heun3"), ("rk4", "rk4")])
+def test_methods_of_three_and_four_stages_equal_torchdiffeq_on_linear_fields(row: str, method: str) -> None:
+    """torchdiffeq has other tableaux of these orders, which agree on linear autonomous fields only."""
+    w = torch.randn(2, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    fields: dict[str, ss.Field] = {"A": lambda t, x, c: x @ w[0], "F": lambda t, x, c: x @ w[1]}
+    expected = solved(lambda t, x, c: x @ w.sum(0), X, 0.0, 1.0, method, n=4)
+    assert torch.allclose(ss.integrate(ss.scheme(row), ss.uniform(fields, 1.0, 4), X), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("tableau", "method"), [("euler", "euler"), ("midpoint", "midpoint"), ("heun", "heun2")])
+def test_split_rows_equal_sub_flows_by_torchdiffeq(tableau: str, method: str) -> None:
+    x = X
+    for t in (0.0, 0.5):
+        x = solved(F, x, t, t + 0.25, method)
+        x = solved(A, x, t, t + 0.5, method)
+        x = solved(F, x, t + 0.25, t + 0.5, method)
+    for text in (f"F/2 A F/2 @{tableau}", f"F0/2 A F1/2 @{tableau}"):
+        assert torch.allclose(ss.integrate(ss.scheme(text), ss.uniform(FIELDS, 1.0, 2), X), x, rtol=0, atol=1e-13)
+
+
+def test_the_transformer_and_macaron_are_lines_of_plain_pytorch() -> None:
+    h = 0.5
+    x = X
+    x = x + h * A(0.0, x, None)
+    x = x + h * F(0.0, x, None)
+    assert torch.equal(ss.integrate(ss.scheme("A F"), [ss.Step(FIELDS, 0.0, h)], X), x)
+    x = X
+    x = x + h / 2 * F(0.0, x, None)
+    x = x + h * A(0.0, x, None)
+    x = x + h / 2 * F(h / 2, x, None)
+    assert torch.equal(ss.integrate(ss.scheme("F0/2 A F1/2"), [ss.Step(FIELDS, 0.0, h)], X), x)
+
+
+def times_of(text: str, start: float, h: float) -> dict[str, list[float]]:
+    """The times at which one step evaluates each field."""
+    s = ss.scheme(text)
+    seen: dict[str, list[float]] = {name: [] for name in s.fields}
+
+    def clocked(name: str) -> ss.Field:
+        def f(t: Any, x: Tensor, c: Any) -> Tensor:
+            seen[name].append(t)
+            return x
+
+        return f
+
+    x = torch.zeros(1)
+    ss.integrate(s, [ss.Step({name: clocked(name) for name in s.fields}, start, h)], (x, x) if s.doubled else x)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("strang-midpoint", {"F": "0 1/4 1/2 3/4", "A": "0 1/2"}),
+        ("macaron", {"F0": "0", "A": "0", "F1": "1/2"}),
+        ("ruth3", {"A": "0 7/48 7/24 7/24 2/3 25/24 25/24 49/48 1", "F": "0 1/3 2/3 2/3 1/3 0 0 1/2 1"}),
+        ("symmetrised-heun", {"A": "0 1 0 1", "F": "0 1 0 1"}),
+        ("reversible", {"A": "1/4 1/2 3/4", "F": "1/4 1/2 3/4"}),
+        ("F0/4 A F1/4 F0/2", {"F0": "0 1/2", "A": "0", "F1": "1/4"}),
+    ],
+)
+def test_clocks_belong_to_letters(text: str, expected: dict[str, str]) -> None:
+    start, h = 3.0, 0.5
+    by_hand = {name: [start + h * float(Fraction(t)) for t in times.split()] for name, times in expected.items()}
+    found = times_of(text, start, h)
+    assert found.keys() == by_hand.keys()
+    for name, times in by_hand.items():
+        assert found[name] == pytest.approx(times, abs=1e-14)
+
+
+def watched(s: ss.Scheme, n: int = 3) -> tuple[list[ss.Event], Any]:
+    fields = {name: smooth(ord(name[0])) for name in s.fields}
+    fields |= dict.fromkeys(s.projections, lambda t, x, c: nn.functional.layer_norm(x, (4,)))
+    events: list[ss.Event] = []
+    x = (X, X.flip(0)) if s.doubled else X
+    end = ss.integrate(s, ss.uniform(fields, 1.0, n), x, observe=events.append)
+    again = ss.integrate(s, ss.uniform(fields, 1.0, n), x)
+    assert all(map(torch.equal, end, again)) if s.doubled else torch.equal(end, again)
+    return events, end
+
+
+@pytest.mark.parametrize("text", [*ss.SCHEMES, "=A =F", "=A F N", "1/2(a:A b:F) + 1/2(b:F a:A)"])
+def test_events_tell_what_each_part_did_and_watching_changes_nothing(text: str) -> None:
+    s = ss.scheme(text)
+    events, end = watched(s)
+    assert len(events) == 3 * sum(len(program) for _, program in s.branches)
+    assert len({event.site for event in events}) == len(events)
+    for event in events:
+        assert tuple(event.increments) == event.move.fields
+        added = sum(event.increments.values(), torch.zeros_like(X))
+        before = torch.zeros_like(X) if event.move.kind == "replace" else event.x
+        assert torch.allclose(before + added, event.x_after, rtol=0, atol=1e-14)
+    if len(s.branches) == 1 and not s.doubled:
+        assert torch.equal(events[-1].x_after, end)
+        for first, second in itertools.pairwise(events):
+            assert torch.equal(first.x_after, second.x)
+
+
+def test_increments_are_apart_in_a_sum() -> None:
+    events, _ = watched(ss.scheme("A+F"), n=1)
+    [event] = events
+    fields = {name: smooth(ord(name)) for name in "AF"}
+    assert {*event.increments} == {"A", "F"}
+    for name, increment in event.increments.items():
+        assert torch.equal(increment, fields[name](0.0, X, None))
+    assert (event.t, event.h, event.site) == (0.0, 1.0, ss.Site(0, 0, 0, 0))
+
+
+@pytest.mark.parametrize("name", ss.SCHEMES)
+def test_every_evaluation_has_its_own_site_and_gets_its_own_context(name: str) -> None:
+    s = ss.scheme(name)
+    asked: list[ss.Site] = []
+    got: list[tuple[str, ss.Site]] = []
+
+    def at(context: Any, site: ss.Site) -> tuple[Any, ss.Site]:
+        asked.append(site)
+        return context, site
+
+    def field(name: str) -> ss.Field:
+        def f(t: Any, x: Tensor, context: Any) -> Tensor:
+            assert context[0] == "words"
+            got.append((name, context[1]))
+            return torch.sin(x)
+
+        return f
+
+    fields = {n: field(n) for n in s.fields} | dict.fromkeys(s.projections, lambda t, x, c: x)
+    x = (X, X) if s.doubled else X
+    steps = ss.uniform(fields, 1.0, 2)
+    ss.integrate(s, steps, x, "words", at=at)
+    sites, calls = asked.copy(), got.copy()
+    expected = [
+        ss.Site(step, part, stage, branch)
+        for step in range(2)
+        for branch, (_, program) in enumerate(s.plan)
+        for part, move in enumerate(program)
+        if move.kind != "project"
+        for stage in range(len(move.stages))
+    ]
+    assert sites == expected
+    assert len(set(sites)) == len(sites)
+    assert len(set(calls)) == len(calls) == 2 * s.evaluations
+    asked.clear(), got.clear()
+    ss.integrate(s, steps, x, "words", observe=lambda event: None, at=at)
+    assert (asked, got) == (sites, calls)
+
+
+def test_refined_euler_steps_are_euler_steps() -> None:
+    s = ss.scheme("A+F")
+    steps = ss.uniform(FIELDS, 1.0, 2)
+    assert torch.equal(ss.integrate(s, ss.refine(steps, 1), X), ss.integrate(s, steps, X))
+    x = X
+    for i in range(8):
+        t = i / 8
+        x = x + (A(t, x, None) + F(t, x, None)) / 8
+    assert torch.allclose(ss.integrate(s, ss.refine(steps, 4), X), x, rtol=0, atol=1e-14)
+    assert [(step.t, step.h) for step in ss.refine(steps, 2)] == [(0.0, 0.25), (0.25, 0.25), (0.5, 0.25), (0.75, 0.25)]
+
+
+def test_refining_holds_each_layers_fields() -> None:
+    layers: list[Mapping[str, ss.Field]] = [{"A": smooth(i), "F": smooth(i + 10)} for i in range(3)]
+    steps = [ss.Step(fields, float(i), 1.0) for i, fields in enumerate(layers)]
+    assert [step.fields for step in ss.refine(steps, 2)] == [layers[i // 2] for i in range(6)]
+
+
+def test_a_missing_field_and_a_missing_half_are_named() -> None:
+    with pytest.raises(ValueError, match=r"Step 0 has no field F1: the scheme 'F0/2 A F1/2' needs A, F0, F1"):
+        ss.integrate(ss.scheme("macaron"), ss.uniform({"A": A, "F0": F}, 1.0, 1), X)
+    with pytest.raises(ValueError, match=r"has no field M, N"):
+        ss.integrate(ss.scheme("lie-postnorm"), ss.uniform({"A": A, "F": F}, 1.0, 1), X)
+    with pytest.raises(ValueError, match=r"pass x as a tuple \(a, b\)"):
+        ss.integrate(ss.scheme("reversible"), ss.uniform(FIELDS, 1.0, 1), X)
+
+
+class Timed(nn.Module):
+    """A small field that uses t."""
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        return torch.tanh(self.linear(x) + torch.sin(torch.as_tensor(t)))
+
+
+def stack(s: ss.Scheme, layers: int = 2) -> ss.Stack:
+    torch.manual_seed(0)
+    return ss.Stack(s, layers, lambda name, layer: Timed())
+
+
+def test_layer_i_starts_at_i_steps() -> None:
+    network = ss.Stack(ss.scheme("macaron"), 3, lambda name, layer: Timed(), step=0.5)
+    assert [(step.t, step.h) for step in network.steps()] == [(0.0, 0.5), (0.5, 0.5), (1.0, 0.5)]
+    assert {*network.layers[0]} == {"A", "F0", "F1"}  # pyright: ignore
+    x = torch.randn(2, 4)
+    assert torch.equal(network(x), ss.integrate(network.scheme, network.steps(), x))
+
+
+def test_a_doubled_stack_starts_from_a_pair_and_ends_in_its_mean() -> None:
+    network = stack(ss.scheme("reversible")).eval()
+    x = torch.randn(2, 4)
+    a, b = ss.integrate(network.scheme, network.steps(), (x, x))
+    assert torch.equal(network(x), (a + b) / 2)
+
+
+LONG = {"ruth3", "yoshida4", "suzuki4"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in ss.SCHEMES])
+def test_every_row_compiles_whole_and_a_change_of_t_compiles_nothing_anew(name: str) -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    network = stack(ss.scheme(name))
+    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+    for t in (0.0, 1.0, 7.25):
+        found = gradients(network, compiled, torch.tensor(t))
+        expected = gradients(network, network, torch.tensor(t))
+        assert all(torch.allclose(u, v, rtol=1e-5, atol=1e-6) for u, v in zip(found, expected, strict=True))
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def gradients(network: ss.Stack, run: Any, t: Tensor) -> list[Tensor]:
+    network.zero_grad()
+    x = torch.linspace(-1, 1, 12).view(3, 4).requires_grad_()
+    y = run(x, t=t)
+    y.square().sum().backward()
+    return [y.detach(), *(p.grad.clone() for p in (x, *network.parameters()) if p.grad is not None)]
