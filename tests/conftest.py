@@ -1,5 +1,10 @@
 """What all tests share: one thread per worker, and the same hypothesis examples on every run."""
 
+import os
+
+# Some virtual machines advertise AMX and forbid it: a bfloat16 product then ends the process. Read when torch starts.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
 import torch
 from hypothesis import settings
 
