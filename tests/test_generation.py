@@ -1,0 +1,223 @@
+"""Cached and uncached generation agree token for token, for every row; padding changes nothing.
+
+The models run in float64: what is compared is the bookkeeping of cache, masks and positions, and no near-tie of two
+tokens can hide or fake a mistake. One test compares float32 logits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache, EncoderDecoderCache
+
+import splitstep as ss
+
+VOCAB, NEW = 29, 8
+GREEDY: dict[str, Any] = {"do_sample": False}
+BEAMS: dict[str, Any] = {"do_sample": False, "num_beams": 3}
+SAMPLE: dict[str, Any] = {"do_sample": True, "top_k": 0, "temperature": 1.0}
+MODES = {"greedy": GREEDY, "beams": BEAMS, "sampling": SAMPLE}
+
+
+def causal(scheme: str, **more: Any) -> ss.SplitstepForCausalLM:
+    shape = {"layers": 2, "width": 16, "heads": 4, "ffn": 24, "vocab_size": VOCAB, "init_std": 0.3}
+    shape |= {"max_positions": 32, "pad_token_id": 0, "bos_token_id": 1, "tie_word_embeddings": False}
+    torch.manual_seed(0)
+    return sharpen(ss.SplitstepForCausalLM(ss.CausalConfig(scheme=scheme, **(shape | more))))
+
+
+def translation(scheme: str, **more: Any) -> ss.SplitstepForTranslation:
+    shape = {"layers": 2, "decoder_layers": 2, "width": 16, "heads": 4, "ffn": 24, "vocab_size": VOCAB}
+    shape |= {"max_positions": 32, "init": "normal", "init_std": 0.3, "tie_word_embeddings": False}
+    torch.manual_seed(0)
+    return sharpen(ss.SplitstepForTranslation(ss.TranslationConfig(scheme=scheme, **(shape | more))))
+
+
+def sharpen(model: Any) -> Any:
+    """In float64, with tokens that differ by far and attention that prefers some keys by far: no dull repetitions."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "embedding" in name:
+                p.mul_(10.0)
+            if "qkv" in name or ".C.q" in name or ".C.kv" in name:
+                p.mul_(2.0)
+    return model.double().eval()
+
+
+def left_padded() -> tuple[Tensor, Tensor]:
+    """Prompts of 5, 2 and 4 tokens."""
+    tokens = torch.randint(3, VOCAB, (3, 5), generator=torch.Generator().manual_seed(2))
+    mask = (torch.arange(5) >= torch.tensor([[0], [3], [1]])).long()
+    return tokens * mask, mask
+
+
+def generated(model: Any, tokens: Tensor, mask: Tensor | None, use_cache: bool, **how: Any) -> Any:
+    torch.manual_seed(7)
+    return model.generate(
+        tokens, attention_mask=mask, max_new_tokens=NEW, use_cache=use_cache, return_dict_in_generate=True,
+        output_scores=True, **how,
+    )  # fmt: skip
+
+
+def assert_same(cached: Any, plain: Any) -> None:
+    assert torch.equal(cached.sequences, plain.sequences)
+    assert plain.past_key_values is None
+    for mine, other in zip(cached.scores, plain.scores, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)  # generate narrows scores to float32
+
+
+def assert_lively(sequences: Tensor, start: int) -> None:
+    """A model that repeats itself proves little."""
+    new = sequences[:, start:]
+    assert len(new.unique()) >= 3, new
+    assert not torch.equal(new[0], new[1]) or not torch.equal(new[0], new[2])
+
+
+@pytest.mark.parametrize("scheme", list(ss.SCHEMES))
+def test_every_causal_row_generates_the_same_with_a_cache(scheme: str) -> None:
+    model = causal(scheme)
+    tokens, mask = left_padded()
+    for how in MODES.values():
+        cached, plain = (generated(model, tokens, mask, use_cache, **how) for use_cache in (True, False))
+        assert_same(cached, plain)
+        assert_lively(plain.sequences, tokens.shape[1])
+        assert isinstance(cached.past_key_values, DynamicCache)
+        slots = 2 * model.body.stack.scheme.count("A")
+        assert len(cached.past_key_values.layers) == slots  # one per evaluation of attention
+        assert all(layer.keys.shape[-2] == tokens.shape[1] + NEW - 1 for layer in cached.past_key_values.layers)
+
+
+@pytest.mark.parametrize("kv_heads", [None, 2, 1])
+@pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal", "none"])
+@pytest.mark.parametrize("scheme", ["lie", "macaron", "strang-midpoint", "reversible"])
+def test_positions_and_grouped_queries_survive_the_cache(scheme: str, positions: str, kv_heads: int | None) -> None:
+    model = causal(scheme, positions=positions, kv_heads=kv_heads)
+    tokens, mask = left_padded()
+    for how in MODES.values():
+        cached, plain = (generated(model, tokens, mask, use_cache, **how) for use_cache in (True, False))
+        assert_same(cached, plain)
+    layer = cached.past_key_values.layers[0]
+    assert layer.keys.shape[1] == (kv_heads or 4)
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal"])
+@pytest.mark.parametrize("scheme", list(ss.SCHEMES))
+def test_a_padded_prompt_continues_as_it_does_alone(scheme: str, positions: str) -> None:
+    model = causal(scheme, positions=positions, layers=1)
+    tokens, mask = left_padded()
+    together = generated(model, tokens, mask, True, **GREEDY).sequences[:, tokens.shape[1] :]
+    for i, row in enumerate(together):
+        alone = tokens[i : i + 1, mask[i] > 0]
+        for given in (None, torch.ones_like(alone)):
+            assert torch.equal(generated(model, alone, given, True, **GREEDY).sequences[0, alone.shape[1] :], row)
+
+
+def test_generation_without_a_pad_token_derives_no_mask_from_token_zero() -> None:
+    """Token 0 is an ordinary token where the config names no padding."""
+    model = causal("lie", pad_token_id=None)
+    tokens = torch.tensor([[0, 5, 0, 7]])
+    new = model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=NEW, do_sample=False)
+    expected = tokens
+    for _ in range(NEW):
+        step = model(expected, use_cache=False).logits[:, -1:].argmax(-1)
+        expected = torch.cat((expected, step), 1)
+    assert torch.equal(new, expected)
+
+
+@pytest.mark.parametrize("scheme", list(ss.SCHEMES))
+def test_a_cache_fed_in_pieces_gives_the_logits_of_the_whole(scheme: str) -> None:
+    """Chunks of several tokens over a filled cache, in float32, padded and not."""
+    model = causal(scheme, positions="rotary").float()
+    tokens, mask = left_padded()
+    for given in (None, mask):
+        whole = model(tokens, given, use_cache=False).logits
+        cache, pieces = DynamicCache(), []
+        for start, end in ((0, 1), (1, 4), (4, 5)):
+            out = model(tokens[:, start:end], None if given is None else given[:, :end], past_key_values=cache)
+            pieces.append(out.logits)
+        here = torch.ones_like(mask) if given is None else given
+        torch.testing.assert_close(torch.cat(pieces, 1)[here > 0], whole[here > 0], atol=1e-4, rtol=1e-4)
+
+
+def right_padded() -> tuple[Tensor, Tensor]:
+    """Sources of 6, 3 and 5 tokens."""
+    tokens = torch.randint(3, VOCAB, (3, 6), generator=torch.Generator().manual_seed(4))
+    mask = (torch.arange(6) < torch.tensor([[6], [3], [5]])).long()
+    return tokens * mask, mask
+
+
+@pytest.mark.parametrize("scheme", list(ss.SCHEMES))
+def test_every_translation_row_generates_the_same_with_a_cache(scheme: str) -> None:
+    model = translation(scheme)
+    tokens, mask = right_padded()
+    for how in MODES.values():
+        cached, plain = (generated(model, tokens, mask, use_cache, **how) for use_cache in (True, False))
+        assert_same(cached, plain)
+        assert_lively(plain.sequences, 1)
+        assert isinstance(cached.past_key_values, EncoderDecoderCache)
+        scheme_ = model.decoder.stack.scheme
+        caches = (cached.past_key_values.self_attention_cache, cached.past_key_values.cross_attention_cache)
+        for letter, cache in zip("AC", caches, strict=True):
+            assert len(cache.layers) == 2 * scheme_.count(letter)
+        assert all(layer.keys.shape[-2] == 6 for layer in caches[1].layers)  # the source, once
+
+
+@pytest.mark.parametrize("scheme", list(ss.SCHEMES))
+def test_a_padded_source_translates_as_it_does_alone(scheme: str) -> None:
+    model = translation(scheme, layers=1, decoder_layers=1)
+    tokens, mask = right_padded()
+    for how in (GREEDY, BEAMS):
+        together = generated(model, tokens, mask, True, **how).sequences
+        for i, row in enumerate(together):
+            alone = generated(model, tokens[i : i + 1, mask[i] > 0], None, True, **how).sequences[0]
+            assert torch.equal(alone, row[: len(alone)])
+            assert (row[len(alone) :] == 0).all()  # sources that end early are filled with padding
+
+
+@pytest.mark.parametrize("kind", ["causal", "translation"])
+def test_greedy_generation_is_repeated_argmax(kind: str) -> None:
+    """The oracle of the oracle: plain forward calls without `generate`."""
+    if kind == "causal":
+        model, (tokens, mask) = causal("macaron"), left_padded()
+        state = {"input_ids": tokens, "attention_mask": mask}
+        expected = tokens
+    else:
+        model, (tokens, mask) = translation("macaron", eos_token_id=None), right_padded()
+        state = {"input_ids": tokens, "attention_mask": mask}
+        expected = torch.ones(3, 1, dtype=torch.long)
+    for _ in range(NEW):
+        if kind == "causal":
+            new = torch.ones(3, expected.shape[1] - tokens.shape[1], dtype=torch.long)
+            state = {"input_ids": expected, "attention_mask": torch.cat((mask, new), 1)}
+        else:
+            state["decoder_input_ids"] = expected
+        expected = torch.cat((expected, model(**state, use_cache=False).logits[:, -1:].argmax(-1)), 1)
+    assert torch.equal(generated(model, tokens, mask, True, **GREEDY).sequences, expected)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_generating_past_the_learned_positions_is_one_clear_error(use_cache: bool) -> None:
+    model = causal("lie", max_positions=8)
+    tokens, _ = left_padded()
+    with pytest.raises(ValueError, match=r"9 tokens are more than this model's max_positions=8 learned positions"):
+        model.generate(
+            tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=6, do_sample=False, use_cache=use_cache
+        )
+    rotary = causal("lie", max_positions=8, positions="rotary")
+    out = rotary.generate(
+        tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=6, do_sample=False, use_cache=use_cache
+    )
+    assert out.shape == (3, 11)
+
+
+def test_training_mode_and_labels_build_no_cache() -> None:
+    model = causal("lie")
+    tokens, _ = left_padded()
+    assert model(tokens).past_key_values is not None
+    assert model(tokens, labels=tokens).past_key_values is None
+    assert model(tokens, use_cache=False).past_key_values is None
+    assert model.train()(tokens).past_key_values is None
+    assert isinstance(model, nn.Module)
