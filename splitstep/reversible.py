@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.func import functional_call, vjp  # pyright: ignore[reportPrivateImportUsage]
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -102,15 +103,16 @@ class Rebuild(torch.autograd.Function):
             added = problem.increment(visit, from_grid(pair[1 - half], dtype), groups[visit.site.step], extra)
             poison = poison + added.sum() * 0.0
             pair[half] = pair[half] + to_grid(added)
-        ctx.save_for_backward(*pair)
-        ctx.problem, ctx.sizes, ctx.rest = problem, sizes, rest
+        ctx.save_for_backward(*pair, *rest)  # the weights too: autograd then notices if they change before backward
+        ctx.problem, ctx.sizes = problem, sizes
         return from_grid(pair[0], dtype) + poison, from_grid(pair[1], dtype) + poison
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         problem: Problem = ctx.problem
-        extra, groups = split(ctx.rest, ctx.sizes)
-        pair, g = list(ctx.saved_tensors), list(grads)
+        extra, groups = split(ctx.saved_tensors[2:], ctx.sizes)
+        pair, g = list(ctx.saved_tensors[:2]), list(grads)
         g_extra = [torch.zeros_like(leaf) for leaf in extra]
         g_groups: list[Any] = [None] * len(groups)
         device, dtype, enabled = problem.autocast

@@ -172,3 +172,19 @@ def test_training_and_evaluation_agree() -> None:
 def test_an_average_of_doubled_programs_trains_too() -> None:
     stack = network("1/2(a:A b:F) + 1/2(b:F a:A)", 4)
     assert distance(gradients(stack.train()), gradients(stack.eval())) == 0
+
+
+def test_second_derivatives_are_refused_in_training_rather_than_wrong() -> None:
+    x = inputs()
+    [g] = torch.autograd.grad(network(layers=2).train()(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError):
+        g.square().sum().backward()
+
+
+def test_weights_that_change_before_the_backward_pass_are_noticed() -> None:
+    stack = network(layers=2).train()
+    y = stack(inputs())
+    with torch.no_grad():
+        stack.layers[0]["A"].down.weight.mul_(2)  # pyright: ignore
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
