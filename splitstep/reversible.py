@@ -109,7 +109,7 @@ class Rebuild(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         problem: Problem = ctx.problem
         extra, groups = split(ctx.saved_tensors[2:], ctx.sizes)
         pair, g = list(ctx.saved_tensors[:2]), list(grads)
