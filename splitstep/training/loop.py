@@ -334,10 +334,8 @@ class Run:
             self.accelerator,
         )
         value = figures[self.task.metric.name]
-        better = (
-            self.state.best is None
-            or ((value > self.state.best) == self.task.metric.higher_is_better
-            and value != self.state.best)
+        better = self.state.best is None or (
+            (value > self.state.best) == self.task.metric.higher_is_better and value != self.state.best
         )
         if better:
             self.best = {name: weight.cpu().clone() for name, weight in self.weights().items()}
@@ -381,7 +379,7 @@ class Run:
 
     @torch.no_grad()
     def norms(self) -> dict[str, Any]:
-        """The mean size of the state before each layer on a training batch, and the first layer where it is no number."""
+        """The size of the state before each layer on a training batch, and the first layer where it is no number."""
         from ..models.body import Watch
 
         watch = Watch(None)

@@ -33,7 +33,7 @@ class TrainOptions:
     eps: float = 1e-8
     clip: float = 1.0  # of the gradient's norm; 0: none
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    mode: Literal["auto", "eager", "compile", "capture"] = "auto"
+    mode: Literal["auto", "eager", "compile", "capture", "compile+capture"] = "auto"
     parallel: Literal["ddp", "fsdp"] = "ddp"
     seed: int = 0
     log_every: int = 20
@@ -183,7 +183,8 @@ def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
         raise ValueError(f"{path} is not YAML: {line}") from None
     if not isinstance(document, Mapping):
         raise ValueError(f"{path} is not a recipe: it needs entries such as `task: digits`")
-    for key, section in document.items():
-        if isinstance(section, dict):
-            document[key] = {k: number(v) for k, v in section.items()}
-    return read_recipe(override(document, assignments), path)
+    sections = {
+        key: {k: number(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+        for key, value in document.items()
+    }
+    return read_recipe(override(sections, assignments), path)

@@ -1,4 +1,4 @@
-"""One update: forward, backward, clipping, optimizer. Eager, compiled or captured as a CUDA graph, the same function."""
+"""One update: forward, backward, clipping, optimizer; eager, compiled or captured, the same function."""
 
 from __future__ import annotations
 
