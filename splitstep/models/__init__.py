@@ -10,6 +10,7 @@ from transformers import (
 )
 
 from .config import CausalConfig, ImageConfig, MaskedConfig, SequenceConfig, SplitstepConfig, TranslationConfig
+from .cost import Cost, cost, summary, twin
 from .models import (
     MODELS,
     SplitstepForCausalLM,
@@ -39,7 +40,8 @@ CONFIGS: dict[str, type[SplitstepConfig]] = {
 }
 
 __all__ = [
-    "CONFIGS", "MODELS", "CausalConfig", "ImageConfig", "MaskedConfig", "SequenceConfig",
+    "CONFIGS", "MODELS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig",
     "SplitstepConfig", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepModel", "TranslationConfig",
+    "cost", "summary", "twin",
 ]  # fmt: skip

@@ -120,9 +120,9 @@ class SelfAttention(nn.Module):
         return dropout(self.out(y.transpose(1, 2).flatten(2)), self.p, c.seed, 4 * self.salt + 1)
 
     def flops(self, length: int, memory: int) -> int:
-        """Forward floating-point operations per token; the two products with all `length` keys included."""
+        """Floating-point operations of one evaluation on `length` tokens; causal or not, a query meets every key."""
         linear = self.qkv.in_features * self.qkv.out_features + self.out.in_features * self.out.out_features
-        return 2 * linear + 4 * length * self.sizes[0]
+        return 2 * length * linear + 4 * length * length * self.sizes[0]
 
 
 class CrossAttention(nn.Module):
@@ -165,6 +165,6 @@ class CrossAttention(nn.Module):
         return (k, v) if cache is None else cache.update(k, v, slot)
 
     def flops(self, length: int, memory: int) -> int:
-        """Forward floating-point operations per target token; the encoder's `memory` keys are projected once a call."""
+        """Floating-point operations of one evaluation on `length` tokens, with `memory` encoder states to project."""
         width = self.q.in_features
-        return 4 * width * width + 4 * width * width * memory // length + 4 * memory * width
+        return 4 * width * width * (length + memory) + 4 * length * memory * width

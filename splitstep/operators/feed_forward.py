@@ -56,5 +56,6 @@ class FeedForward(nn.Module):
         return dropout(self.down(y), self.p, seed, 4 * self.salt + 1)
 
     def flops(self, length: int, memory: int) -> int:
-        """Forward floating-point operations per token."""
-        return 2 * (self.up.in_features * self.up.out_features + self.down.in_features * self.down.out_features)
+        """Floating-point operations of one evaluation on `length` tokens."""
+        weights = self.up.in_features * self.up.out_features + self.down.in_features * self.down.out_features
+        return 2 * length * weights

@@ -31,4 +31,5 @@ class Projection(nn.Module):
         return self.norm(x)
 
     def flops(self, length: int, memory: int) -> int:
+        """Floating-point operations in matrix products of one evaluation: none."""
         return 0

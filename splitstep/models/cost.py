@@ -1,0 +1,373 @@
+"""Equal cost: what a network costs, and the network of another scheme that costs the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from fractions import Fraction
+from itertools import islice, product
+from math import ceil, floor, gcd
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import nn
+
+from ..operators import FeedForward
+from ..scheme import Scheme
+from ..schemes import name_of
+from ..schemes import scheme as scheme_of
+from ..stack import Stack
+from .body import Body, ffn_widths
+from .config import ImageConfig, SplitstepConfig, TranslationConfig
+from .models import (
+    MODELS,
+    SplitstepForCausalLM,
+    SplitstepForImageClassification,
+    SplitstepForMaskedLM,
+    SplitstepForSequenceClassification,
+    SplitstepForTranslation,
+    SplitstepModel,
+    all_stacks,
+    check_length,
+)
+
+By = Literal["parameters", "flops"]
+TOLERANCE: dict[By, float] = {"parameters": 0.001, "flops": 0.01}
+UNIT: dict[By, str] = {"parameters": "parameters in the body", "flops": "FLOPs per token"}
+MULTIPLE = 8  # widths that tensor cores like
+
+
+class Cost(NamedTuple):
+    """What a network costs: parameters, and forward floating-point operations in matrix products."""
+
+    parameters: int  # all of them, shared ones once
+    body: int  # of the stacks and their final norms: no embedding, no head; the count that the papers print
+    flops: int  # per token at `length`, every query with every key and the head included; the nearest whole number
+    length: int  # tokens per example; an encoder-decoder's target
+
+    def of(self, by: By) -> int:
+        """The count that a twin at equal `by` is compared in."""
+        return self.body if by == "parameters" else self.flops
+
+
+def cost(config: SplitstepConfig, length: int | None = None, source_length: int | None = None) -> Cost:
+    """What the network of this config costs at `length` tokens (by default max_positions); nothing is allocated.
+
+    Per token means: of one example, divided by its tokens. An encoder-decoder's tokens are the target's; encoder,
+    decoder and head are counted, with a source of `source_length` tokens (by default as many as the target's).
+    """
+    length, source = lengths_of(config, length, source_length)
+    model = sketch(config)
+    return Cost(
+        sum(p.numel() for p in model.parameters()),
+        body_parameters(model),
+        round(Fraction(example_flops(model, length, source), length)),
+        length,
+    )
+
+
+def lengths_of(config: SplitstepConfig, length: int | None, source_length: int | None = None) -> tuple[int, int]:
+    """Target and source length, checked."""
+    length = config.max_positions if length is None else length
+    source = length if source_length is None else source_length
+    if length < 1 or source < 1:
+        raise ValueError(f"length={length} and source_length={source} must be positive numbers of tokens.")
+    if source_length is not None and not isinstance(config, TranslationConfig):
+        raise ValueError(
+            f"source_length={source_length} is for encoder-decoders; this is a {config.model_type} config."
+        )
+    if isinstance(config, ImageConfig) and length != config.max_positions:
+        raise ValueError(f"length={length}: an image of this config always has {config.max_positions} patches.")
+    check_length(max(length, source), config)
+    return length, source
+
+
+def sketch(config: SplitstepConfig) -> SplitstepModel:
+    """The model of this config without memory: shapes only."""
+    kinds: dict[Any, type[SplitstepModel]] = {kind.config_class: kind for kind in MODELS.values()}
+    if type(config) not in kinds:
+        names = ", ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{type(config).__name__} is the config of no model: use one of {names}.")
+    with torch.device("meta"):
+        return kinds[type(config)](config)
+
+
+def body_parameters(model: SplitstepModel) -> int:
+    """Parameters of the stacks and their final norms."""
+    return sum(p.numel() for body in model.modules() if isinstance(body, Body) for p in body.parameters())
+
+
+def example_flops(model: SplitstepModel, length: int, source: int) -> int:
+    """Forward floating-point operations of one example: the fields, and what stands around the stacks."""
+    return sum(flops for _, flops in field_flops(model, length, source)) + ends_flops(model, length)
+
+
+def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tuple[nn.Module, int]]:
+    """Each field, layer by layer and stack after stack, with its cost times the scheme's evaluations of it."""
+    stacks: list[Stack] = list(all_stacks(model))
+    tokens = (length,) if len(stacks) == 1 else (source, length)
+    for stack, n in zip(stacks, tokens, strict=True):
+        for layer in stack.layers:
+            for name, field in layer.items():  # pyright: ignore[reportCallIssue]
+                yield field, stack.scheme.count(name) * field.flops(n, source)
+
+
+def ends_flops(model: SplitstepModel, length: int) -> int:
+    """Patches and heads; a classifier's head reads one vector per example."""
+
+    def linear(layer: nn.Module, rows: int) -> int:
+        assert isinstance(layer, nn.Linear)
+        return 2 * rows * layer.in_features * layer.out_features
+
+    match model:
+        case SplitstepForCausalLM() | SplitstepForTranslation():
+            return linear(model.head, length)
+        case SplitstepForMaskedLM():
+            return linear(model.transform, length) + linear(model.head, length)
+        case SplitstepForSequenceClassification():
+            return linear(model.head, 1)
+        case SplitstepForImageClassification():
+            return linear(model.patches, length) + linear(model.head, 1)
+    raise AssertionError(f"the ends of {type(model).__name__} are not counted")
+
+
+def twin(
+    reference: SplitstepConfig, scheme: str | Scheme, by: By = "parameters", length: int | None = None
+) -> SplitstepConfig:
+    """The config of another scheme at the reference's cost; all else is equal, and `matched` says what was matched.
+
+    At equal parameters (of the body, within 0.1%) the feed-forward fields share the reference's width: the exact
+    fraction, else the nearest multiple of 8, else widths that differ by one. At equal FLOPs (within 1%) depth comes
+    first: fewer, longer steps over the same time; then width, by the same rule.
+    """
+    if by not in TOLERANCE:
+        raise ValueError(f"by={by!r} is unknown: use 'parameters' or 'flops'.")
+    new = scheme_of(scheme)
+    goal = cost(reference, length)
+    candidates = same_depth if by == "parameters" else other_depths
+    tried: list[tuple[float, SplitstepConfig, Cost]] = []
+    for candidate in candidates(with_scheme(reference, new), reference, goal):
+        found = cost(candidate, length)
+        difference = found.of(by) / goal.of(by) - 1
+        if abs(difference) <= TOLERANCE[by]:
+            candidate.matched = {
+                "by": by,
+                "reference": str(reference.scheme),
+                "reference_cost": goal._asdict(),
+                "cost": found._asdict(),
+                "difference": difference,
+            }
+            return candidate
+        tried.append((abs(difference), candidate, found))
+    _, nearest, found = min(tried, key=lambda t: t[0])
+    raise ValueError(unreachable(by, reference, goal, nearest, found))
+
+
+def unreachable(by: By, reference: SplitstepConfig, goal: Cost, nearest: SplitstepConfig, found: Cost) -> str:
+    excess = found.of(by) - goal.of(by)
+    depths = [n for _, n in nearest.stacks()]
+    layers = " + ".join(map(str, depths))
+    stuck = by == "flops" and len(depths) > 1 and gcd(*depths) == 1 and excess > 0
+    hint = " whose layers and decoder_layers have a common divisor, to take fewer steps in both," if stuck else ""
+    return (
+        f"The reference {label(reference.scheme)} has {goal.of(by):,} {UNIT[by]}; {label(nearest.scheme)} comes no "
+        f"nearer than {found.of(by):,} (layers={layers}, ffn={span(list(widths_of(nearest)))}), {abs(excess):,} "
+        f"{'more' if excess > 0 else 'fewer'}: use a reference{hint} within {TOLERANCE[by]:.1%} of that."
+    )
+
+
+def label(scheme: str | Scheme) -> str:
+    """A scheme for humans: its row's name, else its notation."""
+    return name_of(scheme_of(scheme)) or str(scheme)
+
+
+def with_scheme(reference: SplitstepConfig, new: Scheme) -> SplitstepConfig:
+    """The reference with another scheme; its widths are still to be chosen."""
+    config = deepcopy(reference)
+    config.scheme, config.matched = str(new), None
+    names = feed_forwards(new)
+    if isinstance(config.activation, dict) and config.activation.keys() != set(names):
+        if len(kinds := set(config.activation.values())) > 1:
+            raise ValueError(
+                f"activation={config.activation} names the fields of {reference.scheme}; {config.scheme} has "
+                f"{', '.join(names) or 'none'}: give the reference one activation for all."
+            )
+        [config.activation] = kinds
+    return config
+
+
+def with_widths(config: SplitstepConfig, widths: Sequence[int]) -> SplitstepConfig:
+    """The config with these feed-forward widths, as one number where they are all the same."""
+    config = deepcopy(config)
+    if widths or isinstance(config.ffn, list):
+        config.ffn = widths[0] if len(set(widths)) == 1 else list(widths)
+    config.check_ffn()
+    return config
+
+
+def with_depth(config: SplitstepConfig, ratio: Fraction) -> SplitstepConfig:
+    """The config with `ratio` times the layers over the same time."""
+    config = deepcopy(config)
+    if ratio == 1:
+        return config
+    config.layers = int(config.layers * ratio)
+    if isinstance(config, TranslationConfig):
+        config.decoder_layers = int(config.decoder_layers * ratio)
+    config.step = float(config.step / ratio)
+    return config
+
+
+def feed_forwards(s: Scheme) -> list[str]:
+    return [name for name in s.fields if name[0] == "F"]
+
+
+def widths_of(config: SplitstepConfig) -> Iterator[int]:
+    """The width of each feed-forward field, layer by layer, stack after stack."""
+    return islice(ffn_widths(config), sum(layers * len(feed_forwards(s)) for s, layers in config.stacks()))
+
+
+def same_depth(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost) -> Iterator[SplitstepConfig]:
+    """Candidates for equal parameters, in order of preference."""
+    for widths in all_widths(parameters_line(config), goal.body, fractions(config, reference)):
+        yield with_widths(config, widths)
+
+
+def other_depths(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost) -> Iterator[SplitstepConfig]:
+    """Candidates for equal FLOPs, in order of preference: the nearest depth at the fraction's width comes first.
+
+    One `step` serves all stacks, so an encoder-decoder scales by common divisors of its depths: both keep their time.
+    """
+    length, model = goal.length, sketch(reference)
+    budget, ends = example_flops(model, length, length), ends_flops(model, length)
+    here, width = flops_line(config, length), mean_width(config, reference)
+    unit = gcd(*(layers for _, layers in reference.stacks()))
+
+    def depth(width: Fraction) -> Fraction:
+        """Where the budget is met at this width; as many units as the reference has at the reference's own."""
+        return unit * (budget - ends) / (here.base - ends + sum(here.slopes) * width)
+
+    most = max(1, floor(depth(Fraction(1))) + 1)  # deeper ones are too dear at any width
+    for k in sorted(range(1, most + 1), key=lambda k: (abs(k - depth(width)), -k)):
+        deep = with_depth(config, Fraction(k, unit))
+        at = flops_line(deep, length)
+        whole = [int(width)] * len(at.slopes) if width > 0 and width.denominator == 1 else None
+        for widths in all_widths(at, budget, fractions(config, reference) if k == unit else whole):
+            yield with_widths(deep, widths)
+
+
+def fractions(config: SplitstepConfig, reference: SplitstepConfig) -> list[int] | None:
+    """The reference's widths shared out within each layer, where that divides exactly: half each for Macaron."""
+    given, shared = widths_of(reference), list[int]()
+    for (old, layers), (new, _) in zip(reference.stacks(), config.stacks(), strict=True):
+        parts = len(feed_forwards(new))
+        for _ in range(layers):
+            widths = list(islice(given, len(feed_forwards(old))))
+            if len(widths) == parts:
+                shared += widths
+            elif parts == 0 or sum(widths) % parts or not widths:
+                return None
+            else:
+                shared += [sum(widths) // parts] * parts
+    return shared
+
+
+def mean_width(config: SplitstepConfig, reference: SplitstepConfig) -> Fraction:
+    """The reference's total width over the new scheme's feed-forward fields at the same depth."""
+    need = sum(layers * len(feed_forwards(s)) for s, layers in config.stacks())
+    return Fraction(sum(widths_of(reference)), max(need, 1))
+
+
+class Line(NamedTuple):
+    """A cost as a function of the feed-forward widths w: base + sum_i slopes_i w_i."""
+
+    base: int
+    slopes: list[int]
+
+    def at(self, widths: Sequence[int]) -> int:
+        return self.base + sum(s * w for s, w in zip(self.slopes, widths, strict=True))
+
+
+def parameters_line(config: SplitstepConfig) -> Line:
+    """The parameters of this config's body as its widths vary."""
+    model = thin_sketch(config)
+    fields = [field for field in model.modules() if isinstance(field, FeedForward)]
+    slopes = [sum(p.numel() for p in (*field.up.parameters(), field.down.weight)) for field in fields]
+    return Line(body_parameters(model) - sum(slopes), slopes)
+
+
+def flops_line(config: SplitstepConfig, length: int) -> Line:
+    """The floating-point operations of one example as this config's widths vary."""
+    model = thin_sketch(config)
+    slopes = [flops for field, flops in field_flops(model, length, length) if isinstance(field, FeedForward)]
+    return Line(example_flops(model, length, length) - sum(slopes), slopes)
+
+
+def thin_sketch(config: SplitstepConfig) -> SplitstepModel:
+    """The model with all feed-forward widths 1."""
+    thin = deepcopy(config)
+    thin.ffn = 1
+    return sketch(thin)
+
+
+def all_widths(at: Line, budget: int, fraction: list[int] | None) -> Iterator[list[int]]:
+    """Widths in order of preference: the fraction, the nearest multiple of 8, the nearest that differ by one."""
+    if not at.slopes:
+        yield []
+        return
+    if fraction is not None:
+        yield fraction
+    fields = len(at.slopes)
+    ideal = Fraction(budget - at.base, sum(at.slopes))
+    multiples = {max(MULTIPLE, MULTIPLE * f(ideal / MULTIPLE)) for f in (floor, ceil)}
+    yield [min(multiples, key=lambda w: (abs(w - ideal), w))] * fields
+    yield nearest_by_one(max(1, floor(ideal)), at, budget)
+
+
+def nearest_by_one(low: int, at: Line, budget: int) -> list[int]:
+    """The widths low and low + 1 that come nearest to the budget; among equals the most even."""
+    groups = sorted(Counter(at.slopes).items())
+
+    def miss(extras: tuple[int, ...]) -> tuple[int, Fraction]:
+        shares = [Fraction(extra, n) for extra, (_, n) in zip(extras, groups, strict=True)]
+        found = at.at([low] * len(at.slopes)) + sum(e * slope for e, (slope, _) in zip(extras, groups, strict=True))
+        return abs(found - budget), max(shares) - min(shares)
+
+    extras = min(product(*(range(n + 1) for _, n in groups)), key=miss)
+    widths = {slope: iter(spread(low, e, n)) for e, (slope, n) in zip(extras, groups, strict=True)}
+    return [next(widths[slope]) for slope in at.slopes]
+
+
+def spread(low: int, extra: int, fields: int) -> list[int]:
+    """`fields` widths, `extra` of them low + 1 and the others low, as evenly as whole numbers allow."""
+    return [low + (i + 1) * extra // fields - i * extra // fields for i in range(fields)]
+
+
+def span(widths: Sequence[int]) -> str:
+    """Widths for humans: "512", or "341 x 4, 342 x 8"."""
+    counts = sorted(Counter(widths).items())
+    return str(counts[0][0]) if len(counts) == 1 else ", ".join(f"{w} x {n}" for w, n in counts) or "none"
+
+
+def summary(config: SplitstepConfig, length: int | None = None) -> str:
+    """The cost of a config, its widths and what it was matched to, one line each."""
+    matched: dict[str, Any] = config.matched or {}
+    c = cost(config, matched["cost"]["length"] if matched and length is None else length)
+    rows = [
+        ("scheme", f"{label(config.scheme)}, step {config.step:g}"),
+        ("parameters", f"{c.parameters:,}"),
+        ("body", f"{c.body:,} parameters without embeddings and head"),
+        ("FLOPs per token", f"{c.flops:,} at length {c.length:,}"),
+    ]
+    given, stacks = widths_of(config), config.stacks()
+    for (s, layers), where in zip(stacks, ("encoder ffn", "decoder ffn") if len(stacks) > 1 else ("ffn",), strict=True):
+        names = feed_forwards(s)
+        widths = list(islice(given, layers * len(names)))
+        halves = "; ".join(f"{name} {span(widths[i :: len(names)])}" for i, name in enumerate(names))
+        rows.append((where, f"{halves or 'none'} in {layers} layer{'s'[: layers > 1]}"))
+    if matched:
+        by: By = matched["by"]
+        reference = f"{Cost(**matched['reference_cost']).of(by):,} {UNIT[by]} of {label(matched['reference'])}"
+        rows.append(("matched", f"{reference}; difference {matched['difference']:+.4%}"))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
