@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Any, ClassVar, Literal
+from inspect import get_annotations
+from math import inf
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
+from transformers import GenerationConfig, PreTrainedConfig
 
 from ..operators import ACTIVATIONS, NORMS
 from ..operators.attention import check_heads
@@ -15,16 +16,40 @@ from ..scheme import Scheme, decoder
 from ..schemes import scheme
 
 FORMAT = 1  # of config.json; a reader refuses a newer one
+LETTERS = {"A": "attention", "F": "feed-forward"}  # the fields that every model has
+THEIRS = frozenset(GenerationConfig().to_dict()) | {
+    "attn_implementation", "experts_implementation", "name_or_path", "num_labels", "output_attentions",
+    "per_layer_config", "quantization_config", "torch_dtype",
+}  # fmt: skip  # entries that transformers takes besides a config's fields
 
 
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        near = get_close_matches(value, choices, 1)
+        near = get_close_matches(str(value), choices, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(map(repr, choices))}.{hint}")
 
 
-@strict
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of an annotated type; whole numbers pass as floats, truth values not as numbers."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True
+    if origin is Literal:
+        return value in arguments
+    if origin is list:
+        return isinstance(value, list) and all(fits(v, arguments[0]) for v in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            fits(k, arguments[0]) and fits(v, arguments[1]) for k, v in value.items()
+        )
+    if arguments:
+        return any(fits(value, option) for option in arguments)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
 class SplitstepConfig(PreTrainedConfig):
     """What every model shares: a scheme, the shape of its fields, norms, positions, dropouts, initialisation.
 
@@ -68,31 +93,78 @@ class SplitstepConfig(PreTrainedConfig):
     matched: dict[str, Any] | None = None  # what an equal-cost twin was matched to, and both counts
 
     def __post_init__(self, **kwargs: Any) -> None:
-        if not isinstance(self.format, int) or self.format > FORMAT:
+        if not fits(self.format, int) or self.format < 1:
+            raise ValueError(f"format={self.format!r} is no version of config.json: it must be {FORMAT}.")
+        if self.format > FORMAT:
             raise ValueError(
                 f"This config has format {self.format}, newer than {FORMAT}, the newest that this version of splitstep "
                 "reads: install a newer splitstep (pip install -U splitstep)."
             )
-        ours = [f.name for f in fields(self)] + list(self.attribute_map)
-        for key in kwargs:
-            if near := get_close_matches(key, ours, 1, 0.8):
-                raise ValueError(f"Unknown config entry {key}={kwargs[key]!r}: did you mean {near[0]}?")
-        for name in ("layers", "width", "heads", "max_positions"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value <= 0:
-                raise ValueError(f"{name}={value!r} must be a positive whole number.")
-        if not isinstance(self.step, (int, float)) or not self.step > 0:
-            raise ValueError(f"step={self.step!r} must be a positive number.")
+        for usual in self.attribute_map.keys() & kwargs.keys():
+            setattr(self, usual, kwargs.pop(usual))
+        self.check_entries(kwargs)
+        if isinstance(self.scheme, (str, Scheme)):
+            self.scheme = str(scheme(self.scheme))
+        self.check_types()
+        self.check_positive("layers", "width", "heads", "kv_heads", "max_positions", "step", "norm_eps", "rotary_base")
+        if not 0 <= self.init_std < inf:
+            raise ValueError(f"init_std={self.init_std} must be 0 or a positive number.")
         super().__post_init__(**kwargs)
-        self.scheme = str(scheme(self.scheme))
         check_choice("norm", self.norm, NORMS)
-        for name in self.activation.values() if isinstance(self.activation, dict) else [self.activation]:
-            check_choice("activation", name, tuple(ACTIVATIONS))
-        check_heads(self.width, self.heads, self.kv_heads or self.heads)
+        self.check_fields()
+        size = check_heads(self.width, self.heads, self.kv_heads or self.heads)
+        if self.positions == "rotary" and size % 2:
+            raise ValueError(f"Rotary positions turn pairs: the width of a head, {size}, must be even.")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is a probability: use a number in [0, 1).")
         self.check_ffn()
+
+    def check_positive(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if not (value is None or 0 < value < inf):
+                raise ValueError(f"{name}={value} must be a positive number.")
+
+    def check_types(self) -> None:
+        """Every entry of ours against its annotation."""
+        for owner in type(self).__mro__:
+            if not issubclass(owner, SplitstepConfig):
+                continue
+            for name, kind in get_annotations(owner, eval_str=True).items():
+                if get_origin(kind) is ClassVar or fits(value := getattr(self, name), kind):
+                    continue
+                if get_origin(kind) is Literal:
+                    check_choice(name, value, get_args(kind))
+                wanted = kind.__name__ if isinstance(kind, type) and not get_args(kind) else kind
+                raise ValueError(f"{name}={value!r} has the wrong type: it must be {wanted}.")
+
+    def check_entries(self, unknown: dict[str, Any]) -> None:
+        """Refuse entries that no field has, typed ones at least: a file may hold what a newer transformers wrote."""
+        ours = [f.name for f in fields(self)] + list(self.attribute_map)
+        from_file = self.transformers_version is not None
+        for key in unknown.keys() - THEIRS:
+            near = get_close_matches(key, ours, 1, 0.8 if from_file else 0.6)
+            if near or not (from_file or key.startswith("_")):
+                hint = f"did you mean {near[0]}?" if near else f"the entries are {', '.join(sorted(ours))}."
+                raise ValueError(f"Unknown config entry {key}={unknown[key]!r}: {hint}")
+
+    def check_fields(self) -> None:
+        """The scheme against the fields that a model has, and the activations against the feed-forward fields."""
+        names = scheme(self.scheme).fields
+        if strange := [name for name in names if name[0] not in LETTERS]:
+            have = ", ".join(f"{letter} ({field})" for letter, field in LETTERS.items())
+            raise ValueError(
+                f"The scheme {self.scheme!r} needs a field {strange[0]}, which this model does not have: it has {have} "
+                "and the projections N, M, P; a decoder adds C (cross-attention) by itself."
+            )
+        if isinstance(self.activation, dict) and set(self.activation) != {name for name in names if name[0] == "F"}:
+            raise ValueError(
+                f"activation={self.activation} must name each of the scheme's feed-forward fields: "
+                f"{', '.join(name for name in names if name[0] == 'F') or 'none'}."
+            )
+        for choice in self.activation.values() if isinstance(self.activation, dict) else [self.activation]:
+            check_choice("activation", choice, tuple(ACTIVATIONS))
 
     def check_ffn(self) -> None:
         widths = self.ffn if isinstance(self.ffn, list) else [self.ffn]
@@ -107,7 +179,6 @@ class SplitstepConfig(PreTrainedConfig):
         return [(scheme(self.scheme), self.layers)]
 
 
-@strict
 class TextConfig(SplitstepConfig):
     """What models of token sequences share."""
 
@@ -123,25 +194,25 @@ class TextConfig(SplitstepConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
-        if self.vocab_size <= 0:
-            raise ValueError(f"vocab_size={self.vocab_size} must be positive.")
+        self.check_positive("vocab_size")
+        if self.token_types < 0:
+            raise ValueError(f"token_types={self.token_types} must be 0 or a positive number.")
+        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
+            raise ValueError(f"pad_token_id={self.pad_token_id} is no token: vocab_size={self.vocab_size}.")
 
 
-@strict
 class CausalConfig(TextConfig):
     """A language model that predicts the next token."""
 
     model_type: ClassVar[str] = "splitstep-causal"
 
 
-@strict
 class MaskedConfig(TextConfig):
     """A language model that fills masked tokens in; the head transforms (dense, activation, norm) as BERT's does."""
 
     model_type: ClassVar[str] = "splitstep-masked"
 
 
-@strict
 class SequenceConfig(TextConfig):
     """A classifier of token sequences; `pool` is what the head reads: the "mean" over tokens or the "first" one."""
 
@@ -150,7 +221,6 @@ class SequenceConfig(TextConfig):
     pool: Literal["mean", "first"] = "mean"
 
 
-@strict
 class ImageConfig(SplitstepConfig):
     """A classifier of images cut into square patches."""
 
@@ -166,13 +236,13 @@ class ImageConfig(SplitstepConfig):
     patch: int = 4
 
     def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)
+        self.check_positive("image_size", "channels", "patch")
         if self.image_size % self.patch:
             raise ValueError(f"image_size={self.image_size} is not divisible by patch={self.patch}.")
         self.max_positions = (self.image_size // self.patch) ** 2
-        super().__post_init__(**kwargs)
 
 
-@strict
 class TranslationConfig(TextConfig):
     """An encoder-decoder with one embedding for source, target and output. The decoder's scheme gains C."""
 
@@ -188,6 +258,12 @@ class TranslationConfig(TextConfig):
     bos_token_id: int | None = 1
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int | None = 1
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)
+        self.check_positive("decoder_layers")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing={self.label_smoothing} is a probability: use a number in [0, 1).")
 
     def stacks(self) -> list[tuple[Scheme, int]]:
         encoder = scheme(self.scheme)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
@@ -58,6 +60,34 @@ def shifted(labels: Tensor) -> Tensor:
     return functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
 
 
+def refuse_pickles(place: Any, subfolder: str) -> None:
+    """An error that names the pickle, where a directory holds one and no safetensors."""
+    folder = Path(place or "") / subfolder
+    if place is None or not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return
+    if pickles := sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl")):
+        raise ValueError(
+            f"{folder} holds {pickles[0]} and no model.safetensors. That file is a pickle, which can run code when it "
+            "is read, so splitstep does not open it: save the model with save_pretrained, which writes safetensors."
+        )
+
+
+def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -> None:
+    """An error that names the first weights which config and checkpoint do not share."""
+    wrong = {name: f"has shape {list(found)}, not {list(wanted)}" for name, found, wanted in info["mismatched_keys"]}
+    problems = {} if resize else wrong
+    if own:
+        problems |= dict.fromkeys(info["missing_keys"], "is missing")
+        problems |= dict.fromkeys(info["unexpected_keys"], "is unknown to this config")
+    if problems:
+        name = min(problems)
+        more = f", and {len(problems) - 1} more like it" if len(problems) > 1 else ""
+        raise ValueError(
+            f"The checkpoint {place} does not fit its config: {name} {problems[name]}{more}. Use the config.json that "
+            "was saved with these weights."
+        )
+
+
 class SplitstepModel(PreTrainedModel):
     """What all models share: initialisation and the lazy cache, which has a slot for every evaluation of attention."""
 
@@ -65,6 +95,29 @@ class SplitstepModel(PreTrainedModel):
     config_class = SplitstepConfig
     base_model_prefix = "body"
     _supports_sdpa = True
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """The saved model, from safetensors only: a pickle can run code when it is read, so none is opened.
+
+        Weights that are missing, unknown or of the wrong shape are an error where the checkpoint is one of this class;
+        another model's checkpoint may bring a part of the weights.
+        """
+        place = pretrained_model_name_or_path
+        if kwargs.pop("use_safetensors", None) is False:
+            raise ValueError("use_safetensors=False asks for a pickle, which splitstep does not open: leave it out.")
+        refuse_pickles(place, kwargs.get("subfolder", ""))
+        resize, informed = kwargs.pop("ignore_mismatched_sizes", False), kwargs.pop("output_loading_info", False)
+        try:
+            model, info = super().from_pretrained(  # pyright: ignore[reportGeneralTypeIssues]
+                place, *args, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **kwargs
+            )
+        except SafetensorError as error:
+            raise ValueError(
+                f"The weights in {place} are damaged ({error}): copy the checkpoint again, or use an earlier one."
+            ) from None
+        refuse_mismatch(place, info, resize, (model.config.architectures or [cls.__name__]) == [cls.__name__])
+        return (model, info) if informed else model
 
     def _init_weights(self, module: nn.Module) -> None:
         config: SplitstepConfig = self.config

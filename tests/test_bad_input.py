@@ -1,0 +1,312 @@
+"""Wrong input gets one clear line that says what was given, what is needed and what to do instead."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from transformers.utils import logging
+
+import splitstep as ss
+from splitstep.models.config import FORMAT
+
+TINY: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
+
+
+def refused(error: pytest.ExceptionInfo[BaseException], *words: str) -> None:
+    """The message is one line and holds these words."""
+    text = str(error.value)
+    assert "\n" not in text
+    for word in words:
+        assert word in text, text
+
+
+# Schemes
+
+
+@pytest.mark.parametrize(
+    ("scheme", "words"),
+    [
+        ("macron", ("macron", "Did you mean macaron?")),
+        ("no-such-row", ("Unknown scheme 'no-such-row'", "lie, lie-postnorm", "F0/2 A F1/2")),
+        ("A F @hein", ("hein", "did you mean @heun?")),
+        ("F/2 A", ("F/2 A", "advances by 1/2", "must sum to 1")),
+        ("A F F", ("Field F advances by 2",)),
+        ("1/2(A F) + 1/4(F A)", ("sum to 1", "3/4")),
+        ("A F D*-1 D*2", ("Diffusion D cannot run backwards", "-1")),
+        ("A D F", ("'A D F'", "needs a field D", "A (attention)", "F (feed-forward)", "N, M, P")),
+        ("A G F", ("needs a field G",)),
+        ("", ("empty scheme", "A F")),
+    ],
+)
+def test_a_wrong_scheme_is_refused_in_one_line(scheme: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r".") as error:
+        ss.SplitstepForCausalLM(ss.CausalConfig(scheme=scheme, **TINY))
+    refused(error, *words)
+
+
+def test_a_field_that_the_model_does_not_have_is_refused_before_any_weight_is_made() -> None:
+    with pytest.raises(ValueError, match=r"needs a field D") as error:
+        ss.CausalConfig(scheme="A D F", **TINY)
+    refused(error, "'A D F'", "A (attention)")
+    with pytest.raises(ValueError, match=r"needs a field C") as error:
+        ss.CausalConfig(scheme="A C F", **TINY)
+    refused(error, "a decoder adds C (cross-attention) by itself")
+
+
+def test_a_step_without_its_field_names_what_is_there() -> None:
+    steps = ss.uniform({"A": lambda t, x, c: x, "G": lambda t, x, c: x}, 1.0, 1)
+    with pytest.raises(ValueError, match=r"has no field F") as error:
+        ss.integrate(ss.scheme("lie"), steps, torch.zeros(1))
+    refused(error, "'A F' needs A, F", "the step has A, G")
+
+
+# Configurations
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"width": 10, "heads": 4}, ("Width 10 is not divisible by 4 heads", "heads=5", "width=8")),
+        ({"width": 4, "heads": 8}, ("Width 4 is not divisible by 8 heads", "heads=4")),
+        ({"kv_heads": 3}, ("2 heads cannot share 3 key-value heads",)),
+        ({"heads": 0}, ("heads=0", "positive number")),
+        ({"layers": -1}, ("layers=-1", "positive number")),
+        ({"width": 0}, ("width=0", "positive number")),
+        ({"ffn": 0}, ("ffn=0", "positive")),
+        ({"ffn": [8, 8, 8]}, ("ffn lists 3 widths", "1 feed-forward fields")),
+        ({"step": 0.0}, ("step=0.0", "positive")),
+        ({"step": float("nan")}, ("step=nan", "positive")),
+        ({"step": float("inf")}, ("step=inf", "positive")),
+        ({"dropout": 1.0}, ("dropout=1.0", "[0, 1)")),
+        ({"attention_dropout": -0.1}, ("attention_dropout=-0.1", "[0, 1)")),
+        ({"activation": "geglu"}, ("activation='geglu'", "'gelu'")),
+        ({"norm": "layr"}, ("norm='layr'", "Did you mean 'layer'?")),
+        ({"vocab_size": 0}, ("vocab_size=0", "positive")),
+        ({"dropuot": 0.1}, ("dropuot=0.1", "did you mean dropout?")),
+        ({"n_layer": 3}, ("n_layer=3", "did you mean layers?")),
+        ({"zzz": 3}, ("zzz=3", "the entries are", "scheme")),
+        ({"positions": "rotary", "width": 6, "heads": 2}, ("Rotary", "even", "3")),
+        ({"pad_token_id": 300}, ("pad_token_id=300", "vocab_size=256")),
+        ({"activation": {"F0": "relu"}}, ("activation={'F0': 'relu'}", "feed-forward fields: F.")),
+        ({"activation": {"F": "rellu"}}, ("activation='rellu'", "Did you mean 'relu'?")),
+        ({"kv_heads": 0}, ("kv_heads=0", "positive")),
+        ({"kv_heads": -2}, ("kv_heads=-2", "positive")),
+        ({"norm_eps": -1.0}, ("norm_eps=-1.0", "positive")),
+        ({"init_std": -1.0}, ("init_std=-1.0", "positive")),
+    ],
+)
+def test_a_wrong_config_entry_is_refused_in_one_line(entries: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r".") as error:
+        ss.CausalConfig(**(TINY | entries))
+    refused(error, *words)
+
+
+WRONG_TYPES: list[dict[str, Any]] = [
+    {"layers": "two"}, {"layers": True}, {"width": 8.0}, {"positions": "learnt"}, {"init": "zeros"}, {"bias": 3},
+    {"ffn": [1.5]}, {"activation": 3}, {"scheme": 4}, {"step": "1"}, {"kv_heads": "all"}, {"norm": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("entries", WRONG_TYPES)
+def test_an_entry_of_the_wrong_type_is_refused(entries: dict[str, Any]) -> None:
+    [(name, value)] = entries.items()
+    with pytest.raises(ValueError, match=name) as error:
+        ss.CausalConfig(**(TINY | entries))
+    refused(error, f"{name}={value!r}")
+
+
+def test_images_must_fit_their_patches() -> None:
+    with pytest.raises(ValueError, match=r"image_size=10 is not divisible by patch=4"):
+        ss.ImageConfig(image_size=10, patch=4, **TINY)
+    with pytest.raises(ValueError, match=r"patch=0 must be a positive number"):
+        ss.ImageConfig(patch=0, **TINY)
+    model = ss.SplitstepForImageClassification(ss.ImageConfig(image_size=8, patch=4, **TINY))
+    with pytest.raises(ValueError, match=r"\(2, 1, 12, 8\)"):
+        model(torch.zeros(2, 1, 12, 8))
+
+
+def test_too_many_tokens_for_learned_positions_are_refused() -> None:
+    tokens = torch.zeros(1, 9, dtype=torch.long)
+    for config, build in (
+        (ss.CausalConfig, ss.SplitstepForCausalLM),
+        (ss.MaskedConfig, ss.SplitstepForMaskedLM),
+        (ss.SequenceConfig, ss.SplitstepForSequenceClassification),
+    ):
+        with pytest.raises(ValueError, match=r"9 tokens .* max_positions=8") as error:
+            build(config(max_positions=8, **TINY))(tokens)
+        refused(error, "shorten the input")
+
+
+def test_a_translation_without_a_target_says_what_is_needed() -> None:
+    with pytest.raises(ValueError, match=r"decoder_layers=0 must be a positive number"):
+        ss.TranslationConfig(decoder_layers=0, **TINY)
+    with pytest.raises(ValueError, match=r"label_smoothing=1\.5 is a probability"):
+        ss.TranslationConfig(label_smoothing=1.5, **TINY)
+    model = ss.SplitstepForTranslation(ss.TranslationConfig(decoder_layers=1, **TINY))
+    with pytest.raises(ValueError, match=r"labels or decoder_input_ids"):
+        model(torch.ones(1, 3, dtype=torch.long))
+
+
+# Checkpoints
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    ss.SplitstepForCausalLM(ss.CausalConfig(scheme="macaron", vocab_size=11, **TINY)).save_pretrained(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """transformers draws progress bars and a table of what did not fit."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    yield
+    logging.set_verbosity(before)
+    logging.enable_progress_bar()
+
+
+def load(place: Path, **more: Any) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(place, **more)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.3, 0.999])
+def test_a_truncated_checkpoint_is_refused(checkpoint: Path, kept: float) -> None:
+    file = checkpoint / "model.safetensors"
+    data = file.read_bytes()
+    file.write_bytes(data[: int(kept * len(data))])
+    with pytest.raises(ValueError, match=r"damaged") as error:
+        load(checkpoint)
+    refused(error, str(checkpoint), "copy the checkpoint again")
+
+
+def test_a_checkpoint_that_is_no_safetensors_is_refused(checkpoint: Path) -> None:
+    (checkpoint / "model.safetensors").write_bytes(b"\x80\x04 what is this? " * 100)
+    with pytest.raises(ValueError, match=r"damaged"):
+        load(checkpoint)
+
+
+class Bomb:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (self.mark,))
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "pytorch_model-00001-of-00002.bin"])
+@pytest.mark.parametrize("how", [{}, {"use_safetensors": False}, {"use_safetensors": True}, {"weights_only": False}])
+def test_a_pickled_checkpoint_is_refused_and_never_opened(checkpoint: Path, name: str, how: dict[str, Any]) -> None:
+    model = load(checkpoint)
+    (checkpoint / "model.safetensors").unlink()
+    mark = checkpoint / "mark"
+    with (checkpoint / name).open("wb") as file:
+        pickle.dump({**model.state_dict(), "bomb": Bomb(mark)}, file)
+    with pytest.raises(ValueError, match=r"pickle") as error:
+        load(checkpoint, **how)
+    refused(error, "does not open")
+    with pytest.raises(ValueError, match=r"pickle"):
+        ss.SplitstepForCausalLM.from_pretrained(checkpoint, **how)
+    assert not mark.exists()
+    pickle.loads((checkpoint / name).read_bytes())
+    assert mark.exists()  # it would have gone off
+
+
+def test_an_honest_pickle_is_refused_too(checkpoint: Path) -> None:
+    model = load(checkpoint)
+    (checkpoint / "model.safetensors").unlink()
+    torch.save(model.state_dict(), checkpoint / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"pickle") as error:
+        load(checkpoint)
+    refused(error, "pytorch_model.bin", "save_pretrained")
+
+
+def test_a_pickle_beside_the_safetensors_is_left_alone(checkpoint: Path) -> None:
+    mark = checkpoint / "mark"
+    (checkpoint / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(mark)))
+    load(checkpoint)
+    assert not mark.exists()
+
+
+def test_a_directory_without_weights_says_which_file_is_missing(checkpoint: Path) -> None:
+    (checkpoint / "model.safetensors").unlink()
+    with pytest.raises(OSError, match=r"no file named model\.safetensors"):
+        load(checkpoint)
+
+
+def rewrite(checkpoint: Path, **entries: Any) -> None:
+    file = checkpoint / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **entries}))
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"width": 16}, ("has shape [8], not [16]", "more like it")),
+        ({"vocab_size": 12}, ("embedding.tokens.weight has shape [11, 8], not [12, 8]",)),
+        ({"layers": 2}, ("layers.1.A.norm.bias is missing",)),
+        ({"scheme": "A F"}, ("layers.0.F.down.bias is missing",)),
+        ({"bias": False}, ("bias is unknown to this config",)),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_its_config_is_refused(
+    checkpoint: Path, entries: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    rewrite(checkpoint, **entries)
+    with pytest.raises(ValueError, match=r"does not fit its config") as error:
+        load(checkpoint)
+    refused(error, str(checkpoint), "config.json", *words)
+
+
+def test_a_config_from_a_newer_version_is_refused(checkpoint: Path) -> None:
+    rewrite(checkpoint, format=FORMAT + 1, something_new="yes")
+    for read in (load, transformers.AutoConfig.from_pretrained, ss.CausalConfig.from_pretrained):
+        with pytest.raises(ValueError, match=r"newer") as error:
+            read(checkpoint)
+        refused(error, f"format {FORMAT + 1}", "pip install -U splitstep")
+
+
+@pytest.mark.parametrize("format", ["2", None, 0, -1, 1.5])
+def test_a_format_that_is_no_version_is_refused(checkpoint: Path, format: Any) -> None:
+    rewrite(checkpoint, format=format)
+    with pytest.raises(ValueError, match=r"format=.* is no version"):
+        load(checkpoint)
+
+
+def test_entries_of_a_newer_transformers_are_read_over_but_typing_mistakes_are_not(checkpoint: Path) -> None:
+    rewrite(checkpoint, something_of_transformers=3)
+    load(checkpoint)
+    rewrite(checkpoint, stepp=0.5)
+    with pytest.raises(ValueError, match=r"stepp=0\.5: did you mean step\?"):
+        load(checkpoint)
+
+
+def test_a_damaged_config_is_refused(checkpoint: Path) -> None:
+    (checkpoint / "config.json").write_text('{"scheme": ')
+    with pytest.raises(OSError, match=r"not a valid JSON file"):
+        load(checkpoint)
+
+
+def test_another_task_may_start_from_a_part_of_the_weights(tmp_path: Path) -> None:
+    """Fine-tuning a masked model as a classifier is no mistake: the encoder comes along, the head starts anew."""
+    masked = ss.SplitstepForMaskedLM(ss.MaskedConfig(**TINY))
+    masked.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"does not fit"):
+        ss.SplitstepForSequenceClassification.from_pretrained(tmp_path, num_labels=3)
+    classifier = ss.SplitstepForSequenceClassification.from_pretrained(
+        tmp_path, num_labels=3, ignore_mismatched_sizes=True
+    )
+    assert classifier.head.weight.shape == (3, 8)
+    for name, p in classifier.encoder.named_parameters():
+        assert torch.equal(p, masked.encoder.get_parameter(name))
