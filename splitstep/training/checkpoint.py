@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,81 +12,50 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from .files import remove, whole_folder
+
 PREFIX = "step-"
-HIDDEN = (".part-", ".old-")  # folders being written and being removed
-
-
-def fsync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+Groups = dict[str, dict[str, Tensor]]
 
 
 def save_checkpoint(
     folder: Path, step: int, state: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]
 ) -> Path:
-    """Write `step-N` under `folder`: one safetensors file per group and `state.json`, in a hidden folder first."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part, final = folder / f".part-{step}", folder / f"{PREFIX}{step:09d}"
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    try:
-        for name, group in tensors.items():
-            save_file(
-                {key: value.detach().contiguous().cpu() for key, value in group.items()}, part / f"{name}.safetensors"
-            )
-        (part / "state.json").write_text(json.dumps(state, indent=1))
-        for file in part.iterdir():
-            fsync(file)
-        fsync(part)
-        if final.exists():
-            remove(final)
-        os.rename(part, final)
-        fsync(folder)
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(part, ignore_errors=True)
-        raise OSError(getattr(error, "errno", None) or 28, reason(error), str(final)) from None
+    """Write `step-N` under `folder`, one safetensors file per group and `state.json`; then drop older ones."""
+    final = folder / f"{PREFIX}{step:09d}"
+    if not final.exists():  # a step's checkpoint is the same however often it is written
+        with whole_folder(final) as part:
+            for name, group in tensors.items():
+                host = {key: value.detach().cpu().contiguous() for key, value in group.items()}
+                save_file(host, part / f"{name}.safetensors")
+            (part / "state.json").write_text(json.dumps(state, indent=1, allow_nan=False))
     for old in list_checkpoints(folder)[:-1]:
         remove(old)
     return final
-
-
-def reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error)).splitlines()[0]
-
-
-def remove(path: Path) -> None:
-    """Delete a folder so that a kill half-way leaves no folder that looks whole."""
-    hidden = path.with_name(f".old-{path.name}")
-    shutil.rmtree(hidden, ignore_errors=True)
-    os.rename(path, hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{PREFIX}*")) if folder.is_dir() else []
 
 
-def load_checkpoint(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]] | None:
-    """The newest checkpoint's state and tensors, or None where there is none yet; sweeps up after a kill."""
-    if folder.is_dir():
-        for left in folder.iterdir():
-            if left.name.startswith(HIDDEN):
-                shutil.rmtree(left, ignore_errors=True)
+def load_checkpoint(folder: Path) -> tuple[dict[str, Any], Groups] | None:
+    """The newest checkpoint's state and tensors, or None where there is none yet."""
     found = list_checkpoints(folder)
     if not found:
         return None
-    newest = found[-1]
     try:
-        state = json.loads((newest / "state.json").read_text())
-        tensors = {file.stem: load_file(file) for file in sorted(newest.glob("*.safetensors"))}
+        state = json.loads((found[-1] / "state.json").read_text())
+        tensors = {file.stem: load_file(file) for file in sorted(found[-1].glob("*.safetensors"))}
     except (OSError, ValueError, SafetensorError) as error:
-        raise ValueError(
-            f"the checkpoint {newest} is damaged ({reason(error)}): delete that folder and start again"
-        ) from None
+        raise damaged(found[-1], str(error)) from None
     return state, tensors
+
+
+def damaged(checkpoint: Path, reason: str) -> ValueError:
+    return ValueError(
+        f"the checkpoint {checkpoint} is damaged ({reason.splitlines()[0]}): delete that folder to start from the "
+        "beginning, or name a new directory with --out"
+    )
 
 
 def rng_state() -> dict[str, Tensor]:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import yaml
 
+from .files import fsync, is_leftover, naming, sweep, write_atomically
+
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write the whole file or leave what was there."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        part.unlink(missing_ok=True)
+UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
 
 
 def versions() -> dict[str, str]:
@@ -50,15 +41,15 @@ def git_hash() -> str | None:
         return run.stdout.strip()
 
     try:
-        return git("rev-parse", "--short=12", "HEAD") + (
-            "+" if git("status", "--porcelain", "--untracked-files=no") else ""
-        )
+        changes = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changes else "")
     except (OSError, subprocess.SubprocessError):
         return os.environ.get("SPLITSTEP_COMMIT")
 
 
+@final
 class RunDirectory:
-    """One run on disk. Opening it claims it: a directory of another recipe is refused, one of the same is resumed."""
+    """One run on disk. Claiming it refuses a directory of another recipe; one of the same recipe is gone on with."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,47 +63,87 @@ class RunDirectory:
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is not a directory: name a new one with --out")
         if file.exists():
-            if yaml.safe_load(file.read_text()) != yaml.safe_load(text):
+            if self.recipe() != yaml.safe_load(text):
                 raise ValueError(f"{self.path} belongs to another run (see {file}): name a new directory with --out")
             return
-        if self.path.is_dir() and any(self.path.iterdir()):
+        if self.path.is_dir() and not all(map(is_leftover, self.path.iterdir())):
             raise ValueError(f"{self.path} holds other files and no run of splitstep: name a new directory with --out")
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(file, text)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out while this one trains, and sweep up after one that was killed."""
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"{self.path} is being trained by another process: wait for it or stop it") from None
+            except OSError as error:
+                if error.errno not in UNLOCKABLE:
+                    raise
+            sweep(self.path)
+            sweep(self.checkpoints)
+            yield
+        finally:
+            os.close(handle)
 
     def recipe(self) -> dict[str, Any]:
         file = self.path / "recipe.yaml"
         if not file.is_file():
             raise ValueError(f"{self.path} is no run of splitstep: it has no recipe.yaml")
-        return yaml.safe_load(file.read_text())
+        try:
+            return yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError):
+            raise ValueError(f"{file} is damaged: it is not YAML") from None
 
     def result(self) -> dict[str, Any] | None:
         file = self.path / "result.json"
-        return json.loads(file.read_text()) if file.is_file() else None
+        try:
+            return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        except ValueError:
+            raise ValueError(f"{file} is damaged: delete it and start the run again") from None
 
     def write_result(self, document: Mapping[str, Any]) -> None:
         write_atomically(self.path / "result.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
 
-    def write_once(self, name: str, document: Mapping[str, Any]) -> None:
+    def write_once(self, name: str, make: Callable[[], Mapping[str, Any]]) -> None:
         if not (self.path / name).exists():
-            write_atomically(self.path / name, json.dumps(document, indent=2) + "\n")
+            write_atomically(self.path / name, json.dumps(make(), indent=2) + "\n")
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Append one line, or nothing where there is no room for all of it."""
+        line = (json.dumps(record, allow_nan=False) + "\n").encode()
+        with naming(self.metrics), self.metrics.open("ab", buffering=0) as file:
+            size = file.tell()
+            try:
+                if file.write(line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                file.truncate(size)
+                raise
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The records so far; a last line that a kill cut short is no record."""
+        lines = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.is_file() else []
+        return [record for record in map(_read, lines) if record is not None]
 
     def rewind(self, step: int) -> None:
         """Forget what was logged after the checkpoint that a run goes on from."""
         if self.metrics.is_file():
-            lines = [line for line in self.metrics.read_text().splitlines() if _step(line) <= step]
-            write_atomically(self.metrics, "".join(f"{line}\n" for line in lines))
+            kept = [json.dumps(record) for record in self.logged() if record["step"] <= step]
+            write_atomically(self.metrics, "".join(f"{line}\n" for line in kept))
 
-    def log(self, record: Mapping[str, Any]) -> None:
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-
-    def logged(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.metrics.read_text().splitlines()] if self.metrics.is_file() else []
+    def settle(self) -> None:
+        """Have the metrics on the disk, before a checkpoint says that they are."""
+        if self.metrics.is_file():
+            fsync(self.metrics)
 
 
-def _step(line: str) -> float:
+def _read(line: str) -> dict[str, Any] | None:
     try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError):
-        return float("inf")  # a line that a kill cut short
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "step" in record else None

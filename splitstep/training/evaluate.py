@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import nn
 
-from ..tasks import Task
+from ..tasks import Batch, Task
+from .processes import World
 from .update import autocast
+
+
+def share(batches: Iterator[Batch], world: World) -> Iterator[tuple[Batch, bool]]:
+    """This process's batches, and whether each counts: all processes get equally many, as sharded models need."""
+    group: list[Batch] = []
+    for batch in batches:
+        group.append(batch)
+        if len(group) == world.size:
+            yield group[world.rank], True
+            group = []
+    if group:
+        counts = world.rank < len(group)
+        yield group[world.rank if counts else 0], counts
 
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, task: Task, split: str, size: int, precision: torch.dtype, accelerator: Any = None
+    model: nn.Module, task: Task, split: str, size: int, precision: torch.dtype, world: World | None = None
 ) -> dict[str, float]:
     """Every example of the split once; several processes share the batches and add their sums."""
     device = next(model.parameters()).device
-    rank, world = (0, 1) if accelerator is None else (accelerator.process_index, accelerator.num_processes)
+    world = World(0, 1, device) if world is None else world
     was_training = model.training
     model.eval()
     totals: dict[str, float] = {}
-    for number, batch in enumerate(task.batches(split, size)):
-        if number % world != rank:
-            continue
+    for batch, counts in share(task.batches(split, size), world):
         moved = {name: x.to(device, non_blocking=True) for name, x in batch.items()}
         with autocast(precision, device):
             logits = model(**{name: x for name, x in moved.items() if name != "labels"}, use_cache=False).logits
         for name, value in task.score(logits.float(), moved).items():
-            totals[name] = totals.get(name, 0.0) + float(value)
+            totals[name] = totals.get(name, 0.0) + float(value) * counts
     model.train(was_training)
-    if world > 1:
-        totals = _summed(totals, accelerator)
+    if world.size > 1:
+        names = sorted(totals)
+        summed = world.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64, device=device))
+        totals = dict(zip(names, summed.tolist(), strict=True))
     return task.summary(totals)
-
-
-def _summed(totals: dict[str, float], accelerator: Any) -> dict[str, float]:
-    from accelerate.utils import gather_object
-
-    gathered: list[dict[str, float]] = gather_object([totals])
-    names = sorted({name for part in gathered for name in part})
-    return {name: sum(part.get(name, 0.0) for part in gathered) for name in names}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
+
+import yaml
 
 from ..models import CONFIGS, SplitstepConfig
 from ..models.cost import twin
 from ..schemes import scheme
 from ..tasks import TASKS, Task, task
-from ..tasks.options import nearest, read_options
+from ..tasks.options import at_least, nearest, read_options
 
-SCHEDULES = ("cosine", "linear", "inverse-sqrt", "constant")
+MATCHES = ("parameters", "flops", "none")
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class TrainOptions:
     clip: float = 1.0  # of the gradient's norm; 0: none
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     mode: Literal["auto", "eager", "compile", "capture", "compile+capture"] = "auto"
-    parallel: Literal["ddp", "fsdp"] = "ddp"
+    parallel: Literal["auto", "ddp", "fsdp"] = "auto"  # auto: fsdp under `accelerate launch --use_fsdp`, else ddp
     seed: int = 0
     log_every: int = 20
     evaluate_every: int = 0  # steps; 0: ten times a run
@@ -42,16 +46,36 @@ class TrainOptions:
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "accumulate", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"option {name} is {getattr(self, name)}, and needs at least 1")
-        for name in ("lr", "eps"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"option {name} is {getattr(self, name)}, and needs a positive number")
-        if self.batch % self.accumulate:
-            raise ValueError(f"option batch is {self.batch}, and must be divisible by accumulate, {self.accumulate}")
+        for name, low in LEAST.items():
+            at_least(name, getattr(self, name), low)
+        for name, low, high, open_ends in RANGES:
+            check_range(name, getattr(self, name), low, high, open_ends)
         if len(self.betas) != 2:
             raise ValueError(f"option betas is {list(self.betas)}, and needs two numbers such as [0.9, 0.98]")
+        for beta in self.betas:
+            check_range("betas", beta, 0.0, 1.0, "high")
+        if self.batch % self.accumulate:
+            raise ValueError(f"option batch is {self.batch}, and must be divisible by accumulate, {self.accumulate}")
+
+
+LEAST = {
+    "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
+    "evaluate_batch": 0,
+}  # fmt: skip
+RANGES = (
+    ("lr", 0.0, inf, "both"), ("eps", 0.0, inf, "both"), ("final", 0.0, 1.0, "none"),
+    ("weight_decay", 0.0, inf, "high"), ("clip", 0.0, inf, "high"), ("checkpoint_seconds", 0.0, inf, "high"),
+)  # fmt: skip
+
+
+def check_range(name: str, value: float, low: float, high: float, open_ends: str) -> None:
+    """Refuse a number outside of an interval; `open_ends` do not belong to it."""
+    above = low < value if open_ends == "both" else low <= value
+    below = value <= high if open_ends == "none" else value < high
+    if not (above and below):
+        at_low = f"above {low:g}" if open_ends == "both" else f"at least {low:g}"
+        at_high = "finite" if high == inf else f"at most {high:g}" if open_ends == "none" else f"below {high:g}"
+        raise ValueError(f"option {name} is {value}, and needs a number {at_low} and {at_high}")
 
 
 @dataclass(frozen=True)
@@ -66,6 +90,10 @@ class Recipe:
     model: Mapping[str, Any] = field(default_factory=dict)
     train: TrainOptions = field(default_factory=TrainOptions)
 
+    def __post_init__(self) -> None:
+        for name in ("scheme", "reference"):  # a row's name and its notation are the same run
+            object.__setattr__(self, name, str(scheme(getattr(self, name))))
+
     def document(self) -> dict[str, Any]:
         """The recipe as JSON and YAML keep it."""
         train = {**dataclasses.asdict(self.train), "betas": list(self.train.betas)}
@@ -78,8 +106,13 @@ class Recipe:
         """The network: the reference's shape, or its twin where the scheme is another."""
         kind = CONFIGS[task.model]
         shape = {RENAMED.get(key, key): value for key, value in task.shape.items()}
+        for key in shape.keys() & self.model.keys():
+            if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed do no harm
+                raise ValueError(
+                    f"model.{key} is {self.model[key]}, and the task has {shape[key]}: leave it out of the recipe"
+                )
         reference = kind(**{**shape, **self.model, "scheme": self.reference})
-        if str(scheme(self.scheme)) == reference.scheme:
+        if self.scheme == self.reference:
             return reference
         if self.match == "none":
             return kind(**{**shape, **self.model, "scheme": self.scheme})
@@ -87,6 +120,8 @@ class Recipe:
 
 
 RENAMED = {"max_length": "max_positions", "labels": "num_labels"}
+SECTIONS = ("data", "model", "train")
+OURS = frozenset({"scheme", "format", "matched"})  # entries of a model's config that a recipe has elsewhere, or not
 
 
 def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
@@ -96,81 +131,92 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
     names = [f.name for f in dataclasses.fields(Recipe)]
     for key in document:
         if key not in names:
-            raise ValueError(
-                f'{where} has no entry "{key}"{nearest(str(key), names)} its entries are {", ".join(names)}'
-            )
-    if "task" not in document:
-        raise ValueError(f"{where} names no task: add `task: NAME`, one of {', '.join(TASKS)}")
-    sections = {name: document.get(name) or {} for name in ("data", "model", "train")}
+            near = nearest(str(key), names)
+            raise ValueError(f'{where} has no entry "{key}"{near} its entries are {", ".join(names)}')
+    values = read_texts({key: document[key] for key in names if key in document and key not in SECTIONS}, where)
+    sections = {name: {} if document.get(name) is None else document[name] for name in SECTIONS}
     for name, section in sections.items():
         if not isinstance(section, Mapping):
             raise ValueError(f"{where}: {name} is {section!r}, and needs entries of its own such as {name}.key=value")
-    values = {key: document[key] for key in document if key not in sections}
-    for key, value in values.items():
-        if not isinstance(value, str):
-            raise ValueError(f"{where}: {key} is {value!r}, and needs text")
-    if values.get("match", "none") not in ("parameters", "flops", "none"):
-        raise ValueError(f"{where}: match is {values['match']!r}, and needs parameters, flops or none")
-    for key in ("scheme", "reference"):
-        if key in values:
-            scheme(values[key])
-    if values["task"] not in TASKS:
-        raise ValueError(
-            f'there is no task "{values["task"]}"{nearest(values["task"], TASKS)} the tasks are {", ".join(TASKS)}'
-        )
     kind = TASKS[values["task"]]
     read_options(kind.Options, sections["data"], f"{where}: data")
-    check_model(kind.model, sections["model"], where)
+    check_model(kind.model, sections["model"], values.get("reference", Recipe.reference), where)
     train = read_options(TrainOptions, sections["train"], f"{where}: train")
     return Recipe(**values, data=dict(sections["data"]), model=dict(sections["model"]), train=train)
 
 
-def check_model(kind: str, given: Mapping[str, Any], where: str) -> None:
-    names = [f.name for f in dataclasses.fields(CONFIGS[kind]) if f.name not in ("scheme", "format", "matched")]
+def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Task, schemes and match, checked."""
+    if "task" not in values:
+        raise ValueError(f"{where} names no task: add `task: NAME`, one of {', '.join(TASKS)}")
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{where}: {key} is {value!r}, and needs text")
+    if values["task"] not in TASKS:
+        near = nearest(values["task"], TASKS)
+        raise ValueError(f'{where}: there is no task "{values["task"]}"{near} the tasks are {", ".join(TASKS)}')
+    if values.get("match", "none") not in MATCHES:
+        near = nearest(values["match"], MATCHES)
+        raise ValueError(f'{where}: match is "{values["match"]}"{near} it needs parameters, flops or none')
+    return dict(values)
+
+
+def check_model(kind: str, given: Mapping[str, Any], reference: str, where: str) -> None:
+    """Refuse entries that the task's model does not have, and values that no task could make right."""
+    names = [f.name for f in dataclasses.fields(CONFIGS[kind]) if f.name in fields_of(kind) and f.name not in OURS]
     for key in given:
         if key not in names:
-            raise ValueError(f'{where}: the model has no entry "{key}"{nearest(str(key), names)} see docs/models.md')
+            near = nearest(str(key), names)
+            raise ValueError(f'{where}: the model has no entry "{key}"{near} its entries are {", ".join(names)}')
+    try:
+        CONFIGS[kind](**given, scheme=reference)
+    except ValueError as error:
+        raise ValueError(f"{where}: model: {error}") from None
+
+
+def fields_of(kind: str) -> set[str]:
+    """The entries of a model's config that splitstep itself declares."""
+    ours = [c for c in CONFIGS[kind].__mro__ if issubclass(c, SplitstepConfig)]
+    return {name for c in ours for name in c.__annotations__}
 
 
 def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
     """The document with `a.b=c` put in; the value is read as YAML."""
-    import yaml
-
     out: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in document.items()}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
-        keys = path.split(".")
+        keys = path.strip().split(".")
         if not equals or not all(keys) or len(keys) > 2:
             raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
         try:
-            value = yaml.safe_load(text) if keys[0] not in ("scheme", "reference") else text
+            value = text if keys[0] in ("scheme", "reference") else numbers(yaml.safe_load(text))
         except yaml.YAMLError:
             raise ValueError(f"override {assignment!r}: {text!r} is not a YAML value") from None
-        value = number(value)
         if len(keys) == 1:
             out[keys[0]] = value
-        else:
-            section = out.setdefault(keys[0], {})
-            if not isinstance(section, dict):
-                raise ValueError(f"override {assignment!r}: {keys[0]} has no entries of its own")
-            section[keys[1]] = value
+            continue
+        if out.get(keys[0]) is None:
+            out[keys[0]] = {}
+        if not isinstance(out[keys[0]], dict):
+            raise ValueError(f"override {assignment!r}: {keys[0]} has no entries of its own")
+        out[keys[0]][keys[1]] = value
     return out
 
 
-def number(value: Any) -> Any:
-    """YAML reads 3e-4 as text; people mean the number."""
-    if isinstance(value, str):
-        try:
-            return float(value) if "e" in value.lower() and value[:1] in "-+.0123456789" else value
-        except ValueError:
-            return value
-    return value
+def numbers(value: Any) -> Any:
+    """The value with 3e-4, which YAML reads as text, as the number that people mean."""
+    if isinstance(value, Mapping):
+        return {key: numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [numbers(inner) for inner in value]
+    return float(value) if isinstance(value, str) and SCIENTIFIC.fullmatch(value) else value
+
+
+SCIENTIFIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
 def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
     """The recipe of a YAML file with overrides."""
-    import yaml
-
     file = Path(path)
     if not file.is_file():
         here = sorted(str(p) for p in Path("recipes").glob("*.yaml"))
@@ -183,8 +229,4 @@ def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
         raise ValueError(f"{path} is not YAML: {line}") from None
     if not isinstance(document, Mapping):
         raise ValueError(f"{path} is not a recipe: it needs entries such as `task: digits`")
-    sections = {
-        key: {k: number(v) for k, v in value.items()} if isinstance(value, Mapping) else value
-        for key, value in document.items()
-    }
-    return read_recipe(override(sections, assignments), path)
+    return read_recipe(override(numbers(document), assignments), path)

@@ -1,27 +1,57 @@
-"""Fully sharded parameters: cutting a model up, and whole tensors to and from their shards."""
+"""One model on several processes: copies that average gradients, or parameters cut up between them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..stack import Stack
+from .processes import World, sharding_asked_for
+
+
+class Spread(NamedTuple):
+    """What to call in place of the model, and a context in which backward passes only accumulate."""
+
+    call: Callable[..., Any]
+    accumulating: Callable[[], AbstractContextManager[Any]]
+
+
+def choose_parallel(parallel: str, world: World) -> str:
+    """How the processes share the model: "none" where there is one, else "ddp" or "fsdp"."""
+    if world.size == 1:
+        return "none"
+    return ("fsdp" if sharding_asked_for() else "ddp") if parallel == "auto" else parallel
+
+
+def spread(model: nn.Module, parallel: str, world: World) -> Spread:
+    """The model over all processes. accelerate would turn FSDP on CPU into DDP unasked, so both are set up here."""
+    if parallel == "fsdp":
+        shard(model)
+    if parallel != "ddp":
+        return Spread(model, nullcontext)
+    from torch.nn.parallel import DistributedDataParallel
+
+    copies = DistributedDataParallel(model, device_ids=[world.device] if world.device.type == "cuda" else None)
+    return Spread(copies, copies.no_sync)
 
 
 def shard(model: nn.Module) -> None:
-    """Shard every layer of every stack, then what is left, over all processes."""
+    """Cut up every field of every stack, then what is left. A reversible stack calls no field as a module, so that all
+    of it belongs to the rest."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    device = next(model.parameters()).device.type
-    mesh = init_device_mesh(device, (torch.distributed.get_world_size(),))
-    for module in model.modules():
-        if isinstance(module, Stack):
-            for layer in module.layers:
-                for field in layer.values():  # pyright: ignore
-                    if any(True for _ in field.parameters()):
-                        fully_shard(field, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    mesh = init_device_mesh(next(model.parameters()).device.type, (torch.distributed.get_world_size(),))
+    for stack in [module for module in model.modules() if isinstance(module, Stack) and not module.scheme.doubled]:
+        for layer in stack.layers:
+            for field in layer.values():  # pyright: ignore[reportCallIssue]
+                if any(True for _ in field.parameters()):
+                    fully_shard(field, mesh=mesh)
+    fully_shard(model, mesh=mesh, reshard_after_forward=True)  # else an evaluation leaves whole parameters behind
 
 
 def gathered(tensor: Tensor) -> Tensor:

@@ -2,52 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
-from ..tasks import Batch
+from .processes import World
 from .recipe import TrainOptions
-
-
-class Work(NamedTuple):
-    """The data of one update on this process: parts to accumulate, a dropout seed for each, and the number of scored
-    items in the whole batch, over all parts and processes."""
-
-    parts: Sequence[Batch]
-    seeds: Sequence[Tensor]
-    items: Tensor
-
-    def to(self, device: torch.device) -> Work:
-        def move(x: Tensor) -> Tensor:
-            return x.to(device, non_blocking=True)
-
-        parts = [{name: move(x) for name, x in part.items()} for part in self.parts]
-        return Work(parts, [move(x) for x in self.seeds], move(self.items))
-
-    def tensors(self) -> list[Tensor]:
-        return [*(x for part in self.parts for x in part.values()), *self.seeds, self.items]
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        return tuple((x.shape, x.dtype) for x in self.tensors())
-
+from .sharding import Spread, gathered
+from .work import Work
 
 Update = Callable[[Work, float], tuple[Tensor, Tensor]]  # (work, learning rate) -> (loss, gradient norm)
+Step = Callable[[Work], tuple[Tensor, Tensor]]
+
+
+def choose_mode(mode: str, world: World) -> str:
+    """What "auto" means here: captured graphs on a single GPU, eager elsewhere."""
+    if mode == "auto":
+        return "capture" if world.device.type == "cuda" and world.size == 1 else "eager"
+    if "capture" in mode and (world.device.type != "cuda" or world.size > 1):
+        where = f"{world.size} processes" if world.size > 1 else world.device.type
+        raise ValueError(
+            f"train.mode={mode} needs one process with one CUDA device; here: {where}. Use train.mode=auto."
+        )
+    return mode
+
+
+def choose_precision(precision: str, device: torch.device) -> torch.dtype:
+    """What "auto" means here: bfloat16 on a GPU that has it, else float32."""
+    if precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
 
 
 def make_optimizer(model: nn.Module, options: TrainOptions, device: torch.device) -> torch.optim.AdamW:
-    """AdamW with decay on matrices only. Its state exists from the start, so that no first step differs."""
+    """AdamW with decay on matrices only. Its state exists from the start, so that no first step differs.
+
+    Where `found_inf` is 1 a step changes nothing; `plain_step` sets it for good at the first gradient that is no
+    number, so that what led there can still be looked at when it is noticed.
+    """
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": options.weight_decay},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    captured = device.type == "cuda"
-    lr: Any = torch.tensor(options.lr, device=device) if captured else options.lr
+    capturable = device.type == "cuda"
+    lr: Any = torch.tensor(options.lr, device=device) if capturable else options.lr
     first, second = options.betas
     optimizer = torch.optim.AdamW(
         [group for group in groups if group["params"]],
@@ -55,14 +57,15 @@ def make_optimizer(model: nn.Module, options: TrainOptions, device: torch.device
         (first, second),
         options.eps,
         fused=True,
-        capturable=captured,
+        capturable=capturable,
     )
     for p in parameters:
         optimizer.state[p] = {
-            "step": torch.zeros((), device=p.device if captured else "cpu"),
+            "step": torch.zeros((), device=p.device if capturable else "cpu"),
             "exp_avg": torch.zeros_like(p),
             "exp_avg_sq": torch.zeros_like(p),
         }
+    optimizer.found_inf = torch.zeros((), device=device)  # pyright: ignore[reportAttributeAccessIssue]
     return optimizer
 
 
@@ -81,59 +84,52 @@ def autocast(precision: torch.dtype, device: torch.device) -> AbstractContextMan
     return torch.autocast(device.type, dtype=precision, cache_enabled=False)
 
 
-def eager_update(
-    model: Callable[..., Any],
-    optimizer: torch.optim.Optimizer,
-    options: TrainOptions,
-    precision: torch.dtype,
-    device: torch.device,
-    world: int = 1,
-) -> Callable[[Work], tuple[Tensor, Tensor]]:
-    """The update itself, without the learning rate."""
+def plain_step(
+    model: Spread, optimizer: torch.optim.AdamW, options: TrainOptions, precision: torch.dtype, world: World
+) -> Step:
+    """The update itself, without the learning rate. The loss is this process's share."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    stopped: Tensor = optimizer.found_inf  # pyright: ignore[reportAttributeAccessIssue]
 
-    def update(work: Work) -> tuple[Tensor, Tensor]:
+    def step(work: Work) -> tuple[Tensor, Tensor]:
         optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=device)
-        for part, seed in zip(work.parts, work.seeds, strict=True):
-            with autocast(precision, device):
-                loss = model(**part, dropout_seed=seed, num_items_in_batch=work.items).loss
-            (loss * world).backward()  # processes average their gradients; the loss is a sum over them
+        total = torch.zeros((), device=world.device)
+        for number, (part, seed) in enumerate(zip(work.parts, work.seeds, strict=True), 1):
+            with model.accumulating() if number < len(work.parts) else nullcontext():
+                with autocast(precision, world.device):
+                    loss = model.call(**part, dropout_seed=seed, num_items_in_batch=work.items).loss
+                (loss * world.size).backward()  # processes average their gradients; the loss is a sum over them
             total = total + loss.detach()
         if options.clip:
             norm = nn.utils.clip_grad_norm_(parameters, options.clip)
         else:
             norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        norm = gathered(norm)
+        stopped.copy_(torch.maximum(stopped, (~norm.isfinite()).to(stopped.dtype)))
         optimizer.step()
-        return total, norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # pyright: ignore
+        return total, norm
 
-    return update
+    return step
 
 
+@final
 class Plain:
     """The update as it stands, eager or compiled."""
 
-    def __init__(
-        self, update: Callable[[Work], tuple[Tensor, Tensor]], optimizer: torch.optim.Optimizer, device: torch.device
-    ) -> None:
-        self.update, self.optimizer, self.device = update, optimizer, device
+    def __init__(self, step: Step, optimizer: torch.optim.AdamW, device: torch.device) -> None:
+        self.step, self.optimizer, self.device = step, optimizer, device
 
     def __call__(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
         set_learning_rate(self.optimizer, lr)
-        return self.update(work.to(self.device))
+        return self.step(work.to(self.device))
 
 
+@final
 class Captured:
     """The whole update as one CUDA graph per batch shape: small models are bound by kernel launches."""
 
-    def __init__(
-        self,
-        update: Callable[[Work], tuple[Tensor, Tensor]],
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        device: torch.device,
-    ) -> None:
-        self.update, self.model, self.optimizer, self.device = update, model, optimizer, device
+    def __init__(self, step: Step, model: nn.Module, optimizer: torch.optim.AdamW, device: torch.device) -> None:
+        self.step, self.model, self.optimizer, self.device = step, model, optimizer, device
         self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]] = {}
         self.pool: Any = None
 
@@ -148,41 +144,49 @@ class Captured:
         return loss.clone(), norm.clone()
 
     def capture(self, work: Work) -> tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]:
-        """Warm up on a side stream with a learning rate of 0, put the state back, then record."""
+        """Warm up on a side stream, put everything back as it was, then record."""
         static = Work(
             [{name: x.to(self.device).clone() for name, x in part.items()} for part in work.parts],
             [x.to(self.device).clone() for x in work.seeds],
             work.items.to(self.device).clone(),
+            work.tokens,
         )
-        kept = [t.clone() for t in self.state()]
+        kept, random = [t.clone() for t in self.state()], torch.cuda.get_rng_state(self.device)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):
-                self.update(static)
+                self.step(static)
         torch.cuda.current_stream().wait_stream(stream)
         with torch.no_grad():
             for tensor, before in zip(self.state(), kept, strict=True):
                 tensor.copy_(before)
+        torch.cuda.set_rng_state(random, self.device)
         del kept
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
-            out = self.update(static)
+            out = self.step(static)
         self.pool = self.pool or graph.pool()
         return graph, static, out
 
     def state(self) -> list[Tensor]:
         moments = [t for p in self.model.parameters() for t in self.optimizer.state.get(p, {}).values()]
-        return [*self.model.parameters(), *moments]
+        return [*self.model.parameters(), *moments, self.optimizer.found_inf]  # pyright: ignore
 
 
-def choose_mode(mode: str, device: torch.device, world: int) -> str:
-    """What "auto" means here: captured graphs on a single GPU, eager elsewhere."""
-    if mode == "auto":
-        return "capture" if device.type == "cuda" and world == 1 else "eager"
-    if "capture" in mode and (device.type != "cuda" or world > 1):
-        where = f"{world} processes" if world > 1 else device.type
-        raise ValueError(
-            f"train.mode={mode} needs one process with one CUDA device; here: {where}. Use train.mode=auto."
-        )
-    return mode
+def make_update(
+    model: nn.Module,
+    shared: Spread,
+    optimizer: torch.optim.AdamW,
+    options: TrainOptions,
+    precision: torch.dtype,
+    mode: str,
+    world: World,
+) -> Update:
+    """The update of this mode; `shared` is the model over all processes."""
+    if "compile" in mode:
+        shared = shared._replace(call=torch.compile(shared.call, dynamic=False))
+    step = plain_step(shared, optimizer, options, precision, world)
+    if "capture" in mode:
+        return Captured(step, model, optimizer, world.device)
+    return Plain(step, optimizer, world.device)

@@ -1,0 +1,50 @@
+"""What a run tells: lines in metrics.jsonl, TensorBoard events, progress on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, final
+
+from .directory import RunDirectory
+from .progress import Progress
+
+
+def open_tensorboard(directory: RunDirectory, step: int) -> Any:
+    """A writer of event files, which hides what an earlier sitting wrote after `step`."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ValueError("--tensorboard needs a package: pip install tensorboard") from None
+    return SummaryWriter(str(directory.path / "tensorboard"), purge_step=step + 1)
+
+
+@final
+class Journal:
+    """The first process's journal; the others' are silent."""
+
+    def __init__(self, directory: RunDirectory, progress: Progress, writer: Any, silent: bool) -> None:
+        self.directory, self.progress, self.writer, self.silent = directory, progress, writer, silent
+
+    def write(self, step: int, split: str, figures: Mapping[str, float]) -> None:
+        if self.silent:
+            return
+        self.directory.log({"step": step, "split": split, **figures})
+        if self.writer is not None:
+            for name, value in figures.items():
+                self.writer.add_scalar(f"{split}/{name}", value, step)
+
+    def show(self, step: int, figures: Mapping[str, float], seconds_left: float | None, force: bool) -> None:
+        if not self.silent:
+            self.progress.update(step, dict(figures), seconds_left, force)
+
+    def __enter__(self) -> Journal:
+        self.progress.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.progress.__exit__(kind, error, trace)
+        if self.writer is not None:
+            self.writer.close()

@@ -1,0 +1,66 @@
+"""The processes that train together: who this one is, and what they tell each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, distributed
+
+T = TypeVar("T")
+
+
+class World(NamedTuple):
+    """This process's number, how many there are, and its device."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    def sum(self, x: Tensor) -> Tensor:
+        """x added up over all processes, on each of them."""
+        if self.size > 1:
+            x = x.clone()
+            distributed.all_reduce(x)
+        return x
+
+    def wait(self) -> None:
+        """Go on when all processes are here."""
+        if self.size > 1:
+            self.sum(torch.zeros(1, device=self.device)).item()
+
+    def on_first(self, act: Callable[[], T]) -> T | None:
+        """What `act` returns on the first process, None on the others; where it fails, all fail alike."""
+        value, error = None, None
+        if self.rank == 0:
+            try:
+                value = act()
+            except (ValueError, OSError) as raised:
+                error = raised
+        if self.size > 1:
+            shared = [error]
+            distributed.broadcast_object_list(shared, src=0, device=self.device)
+            error = shared[0]
+        if error is not None:
+            raise error
+        return value
+
+    def synchronise(self) -> None:
+        """Wait for the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def this_world() -> World:
+    """As torchrun or `accelerate launch` have set it up; alone where neither has."""
+    from accelerate import PartialState
+
+    state = PartialState()
+    return World(state.process_index, state.num_processes, torch.device(state.device or "cpu"))
+
+
+def sharding_asked_for() -> bool:
+    """Whether `accelerate launch --use_fsdp` started this process."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true", "yes")

@@ -1,0 +1,154 @@
+"""The end of a run: its result as a document, and the model beside it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..integrate import Event
+from ..models import SplitstepModel
+from ..models.cost import cost
+from ..models.models import all_stacks
+from ..schemes import name_of, scheme
+from .directory import git_hash, versions
+from .evaluate import evaluate
+from .files import whole_folder
+from .run import Diverged, Run, build_model
+from .sharding import gathered
+from .update import autocast
+
+
+def document(run: Run, status: str) -> dict[str, Any]:
+    """What is known of a run, however it ended."""
+    state, config = run.state, run.model.config
+    return {
+        "status": status,
+        "task": run.recipe.task,
+        "scheme": {"name": name_of(scheme(config.scheme)), "notation": config.scheme},
+        "seed": run.options.seed,
+        "metric": run.task.metric._asdict(),
+        "best_step": state.best_step,
+        "valid": state.best_valid,
+        "steps": state.step,
+        "tokens": state.tokens,
+        "seconds": round(state.times.seconds, 3),
+        "tokens_per_second": state.times.rate,
+        "cost": cost(config, run.task.length)._asdict(),
+        "matched": config.matched,
+        "shape": {"layers": config.layers, "width": config.width, "ffn": config.ffn, "step": config.step},
+        "device": device_name(run.world.device),
+        "processes": run.world.size,
+        "parallel": run.parallel,
+        "precision": str(run.precision).removeprefix("torch."),
+        "mode": run.mode,
+        "versions": versions(),
+        "commit": git_hash(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "recipe": run.recipe.document(),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads"
+
+
+def finish(run: Run) -> dict[str, Any]:
+    """Test the best weights, save them as a Hugging Face model, write the result."""
+    run.load_weights(run.best)
+    size = run.options.evaluate_batch or run.options.batch
+    test = evaluate(run.model, run.task, "test", size, run.precision, run.world)
+    result = {**document(run, "finished"), "test": {name: stated(value) for name, value in test.items()}}
+    if run.world.rank == 0:
+        with whole_folder(run.directory.model) as part:
+            save_model(whole_model(run), part)
+        run.directory.write_result(result)
+    run.world.wait()
+    return result
+
+
+def whole_model(run: Run) -> SplitstepModel:
+    """The model with the best weights, in one piece."""
+    if run.parallel != "fsdp":
+        return run.model
+    model = build_model(run.recipe, run.task)
+    model.load_state_dict(run.best, strict=False)  # tied weights are there once
+    return model
+
+
+def save_model(model: SplitstepModel, folder: Any) -> None:
+    """save_pretrained without its progress bar."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model.save_pretrained(folder)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def give_up(run: Run, error: Diverged) -> dict[str, Any]:
+    """The result of a run that blew up: when, where, and how large everything was."""
+    run.state = run.state._replace(times=run.clock.read())
+    found = {"step": error.step, "loss": stated(error.loss), "gradient_norm": stated(error.gradient_norm), **norms(run)}
+    result = {**document(run, "diverged"), "diverged": found}
+    if run.world.rank == 0:
+        run.directory.write_result(result)
+    run.world.wait()
+    return result
+
+
+def stated(value: float) -> float | str:
+    """The number, or its name where JSON has none for it."""
+    return value if isfinite(value) else str(value)
+
+
+@torch.no_grad()
+def norms(run: Run) -> dict[str, Any]:
+    """The size of the state after the embedding and after each layer on the last batch, and of each layer's weights;
+    `layer` is the first one that a state leaves as no number, else the one in which states grow most.
+
+    No update happened after a gradient that was no number, so the weights are still those that led to it.
+    """
+    sizes: list[float] = []
+
+    def observe(event: Event) -> None:
+        first = event.site.part == 0 and event.site.branch == 0
+        if first and event.site.stage == 0:
+            sizes.append(size_of(event.x))
+
+    def ended(module: Any, given: Any, x: Tensor) -> None:
+        sizes.append(size_of(x))
+
+    work = run.work(run.fault.step - 1 if run.fault else run.state.step - 1).to(run.world.device)
+    hooks = [stack.register_forward_hook(ended) for stack in all_stacks(run.model)]
+    with autocast(run.precision, run.world.device):
+        run.model(**work.parts[0], dropout_seed=work.seeds[0], observe=observe)
+    for hook in hooks:
+        hook.remove()
+    growth = [after / before if before else 0.0 for before, after in pairwise(sizes)]
+    bad = next((i - 1 for i, size in enumerate(sizes) if not isfinite(size)), None)
+    layer = growth.index(max(growth)) if bad is None else bad
+    weights = [
+        float(torch.stack([gathered(p.detach()).float().norm() for p in layer.parameters()]).norm())
+        for stack in all_stacks(run.model)
+        for layer in stack.layers
+    ]
+    return {
+        "layer": "embedding" if layer < 0 else layer,
+        "state_norms": [stated(size) for size in sizes],
+        "weight_norms": [stated(weight) for weight in weights],
+    }
+
+
+def size_of(x: Tensor) -> float:
+    """The mean length of the state's vectors."""
+    return float(x.float().norm(dim=-1).mean())

@@ -1,0 +1,201 @@
+"""A run in memory: model, optimizer and where it stands; kept in its directory and restored from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from math import fsum, isfinite
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from ..models import MODELS, SplitstepModel
+from ..tasks import Task
+from .checkpoint import Groups, damaged, list_checkpoints, load_checkpoint, rng_state, save_checkpoint, set_rng_state
+from .clock import Clock, Times
+from .directory import RunDirectory
+from .processes import World
+from .recipe import Recipe
+from .sharding import choose_parallel, gathered, scattered, spread
+from .update import choose_mode, choose_precision, make_optimizer, make_update
+from .work import Work, work_for
+
+EXPLODED = 3.0  # times the loss of the first interval, plus one
+
+
+class State(NamedTuple):
+    """Where a run stands: all that a checkpoint keeps beside tensors."""
+
+    step: int = 0
+    tokens: int = 0
+    losses: tuple[float, ...] = ()  # of the updates since the last record
+    first_loss: float | None = None  # the first record's
+    best: float | None = None
+    best_step: int = 0
+    best_valid: dict[str, float] | None = None
+    times: Times = Times()
+
+
+class Diverged(Exception):
+    """The loss or the gradient is no longer a number, or the loss is far above where it began."""
+
+    def __init__(self, step: int, loss: float, gradient_norm: float) -> None:
+        super().__init__(f"the loss is {loss} and the gradient's norm {gradient_norm} at step {step}")
+        self.step, self.loss, self.gradient_norm = step, loss, gradient_norm
+
+
+def build_model(recipe: Recipe, task: Task) -> SplitstepModel:
+    """The network of the recipe, initialised from its seed alone."""
+    config = recipe.config(task)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.train.seed)
+        return MODELS[task.model](config)  # pyright: ignore[reportCallIssue]
+
+
+@final
+class Run:
+    """One training run. What it does between steps is decided in `fit`."""
+
+    def __init__(self, recipe: Recipe, directory: RunDirectory, task: Task, world: World) -> None:
+        self.recipe, self.directory, self.task, self.world = recipe, directory, task, world
+        self.options = options = recipe.train
+        check_share(options.batch, options.accumulate, world.size)
+        self.mode = choose_mode(options.mode, world)
+        self.precision = choose_precision(options.precision, world.device)
+        self.parallel = choose_parallel(options.parallel, world)
+        self.model = build_model(recipe, task).train()
+        self.model.to(device=world.device)  # pyright: ignore[reportCallIssue]
+        shared = spread(self.model, self.parallel, world)
+        self.optimizer = make_optimizer(self.model, options, world.device)
+        self.update = make_update(self.model, shared, self.optimizer, options, self.precision, self.mode, world)
+        self.state, self.best = State(), dict[str, Tensor]()
+        self.pending: list[tuple[Tensor, Tensor]] = []  # losses and norms that are still on the device
+        self.fault: Diverged | None = None
+        self.shapes: set[Any] = set()
+        self.restore()
+        self.clock, self.saved = Clock(self.state.times, world), time.monotonic()
+
+    def work(self, step: int) -> Work:
+        return work_for(self.task, self.options, step, self.world)
+
+    def advance(self, work: Work, lr: float) -> None:
+        """One update."""
+        if work.shape in self.shapes:
+            self.pending.append(self.update(work, lr))
+            self.clock.count(work.tokens)
+        else:
+            self.shapes.add(work.shape)
+            with self.clock.paused():
+                self.pending.append(self.update(work, lr))
+        self.state = self.state._replace(step=self.state.step + 1, tokens=self.state.tokens + work.tokens)
+
+    def collect(self) -> None:
+        """Bring the newest losses from the device, added up over all processes."""
+        if not self.pending:
+            return
+        losses = self.world.sum(torch.stack([loss for loss, _ in self.pending])).tolist()
+        norms = torch.stack([norm for _, norm in self.pending]).tolist()
+        before = self.state.step - len(losses)
+        for step, (loss, norm) in enumerate(zip(losses, norms, strict=True), before + 1):
+            if self.fault is None and not (isfinite(loss) and isfinite(norm)):
+                self.fault = Diverged(step, loss, norm)
+        self.state = self.state._replace(losses=(*self.state.losses, *losses))
+        self.norm, self.pending = norms[-1], []
+
+    def look(self) -> dict[str, float]:
+        """The mean loss since the last look and the last gradient's norm; refuses to go on where they blow up."""
+        self.collect()
+        if self.fault is not None:
+            raise self.fault
+        loss, first = fsum(self.state.losses) / len(self.state.losses), self.state.first_loss
+        if first is not None and loss > EXPLODED * first + 1:
+            raise Diverged(self.state.step, loss, self.norm)
+        self.state = self.state._replace(losses=(), first_loss=loss if first is None else first)
+        return {"loss": loss, "gradient_norm": self.norm}
+
+    def keep_if_best(self, figures: Mapping[str, float]) -> None:
+        """Keep the weights where they are the best on the validation split so far."""
+        metric, best = self.task.metric, self.state.best
+        value = figures[metric.name]
+        if best is None or (value > best if metric.higher_is_better else value < best):
+            self.best = {name: weight.cpu().clone() for name, weight in self.weights().items()}
+            self.state = self.state._replace(best=value, best_step=self.state.step, best_valid=dict(figures))
+
+    def due(self, together: bool) -> bool:
+        """Whether it is time for a checkpoint. Several processes ask their first one, where they are `together`."""
+        due = time.monotonic() - self.saved > self.options.checkpoint_seconds
+        if self.world.size == 1 or not together:
+            return due and self.world.size == 1
+        return bool(self.world.sum(torch.tensor([float(due and self.world.rank == 0)], device=self.world.device)))
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: gathered(p.detach()) for name, p in self.model.named_parameters()}
+
+    def moments(self) -> dict[str, Tensor]:
+        return {
+            f"{name}:{key}": gathered(value)
+            for name, p in self.model.named_parameters()
+            for key, value in self.optimizer.state[p].items()
+        }
+
+    @torch.no_grad()
+    def load_weights(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, p in self.model.named_parameters():
+            p.copy_(scattered(like(tensors[name], p).to(p.device), p))
+
+    def load_moments(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, p in self.model.named_parameters():
+            for key, value in self.optimizer.state[p].items():
+                value.copy_(scattered(like(tensors[f"{name}:{key}"], value).to(value.device), value))
+
+    def save(self) -> None:
+        """Write a checkpoint, unless the run is lost: then the last good one stays, and the next look ends the run."""
+        self.collect()
+        if self.fault is None:
+            tensors: Groups = {"model": self.weights(), "optimizer": self.moments(), "rng": rng_state()}
+            if self.best:
+                tensors["best"] = self.best
+            self.state = self.state._replace(times=self.clock.read())
+            if self.world.rank == 0:
+                self.directory.settle()
+                document = {**self.state._asdict(), "times": self.state.times._asdict()}
+                save_checkpoint(self.directory.checkpoints, self.state.step, document, tensors)
+        self.world.wait()
+        self.saved = time.monotonic()
+
+    def restore(self) -> None:
+        """Go on from the newest checkpoint, if there is one."""
+        kept = load_checkpoint(self.directory.checkpoints)
+        if kept is not None:
+            document, tensors = kept
+            try:
+                self.state = State(
+                    **{**document, "times": Times(**document["times"]), "losses": tuple(document["losses"])}
+                )
+                self.load_weights(tensors["model"])
+                self.load_moments(tensors["optimizer"])
+                set_rng_state(tensors["rng"])
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise damaged(list_checkpoints(self.directory.checkpoints)[-1], reason) from None
+            self.best = tensors.get("best", {})
+        if self.world.rank == 0:
+            self.directory.rewind(self.state.step)
+        self.world.wait()
+
+
+def check_share(batch: int, accumulate: int, processes: int) -> None:
+    """Refuse a batch that cannot be cut into equal parts."""
+    if batch % (processes * accumulate):
+        raise ValueError(
+            f"train.batch={batch} cannot be shared by {processes} processes and {accumulate} accumulated parts: use a "
+            f"multiple of {processes * accumulate}"
+        )
+
+
+def like(stored: Tensor, wanted: Tensor) -> Tensor:
+    """The stored tensor; copying would stretch one of another shape."""
+    if stored.shape != wanted.shape:
+        raise ValueError(f"a tensor has shape {list(stored.shape)} in place of {list(wanted.shape)}")
+    return stored

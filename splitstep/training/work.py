@@ -1,0 +1,108 @@
+"""The data of one update: a pure function of the step, made ahead by a thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..models.models import IGNORED
+from ..tasks import Batch, Task
+from .processes import World
+from .recipe import TrainOptions
+
+T = TypeVar("T")
+
+
+class Work(NamedTuple):
+    """The data of one update on this process: parts to accumulate, a dropout seed for each, the number of scored items
+    in the whole batch, over all parts and processes, and the tokens in it."""
+
+    parts: Sequence[Batch]
+    seeds: Sequence[Tensor]
+    items: Tensor
+    tokens: int
+
+    def to(self, device: torch.device) -> Work:
+        def move(x: Tensor) -> Tensor:
+            return x.to(device, non_blocking=True)
+
+        parts = [{name: move(x) for name, x in part.items()} for part in self.parts]
+        return Work(parts, [move(x) for x in self.seeds], move(self.items), self.tokens)
+
+    def tensors(self) -> list[Tensor]:
+        return [*(x for part in self.parts for x in part.values()), *self.seeds, self.items]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple((x.shape, x.dtype) for x in self.tensors())
+
+
+def scored_items(task: Task, batch: Batch) -> int:
+    """How many labels of the batch count."""
+    labels = batch["labels"][:, 1:] if task.model == "causal" else batch["labels"]
+    return int((labels != IGNORED).sum())
+
+
+def tokens_of(task: Task, batch: Batch) -> int:
+    """How many tokens the batch holds, padding not counted."""
+    if "attention_mask" in batch:
+        return int(batch["attention_mask"].sum())
+    return batch["input_ids"].numel() if "input_ids" in batch else len(batch["labels"]) * task.length
+
+
+def dropout_seed(seed: int, step: int, rank: int, part: int) -> Tensor:
+    return torch.tensor(int(np.random.SeedSequence([seed, step, rank, part]).generate_state(1)[0]) >> 1)
+
+
+def work_for(task: Task, options: TrainOptions, step: int, world: World) -> Work:
+    """This process's share of update number `step`."""
+    batch = task.batch(options.seed, step, options.batch)
+    chunks = {name: x[world.rank :: world.size].chunk(options.accumulate) for name, x in batch.items()}
+    parts = [{name: chunks[name][i].contiguous() for name in chunks} for i in range(options.accumulate)]
+    seeds = [dropout_seed(options.seed, step, world.rank, i) for i in range(options.accumulate)]
+    return Work(parts, seeds, torch.tensor(float(scored_items(task, batch))), tokens_of(task, batch))
+
+
+@contextmanager
+def prefetched(make: Callable[[int], T], first: int, last: int, depth: int = 4) -> Iterator[Iterator[T]]:
+    """make(first) .. make(last - 1), made ahead by a thread while the device computes."""
+    ready: queue.Queue[Any] = queue.Queue(depth)
+    stop = threading.Event()
+
+    def put(item: Any) -> None:
+        while not stop.is_set():
+            try:
+                return ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def fill() -> None:
+        try:
+            for step in range(first, last):
+                put((make(step), None))
+                if stop.is_set():
+                    return
+        except BaseException as error:
+            put((None, error))
+
+    def items() -> Iterator[T]:
+        for _ in range(first, last):
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            yield item
+
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
+    try:
+        yield items()
+    finally:
+        stop.set()
+        thread.join(timeout=10)
