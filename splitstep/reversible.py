@@ -103,16 +103,22 @@ class Rebuild(torch.autograd.Function):
             added = problem.increment(visit, from_grid(pair[1 - half], dtype), groups[visit.site.step], extra)
             poison = poison + added.sum() * 0.0
             pair[half] = pair[half] + to_grid(added)
-        ctx.save_for_backward(*pair, *rest)  # the weights too: autograd then notices if they change before backward
-        ctx.problem, ctx.sizes = problem, sizes
+        ctx.save_for_backward(*pair)
+        ctx.problem, ctx.sizes, ctx.rest = problem, sizes, rest
+        ctx.versions = versions(rest)
         return from_grid(pair[0], dtype) + poison, from_grid(pair[1], dtype) + poison
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         problem: Problem = ctx.problem
-        extra, groups = split(ctx.saved_tensors[2:], ctx.sizes)
-        pair, g = list(ctx.saved_tensors[:2]), list(grads)
+        if versions(ctx.rest) != ctx.versions:
+            raise RuntimeError(
+                "Weights or context were changed in place between forward and backward; states cannot be rebuilt from "
+                "them. Call backward before the optimizer's step."
+            )
+        extra, groups = split(ctx.rest, ctx.sizes)
+        pair, g = list(ctx.saved_tensors), list(grads)
         g_extra = [torch.zeros_like(leaf) for leaf in extra]
         g_groups: list[Any] = [None] * len(groups)
         device, dtype, enabled = problem.autocast
@@ -132,6 +138,11 @@ class Rebuild(torch.autograd.Function):
                 seen = g_groups[index]
                 g_groups[index] = g_values if seen is None else [u + v for u, v in zip(seen, g_values, strict=True)]
         return None, None, g[0], g[1], *g_extra, *(v for group in g_groups for v in group)
+
+
+def versions(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """How often each tensor was changed in place; a compiled graph has its own guard."""
+    return () if torch.compiler.is_compiling() else tuple(t._version for t in tensors)
 
 
 def split(rest: Sequence[Tensor], sizes: Sequence[int]) -> tuple[tuple[Tensor, ...], list[tuple[Tensor, ...]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -32,6 +33,12 @@ class Substep:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(sorted(self.fields)))
         object.__setattr__(self, "fraction", coefficient(self.fraction))
+        wrong = [name for name in self.fields if not re.fullmatch("[A-Z][0-9]*", name) or name[0] in PROJECTIONS]
+        if wrong or self.half not in ("", "a", "b"):
+            raise ValueError(
+                f"A part has fields such as A or F0 and moves a half a, b or none; got {wrong or self.fields}, "
+                f"half {self.half!r}."
+            )
         if not self.fields or len(set(self.fields)) != len(self.fields):
             raise ValueError(f"A part sums different fields; got {'+'.join(self.fields) or 'none'}.")
         if self.fraction == 0:

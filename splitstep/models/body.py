@@ -38,6 +38,12 @@ def build_stack(
     config: SplitstepConfig, scheme: Scheme, layers: int, widths: Iterator[int], salts: Iterator[int]
 ) -> Stack:
     """The stack of one scheme. The letters that a model has are the branches of `make`."""
+    for _, part in scheme.substeps:
+        if max(sum(name[0] == letter for name in part.fields) for letter in "AC") > 1:
+            raise ValueError(
+                f"The part {'+'.join(part.fields)} of {str(scheme)!r} sums several attentions, which would share one "
+                "cache slot: use more heads, or parts of their own."
+            )
     inner = not scheme.projections  # post-norm schemes carry their norms as projections
 
     def fresh_norm(use: bool = True) -> nn.Module:
