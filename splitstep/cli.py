@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +24,9 @@ from typer.main import get_command
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from .studies.compare import Comparison, Row
     from .studies.orders import Orders
+    from .training import Recipe
 
 WRONG_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 
@@ -150,6 +153,307 @@ def _shortened(notation: str) -> str:
     return re.sub(r"(\d\.\d{3})\d{5,}(e[-+]?\d+)?", r"\1..\2", notation)
 
 
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="The data directory; else $SPLITSTEP_DATA, else ./data.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Entries of the recipe, such as train.steps=2000.")
+]
+NewDirectory = Annotated[Path, typer.Option("--out", metavar="DIR", help="The directory; the same one goes on.")]
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, such as recipes/digits.yaml.")],
+    overrides: Overrides = None,
+    *,
+    out: NewDirectory,
+    data: Data = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log to DIR/tensorboard too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a recipe; started again after a kill, go on from the last checkpoint.
+
+    \b
+    Example:
+      splitstep train recipes/digits.yaml --out runs/digits
+      splitstep train recipes/enwik8.yaml scheme=macaron train.steps=20000 --out runs/e8
+      accelerate launch -m splitstep train recipes/enwik8.yaml --out runs/e8
+
+    A loss that diverges is a result too: the table says at which step.
+    """
+    from .training import load_recipe
+    from .training import train as run
+
+    document = run(load_recipe(recipe, overrides or []), out, data, tensorboard=tensorboard)
+    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+        Output(as_json, None).emit(document, lambda: _run_table(document, out))
+
+
+def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
+    from .studies.compare import label, widths
+
+    metric, cost, shape = document["metric"], document["cost"], document["shape"]
+    notation = document["scheme"]["notation"]
+
+    def figure(split: str) -> str:
+        values = document.get(split)
+        return metric["format"].format(values[metric["name"]]) if values else "-"
+
+    diverged = document.get("diverged")
+    rate = document["tokens_per_second"]
+    rows = [
+        ("status", f"diverged at step {diverged['step']}, loss {diverged['loss']}" if diverged else "finished"),
+        ("scheme", label(notation) + ("" if label(notation) == notation else f", {notation}")),
+        (f"{metric['name'].replace('_', ' ')}", f"test {figure('test')}, valid {figure('valid')}"),
+        ("best step", f"{document['best_step']:,} of {document['steps']:,}"),
+        ("parameters", f"{cost['parameters']:,} ({cost['body']:,} without embeddings and head)"),
+        ("FLOPs per token", f"{cost['flops']:,} at length {cost['length']:,}"),
+        ("shape", f"{shape['layers']} layers, width {shape['width']}, ffn {widths(notation, shape)}"),
+        ("matched", _matched(document["matched"])),
+        ("time", f"{document['seconds']:,.1f} s" + (f", {rate:,.0f} tokens/s" if rate else "")),
+        ("device", f"{document['device']}, {document['precision']}, {document['mode']}"),
+        ("model", str(out / "model") if not diverged else "none"),
+    ]
+    return _pairs(rows)
+
+
+def _matched(matched: Mapping[str, Any] | None) -> str:
+    """What an equal-cost twin was matched to, in one line."""
+    from .studies.compare import label
+
+    if matched is None:
+        return "the reference itself"
+    return f"{matched['by']} of {label(matched['reference'])}, difference {matched['difference']:+.3%}"
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> RenderableType:
+    """Two columns, names and values."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A directory that `splitstep train` wrote.")]
+
+
+def _beside(run: Path, as_json: bool, out: Path | None) -> Output:
+    """The output of a verb that reads a run, which must not overwrite the run's own result."""
+    if out is not None and out.resolve() == run.resolve():
+        raise ValueError(f"--out {out} is the run itself, which keeps its own result: name another directory.")
+    return Output(as_json, out).open()
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    split: Annotated[str, typer.Option("--split", help="train, valid or test, as the task has them.")] = "test",
+    data: Data = None,
+    as_json: Json = False,
+    out: Out = None,
+) -> None:
+    """Print the figures of a run's best weights.
+
+    \b
+    Example:
+      splitstep evaluate runs/digits
+      splitstep evaluate runs/digits --split valid --json
+    """
+    from .studies.trained import evaluate_run
+
+    output = _beside(run, as_json, out)
+    result = evaluate_run(run, split, data)
+    output.emit(
+        result.document(), lambda: _pairs([(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items()])
+    )
+
+
+@app.command()
+def generate(
+    run: Run,
+    prompt: Annotated[str, typer.Option("--prompt", help="The text to go on from.")] = "The ",
+    tokens: Annotated[int, typer.Option("--tokens", help="How many to write.")] = 200,
+    temperature: Annotated[float, typer.Option("--temperature", help="0 takes the likeliest each time.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random numbers.")] = 0,
+    data: Data = None,
+    as_json: Json = False,
+    out: Out = None,
+) -> None:
+    """Let the language model of a run go on from a prompt.
+
+    \b
+    Example:
+      splitstep generate runs/e8 --prompt "The "
+      splitstep generate runs/e8 --prompt "The " --tokens 500 --temperature 0.8 --seed 1
+    """
+    from rich.text import Text
+
+    from .studies.trained import generate as write
+
+    output = _beside(run, as_json, out)
+    result = write(run, prompt, tokens, temperature, seed, data)
+    output.emit(result.document(), lambda: Text(result.prompt + result.text))
+
+
+@app.command()
+def compare(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RECIPE] [KEY=VALUE]...", help="A YAML file, and entries of it to change."),
+    ] = None,
+    *,
+    context: typer.Context,
+    task: Annotated[
+        str | None, typer.Option("--task", help="A task by name, with the recipe that it comes with.")
+    ] = None,
+    schemes: Annotated[str, typer.Option("--schemes", help="Rows' names or notations, with commas between.")],
+    seeds: Annotated[int, typer.Option("--seeds", help="How many: 5 means seeds 0 to 4.")] = 5,
+    out: NewDirectory,
+    match: Annotated[str | None, typer.Option("--match", help="What is equal: parameters, flops or none.")] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", metavar="KEY=VALUE,...", help="Values to try for each scheme, chosen on validation."),
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", help="local, local=N or dask=ADDRESS.")] = "local",
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Train schemes at equal cost with several seeds: a table with intervals, and DIR/report.html.
+
+    \b
+    Example:
+      splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 5 --out runs/digits
+      splitstep compare recipes/stdlib.yaml train.steps=500 --schemes "lie,F/2 A F/2" --match flops --out runs/lm
+      splitstep compare --task digits --schemes lie,macaron --sweep train.lr=1e-3,3e-3 --out runs/sweep
+
+    The recipe's model is the shape of its reference scheme; every scheme is a twin of it at equal cost. Differences
+    are to the first scheme. Started again, it goes on: finished runs are kept.
+    """
+    from .studies.compare import compare as study
+    from .studies.compare import read_sweep, split_schemes
+
+    recipe = _recipe_of(list(words or []), task, match)
+    if seeds < 1:
+        raise ValueError(f"--seeds {seeds}: give at least 1.")
+    output = Output(as_json, out).open()
+    result = study(
+        recipe,
+        split_schemes(schemes),
+        range(seeds),
+        out,
+        sweep=read_sweep(sweep or []),
+        engine=engine,
+        data=data,
+        command=shlex.join(context.obj),
+    )
+    output.emit(result.document(), lambda: _comparison_table(result))
+    _draw(result, out)
+
+
+def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
+    """The recipe that the words name, or the one that comes with the task."""
+    from .tasks import TASKS
+    from .training import load_recipe
+
+    file = words.pop(0) if words and "=" not in words[0] else None
+    if match is not None:
+        words.append(f"match={match}")
+    if file is None and task is None:
+        raise ValueError("Missing task: give --task digits, or a recipe such as recipes/digits.yaml.")
+    if file is None and task not in TASKS:
+        raise ValueError(f"Unknown task {task!r}.{_nearest(str(task), list(TASKS))}")
+    recipe = load_recipe(file or _recipe_file(str(task)), words)
+    if task is not None and recipe.task != task:
+        raise ValueError(f"--task {task}, and the recipe {file} is for {recipe.task}: leave one of the two out.")
+    return recipe
+
+
+def _recipe_file(task: str) -> str:
+    """The recipe that comes with a task: in ./recipes, else in the package's checkout."""
+    places = [Path("recipes"), Path(__file__).resolve().parents[1] / "recipes"]
+    found = next((place / f"{task}.yaml" for place in places if (place / f"{task}.yaml").is_file()), None)
+    if found is None:
+        raise ValueError(f"There is no recipes/{task}.yaml here: give a recipe, as in `splitstep compare my.yaml ...`.")
+    return str(found)
+
+
+def _draw(result: Comparison, out: Path) -> None:
+    """Write report.html; the result is safe already, so that a missing package is only a remark."""
+    from .report import MissingPackage, write_report
+
+    try:
+        print(f"Report: {write_report(result, out)}", file=sys.stderr)
+    except MissingPackage as error:
+        print(f"No report.html: {error}", file=sys.stderr)
+
+
+@app.command()
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that `splitstep compare` wrote.")],
+    as_json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write result and page there, not where they were.")
+    ] = None,
+) -> None:
+    """Draw report.html again from result.json; nothing is computed.
+
+    \b
+    Example:
+      splitstep report runs/digits
+    """
+    from .report import write_report
+    from .studies.compare import read_comparison
+
+    file = directory / "result.json"
+    if not file.is_file():
+        raise ValueError(f"{directory} has no result.json: name a directory that `splitstep compare` wrote.")
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{file} is damaged: run `splitstep compare` again; finished runs are kept.") from None
+    result = read_comparison(document, str(file))
+    output = Output(as_json, out).open()
+    page = write_report(result, out or directory)
+    output.emit(document, lambda: _comparison_table(result))
+    print(f"Report: {page}", file=sys.stderr)
+
+
+def _comparison_table(result: Comparison) -> RenderableType:
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    metric = result.metric["name"].replace("_", " ")
+    table.add_column("scheme", min_width=16)
+    for head in (
+        f"{metric}, test\n\u00b1 95% interval", f"against {result.rows[0].name}\n\u00b1 95% interval", "valid",
+        "parameters\nFLOPs/token", "seconds\ntokens/s",
+    ):  # fmt: skip
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in result.rows:
+        rate = "-" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
+        cells = [
+            "\n".join(filter(None, [_shortened(row.name), *row.setting, _diverged(row)])),
+            result.plus_minus(row.test),
+            result.plus_minus(row.difference, signed=True) if row is not result.rows[0] else "",
+            "-" if row.valid is None else result.shown(row.valid.mean),
+            f"{row.cost['parameters']:,}\n{row.cost['flops']:,}",
+            f"{row.seconds:,.1f}\n{rate}",
+        ]
+        table.add_row(*map(Text, cells))
+    return Group(table, Text(result.note()))
+
+
+def _diverged(row: Row) -> str:
+    return f"{row.diverged} of {row.diverged + row.finished} diverged" if row.diverged else ""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb and return the exit code; what goes wrong becomes one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -181,7 +485,7 @@ def _run(words: list[str]) -> None:
         raise ValueError(f"Missing verb, such as `splitstep schemes`. Verbs: {', '.join(verbs)}. See splitstep --help.")
     if not words[0].startswith("-") and words[0] not in verbs:
         raise ValueError(f"Unknown verb {words[0]!r}.{_nearest(words[0], verbs)} See splitstep --help.")
-    with command.make_context("splitstep", words) as context:
+    with command.make_context("splitstep", words, obj=["splitstep", *words]) as context:
         command.invoke(context)
 
 

@@ -1,0 +1,133 @@
+"""Charts of a comparison: loss curves with bands over seeds, and quality against cost, drawn by plotly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..studies.compare import Comparison, Curve, Row
+from .page import MissingPackage
+
+PALETTE = ("#2f6db5", "#c8641b", "#2a8a57", "#7a4fb0", "#b3261e", "#0f8b8d", "#8a6d1a", "#c2478a")
+DASHES = ("solid", "dash", "dot", "dashdot")
+FONT = {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif", "size": 13, "color": "#1d2433"}
+HEIGHT = 380
+
+
+def plotly_script() -> str:
+    """The library itself, to stand in the page once."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise MissingPackage(
+            "the page needs plotly: pip install 'splitstep[report]', then `splitstep report DIR`, here or where it is."
+        ) from None
+    return get_plotlyjs()
+
+
+def html(figure: dict[str, Any], name: str) -> str:
+    """A figure as HTML that finds plotly in the page."""
+    from plotly.io import to_html
+
+    config = {"responsive": True, "displayModeBar": False, "displaylogo": False}
+    inner = to_html(
+        figure, config, include_plotlyjs=False, include_mathjax=False, full_html=False, validate=False, div_id=name,
+        default_width="100%", default_height=f"{HEIGHT}px",
+    )  # fmt: skip
+    return f'<div class="plot">{inner}</div>'
+
+
+def text(words: str) -> str:
+    """Text for plotly, which reads a little HTML."""
+    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def colour(i: int) -> str:
+    return PALETTE[i % len(PALETTE)]
+
+
+def dash(i: int) -> str:
+    """Beyond the palette colours come again with other strokes."""
+    return DASHES[i // len(PALETTE) % len(DASHES)]
+
+
+def faint(hex_colour: str, alpha: float = 0.16) -> str:
+    red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha})"
+
+
+def layout(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
+    grid = {"gridcolor": "#e8ebf0", "linecolor": "#c5cbd6", "zeroline": False, "automargin": True}
+    return {
+        "font": FONT, "height": HEIGHT, "autosize": True, "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "paper_bgcolor": "#ffffff", "plot_bgcolor": "#ffffff", "hoverlabel": {"namelength": -1},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "xaxis": {**grid, **x}, "yaxis": {**grid, **y},
+    }  # fmt: skip
+
+
+def axis_title(words: str) -> dict[str, Any]:
+    return {"text": text(words), "standoff": 8}
+
+
+def metric_axis(result: Comparison) -> dict[str, Any]:
+    percent = "%" in result.metric["format"]
+    title = result.metric["name"].replace("_", " ")
+    return {"title": axis_title(title), **({"tickformat": ".1%"} if percent else {})}
+
+
+def curves(result: Comparison, column: str, y: dict[str, Any]) -> dict[str, Any]:
+    """A figure against the step: the mean over seeds, and between the least and the greatest a band."""
+    data: list[dict[str, Any]] = []
+    for i, row in enumerate(result.rows):
+        steps, low, mean, high = band([getattr(trial, column) for trial in result.chosen(row)])
+        if len(result.seeds) > 1:
+            data.append(
+                {
+                    "type": "scatter", "x": [*steps, *reversed(steps)], "y": [*high, *reversed(low)], "fill": "toself",
+                    "mode": "lines", "line": {"width": 0}, "fillcolor": faint(colour(i)), "hoverinfo": "skip",
+                    "showlegend": False, "legendgroup": str(i),
+                }
+            )  # fmt: skip
+        data.append(
+            {
+                "type": "scatter", "x": steps, "y": mean, "mode": "lines+markers" if len(steps) < 15 else "lines",
+                "name": text(row.name), "legendgroup": str(i), "marker": {"size": 6},
+                "line": {"color": colour(i), "width": 2, "dash": dash(i)},
+            }
+        )  # fmt: skip
+    return {"data": data, "layout": {**layout({"title": axis_title("step")}, y), "hovermode": "x unified"}}
+
+
+def band(found: list[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:
+    """Steps, least, mean and greatest value over the runs that have come so far."""
+    values: dict[int, list[float]] = {}
+    for curve in found:
+        for step, value in zip(curve.steps, curve.values, strict=True):
+            values.setdefault(step, []).append(value)
+    steps = sorted(values)
+    columns = [values[step] for step in steps]
+    return steps, [min(c) for c in columns], [sum(c) / len(c) for c in columns], [max(c) for c in columns]
+
+
+def quality(result: Comparison, count: str, title: str) -> dict[str, Any]:
+    """The test metric with its interval against a cost."""
+    data = [point(result, row, i, count) for i, row in enumerate(result.rows) if row.test is not None]
+    costs = [row.cost[count] for row in result.rows]
+    pad = max(0.15 * (max(costs) - min(costs)), 0.05 * max(costs))
+    x = {"title": axis_title(title), "range": [min(costs) - pad, max(costs) + pad], "tickformat": "~s", "nticks": 6}
+    return {"data": data, "layout": layout(x, metric_axis(result))}
+
+
+def point(result: Comparison, row: Row, i: int, count: str) -> dict[str, Any]:
+    assert row.test is not None
+    low, high = row.test.low, row.test.high
+    interval = {} if low is None or high is None else {
+        "error_y": {
+            "type": "data", "symmetric": False, "array": [high - row.test.mean], "arrayminus": [row.test.mean - low],
+            "thickness": 1.6, "width": 6,
+        }
+    }  # fmt: skip
+    return {
+        "type": "scatter", "mode": "markers", "x": [row.cost[count]], "y": [row.test.mean], "name": text(row.name),
+        "marker": {"size": 11, "color": colour(i), "symbol": i // len(PALETTE)}, **interval,
+    }  # fmt: skip

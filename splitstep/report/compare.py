@@ -1,0 +1,209 @@
+"""The page of a comparison."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from ..schemes import scheme
+from ..studies.compare import Comparison, Row, label, widths
+from ..training.directory import write_atomically
+from . import charts
+from .diagram import draw
+from .page import page, pairs, table
+
+NAME = "report.html"
+
+
+def write_report(result: Comparison, folder: Path) -> Path:
+    """Write the page of a comparison into a folder."""
+    file = folder / NAME
+    write_atomically(file, compare_page(result))
+    return file
+
+
+def compare_page(result: Comparison) -> str:
+    """The whole page: table, curves, quality against cost, diagrams, what was matched, how to reproduce."""
+    script = charts.plotly_script()
+    title = f"{result.task}: {', '.join(row.name for row in result.rows)}"
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="soft">{escape(summary(result))}</p>',
+        main_table(result),
+        f'<p class="soft">{escape(result.note())}</p>',
+        *diverged(result),
+        *loss_curves(result),
+        *against_cost(result),
+        *diagrams(result),
+        *matched(result),
+        *trials(result),
+        *reproduce(result),
+    ]
+    return page(title, body, [script])
+
+
+def summary(result: Comparison) -> str:
+    seeds = len(result.seeds)
+    return (
+        f"{len(result.rows)} schemes, {seeds} seed{'s'[: seeds > 1]}, {len(result.trials)} runs on "
+        f"{', '.join(result.devices)}; {result.date}."
+    )
+
+
+def main_table(result: Comparison) -> str:
+    metric = result.metric["name"].replace("_", " ")
+    heads = [
+        "scheme", f"{metric}, test\n95% interval", f"difference to {result.rows[0].name}\n95% interval, paired",
+        f"{metric}, valid", "parameters", "FLOPs per token", "seconds", "tokens/s",
+    ]  # fmt: skip
+    return table(heads, [table_row(result, row) for row in result.rows])
+
+
+def table_row(result: Comparison, row: Row) -> list[str]:
+    first = row is result.rows[0]
+    return [
+        "\n".join([row.name, *([row.scheme] if row.scheme != row.name else []), *row.setting, *count_diverged(row)]),
+        result.interval(row.test),
+        "" if first else result.interval(row.difference, signed=True),
+        "-" if row.valid is None else result.shown(row.valid.mean),
+        f"{row.cost['parameters']:,}",
+        f"{row.cost['flops']:,}",
+        f"{row.seconds:,.1f}",
+        "-" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}",
+    ]
+
+
+def count_diverged(row: Row) -> list[str]:
+    return [f"{row.diverged} of {row.diverged + row.finished} diverged"] if row.diverged else []
+
+
+def diverged(result: Comparison) -> list[str]:
+    bad = [trial for trial in result.trials if trial.status != "finished"]
+    if not bad:
+        return []
+    rows = [
+        [label(t.scheme), str(t.seed), ", ".join(t.setting) or "-", str((t.diverged or {}).get("step", t.steps)),
+         str((t.diverged or {}).get("loss", "-")), str((t.diverged or {}).get("layer", "-"))]
+        for t in bad
+    ]  # fmt: skip
+    return [
+        "<h2>Runs that diverged</h2>",
+        "<p>They are in no mean above; the counts beside the names say how many a row lacks.</p>",
+        table(["scheme", "seed", "setting", "step", "loss", "first bad layer"], rows),
+    ]
+
+
+def loss_curves(result: Comparison) -> list[str]:
+    what = "The line is the mean over seeds, the band runs from the least to the greatest."
+    train = charts.curves(result, "train_loss", {"title": charts.axis_title("loss")})
+    valid = charts.curves(result, "valid_loss", {"title": charts.axis_title("loss")})
+    metric = charts.curves(result, "valid_metric", charts.metric_axis(result))
+    name = escape(result.metric["name"].replace("_", " "))
+    return [
+        "<h2>Training loss</h2>",
+        f'<p class="soft">{what if len(result.seeds) > 1 else "One seed."}</p>',
+        charts.html(train, "chart-train"),
+        '<div class="pair">',
+        f"<div><h2>Validation loss</h2>{charts.html(valid, 'chart-valid')}</div>",
+        f"<div><h2>Validation {name}</h2>{charts.html(metric, 'chart-metric')}</div>",
+        "</div>",
+    ]
+
+
+def against_cost(result: Comparison) -> list[str]:
+    parameters = charts.quality(result, "parameters", "parameters")
+    flops = charts.quality(result, "flops", "FLOPs per token")
+    return [
+        "<h2>Quality against cost</h2>",
+        '<p class="soft">The test figure with its 95% interval, against both counts.</p>',
+        '<div class="pair">',
+        charts.html(parameters, "chart-parameters"),
+        charts.html(flops, "chart-flops"),
+        "</div>",
+    ]
+
+
+def diagrams(result: Comparison) -> list[str]:
+    figures = []
+    for row in result.rows:
+        order = "no order" if row.order is None else f"order {row.order}"
+        notation = "" if row.name == row.scheme else f"<code>{escape(row.scheme)}</code> "
+        caption = f"<b>{escape(row.name)}</b> {notation}&middot; {row.evaluations} evaluations a step, {order}"
+        figures.append(f"<figure><figcaption>{caption}</figcaption>{draw(scheme(row.scheme))}</figure>")
+    return [
+        "<h2>The schemes</h2>",
+        '<p class="soft">One step from left to right. A attention, F feed-forward; a number below a box is its '
+        "fraction of the step, dots above it are the stages of its tableau, dashed boxes are projections. F0 and F1 "
+        "have weights of their own, two boxes F share theirs.</p>",
+        *figures,
+    ]
+
+
+def matched(result: Comparison) -> list[str]:
+    what = {
+        "parameters": "Every scheme has the reference's number of parameters in its body (without embeddings and "
+        "head); FLOPs differ as the schemes do.",
+        "flops": "Every scheme has the reference's FLOPs per token: where a step costs more there are fewer, longer "
+        "steps, and the parameters differ.",
+        "none": "Nothing was matched: every scheme has the same widths and depth.",
+    }[result.match]
+    rows = []
+    for row in result.rows:
+        shape = row.shape
+        difference = "-" if row.matched is None else f"{row.matched['difference']:+.3%}"
+        rows.append(
+            [row.name, str(shape["layers"]), f"{shape['step']:g}", str(shape["width"]), widths(row.scheme, shape),
+             f"{row.cost['body']:,}", f"{row.cost['flops']:,}", difference]
+        )  # fmt: skip
+    heads = [
+        "scheme", "layers", "step", "width", "feed-forward", "body parameters", "FLOPs per token",
+        "off the reference" if result.match != "none" else "matched",
+    ]  # fmt: skip
+    return [
+        "<h2>What was matched</h2>",
+        f"<p>{escape(what)} The reference is {escape(label(result.reference))}, in the shape of the recipe.</p>",
+        table(heads, rows),
+    ]
+
+
+def trials(result: Comparison) -> list[str]:
+    """Every run of a sweep, chosen or not."""
+    if not result.sweep:
+        return []
+    name = result.metric["name"]
+
+    def shown(figures: dict[str, float] | None) -> str:
+        return result.shown(figures[name]) if figures else "-"
+
+    chosen = {(row.scheme, row.setting) for row in result.rows}
+    rows = [
+        [label(t.scheme), ", ".join(t.setting), str(t.seed), t.status, shown(t.valid), shown(t.test),
+         "chosen" if (t.scheme, t.setting) in chosen else ""]
+        for t in result.trials
+    ]  # fmt: skip
+    return [
+        "<h2>All runs of the sweep</h2>",
+        "<p>Each scheme tried every setting; the one with the best mean validation figure is its row above.</p>",
+        table(["scheme", "setting", "seed", "status", "valid", "test", ""], rows),
+    ]
+
+
+def reproduce(result: Comparison) -> list[str]:
+    import yaml
+
+    known = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return [
+        "<h2>How to reproduce</h2>",
+        f"<pre>{escape(result.command or 'splitstep.studies.compare.compare(...) with the recipe below')}</pre>",
+        pairs(
+            [
+                ("commit", result.commit or "not known"),
+                ("versions", known),
+                ("devices", ", ".join(result.devices)),
+                ("engine", f"{result.engine}, {result.threads} thread{'s'[: result.threads > 1]} a run"),
+                ("date", result.date),
+            ]
+        ),
+        "<p>The recipe, with all defaults written out:</p>",
+        f"<pre>{escape(yaml.safe_dump(result.recipe, sort_keys=False))}</pre>",
+    ]

@@ -1,0 +1,187 @@
+"""A scheme as a picture: one step from left to right, a box per field, inline SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import NamedTuple
+
+from ..scheme import Part, Program, Project, Scheme, Substep
+from ..tableau import EULER, Coefficient
+
+COLOURS = {"A": "#2f6db5", "F": "#c8641b", "C": "#2a8a57", "D": "#7a4fb0"}  # by letter; projections are grey
+GREY, INK, SOFT = "#8a93a3", "#1d2433", "#5b6475"
+BOX, HEIGHT, GAP = 54, 30, 30  # a box, and the stream between boxes
+LANE = 112  # from one stream to the next
+MARGIN = 34  # left and right of the boxes: where the state comes in and goes out
+
+
+class Drawing(NamedTuple):
+    """Pieces of SVG and how much room they take."""
+
+    width: float
+    height: float
+    pieces: list[str]
+
+
+def draw(scheme: Scheme) -> str:
+    """One step of the scheme. Averaged programs are parallel rows; a doubled state (a, b) has two lanes."""
+    drawing = doubled(scheme) if scheme.doubled else rows(scheme)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="One step of {escape(str(scheme))}" '
+        f'width="{drawing.width:g}" height="{drawing.height:g}" viewBox="0 0 {drawing.width:g} {drawing.height:g}" '
+        f'font-family="system-ui, sans-serif" font-size="13">{"".join(drawing.pieces)}</svg>'
+    )
+
+
+def rows(scheme: Scheme) -> Drawing:
+    """Each program on a stream of its own; several part at the left and meet at the right with their weights."""
+    several = len(scheme.branches) > 1
+    inset = 2.2 * MARGIN if several else MARGIN
+    longest = max(length(program) for _, program in scheme.branches)
+    heights = [room(program) for _, program in scheme.branches]
+    width, height = longest + 2 * inset, sum(heights)
+    middle = height / 2 if several else above(scheme.branches[0][1])
+    pieces: list[str] = []
+    top = 0.0
+    for (weight, program), tall in zip(scheme.branches, heights, strict=True):
+        y = top + above(program)
+        pieces += stream(inset - 14, y, width - inset + 14, y)
+        if several:
+            for x0, x1 in ((16, inset - 14), (width - 16, width - inset + 14)):
+                pieces += stream(x0, middle, x1, y)
+            pieces += text(width - inset + 4, y - 8, number(weight), SOFT, "start", 12)
+        pieces += boxes(program, inset, y)
+        top += tall
+    if several:
+        pieces += node(16, middle, "x") + node(width - 16, middle, "\u03a3")
+    else:
+        pieces += node(14, middle, "x") + arrow(width - MARGIN + 14, middle, width - 4, middle)
+    return Drawing(width, height, pieces)
+
+
+def doubled(scheme: Scheme) -> Drawing:
+    """Two lanes; a part stands on the lane that it moves and reads the other one."""
+    [(_, program)] = scheme.branches if len(scheme.branches) == 1 else [scheme.branches[0]]
+    lanes = {"a": above(program), "b": above(program) + LANE + 16 * (tallest(program) - 1)}
+    width = length(program) + 2 * MARGIN
+    pieces: list[str] = []
+    for name, y in lanes.items():
+        pieces += stream(14, y, width - 4, y) + node(14, y, name) + arrow(width - MARGIN + 14, y, width - 4, y)
+    for x, part in places(program, MARGIN):
+        assert isinstance(part, Substep)
+        y, other = lanes[part.half], lanes["b" if part.half == "a" else "a"]
+        reach = stack_height(part) / 2 + (18 if other > y else 20 * (part.tableau != EULER))
+        pieces += arrow(x - 9, other, x - 9, y + (reach if other > y else -reach), SOFT, dashed=True)
+        pieces += box(x, y, part)
+    return Drawing(width, lanes["b"] + below(program), pieces)
+
+
+def boxes(program: Program, left: float, y: float) -> list[str]:
+    return [piece for x, part in places(program, left) for piece in box(x, y, part)]
+
+
+def places(program: Program, left: float) -> Iterator[tuple[float, Part]]:
+    """Each part and the middle of its box."""
+    for i, part in enumerate(program):
+        yield left + GAP / 2 + BOX / 2 + i * (BOX + GAP), part
+
+
+def length(program: Program) -> float:
+    return len(program) * (BOX + GAP)
+
+
+def fields(part: Part) -> tuple[str, ...]:
+    return (part.field,) if isinstance(part, Project) else part.fields
+
+
+def tallest(program: Program) -> int:
+    return max(len(fields(part)) for part in program)
+
+
+def stack_height(part: Part) -> float:
+    return HEIGHT * len(fields(part))
+
+
+def above(program: Program) -> float:
+    """Room over the stream: half the tallest box, and the stages over it."""
+    return HEIGHT * tallest(program) / 2 + 28
+
+
+def below(program: Program) -> float:
+    return HEIGHT * tallest(program) / 2 + 26
+
+
+def room(program: Program) -> float:
+    return above(program) + below(program)
+
+
+def box(x: float, y: float, part: Part) -> list[str]:
+    """A part: a box per field, its fraction below, its stages above."""
+    names = fields(part)
+    top = y - stack_height(part) / 2
+    pieces: list[str] = []
+    for i, name in enumerate(names):
+        colour = GREY if isinstance(part, Project) else COLOURS.get(name[0], GREY)
+        replaces = isinstance(part, Substep) and part.replaces
+        style = 'stroke-dasharray="4 3"' if isinstance(part, Project) else ""
+        fill = "#ffffff" if isinstance(part, Project) or replaces else colour
+        pieces.append(
+            f'<rect x="{x - BOX / 2:g}" y="{top + i * HEIGHT:g}" width="{BOX}" height="{HEIGHT}" rx="5" fill="{fill}" '
+            f'stroke="{colour if fill == "#ffffff" else "#ffffff"}" stroke-width="1.5" {style}/>'
+        )
+        ink = colour if fill == "#ffffff" else "#ffffff"
+        pieces += text(
+            x, top + i * HEIGHT + 20, shown, colour if fill == "#ffffff" else "#ffffff", "middle", 14, bold=True
+        )
+    if isinstance(part, Project):
+        return pieces
+    if part.fraction != 1:
+        backwards = part.fraction < 0
+        pieces += text(x, y + stack_height(part) / 2 + 16, number(part.fraction), "#b3261e" if backwards else INK)
+    if part.tableau != EULER:
+        pieces += text(x, top - 15, part.tableau.name, SOFT, size=11)
+        count = len(part.tableau.b)
+        for j in range(count):
+            pieces.append(f'<circle cx="{x + 9 * (j - (count - 1) / 2):g}" cy="{top - 7:g}" r="2.6" fill="{SOFT}"/>')
+    return pieces
+
+
+def number(value: Coefficient) -> str:
+    """A coefficient as people write it, long decimals cut."""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def text(
+    x: float, y: float, words: str, colour: str = INK, anchor: str = "middle", size: int = 12, bold: bool = False
+) -> list[str]:
+    weight = ' font-weight="600"' if bold else ""
+    return [
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{colour}" font-size="{size}"{weight}>{escape(words)}</text>'
+    ]
+
+
+def stream(x0: float, y0: float, x1: float, y1: float) -> list[str]:
+    return [f'<line x1="{x0:g}" y1="{y0:g}" x2="{x1:g}" y2="{y1:g}" stroke="{INK}" stroke-width="1.6"/>']
+
+
+def arrow(x0: float, y0: float, x1: float, y1: float, colour: str = INK, dashed: bool = False) -> list[str]:
+    """A line with a head at its end; horizontal or vertical."""
+    along, across = (6, 4) if x1 >= x0 else (-6, 4)
+    if x0 == x1:
+        down = 6 if y1 > y0 else -6
+        head = f"{x1 - 4:g},{y1 - down:g} {x1:g},{y1:g} {x1 + 4:g},{y1 - down:g}"
+    else:
+        head = f"{x1 - along:g},{y1 - across:g} {x1:g},{y1:g} {x1 - along:g},{y1 + across:g}"
+    dash = ' stroke-dasharray="3 3"' if dashed else ""
+    return [
+        f'<line x1="{x0:g}" y1="{y0:g}" x2="{x1:g}" y2="{y1:g}" stroke="{colour}" stroke-width="1.4"{dash}/>',
+        f'<polygon points="{head}" fill="{colour}"/>',
+    ]
+
+
+def node(x: float, y: float, name: str) -> list[str]:
+    return [
+        f'<circle cx="{x:g}" cy="{y:g}" r="11" fill="#ffffff" stroke="{INK}" stroke-width="1.4"/>',
+        *text(x, y + 4, name, INK, "middle", 12),
+    ]

@@ -1,0 +1,528 @@
+"""Schemes against each other at equal cost: schemes x seeds as independent runs, with intervals over the seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..models.cost import span
+from ..scheme import Project, Scheme
+from ..schemes import name_of, scheme
+from ..tasks import Task
+from ..tasks.fetch import data_root
+from ..training import Recipe, override, read_recipe
+from ..training.directory import RunDirectory, git_hash, versions
+from .engines import Engine, check_engine, open_engine, threads_per_job
+from .progress import Watch
+from .statistics import Estimate, estimate, paired_difference
+
+FORMAT = 1  # of result.json; a reader refuses a newer one
+STUDY = "compare"
+POINTS = 200  # of a loss curve, at most
+
+Setting = tuple[str, ...]  # the assignments of one point of a sweep, such as ("train.lr=1e-3",)
+
+
+class Curve(NamedTuple):
+    """A figure against the step."""
+
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: a scheme with a setting of the sweep and a seed."""
+
+    scheme: str
+    setting: Setting
+    seed: int
+    folder: str  # under the study's own
+    status: str  # "finished" or "diverged"
+    valid: dict[str, float] | None
+    test: dict[str, float] | None
+    best_step: int
+    steps: int
+    tokens: int
+    seconds: float
+    tokens_per_second: float | None
+    cost: dict[str, int]
+    matched: dict[str, Any] | None
+    shape: dict[str, Any]
+    device: str
+    precision: str
+    mode: str
+    commit: str | None
+    diverged: dict[str, Any] | None
+    train_loss: Curve
+    valid_loss: Curve
+    valid_metric: Curve
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scheme over all seeds, at the setting that its validation figures chose."""
+
+    name: str
+    scheme: str
+    setting: Setting
+    finished: int
+    diverged: int
+    test: Estimate | None
+    valid: Estimate | None
+    difference: Estimate | None  # to the first row, of the test metric, seed by seed
+    cost: dict[str, int]
+    matched: dict[str, Any] | None
+    shape: dict[str, Any]
+    evaluations: int
+    order: int | None
+    seconds: float
+    tokens_per_second: float | None
+    structure: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of the study; rows are the schemes in the order given, and differences are to the first."""
+
+    task: str
+    metric: dict[str, Any]
+    match: str
+    reference: str
+    seeds: tuple[int, ...]
+    sweep: tuple[Setting, ...]
+    rows: tuple[Row, ...]
+    trials: tuple[Trial, ...]
+    recipe: dict[str, Any]
+    data: dict[str, Any]
+    engine: str
+    threads: int
+    command: str | None
+    versions: dict[str, str]
+    commit: str | None
+    date: str
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        plain = {**dataclasses.asdict(self), "rows": [_plain(row) for row in self.rows]}
+        plain["trials"] = [_plain(trial) for trial in self.trials]
+        return {"study": STUDY, "format": FORMAT, **plain}
+
+    @property
+    def devices(self) -> list[str]:
+        return sorted({trial.device for trial in self.trials})
+
+    def shown(self, value: float) -> str:
+        """A figure of the metric as a table prints it."""
+        return self.metric["format"].format(value)
+
+    def interval(self, value: Estimate | None, signed: bool = False) -> str:
+        """A mean with its interval in brackets below it; "-" where there is none."""
+        if value is None:
+            return "-"
+        show = self.shown_difference if signed else self.shown
+        interval = "one seed" if value.low is None or value.high is None else f"[{show(value.low)}, {show(value.high)}]"
+        return f"{show(value.mean)}\n{interval}"
+
+    def plus_minus(self, value: Estimate | None, signed: bool = False) -> str:
+        """A mean with half its interval below it."""
+        if value is None:
+            return "-"
+        show = self.shown_difference if signed else self.shown
+        half = "one seed" if value.high is None else f"\u00b1 {self.shown(value.high - value.mean)}"
+        return f"{show(value.mean)}\n{half}"
+
+    def shown_difference(self, value: float) -> str:
+        return self.metric["format"].replace("{:", "{:+").format(value)
+
+    def note(self) -> str:
+        """How to read the table."""
+        first, seeds = self.rows[0], len(self.seeds)
+        better = "higher" if self.metric["higher_is_better"] else "lower"
+        what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[self.match]
+        return (
+            f"{self.metric['name'].replace('_', ' ')}: {better} is better; mean over {seeds} seed{'s'[: seeds > 1]}, each "
+            f"at its best validation step. Intervals: 95%, Student's t over seeds; differences to {first.name} are paired "
+            f"by seed. Matched: {what}, to {label(self.reference)}."
+        )
+
+    def chosen(self, row: Row) -> list[Trial]:
+        """The runs that the row is the mean of, diverged ones too."""
+        return [t for t in self.trials if (t.scheme, t.setting) == (row.scheme, row.setting)]
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    """A record for JSON: named tuples become objects."""
+    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return {name: v._asdict() if isinstance(v, (Estimate, Curve)) else v for name, v in values.items()}
+
+
+def read_comparison(document: Any, where: str) -> Comparison:
+    """The comparison that a result.json holds."""
+    if not isinstance(document, dict) or document.get("study") != STUDY:
+        raise ValueError(f"{where} is not the result of a comparison: name a directory that `splitstep compare` wrote.")
+    if document.get("format") != FORMAT:
+        raise ValueError(f"{where} has format {document.get('format')}, and this version of splitstep reads {FORMAT}.")
+    try:
+        entries = {f.name: document[f.name] for f in dataclasses.fields(Comparison)}
+        entries["rows"] = tuple(_row_from(row) for row in entries["rows"])
+        entries["trials"] = tuple(_trial_from(trial) for trial in entries["trials"])
+        entries["seeds"] = tuple(entries["seeds"])
+        entries["sweep"] = tuple(tuple(setting) for setting in entries["sweep"])
+        return Comparison(**entries)
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{where} is damaged (at {error}): run `splitstep compare` again; finished runs are kept."
+        ) from None
+
+
+def _row_from(row: Mapping[str, Any]) -> Row:
+    estimates = {name: row[name] and Estimate(**row[name]) for name in ("test", "valid", "difference")}
+    return Row(**{**row, **estimates, "setting": tuple(row["setting"])})
+
+
+def _trial_from(trial: Mapping[str, Any]) -> Trial:
+    curves = {
+        name: Curve(*(tuple(trial[name][axis]) for axis in Curve._fields))
+        for name in ("train_loss", "valid_loss", "valid_metric")
+    }
+    return Trial(**{**trial, **curves, "setting": tuple(trial["setting"])})
+
+
+def label(notation: str) -> str:
+    """A scheme for humans: its row's name, else its notation."""
+    return name_of(scheme(notation)) or notation
+
+
+def widths(notation: str, shape: Mapping[str, Any]) -> str:
+    """The feed-forward widths, half by half: "F 256" or "F0 128, F1 128"."""
+    names = [name for name in scheme(notation).fields if name[0] == "F"]
+    ffn = shape["ffn"]
+    lists = [ffn[i :: len(names)] if isinstance(ffn, list) else [ffn] for i in range(len(names))]
+    return ", ".join(f"{name} {span(found)}" for name, found in zip(names, lists, strict=True)) or "none"
+
+
+# -- reading what is asked for ------------------------------------------------------------------------------------
+
+
+def split_schemes(text: str) -> list[str]:
+    """The schemes of a list, split at commas outside brackets."""
+    found, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += character
+    if not all(part.strip() for part in found):
+        raise ValueError(f"--schemes {text!r} names nothing between two commas: write --schemes lie,macaron")
+    return [part.strip() for part in found]
+
+
+def read_sweep(texts: Sequence[str]) -> list[Setting]:
+    """Every combination of the swept values: ["train.lr=1e-3,3e-3"] has two settings."""
+    axes = []
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not equals or not all(value.strip() for value in values.split(",")):
+            raise ValueError(f"--sweep {text!r} is not of the form key=value,value such as train.lr=1e-3,3e-3")
+        if key in ("task", "scheme", "reference", "match", "train.seed"):
+            raise ValueError(f"--sweep {key}: what is compared cannot be swept; sweep an entry such as train.lr")
+        axes.append([f"{key}={value.strip()}" for value in values.split(",")])
+    return [tuple(setting) for setting in product(*axes)]
+
+
+class Planned(NamedTuple):
+    """A run to be done."""
+
+    scheme: str
+    setting: Setting
+    seed: int
+    recipe: Recipe
+    folder: str
+
+
+def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Sequence[Setting]) -> list[Planned]:
+    """All runs, every recipe of them checked."""
+    notations = [str(scheme(text)) for text in schemes]
+    for position, notation in enumerate(notations):
+        if notation in notations[:position]:
+            raise ValueError(f"{schemes[position]!r} is listed twice: name each scheme once")
+    if len(notations) < 1 or len(set(seeds)) != len(seeds) or not seeds:
+        raise ValueError(f"a comparison needs schemes and different seeds; got {list(schemes)} and {list(seeds)}")
+    runs = []
+    for notation, setting, seed in product(notations, sweep or [()], seeds):
+        document = override({**recipe.document(), "scheme": notation}, [*setting, f"train.seed={seed}"])
+        parts = [slug(notation), *(re.sub(r"[^\w.+-]", "", s.split(".")[-1].replace("=", "")) for s in _short(setting))]
+        runs.append(
+            Planned(notation, setting, seed, read_recipe(document, "the recipe"), f"runs/{'-'.join(parts)}-seed{seed}")
+        )
+    return runs
+
+
+def _short(setting: Setting) -> Iterator[str]:
+    """The assignments without their sections."""
+    for assignment in setting:
+        key, _, value = assignment.partition("=")
+        yield f"{key.rpartition('.')[2]}{value}"
+
+
+def slug(notation: str) -> str:
+    """A folder's name for the scheme: its row's name, else its letters and a hash that tells it from others."""
+    name = name_of(scheme(notation))
+    letters = re.sub(r"[^\w@+]+", "_", notation).strip("_")[:40]
+    return name or f"{letters}-{hashlib.sha256(notation.encode()).hexdigest()[:8]}"
+
+
+def check_runs(runs: Iterable[Planned], out: Path, task: Task) -> None:
+    """Refuse before anything is computed: schemes without an equal-cost twin, and folders of other runs."""
+    if (out / "recipe.yaml").exists():
+        raise ValueError(f"{out} belongs to a single run: name a new directory with --out")
+    for run in runs:
+        run.recipe.config(task)
+        directory = RunDirectory(out / run.folder)
+        if (directory.path / "recipe.yaml").exists() and directory.recipe() != run.recipe.document():
+            raise ValueError(
+                f"{directory.path} belongs to another run (see its recipe.yaml): name a new directory with --out"
+            )
+
+
+# -- running ------------------------------------------------------------------------------------------------------
+
+_one_at_a_time = threading.Lock()  # a cluster's worker may have several threads, and torch's seed is the process's
+
+
+def run_one(recipe: Mapping[str, Any], folder: str, data: str, threads: int) -> dict[str, Any]:
+    """One run in a worker, plain data in and out: its result and its curves."""
+    import torch
+
+    from ..training import train
+
+    with _one_at_a_time:
+        torch.set_num_threads(threads)
+        out = Path(folder)
+        try:
+            result = train(read_recipe(recipe, folder), out, Path(data), quiet=True)
+        except torch.OutOfMemoryError:
+            raise ValueError(
+                f"{folder}: the device has too little memory: lower train.batch or raise train.accumulate"
+            ) from None
+        return {"result": result, "curves": read_curves(RunDirectory(out), result["metric"]["name"])}
+
+
+def read_curves(directory: RunDirectory, metric: str) -> dict[str, Curve]:
+    logged = directory.logged()
+    columns = {"train_loss": ("train", "loss"), "valid_loss": ("valid", "loss"), "valid_metric": ("valid", metric)}
+    return {
+        name: thinned([(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(r[key])])
+        for name, (split, key) in columns.items()
+    }
+
+
+def thinned(points: Sequence[tuple[int, float]], most: int = POINTS) -> Curve:
+    """The curve with neighbours averaged until there are few enough points."""
+    size = max(1, math.ceil(len(points) / most))
+    groups = [points[i : i + size] for i in range(0, len(points), size)]
+    return Curve(
+        tuple(group[-1][0] for group in groups), tuple(math.fsum(v for _, v in group) / len(group) for group in groups)
+    )
+
+
+def trial_of(run: Planned, output: Mapping[str, Any]) -> Trial:
+    result, curves = output["result"], output["curves"]
+    same = {
+        name: result.get(name)
+        for name in (
+            "status", "valid", "test", "best_step", "steps", "tokens", "seconds", "tokens_per_second", "cost", "matched",
+            "shape", "device", "precision", "mode", "commit", "diverged",
+        )
+    }  # fmt: skip
+    return Trial(scheme=run.scheme, setting=run.setting, seed=run.seed, folder=run.folder, **same, **curves)
+
+
+def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: Watch) -> Iterator[Trial]:
+    """The runs as they end, those of an earlier call first."""
+    open_runs = []
+    for run in runs:
+        directory = RunDirectory(out / run.folder)
+        result = directory.result()
+        if result is None:
+            open_runs.append(run)
+            continue
+        trial = trial_of(run, {"result": result, "curves": read_curves(directory, result["metric"]["name"])})
+        watch.done(run.folder, f"{told(trial, result['metric'])}, from an earlier call")
+        yield trial
+    if not open_runs:
+        return
+    with open_engine(engine_text, len(open_runs)) as engine:
+        watch.note(f"{len(open_runs)} runs on {engine.name}, {engine.workers} at once")
+        futures: dict[Future[dict[str, Any]], Planned] = {
+            engine.executor.submit(
+                run_one, run.recipe.document(), str(out / run.folder), str(data), threads_per_job()
+            ): run
+            for run in open_runs
+        }
+        while futures:
+            ended, _ = wait(futures, timeout=1.0, return_when=FIRST_COMPLETED)
+            watch.look([(out / run.folder, run.recipe.train.steps) for run in futures.values()])
+            for future in ended:
+                run = futures.pop(future)
+                output = outcome(future, run, engine)
+                trial = trial_of(run, output)
+                watch.done(run.folder, told(trial, output["result"]["metric"]))
+                yield trial
+
+
+def outcome(future: Future[dict[str, Any]], run: Planned, engine: Engine) -> dict[str, Any]:
+    try:
+        return future.result()
+    except engine.died:
+        raise ValueError(
+            f"{run.folder}: its process was killed twice (is there enough memory?), or the cluster went away. Start the "
+            "same command again: finished runs are kept, and this one goes on from its checkpoint."
+        ) from None
+    except ImportError as error:
+        raise ValueError(f"{run.folder}: the worker lacks a package ({error}): install splitstep there too.") from None
+
+
+def told(trial: Trial, metric: Mapping[str, Any]) -> str:
+    """A run in a few words."""
+    if trial.test is None:
+        return f"diverged at step {trial.steps}"
+    figure = metric["format"].format(trial.test[metric["name"]])
+    return f"{metric['name'].replace('_', ' ')} {figure}, {trial.seconds:,.0f} s"
+
+
+# -- summing up ---------------------------------------------------------------------------------------------------
+
+
+def figures(trials: Iterable[Trial], split: str, metric: str) -> dict[int, float]:
+    """The metric of the finished runs by seed."""
+    return {t.seed: getattr(t, split)[metric] for t in trials if t.status == "finished"}
+
+
+def choose_setting(trials: Sequence[Trial], metric: Mapping[str, Any]) -> Setting:
+    """The setting of the best mean validation figure; one that diverged less often goes before one that did more."""
+    sign = -1.0 if metric["higher_is_better"] else 1.0
+
+    def rank(setting: Setting) -> tuple[int, float]:
+        own = [t for t in trials if t.setting == setting]
+        valid = estimate(list(figures(own, "valid", metric["name"]).values()))
+        return sum(t.status != "finished" for t in own), sign * valid.mean if valid else math.inf
+
+    return min(dict.fromkeys(t.setting for t in trials), key=rank)
+
+
+def rows_of(trials: Sequence[Trial], metric: Mapping[str, Any]) -> list[Row]:
+    """A row per scheme, in order."""
+    rows: list[Row] = []
+    first: dict[int, float] = {}
+    for notation in dict.fromkeys(t.scheme for t in trials):
+        every = [t for t in trials if t.scheme == notation]
+        setting = choose_setting(every, metric)
+        own = [t for t in every if t.setting == setting]
+        test = figures(own, "test", metric["name"])
+        if not rows:
+            first = test
+        rates = [t.tokens_per_second for t in own if t.tokens_per_second]
+        s = scheme(notation)
+        rows.append(
+            Row(
+                name=label(notation),
+                scheme=notation,
+                setting=setting,
+                finished=len(test),
+                diverged=len(own) - len(test),
+                test=estimate(list(test.values())),
+                valid=estimate(list(figures(own, "valid", metric["name"]).values())),
+                difference=paired_difference(test, first) if rows else None,
+                cost=own[0].cost,
+                matched=own[0].matched,
+                shape=own[0].shape,
+                evaluations=s.evaluations,
+                order=s.order,
+                seconds=math.fsum(t.seconds for t in own) / len(own),
+                tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
+                structure=structure(s),
+            )
+        )
+    return rows
+
+
+def structure(s: Scheme) -> list[dict[str, Any]]:
+    """The stages of one step for readers of the JSON: the averaged programs, part by part."""
+    return [
+        {
+            "weight": str(weight),
+            "parts": [
+                {"projects": part.field}
+                if isinstance(part, Project)
+                else {
+                    "fields": list(part.fields),
+                    "fraction": str(part.fraction),
+                    "tableau": part.tableau.name,
+                    "replaces": part.replaces,
+                    "half": part.half or None,
+                }
+                for part in program
+            ],
+        }
+        for weight, program in s.branches
+    ]
+
+
+def compare(
+    recipe: Recipe,
+    schemes: Sequence[str],
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    sweep: Sequence[Setting] = (),
+    engine: str = "local",
+    data: Path | None = None,
+    command: str | None = None,
+    quiet: bool = False,
+) -> Comparison:
+    """Train every scheme with every seed at the cost of the recipe's reference; finished runs in `out` are reused.
+
+    With a sweep each scheme gets every setting, and its row is the one that is best on the validation split. The test
+    figures of a row are means over the runs that finished; those that diverged are counted beside them.
+    """
+    check_engine(engine)
+    runs = plan(recipe, schemes, seeds, sweep)
+    task = recipe.load_task(data)  # a missing file shows here, once, and caches are made before workers want them
+    out = out.resolve()
+    check_runs(runs, out, task)
+    with Watch(f"compare {recipe.task}", len(runs), sum(r.recipe.train.steps for r in runs), quiet) as watch:
+        ended = {trial.folder: trial for trial in run_all(runs, out, data_root(data).resolve(), engine, watch)}
+    trials = [ended[run.folder] for run in runs]
+    metric = task.metric._asdict()
+    return Comparison(
+        task=recipe.task,
+        metric=metric,
+        match=recipe.match,
+        reference=str(scheme(recipe.reference)),
+        seeds=tuple(seeds),
+        sweep=tuple(sweep),
+        rows=tuple(rows_of(trials, metric)),
+        trials=tuple(trials),
+        recipe=recipe.document(),
+        data=json.loads(json.dumps(task.describe())),
+        engine=engine,
+        threads=threads_per_job(),
+        command=command,
+        versions=versions(),
+        commit=git_hash(),
+        date=datetime.now(UTC).date().isoformat(),
+    )

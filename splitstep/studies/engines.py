@@ -1,0 +1,190 @@
+"""Where independent jobs run: processes of this machine or a Dask cluster, behind one `concurrent.futures` interface."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar, final
+
+T = TypeVar("T")
+
+TRIES = 2  # of a job whose process dies
+ANSWER_SECONDS = 10  # in which a cluster must answer
+
+
+class Engine(NamedTuple):
+    """An executor, how many jobs it runs at once, and the errors that say that a job's process died."""
+
+    name: str
+    executor: Executor
+    workers: int
+    died: tuple[type[BaseException], ...]
+
+
+def threads_per_job() -> int:
+    """Torch threads of each job: $OMP_NUM_THREADS, else 1, whatever the number of workers, so that figures do not
+    depend on it."""
+    given = os.environ.get("OMP_NUM_THREADS", "1")
+    return int(given) if given.isdecimal() and int(given) > 0 else 1
+
+
+def default_workers() -> int:
+    """As many as keep the cores busy; one where there is a GPU, which they would share."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if torch.cuda.is_available() else max(1, cores // threads_per_job())
+
+
+def check_engine(text: str) -> tuple[str, str]:
+    """The kind and the argument of "local", "local=N" or "dask=ADDRESS"."""
+    kind, equals, argument = text.partition("=")
+    if kind == "local" and (not equals or (argument.isdecimal() and int(argument) > 0)):
+        return kind, argument
+    if kind == "dask" and argument:
+        return kind, argument
+    raise ValueError(f"--engine {text} is unknown: use local, local=N (processes) or dask=ADDRESS.")
+
+
+@contextmanager
+def open_engine(text: str, jobs: int) -> Iterator[Engine]:
+    """The engine that the text names, with no more processes than jobs; leaving ends what still runs."""
+    kind, argument = check_engine(text)
+    with _local(argument, jobs) if kind == "local" else _dask(argument) as engine:
+        yield engine
+
+
+@contextmanager
+def _local(argument: str, jobs: int) -> Iterator[Engine]:
+    workers = max(1, min(int(argument or default_workers()), jobs))
+    executor = Processes(workers)
+    try:
+        yield Engine(f"local={workers}", executor, workers, (BrokenProcessPool,))
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Engine]:
+    try:
+        from distributed import Client, KilledWorker
+    except ImportError:
+        raise ValueError(f"--engine dask={address} needs a package: pip install 'splitstep[cluster]'.") from None
+    try:
+        client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
+    except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"no Dask scheduler answers at {address} within {ANSWER_SECONDS} s ({_line(error)}): check the address, "
+            "such as tcp://HOST:8786, or use --engine local."
+        ) from None
+    try:
+        client.wait_for_workers(1, timeout=ANSWER_SECONDS)
+    except (OSError, TimeoutError):
+        client.close()
+        raise ValueError(
+            f"the Dask scheduler at {address} has no workers: start some with `dask worker {address} --nthreads 1`."
+        ) from None
+    workers = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+    executor: Any = client.get_executor(pure=False)
+    try:
+        yield Engine(f"dask={address}", executor, workers, (KilledWorker, CancelledError))
+    finally:
+        executor.shutdown(wait=False)
+        client.close(timeout=5)
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".:")
+
+
+@final
+class Processes(Executor):
+    """Worker processes with one job at a time each: one that dies takes only its own job along, which is tried again.
+
+    A `ProcessPoolExecutor` of several processes breaks as a whole and does not say whose fault it was; so each process
+    has an executor of its own.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._threads = ThreadPoolExecutor(workers)
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._workers = [_Worker() for _ in range(workers)]
+        for worker in self._workers:
+            self._idle.put(worker)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return self._threads.submit(self._run, fn, args, kwargs)
+
+    def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        worker = self._idle.get()
+        try:
+            for left in reversed(range(TRIES)):
+                try:
+                    return worker.call(fn, args, kwargs)
+                except BrokenProcessPool:
+                    if not left:
+                        raise
+            raise AssertionError
+        finally:
+            self._idle.put(worker)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes; without `wait` whatever they do."""
+        if not wait:
+            for worker in self._workers:
+                worker.end()
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+        for worker in self._workers:
+            worker.end()
+
+
+class _Worker:
+    """One process, started when first needed and again after a death."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._ended = False
+        self._pid = 0
+
+    def call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        if self._ended:
+            raise CancelledError
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(1, context, _prepare)
+            self._pid = self._pool.submit(os.getpid).result()
+        try:
+            return self._pool.submit(fn, *args, **kwargs).result()
+        except BrokenProcessPool:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+            raise
+
+    def end(self) -> None:
+        self._ended = True
+        if self._pool is not None and self._pid:
+            try:
+                os.kill(self._pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _prepare() -> None:
+    """In a worker: Ctrl-C is the parent's to handle, and nobody works for a parent that is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()

@@ -1,0 +1,145 @@
+"""What can be asked of a run that is done: its figures on a split, and text from a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..models import MODELS, SplitstepModel
+from ..tasks import Task
+from ..tasks.fetch import data_root
+from ..tasks.language import Language
+from ..tasks.task import check_split
+from ..tasks.wikitext2 import load_split, number_words, words_of
+from ..training import Recipe, evaluate, read_recipe
+from ..training.directory import RunDirectory
+
+BYTES = 256
+
+
+class Trained(NamedTuple):
+    """A run, loaded."""
+
+    recipe: Recipe
+    task: Task
+    model: SplitstepModel
+    precision: torch.dtype
+
+
+def open_run(path: Path, data: Path | None = None) -> Trained:
+    """The run in a directory: its recipe, its task and its best weights, on the GPU where there is one."""
+    directory = RunDirectory(path)
+    recipe = read_recipe(directory.recipe(), str(path / "recipe.yaml"))
+    result = directory.result()
+    if result is None:
+        raise ValueError(f"{path} has not finished: go on with it by `splitstep train {path}/recipe.yaml --out {path}`")
+    if result["status"] != "finished" or not directory.model.is_dir():
+        raise ValueError(f"{path} has no model: the run {result['status']} at step {result['steps']}")
+    task = recipe.load_task(data)
+    model = MODELS[task.model].from_pretrained(directory.model)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    precision = getattr(torch, result["precision"]) if device.type == "cuda" else torch.float32
+    return Trained(recipe, task, model.to(device).eval(), precision)  # pyright: ignore[reportArgumentType]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of a run on one split."""
+
+    run: str
+    task: str
+    scheme: str
+    split: str
+    metric: dict[str, Any]
+    figures: dict[str, float]
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return asdict(self)
+
+
+def evaluate_run(path: Path, split: str = "test", data: Path | None = None) -> Figures:
+    """The figures of the run's best weights on a split, every example once."""
+    run = open_run(path, data)
+    check_split(run.task, split)
+    size = run.recipe.train.evaluate_batch or run.recipe.train.batch
+    found = evaluate(run.model, run.task, split, size, run.precision)
+    return Figures(str(path), run.task.name, run.model.config.scheme, split, run.task.metric._asdict(), found)
+
+
+class Text(NamedTuple):
+    """How text becomes tokens and tokens text."""
+
+    encode: Callable[[str], list[int]]
+    decode: Callable[[list[int]], str]
+
+
+def text_of(task: Task, data: Path | None) -> Text:
+    """The task's own text; refuses tasks that have none to continue."""
+    if not isinstance(task, Language):
+        raise ValueError(f'task "{task.name}" has no text to go on with: generate needs a run of a language model')
+    if task.shape["vocab_size"] == BYTES:
+        return Text(lambda text: list(text.encode()), lambda ids: bytes(ids).decode(errors="replace"))
+    numbers = number_words(words_of(load_split(data_root(data), "train")[1]))
+    words = list(numbers)
+
+    def encode(text: str) -> list[int]:
+        return [numbers.get(word, numbers["<unk>"]) for word in text.split()]
+
+    return Text(encode, lambda ids: " ".join(words[i] for i in ids).replace("<eos>", "\n"))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A prompt and what the model wrote after it."""
+
+    run: str
+    prompt: str
+    text: str
+    tokens: int
+    temperature: float
+    seed: int
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return asdict(self)
+
+
+def generate(
+    path: Path, prompt: str, tokens: int = 200, temperature: float = 1.0, seed: int = 0, data: Path | None = None
+) -> Sample:
+    """Let a run's language model go on from the prompt; a temperature of 0 takes the likeliest token each time."""
+    if tokens < 1 or not temperature >= 0:
+        raise ValueError(
+            f"generate needs at least one token and a temperature of at least 0; got {tokens} and {temperature}"
+        )
+    run = open_run(path, data)
+    text = text_of(run.task, data)
+    given = text.encode(prompt)
+    if not given:
+        raise ValueError('the prompt is empty: give some text to go on from, such as --prompt "The "')
+    written = sample(run, given, tokens, temperature, seed)
+    return Sample(str(path), prompt, text.decode(written), tokens, temperature, seed)
+
+
+@torch.no_grad()
+def sample(run: Trained, given: list[int], tokens: int, temperature: float, seed: int) -> list[int]:
+    """The tokens that follow; the model sees as many as its task's windows hold."""
+    device = next(run.model.parameters()).device
+    random = torch.Generator().manual_seed(seed)
+    ids = list(given)
+    for _ in range(tokens):
+        window = torch.tensor([ids[-run.task.length :]], device=device)
+        ids.append(int(draw(run.model(window, use_cache=False).logits[0, -1].float().cpu(), temperature, random)))
+    return ids[len(given) :]
+
+
+def draw(logits: Tensor, temperature: float, random: torch.Generator) -> Tensor:
+    if temperature == 0:
+        return logits.argmax()
+    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=random)
