@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .integrate import Event, Field, Site, Step, integrate, refine, uniform
 from .scheme import Scheme, average, compose, decoder, unshare, with_tableau
@@ -10,11 +10,28 @@ from .schemes import SCHEMES, scheme
 from .stack import Stack
 from .tableau import TABLEAUX, Tableau
 
+if TYPE_CHECKING:
+    from .models import (
+        CausalConfig,
+        ImageConfig,
+        MaskedConfig,
+        SequenceConfig,
+        SplitstepForCausalLM,
+        SplitstepForImageClassification,
+        SplitstepForMaskedLM,
+        SplitstepForSequenceClassification,
+        SplitstepForTranslation,
+        TranslationConfig,
+        cost,
+        twin,
+    )
+
 __all__ = [
     "SCHEMES", "TABLEAUX", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme", "SequenceConfig",
     "Site", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "Stack", "Step", "Tableau", "TranslationConfig",
-    "average", "compose", "decoder", "integrate", "refine", "scheme", "uniform", "unshare", "with_tableau",
+    "average", "compose", "cost", "decoder", "integrate", "refine", "scheme", "twin", "uniform", "unshare",
+    "with_tableau",
 ]  # fmt: skip
 
 
