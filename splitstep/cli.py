@@ -428,11 +428,11 @@ def _comparison_table(result: Comparison) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     metric = result.metric["name"].replace("_", " ")
     table.add_column("scheme", min_width=16)
     for head in (
-        f"{metric}, test\n\u00b1 95% interval", f"against {result.rows[0].name}\n\u00b1 95% interval", "valid",
+        f"{metric}, test\n\u00b1 95%", f"against {result.rows[0].name}\n\u00b1 95%", "valid",
         "parameters\nFLOPs/token", "seconds\ntokens/s",
     ):  # fmt: skip
         table.add_column(head, justify="right", no_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import escape
 from typing import NamedTuple
 
@@ -10,9 +9,8 @@ from ..scheme import Part, Program, Project, Scheme, Substep
 from ..tableau import EULER, Coefficient
 
 COLOURS = {"A": "#2f6db5", "F": "#c8641b", "C": "#2a8a57", "D": "#7a4fb0"}  # by letter; projections are grey
-GREY, INK, SOFT = "#8a93a3", "#1d2433", "#5b6475"
+GREY, INK, SOFT, RED, WHITE = "#8a93a3", "#1d2433", "#5b6475", "#b3261e", "#ffffff"
 BOX, HEIGHT, GAP = 54, 30, 30  # a box, and the stream between boxes
-LANE = 112  # from one stream to the next
 MARGIN = 34  # left and right of the boxes: where the state comes in and goes out
 
 
@@ -44,14 +42,15 @@ def rows(scheme: Scheme) -> Drawing:
     middle = height / 2 if several else above(scheme.branches[0][1])
     pieces: list[str] = []
     top = 0.0
-    for (weight, program), tall in zip(scheme.branches, heights, strict=True):
+    for (weight, program), (_, moves), tall in zip(scheme.branches, scheme.plan, heights, strict=True):
         y = top + above(program)
         pieces += stream(inset - 14, y, width - inset + 14, y)
         if several:
             for x0, x1 in ((16, inset - 14), (width - 16, width - inset + 14)):
                 pieces += stream(x0, middle, x1, y)
             pieces += text(width - inset + 4, y - 8, number(weight), SOFT, "start", 12)
-        pieces += boxes(program, inset, y)
+        for x, part, move in zip(places(program, inset), program, moves, strict=True):
+            pieces += box(x, y, part, len(move.stages))
         top += tall
     if several:
         pieces += node(16, middle, "x") + node(width - 16, middle, "\u03a3")
@@ -61,30 +60,30 @@ def rows(scheme: Scheme) -> Drawing:
 
 
 def doubled(scheme: Scheme) -> Drawing:
-    """Two lanes; a part stands on the lane that it moves and reads the other one."""
-    [(_, program)] = scheme.branches if len(scheme.branches) == 1 else [scheme.branches[0]]
-    lanes = {"a": above(program), "b": above(program) + LANE + 16 * (tallest(program) - 1)}
-    width = length(program) + 2 * MARGIN
+    """Two lanes for each program; a part stands on the lane that it moves and reads the other one."""
     pieces: list[str] = []
-    for name, y in lanes.items():
-        pieces += stream(14, y, width - 4, y) + node(14, y, name) + arrow(width - MARGIN + 14, y, width - 4, y)
-    for x, part in places(program, MARGIN):
-        assert isinstance(part, Substep)
-        y, other = lanes[part.half], lanes["b" if part.half == "a" else "a"]
-        reach = stack_height(part) / 2 + (18 if other > y else 20 * (part.tableau != EULER))
-        pieces += arrow(x - 9, other, x - 9, y + (reach if other > y else -reach), SOFT, dashed=True)
-        pieces += box(x, y, part)
-    return Drawing(width, lanes["b"] + below(program), pieces)
+    width = max(length(program) for _, program in scheme.branches) + 2 * MARGIN
+    top = 0.0
+    for (weight, program), (_, moves) in zip(scheme.branches, scheme.plan, strict=True):
+        lanes = {"a": top + above(program), "b": top + above(program) + room(program)}
+        for name, y in lanes.items():
+            pieces += stream(14, y, width - MARGIN + 14, y) + node(14, y, name)
+            pieces += arrow(width - MARGIN + 14, y, width - 4, y)
+        for x, part, move in zip(places(program, MARGIN), program, moves, strict=True):
+            assert isinstance(part, Substep)
+            y, other = lanes[part.half], lanes["b" if part.half == "a" else "a"]
+            edge = stack_height(part) / 2
+            pieces += arrow(x - BOX / 4, other, x - BOX / 4, y + (edge if other > y else -edge), SOFT, dashed=True)
+            pieces += box(x, y, part, len(move.stages))
+        if len(scheme.branches) > 1:
+            pieces += text(width - 6, lanes["a"] - 8, number(weight), SOFT, "end")
+        top = lanes["b"] + below(program)
+    return Drawing(width, top, pieces)
 
 
-def boxes(program: Program, left: float, y: float) -> list[str]:
-    return [piece for x, part in places(program, left) for piece in box(x, y, part)]
-
-
-def places(program: Program, left: float) -> Iterator[tuple[float, Part]]:
-    """Each part and the middle of its box."""
-    for i, part in enumerate(program):
-        yield left + GAP / 2 + BOX / 2 + i * (BOX + GAP), part
+def places(program: Program, left: float) -> list[float]:
+    """The middle of each part's box."""
+    return [left + GAP / 2 + BOX / 2 + i * (BOX + GAP) for i in range(len(program))]
 
 
 def length(program: Program) -> float:
@@ -116,34 +115,35 @@ def room(program: Program) -> float:
     return above(program) + below(program)
 
 
-def box(x: float, y: float, part: Part) -> list[str]:
+def box(x: float, y: float, part: Part, stages: int) -> list[str]:
     """A part: a box per field, its fraction below, its stages above."""
-    names = fields(part)
     top = y - stack_height(part) / 2
+    hollow = isinstance(part, Project) or part.replaces
+    dashes = ' stroke-dasharray="4 3"' if isinstance(part, Project) else ""
     pieces: list[str] = []
-    for i, name in enumerate(names):
+    for i, name in enumerate(fields(part)):
         colour = GREY if isinstance(part, Project) else COLOURS.get(name[0], GREY)
-        replaces = isinstance(part, Substep) and part.replaces
-        style = 'stroke-dasharray="4 3"' if isinstance(part, Project) else ""
-        fill = "#ffffff" if isinstance(part, Project) or replaces else colour
+        fill, ink = (WHITE, colour) if hollow else (colour, WHITE)
         pieces.append(
             f'<rect x="{x - BOX / 2:g}" y="{top + i * HEIGHT:g}" width="{BOX}" height="{HEIGHT}" rx="5" fill="{fill}" '
-            f'stroke="{colour if fill == "#ffffff" else "#ffffff"}" stroke-width="1.5" {style}/>'
+            f'stroke="{ink}" stroke-width="1.5"{dashes}/>'
         )
-        ink = colour if fill == "#ffffff" else "#ffffff"
-        pieces += text(
-            x, top + i * HEIGHT + 20, shown, colour if fill == "#ffffff" else "#ffffff", "middle", 14, bold=True
-        )
-    if isinstance(part, Project):
-        return pieces
+        words = f"={name}" if isinstance(part, Substep) and part.replaces else name
+        pieces += text(x, top + i * HEIGHT + 20, words, ink, size=14, bold=True)
+    if isinstance(part, Substep):
+        pieces += around(x, top, y + stack_height(part) / 2, part, stages)
+    return pieces
+
+
+def around(x: float, top: float, bottom: float, part: Substep, stages: int) -> list[str]:
+    """What stands by a box: its fraction and its stages."""
+    pieces: list[str] = []
     if part.fraction != 1:
-        backwards = part.fraction < 0
-        pieces += text(x, y + stack_height(part) / 2 + 16, number(part.fraction), "#b3261e" if backwards else INK)
+        pieces += text(x, bottom + 16, number(part.fraction), RED if part.fraction < 0 else INK)
     if part.tableau != EULER:
         pieces += text(x, top - 15, part.tableau.name, SOFT, size=11)
-        count = len(part.tableau.b)
-        for j in range(count):
-            pieces.append(f'<circle cx="{x + 9 * (j - (count - 1) / 2):g}" cy="{top - 7:g}" r="2.6" fill="{SOFT}"/>')
+        for j in range(stages):
+            pieces.append(f'<circle cx="{x + 9 * (j - (stages - 1) / 2):g}" cy="{top - 7:g}" r="2.6" fill="{SOFT}"/>')
     return pieces
 
 
@@ -156,9 +156,8 @@ def text(
     x: float, y: float, words: str, colour: str = INK, anchor: str = "middle", size: int = 12, bold: bool = False
 ) -> list[str]:
     weight = ' font-weight="600"' if bold else ""
-    return [
-        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{colour}" font-size="{size}"{weight}>{escape(words)}</text>'
-    ]
+    look = f'text-anchor="{anchor}" fill="{colour}" font-size="{size}"{weight}'
+    return [f'<text x="{x:g}" y="{y:g}" {look}>{escape(words)}</text>']
 
 
 def stream(x0: float, y0: float, x1: float, y1: float) -> list[str]:
@@ -182,6 +181,6 @@ def arrow(x0: float, y0: float, x1: float, y1: float, colour: str = INK, dashed:
 
 def node(x: float, y: float, name: str) -> list[str]:
     return [
-        f'<circle cx="{x:g}" cy="{y:g}" r="11" fill="#ffffff" stroke="{INK}" stroke-width="1.4"/>',
+        f'<circle cx="{x:g}" cy="{y:g}" r="11" fill="{WHITE}" stroke="{INK}" stroke-width="1.4"/>',
         *text(x, y + 4, name, INK, "middle", 12),
     ]

@@ -23,19 +23,21 @@ th:first-child, td:first-child { text-align: left; }
 td small, th small { display: block; color: var(--soft); font-size: .8rem; font-weight: 400; }
 tbody th { font-weight: 600; }
 tbody th small { white-space: normal; overflow-wrap: anywhere; max-width: 22rem; }
-code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; font-size: .86rem; }
-pre { background: var(--tint); border: 1px solid var(--line); border-radius: 8px; padding: .8rem 1rem; margin: .4rem 0 1rem;
-  white-space: pre-wrap; overflow-wrap: anywhere; }
+code, pre { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
+pre { background: var(--tint); border: 1px solid var(--line); border-radius: 8px; padding: .8rem 1rem;
+  margin: .4rem 0 1rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 .plot { width: 100%; min-width: 0; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
+.pair { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 1rem; }
 .pair > * { min-width: 0; }
 figure { margin: 0 0 1rem; padding: .8rem 1rem; border: 1px solid var(--line); border-radius: 8px; overflow-x: auto; }
 figcaption { font-size: .92rem; margin-bottom: .5rem; overflow-wrap: anywhere; position: sticky; left: 0; }
 figcaption code { color: var(--soft); }
 figure svg { display: block; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.25rem; margin: .4rem 0 1rem; font-size: .92rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.25rem; margin: .4rem 0 1rem;
+  font-size: .92rem; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }
+@media (max-width: 800px) { .pair { grid-template-columns: minmax(0, 1fr); } }
 @media (max-width: 600px) {
   main { padding: 1.25rem .9rem 3rem; }
   h1 { font-size: 1.35rem; }

@@ -152,9 +152,9 @@ class Comparison:
         better = "higher" if self.metric["higher_is_better"] else "lower"
         what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[self.match]
         return (
-            f"{self.metric['name'].replace('_', ' ')}: {better} is better; mean over {seeds} seed{'s'[: seeds > 1]}, each "
-            f"at its best validation step. Intervals: 95%, Student's t over seeds; differences to {first.name} are paired "
-            f"by seed. Matched: {what}, to {label(self.reference)}."
+            f"{self.metric['name'].replace('_', ' ')}: {better} is better; mean over {seeds} seed{'s'[: seeds > 1]}, "
+            f"each at its best validation step. Intervals: 95%, Student's t over seeds; differences to {first.name} are "
+            f"paired by seed. Matched: {what}, to {label(self.reference)}."
         )
 
     def chosen(self, row: Row) -> list[Trial]:
@@ -240,7 +240,7 @@ def read_sweep(texts: Sequence[str]) -> list[Setting]:
         if key in ("task", "scheme", "reference", "match", "train.seed"):
             raise ValueError(f"--sweep {key}: what is compared cannot be swept; sweep an entry such as train.lr")
         axes.append([f"{key}={value.strip()}" for value in values.split(",")])
-    return [tuple(setting) for setting in product(*axes)]
+    return [tuple(setting) for setting in product(*axes)] if axes else []
 
 
 class Planned(NamedTuple):
@@ -344,8 +344,8 @@ def trial_of(run: Planned, output: Mapping[str, Any]) -> Trial:
     same = {
         name: result.get(name)
         for name in (
-            "status", "valid", "test", "best_step", "steps", "tokens", "seconds", "tokens_per_second", "cost", "matched",
-            "shape", "device", "precision", "mode", "commit", "diverged",
+            "status", "valid", "test", "best_step", "steps", "tokens", "seconds", "tokens_per_second", "cost",
+            "matched", "shape", "device", "precision", "mode", "commit", "diverged",
         )
     }  # fmt: skip
     return Trial(scheme=run.scheme, setting=run.setting, seed=run.seed, folder=run.folder, **same, **curves)
@@ -389,8 +389,8 @@ def outcome(future: Future[dict[str, Any]], run: Planned, engine: Engine) -> dic
         return future.result()
     except engine.died:
         raise ValueError(
-            f"{run.folder}: its process was killed twice (is there enough memory?), or the cluster went away. Start the "
-            "same command again: finished runs are kept, and this one goes on from its checkpoint."
+            f"{run.folder}: its process was killed twice (is there enough memory?), or the cluster went away. Start "
+            "the same command again: finished runs are kept, and this one goes on from its checkpoint."
         ) from None
     except ImportError as error:
         raise ValueError(f"{run.folder}: the worker lacks a package ({error}): install splitstep there too.") from None

@@ -1,4 +1,4 @@
-"""Where independent jobs run: processes of this machine or a Dask cluster, behind one `concurrent.futures` interface."""
+"""Where independent jobs run: processes of this machine or a Dask cluster, as `concurrent.futures` executors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar, final
 
 T = TypeVar("T")
@@ -170,10 +170,8 @@ class _Worker:
     def end(self) -> None:
         self._ended = True
         if self._pool is not None and self._pid:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
