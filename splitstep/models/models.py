@@ -385,12 +385,12 @@ class SplitstepForImageClassification(SplitstepModel):
             )
         seed = seed_for(self, self.config, dropout_seed, pixel_values.device)
         observe, watch = self.observer(observe, output_hidden_states)
-        x = self.patches(self.cut(pixel_values))
+        x = self.patches(self.cut(pixel_values)).to(self.patches.weight.dtype)  # autocast would narrow the stream
         positions = torch.arange(x.shape[1], device=x.device)[None]
         if self.places is not None:
             x = x + self.places(positions)
         elif self.config.positions == "sinusoidal":
-            x = x + sinusoids(positions, self.config.width)
+            x = x + sinusoids(positions, self.config.width).to(x.dtype)
         x = self.body(x, Context(rotary=turn(self.config, positions), seed=seed), observe)
         logits = self.head(x.mean(1))
         loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
