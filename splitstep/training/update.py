@@ -132,6 +132,7 @@ class Captured:
         self.step, self.model, self.optimizer, self.device = step, model, optimizer, device
         self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]] = {}
         self.pool: Any = None
+        self.stream = torch.cuda.Stream()  # of warm-ups and recordings: gradients accumulate where they were made
 
     def __call__(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
         if work.shape not in self.graphs:
@@ -152,19 +153,18 @@ class Captured:
             work.tokens,
         )
         kept, random = [t.clone() for t in self.state()], torch.cuda.get_rng_state(self.device)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
             for _ in range(3):
                 self.step(static)
-        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.current_stream().wait_stream(self.stream)
         with torch.no_grad():
             for tensor, before in zip(self.state(), kept, strict=True):
                 tensor.copy_(before)
         torch.cuda.set_rng_state(random, self.device)
         del kept
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
             out = self.step(static)
         self.pool = self.pool or graph.pool()
         return graph, static, out
