@@ -57,10 +57,13 @@ def this_world() -> World:
     """As torchrun or `accelerate launch` have set it up; alone where neither has."""
     from accelerate import PartialState
 
-    state = PartialState()
+    # accelerate leaves processes that torchrun started without a GPU alone, each training for itself, unless it is told.
+    found = torch.accelerator.current_accelerator()
+    without = "LOCAL_RANK" in os.environ and (found is None or found.type == "mps")
+    state = PartialState(cpu=without or asked("ACCELERATE_USE_CPU"))
     return World(state.process_index, state.num_processes, torch.device(state.device or "cpu"))
 
 
-def sharding_asked_for() -> bool:
-    """Whether `accelerate launch --use_fsdp` started this process."""
-    return os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true", "yes")
+def asked(flag: str) -> bool:
+    """Whether `accelerate launch` was given a flag, as it tells its processes."""
+    return os.environ.get(flag, "").lower() in ("1", "true", "yes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..stack import Stack
-from .processes import World, sharding_asked_for
+from .processes import World, asked
 
 
 class Spread(NamedTuple):
@@ -24,7 +25,7 @@ def choose_parallel(parallel: str, world: World) -> str:
     """How the processes share the model: "none" where there is one, else "ddp" or "fsdp"."""
     if world.size == 1:
         return "none"
-    return ("fsdp" if sharding_asked_for() else "ddp") if parallel == "auto" else parallel
+    return ("fsdp" if asked("ACCELERATE_USE_FSDP") else "ddp") if parallel == "auto" else parallel
 
 
 def spread(model: nn.Module, parallel: str, world: World) -> Spread:
@@ -45,6 +46,8 @@ def shard(model: nn.Module) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
+    # fields return views, which would be a danger if anything here worked in place
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
     mesh = init_device_mesh(next(model.parameters()).device.type, (torch.distributed.get_world_size(),))
     for stack in [module for module in model.modules() if isinstance(module, Stack) and not module.scheme.doubled]:
         for layer in stack.layers:

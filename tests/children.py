@@ -1,0 +1,141 @@
+"""Training in processes of their own, which a test may kill. A server that has imported everything forks them."""
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import torch
+from safetensors.torch import load_file
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["splitstep.training", "splitstep.models", "sklearn.datasets"])
+MOMENT = ("tokens_per_second", "seconds", "date", "commit")  # what may differ between two equal runs
+
+RECIPE: dict[str, Any] = {
+    "task": "digits",
+    "model": {"layers": 2, "width": 16, "heads": 2, "ffn": 32, "dropout": 0.1},
+    "train": {
+        "steps": 7, "batch": 16, "accumulate": 2, "warmup": 2, "log_every": 3, "evaluate_every": 4,
+        "evaluate_batch": 400, "checkpoint_seconds": 0.0,
+    },
+}  # fmt: skip
+
+
+def touches(event: str, arguments: Sequence[Any], out: str) -> bool:
+    """Whether an audit event is about files of the run."""
+    return event in FILES and any(isinstance(x, str | os.PathLike) and os.fspath(x).startswith(out) for x in arguments)
+
+
+FILES = frozenset({"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree"})
+
+
+def count_and_kill(out: Path, kill_at: int) -> list[int]:
+    """A counter of file operations under `out`; the process kills itself right before number `kill_at`."""
+    counter = [0]
+
+    def hook(event: str, arguments: Any) -> None:
+        if touches(event, arguments, str(out)):
+            counter[0] += 1
+            if counter[0] == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    return counter
+
+
+def child(document: Mapping[str, Any], out: Path, kill_at: int, environment: Mapping[str, str], pipe: Any) -> None:
+    from splitstep.training import read_recipe, train
+
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    counter = count_and_kill(out, kill_at)
+    try:
+        result: Any = train(read_recipe(document, "recipe"), out, quiet=True)
+    except (ValueError, OSError) as error:
+        result = error
+    pipe.send((result, counter[0]))
+
+
+class Child:
+    """One process that trains; `kill_at` numbers the file operation before which it is killed."""
+
+    def __init__(
+        self, document: Mapping[str, Any], out: Path, kill_at: int = 0, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.pipe, other = SERVER.Pipe(duplex=False)
+        self.process = SERVER.Process(target=child, args=(document, out, kill_at, environment or {}, other))
+        self.process.start()
+        other.close()
+
+    def result(self) -> tuple[Any, int]:
+        """What `train` returned, and the number of file operations."""
+        try:
+            received = self.pipe.recv()
+        finally:
+            self.process.join(60)
+        if isinstance(received[0], Exception):
+            raise received[0]
+        return received
+
+    def wait(self) -> int | None:
+        self.process.join(120)
+        return self.process.exitcode
+
+
+def run(document: Mapping[str, Any], out: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Train in one process, to the end."""
+    return Child(document, out, 0, environment).result()[0]
+
+
+def together(document: Mapping[str, Any], out: Path, processes: int, kill_at: int = 0) -> list[Child]:
+    """Several processes that train together; the first is killed where one is."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    return [
+        Child(
+            document,
+            out,
+            kill_at if rank == 0 else 0,
+            {
+                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_PORT": port,
+                "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
+            },
+        )
+        for rank in range(processes)
+    ]  # fmt: skip
+
+
+def without_moments(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in MOMENT}
+
+
+def lines(out: Path) -> list[dict[str, Any]]:
+    """The metrics; every line must be whole."""
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def everything(out: Path) -> dict[str, Any]:
+    """All that a finished run leaves behind, but for moments and times; tensors as bytes."""
+    tensors = {
+        f"{file.parent.name}/{file.name}/{name}": (tuple(x.shape), x.numpy().tobytes())
+        for file in sorted(out.rglob("*.safetensors"))
+        for name, x in load_file(file).items()
+    }
+    result = json.loads((out / "result.json").read_text())
+    hidden = [p.name for p in out.rglob(".*")]
+    return {
+        "tensors": tensors,
+        "metrics": [without_moments(line) for line in lines(out)],
+        "result": without_moments(result),
+        "hidden": hidden,
+    }

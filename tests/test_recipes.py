@@ -1,0 +1,178 @@
+"""Recipes: every file parses; every wrong key, type or value is one error that says what to type."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from splitstep.tasks import TASKS, task
+from splitstep.training import Recipe, TrainOptions, load_recipe, override, read_recipe
+
+FILES = sorted((Path(__file__).parent.parent / "recipes").glob("*.yaml"))
+MINIMAL: dict[str, Any] = {"task": "digits"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
+def test_every_recipe_parses(file: Path) -> None:
+    """Keys, types, options of task, model and training: all that needs no data."""
+    recipe = load_recipe(str(file))
+    assert recipe.task in TASKS
+    assert read_recipe(recipe.document(), "again") == recipe
+    assert yaml.safe_load(yaml.safe_dump(recipe.document())) == recipe.document()
+
+
+def test_there_are_recipes() -> None:
+    assert {"digits"} <= {file.stem for file in FILES}
+
+
+@pytest.mark.parametrize(
+    ("document", "needle"),
+    [
+        ({"taks": "digits"}, 'has no entry "taks"; did you mean "task"?'),
+        ({}, "names no task: add `task: NAME`"),
+        ({"task": "digist"}, 'no task "digist"; did you mean "digits"?'),
+        ({"task": 3}, "task is 3, and needs text"),
+        ({"task": "digits", "trian": {}}, 'no entry "trian"; did you mean "train"?'),
+        ({"task": "digits", "data": {"pach": 2}}, 'data has no option "pach"; did you mean "patch"?'),
+        ({"task": "digits", "data": {"patch": "two"}}, "option patch is 'two', and needs a whole number"),
+        ({"task": "digits", "model": {"layer": 2}}, 'the model has no entry "layer"; did you mean "layers"?'),
+        ({"task": "digits", "model": {"layers": "two"}}, "layers='two'"),
+        ({"task": "digits", "model": {"width": 30, "heads": 4}}, "Width 30 is not divisible by 4 heads"),
+        ({"task": "digits", "model": {"vocab_size": 3}}, 'the model has no entry "vocab_size"'),
+        ({"task": "digits", "model": {"scheme": "A F"}}, 'the model has no entry "scheme"'),
+        ({"task": "digits", "train": {"stpes": 5}}, 'train has no option "stpes"; did you mean "steps"?'),
+        ({"task": "digits", "train": {"steps": 5.5}}, "option steps is 5.5, and needs a whole number"),
+        ({"task": "digits", "train": {"steps": True}}, "option steps is True, and needs a whole number"),
+        ({"task": "digits", "train": {"lr": "fast"}}, "option lr is 'fast', and needs a number"),
+        ({"task": "digits", "train": {"schedule": "cosin"}}, "option schedule is 'cosin', and needs \"cosine\" or"),
+        ({"task": "digits", "train": {"betas": [0.9]}}, "option betas is [0.9], and needs two numbers"),
+        ({"task": "digits", "train": {"betas": [0.9, 1.0]}}, "option betas is 1.0, and needs a number at least 0"),
+        ({"task": "digits", "train": {"lr": 0}}, "option lr is 0.0, and needs a number above 0 and finite"),
+        ({"task": "digits", "train": {"lr": float("inf")}}, "option lr is inf"),
+        ({"task": "digits", "train": {"clip": float("nan")}}, "option clip is nan"),
+        ({"task": "digits", "train": {"final": 2}}, "option final is 2.0, and needs a number at least 0 and at most 1"),
+        ({"task": "digits", "train": {"batch": 10, "accumulate": 3}}, "must be divisible by accumulate, 3"),
+        ({"task": "digits", "train": {"seed": -1}}, "option seed is -1, and needs at least 0"),
+        ({"task": "digits", "train": {"steps": 0}}, "option steps is 0, and needs at least 1"),
+        ({"task": "digits", "train": 5}, "train is 5, and needs entries of its own"),
+        ({"task": "digits", "train": 0}, "train is 0, and needs entries of its own"),
+        ({"task": "digits", "data": []}, "data is [], and needs entries of its own"),
+        ({"task": "digits", "scheme": "macarron"}, "Did you mean macaron?"),
+        ({"task": "digits", "scheme": "F0/2 A ("}, "("),
+        ({"task": "digits", "match": "flop"}, 'match is "flop"; did you mean "flops"?'),
+        ("digits", "is not a recipe"),
+    ],
+    ids=str,
+)
+def test_wrong_entries(document: Any, needle: str) -> None:
+    with pytest.raises(ValueError, match=".") as caught:
+        read_recipe(document, "r.yaml")
+    assert needle in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "where", "value"),
+    [
+        ("train.lr=3e-4", ("train", "lr"), 3e-4),
+        ("train.lr=1E3", ("train", "lr"), 1e3),
+        ("train.lr=.5e+2", ("train", "lr"), 50.0),
+        ("train.lr=0.01", ("train", "lr"), 0.01),
+        ("train.steps=20000", ("train", "steps"), 20000),
+        ("train.betas=[0.9, 9.5e-1]", ("train", "betas"), [0.9, 0.95]),
+        ("model.activation=gelu", ("model", "activation"), "gelu"),
+        ("model.bias=false", ("model", "bias"), False),
+        ("data.train=null", ("data", "train"), None),
+        ("data.path=a=b.txt", ("data", "path"), "a=b.txt"),
+        ("scheme=F0/2 A F1/2", ("scheme",), "F0/2 A F1/2"),
+        ("scheme=1/2(A F) + 1/2(F A) @heun", ("scheme",), "1/2(A F) + 1/2(F A) @heun"),
+        ("reference=b:(A+F)/2 a:A+F b:(A+F)/2", ("reference",), "b:(A+F)/2 a:A+F b:(A+F)/2"),
+        ("task=listops", ("task",), "listops"),
+    ],
+)
+def test_overrides(assignment: str, where: tuple[str, ...], value: object) -> None:
+    before = {"task": "digits", "train": {"steps": 3, "warmup": 1}, "model": None}
+    found: Any = override(before, [assignment])
+    for key in where:
+        found = found[key]
+    assert found == value
+    assert type(found) is type(value)
+    assert before == {"task": "digits", "train": {"steps": 3, "warmup": 1}, "model": None}
+
+
+def test_overrides_keep_the_rest() -> None:
+    found = override({"task": "digits", "train": {"steps": 3, "warmup": 1}}, ["train.steps=9", "train.lr=1e-2"])
+    assert found == {"task": "digits", "train": {"steps": 9, "warmup": 1, "lr": 0.01}}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "needle"),
+    [
+        ("train.lr", "is not of the form key=value"),
+        ("=3", "is not of the form"),
+        ("a.b.c=3", "is not of the form"),
+        ("train.=3", "is not of the form"),
+        ("train.lr=[1", "is not a YAML value"),
+        ("task.name=3", "task has no entries of its own"),
+    ],
+)
+def test_wrong_overrides(assignment: str, needle: str) -> None:
+    with pytest.raises(ValueError, match=".") as caught:
+        override(MINIMAL, [assignment])
+    assert needle in str(caught.value)
+
+
+def test_a_row_and_its_notation_are_one_run() -> None:
+    rows = read_recipe({**MINIMAL, "scheme": "macaron", "reference": "lie"}, "r")
+    notations = read_recipe({**MINIMAL, "scheme": " F0/2   A F1*1/2", "reference": "A F"}, "r")
+    assert rows == notations == Recipe("digits", "macaron")
+    assert rows.document() == notations.document()
+    assert rows.document()["scheme"] == "F0/2 A F1/2"
+
+
+def test_numbers_in_files(tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_text("task: digits\ntrain: {lr: 3e-4, betas: [9e-1, 0.99]}\nmodel:\n")
+    recipe = load_recipe(str(file), ["train.steps=5"])
+    assert recipe.train == TrainOptions(steps=5, lr=3e-4, betas=(0.9, 0.99))
+
+
+@pytest.mark.parametrize(
+    ("content", "needle"),
+    [(b"- digits\n", "is not a recipe"), (b"", "is not a recipe"), (b"task: [", "is not YAML"), (b"\xff\xfe", "YAML")],
+)
+def test_files_that_are_no_recipe(content: bytes, needle: str, tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=needle) as caught:
+        load_recipe(str(file))
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FILES[0].parent.parent)
+    with pytest.raises(ValueError, match=r"there is no recipe 'recipes/digts.yaml'; .*recipes/digits.yaml"):
+        load_recipe("recipes/digts.yaml")
+
+
+def test_the_model_cannot_contradict_its_data() -> None:
+    data = {"train": 20, "valid": 5, "test": 5}
+    listops = task("listops", data, None)
+    for entries in ({"vocab_size": 3}, {"max_positions": 3}):
+        recipe = read_recipe({"task": "listops", "data": data, "model": entries}, "r")
+        with pytest.raises(ValueError, match="leave it out of the recipe"):
+            recipe.config(listops)
+    more = read_recipe({"task": "listops", "data": data, "model": {"max_positions": 128}}, "r")
+    assert more.config(listops).max_positions == 128
+
+
+def test_the_twin_is_matched() -> None:
+    digits = task("digits", {}, None)
+    shape = {"layers": 2, "width": 32, "heads": 2, "ffn": 64}
+    reference = read_recipe({**MINIMAL, "model": shape}, "r").config(digits)
+    same = read_recipe({**MINIMAL, "model": shape, "scheme": "macaron", "match": "none"}, "r").config(digits)
+    matched = read_recipe({**MINIMAL, "model": shape, "scheme": "macaron"}, "r").config(digits)
+    assert (reference.ffn, same.ffn, sum(matched.ffn)) == (64, 64, 125)  # three biases a layer, not two
+    assert same.matched is None
+    assert matched.matched is not None

@@ -1,0 +1,274 @@
+"""A run that is killed at any moment and started again ends exactly as one that never was."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import children
+import pytest
+from children import RECIPE, Child, everything, lines, run
+from safetensors.torch import load_file, save_file
+
+from splitstep.training import checkpoint, files
+from splitstep.training.directory import RunDirectory
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int]:
+    """What a run without any kill leaves, and its number of file operations."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    _, operations = Child(RECIPE, out).result()
+    return everything(out), operations
+
+
+def killed_and_resumed(out: Path, kill_at: int) -> dict[str, Any]:
+    assert Child(RECIPE, out, kill_at).wait() == -signal.SIGKILL
+    run(RECIPE, out)
+    return everything(out)
+
+
+def test_the_run_is_worth_killing(whole: tuple[dict[str, Any], int]) -> None:
+    """It logs, evaluates, saves within intervals, keeps a best and finishes with a model."""
+    found, operations = whole
+    assert [(r["step"], r["split"]) for r in found["metrics"]] == [
+        (3, "train"), (4, "train"), (4, "valid"), (6, "train"), (7, "train"), (7, "valid"),
+    ]  # fmt: skip
+    assert found["hidden"] == []
+    assert any("best" in name for name in found["tensors"])
+    assert any(name.startswith("model/model.safetensors") for name in found["tensors"])
+    assert operations > 100
+
+
+@pytest.mark.parametrize("share", [0.03, 0.45, 0.85, 0.95, 0.99])
+def test_killed_before_a_file_operation(share: float, whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    expected, operations = whole
+    assert killed_and_resumed(tmp_path / "run", max(1, round(share * operations))) == expected
+
+
+@pytest.mark.slow
+def test_killed_before_any_file_operation(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    """Every operation of the first checkpoints and of the end, and every third of those between."""
+    expected, operations = whole
+    chosen = [n for n in range(1, operations + 1) if n < 40 or n > operations - 40 or n % 3 == 0]
+    wrong = [n for n in chosen if killed_and_resumed(tmp_path / str(n), n) != expected]
+    assert wrong == []
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    expected, operations = whole
+    out, kills = tmp_path / "run", 0
+    while Child(RECIPE, out, operations // 4).wait() == -signal.SIGKILL:
+        kills += 1
+        assert kills < 40
+    assert kills >= 3
+    assert everything(out) == expected
+
+
+def test_killed_by_the_clock_between_checkpoints(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    """With checkpoints far apart a kill costs work, and nothing else."""
+    document = {**RECIPE, "train": {**RECIPE["train"], "steps": 60, "checkpoint_seconds": 0.15}}
+    out, reference = tmp_path / "run", tmp_path / "reference"
+    run(document, reference)
+    child = Child(document, out)
+    while not list(out.glob("checkpoints/step-*")):
+        assert child.process.is_alive()
+        time.sleep(0.005)
+    child.process.kill()
+    assert child.wait() == -signal.SIGKILL
+    assert not (out / "result.json").exists()
+    run(document, out)
+    assert everything(out) == everything(reference)
+
+
+@pytest.mark.slow
+def test_another_kill_point_would_be_noticed(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    """The comparison sees a single bit of a weight, of a moment and of a metric."""
+    expected, operations = whole
+    for group in ("model", "optimizer"):
+        out = tmp_path / group
+        assert Child(RECIPE, out, operations // 2).wait() == -signal.SIGKILL
+        [file] = sorted(out.glob(f"checkpoints/step-*/{group}.safetensors"))[-1:]
+        tensors = load_file(file)
+        name = next(n for n, x in tensors.items() if x.ndim == 2)
+        tensors[name].view(-1)[0] += 1e-3
+        save_file(tensors, file)
+        run(RECIPE, out)
+        assert everything(out)["tensors"] != expected["tensors"]
+
+
+class Boom(Exception):
+    pass
+
+
+STAGES = [
+    (files.shutil, "rmtree"), (files.Path, "mkdir"), (checkpoint, "save_file"), (files.Path, "write_text"),
+    (files, "fsync"), (files.os, "rename"), (checkpoint, "remove"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("owner", "name"), STAGES, ids=[name for _, name in STAGES])
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_failure_at_any_stage_leaves_a_whole_checkpoint(
+    owner: Any, name: str, call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever raises in `save_checkpoint`, and whenever, what can be read is the old one or the new one."""
+    import torch
+
+    def save(step: int) -> None:
+        checkpoint.save_checkpoint(
+            tmp_path, step, {"step": step}, {"model": {"x": torch.full((3,), float(step))}, "rng": {"y": torch.ones(1)}}
+        )
+
+    save(1)
+    original, calls = getattr(owner, name), []
+
+    def fail(*arguments: Any, **named: Any) -> Any:
+        calls.append(name)
+        if len(calls) == call:
+            raise Boom
+        return original(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, fail)
+        try:
+            save(2)
+        except Boom:
+            assert len(calls) >= call
+    files.sweep(tmp_path)
+    loaded = checkpoint.load_checkpoint(tmp_path)
+    assert loaded is not None
+    state, tensors = loaded
+    assert state["step"] in (1, 2)
+    assert tensors["model"]["x"].tolist() == [state["step"]] * 3
+    assert sorted(tensors) == ["model", "rng"]
+    save(3)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-000000003"]
+
+
+def test_a_damaged_checkpoint_is_named(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    _, operations = whole
+    kept = tmp_path / "kept"
+    assert Child(RECIPE, kept, operations // 2).wait() == -signal.SIGKILL
+    [newest] = sorted(kept.glob("checkpoints/step-*"))[-1:]
+
+    def cut(file: Path) -> None:
+        file.write_bytes(file.read_bytes()[:-7])
+
+    def stretch(file: Path) -> None:
+        tensors = load_file(file)
+        name = next(n for n, x in tensors.items() if x.ndim == 2)
+        save_file({**tensors, name: tensors[name][:1].contiguous()}, file)
+
+    damages = [
+        ("model.safetensors", cut), ("optimizer.safetensors", cut), ("state.json", cut),
+        ("model.safetensors", stretch), ("model.safetensors", Path.unlink), ("state.json", Path.unlink),
+        ("state.json", lambda file: file.write_text('{"step": 3}')),
+    ]  # fmt: skip
+    for number, (name, damage) in enumerate(damages):
+        out = tmp_path / str(number)
+        shutil.copytree(kept, out)
+        damage(out / "checkpoints" / newest.name / name)
+        with pytest.raises(ValueError, match=rf"checkpoint {out}.* is damaged .*delete that folder"):
+            run(RECIPE, out)
+
+
+def test_a_cut_line_of_metrics_is_forgotten(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    expected, operations = whole
+    out = tmp_path / "run"
+    assert Child(RECIPE, out, operations * 2 // 3).wait() == -signal.SIGKILL
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 6, "split": "tr')
+    assert [r["step"] for r in RunDirectory(out).logged()][:2] == [3, 4]
+    run(RECIPE, out)
+    assert everything(out) == expected
+
+
+def test_interrupting_saves_nothing_broken(tmp_path: Path) -> None:
+    document = {**RECIPE, "train": {**RECIPE["train"], "steps": 25}}
+    out, reference = tmp_path / "run", tmp_path / "reference"
+    child = Child(document, out)
+    while not list(out.glob("checkpoints/step-*")):
+        assert child.process.is_alive()
+        time.sleep(0.005)
+    os.kill(child.process.pid or 0, signal.SIGINT)
+    assert child.wait() == 1  # KeyboardInterrupt, as Python ends on it
+    assert len(list(out.glob("checkpoints/*"))) >= 1
+    assert not list(out.glob("checkpoints/.part-*"))
+    run(document, out)
+    run(document, reference)
+    assert everything(out) == everything(reference)
+
+
+def test_two_processes_do_not_train_one_run(tmp_path: Path) -> None:
+    document = {**RECIPE, "train": {**RECIPE["train"], "steps": 4000, "evaluate_every": 4000}}
+    first = Child(document, tmp_path / "run")
+    while not list(tmp_path.glob("run/checkpoints/step-*")):
+        assert first.process.is_alive()
+        time.sleep(0.005)
+    with pytest.raises(ValueError, match="is being trained by another process"):
+        run(document, tmp_path / "run")
+    first.process.kill()
+    assert first.wait() == -signal.SIGKILL
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A file system of two thirds of a megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=640k", "none", str(disk)], capture_output=True)
+    if made.returncode:
+        pytest.skip("only root may mount a small file system")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("room", [16, 60, 100, 130])
+def test_no_space_left(room: int, small_disk: Path, whole: tuple[dict[str, Any], int]) -> None:
+    """One error that names what could not be written; with room again, the run goes on as if nothing had happened."""
+    expected, _ = whole
+    out, ballast = small_disk / "run", small_disk / "ballast"
+    ballast.write_bytes(bytes((640 - room) * 1024))
+    try:
+        run(RECIPE, out)
+    except OSError as error:
+        assert "No space left" in str(error)
+        assert str(error.filename).startswith(str(out))
+        assert not list(small_disk.rglob(".part-*"))
+        assert not list(out.rglob("result.json"))
+        if (out / "metrics.jsonl").exists():
+            lines(out)  # each one whole
+    else:
+        pytest.fail("the run was to run out of space")
+    ballast.unlink()
+    run(RECIPE, out)
+    assert everything(out) == expected
+
+
+def test_a_failed_rename_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "result.json"
+    files.write_atomically(target, "old")
+
+    def fail(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(files.os, "replace", fail)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        files.write_atomically(target, "new")
+    assert caught.value.filename == str(target)
+    assert target.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_state_is_plain_json(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    _, operations = whole
+    assert Child(RECIPE, tmp_path / "run", operations // 2).wait() == -signal.SIGKILL
+    folder = children.Path(sorted((tmp_path / "run" / "checkpoints").glob("step-*"))[-1])
+    assert {p.suffix for p in folder.iterdir()} == {".json", ".safetensors"}
+    assert json.loads((folder / "state.json").read_text())["step"] == int(folder.name.removeprefix("step-"))
