@@ -8,6 +8,7 @@ from splitstep.tasks.enwik8 import Enwik8
 from splitstep.tasks.listops import ListOps
 from splitstep.tasks.mnist import Mnist
 from splitstep.tasks.newsgroups import Newsgroups
+from splitstep.tasks.numbers import Numbers
 from splitstep.tasks.options import nearest, read_options
 from splitstep.tasks.stdlib import Stdlib
 from splitstep.tasks.task import Batch, Metric, Task
@@ -17,7 +18,7 @@ from splitstep.tasks.wikitext2 import Wikitext2
 __all__ = ["TASKS", "Batch", "Metric", "Task", "task"]
 
 TASKS: dict[str, type[Task]] = {
-    kind.name: kind for kind in (Digits, ListOps, Stdlib, Text, Mnist, Newsgroups, Enwik8, Wikitext2)
+    kind.name: kind for kind in (Digits, ListOps, Stdlib, Text, Mnist, Newsgroups, Enwik8, Wikitext2, Numbers)
 }
 
 

@@ -1,0 +1,98 @@
+"""Numbers in words, English to German: translation that needs no data. 4217 is four thousand two hundred seventeen."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from splitstep.tasks.options import at_least
+from splitstep.tasks.text_pairs.codec import Form
+from splitstep.tasks.text_pairs.lines import Lines
+from splitstep.tasks.text_pairs.prepared import Part
+from splitstep.tasks.translation import PairOptions, Translation
+
+ENGLISH = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+).split()
+ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+GERMAN = (
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
+    "achtzehn neunzehn"
+).split()
+GERMAN_TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+MILLION = 1_000_000
+
+
+def english(n: int) -> str:
+    """A number below a million in English words: "forty-two thousand three hundred and one"."""
+    if n < 20:
+        return ENGLISH[n]
+    if n < 100:
+        return ENGLISH_TENS[n // 10 - 2] + (f"-{ENGLISH[n % 10]}" if n % 10 else "")
+    if n < 1000:
+        return f"{ENGLISH[n // 100]} hundred" + (f" and {english(n % 100)}" if n % 100 else "")
+    rest = n % 1000
+    joined = "" if not rest else f" and {english(rest)}" if rest < 100 else f" {english(rest)}"
+    return f"{english(n // 1000)} thousand{joined}"
+
+
+def german(n: int, last: bool = True) -> str:
+    """A number below a million in German, one word: ones before tens. Only at the end of a word is 1 "eins"."""
+    if n < 20:
+        return GERMAN[n] if last or n != 1 else "ein"
+    if n < 100:
+        tens = GERMAN_TENS[n // 10 - 2]
+        return f"{german(n % 10, last=False)}und{tens}" if n % 10 else tens
+    unit, name = (1000, "tausend") if n >= 1000 else (100, "hundert")
+    return german(n // unit, last=False) + name + (german(n % unit) if n % unit else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumbersOptions(PairOptions):
+    """`highest`: the numbers are 0 to this; `train`, `valid` and `test` count different ones of them."""
+
+    merges: int = 60
+    highest: int = 99_999
+    train: int = 20_000
+    valid: int = 500
+    test: int = 500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, low in (("highest", 3), ("train", 1), ("valid", 1), ("test", 1), ("seed", 0)):
+            at_least(name, getattr(self, name), low)
+        if self.highest >= MILLION:
+            raise ValueError(f"option highest is {self.highest}, and needs a number below a million")
+        if self.train + self.valid + self.test > self.highest + 1:
+            raise ValueError(
+                f"options train {self.train}, valid {self.valid} and test {self.test} are more than the "
+                f"{self.highest + 1} numbers up to highest; raise highest, or ask for fewer"
+            )
+
+
+@final
+class Numbers(Translation):
+    """Numbers in words, English to German; those of validation and test are not in training."""
+
+    name: ClassVar[str] = "numbers"
+    Options: ClassVar[type] = NumbersOptions
+
+    def __init__(self, options: NumbersOptions, data: Path | None = None) -> None:
+        self._options = options
+        order = np.random.Generator(np.random.Philox(options.seed)).permutation(options.highest + 1).tolist()
+        sizes = {"train": options.train, "valid": options.valid, "test": options.test}
+        parts, first = {}, 0
+        for split, size in sizes.items():
+            parts[split] = Part((), lambda these=order[first : first + size]: lines_of_numbers(these))
+            first += size
+        self._load(parts, Form("en", "de"), options, {"highest": options.highest, "seed": options.seed, **sizes})
+
+    def _source(self) -> dict[str, Any]:
+        return {"name": "numbers in words", "highest": self._options.highest, "seed": self._options.seed}
+
+
+def lines_of_numbers(numbers: list[int]) -> Lines:
+    return Lines([english(n) for n in numbers], [german(n) for n in numbers])

@@ -1,0 +1,169 @@
+"""Text to token ids and back: how text is written before it is cut, and the joint subwords that cut it."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal, final
+
+import numpy as np
+
+from splitstep.tasks.text_pairs import moses
+
+PAD, START, END, UNKNOWN = range(4)
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+TOKENIZER, FORM = "tokenizer.json", "translation.json"
+BLOCK = 20_000
+WORD_END = "</w>"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How text is written before it is cut into subwords.
+
+    `tokens`: "plain" as people write; "moses" with Moses tokens made here; "given" with Moses tokens in the files.
+    """
+
+    source: str
+    target: str
+    tokens: Literal["plain", "moses", "given"] = "plain"
+    lower: bool = False
+    hyphens: bool = False  # a-b is a @-@ b among Moses tokens
+
+    def prepare(self, lines: Sequence[str], language: str, tokenised: bool) -> list[str]:
+        """Lines as subwords see them; `tokenised` lines have their Moses tokens already."""
+        out = [" ".join(line.split()) for line in lines]
+        if self.tokens != "plain" and not tokenised:
+            out = moses.tokenise(out, language, self.hyphens)
+        return [line.lower() for line in out] if self.lower else out
+
+    def plain(self, lines: Sequence[str], language: str) -> list[str]:
+        """Prepared lines as people write."""
+        return list(lines) if self.tokens == "plain" else moses.detokenise(lines, language)
+
+
+def blocks_of(lines: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(lines)
+    while block := list(islice(rest, BLOCK)):
+        yield block
+
+
+def empty_tokenizer(form: Form) -> Any:
+    """A tokenizer that has learnt nothing: words end in </w> among Moses tokens, and begin with a mark in plain text."""
+    from tokenizers import Tokenizer, decoders, pre_tokenizers
+    from tokenizers.models import BPE
+
+    if form.tokens == "plain":
+        tokenizer = Tokenizer(BPE(unk_token=SPECIAL[UNKNOWN]))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True)]
+        )
+        tokenizer.decoder = decoders.Metaspace()
+    else:
+        tokenizer = Tokenizer(BPE(unk_token=SPECIAL[UNKNOWN], end_of_word_suffix=WORD_END))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        tokenizer.decoder = decoders.BPEDecoder(suffix=WORD_END)
+    return tokenizer
+
+
+def learn(source: Sequence[str], target: Sequence[str], form: Form, merges: int) -> "Codec":
+    """Joint byte-pair encoding: at most `merges` merges learnt from both sides of prepared training text."""
+    from tokenizers.trainers import BpeTrainer
+
+    tokenizer = empty_tokenizer(form)
+    suffix = {} if form.tokens == "plain" else {"end_of_word_suffix": WORD_END}
+    trainer = BpeTrainer(
+        vocab_size=len(SPECIAL) + alphabet(chain(source, target), form) + merges,
+        special_tokens=list(SPECIAL),
+        min_frequency=2,
+        show_progress=False,
+        **suffix,
+    )
+    tokenizer.train_from_iterator(chain(blocks_of(source), blocks_of(target)), trainer)
+    return Codec(form, tokenizer)
+
+
+def alphabet(lines: Iterable[str], form: Form) -> int:
+    """How many symbols there are before the first merge: characters, and those that end a word with their mark."""
+    characters: set[str] = set()
+    ends: set[str] = set()
+    for block in blocks_of(lines):
+        for word in set(chain.from_iterable(line.split() for line in block)):
+            characters.update(word)
+            ends.add(word[-1])
+    return len(characters) + (1 if form.tokens == "plain" else len(ends))  # 1: the mark at which a word begins
+
+
+@final
+class Codec:
+    """Form and subwords of one translation task, saved with its model."""
+
+    def __init__(self, form: Form, tokenizer: Any) -> None:
+        self.form, self.tokenizer = form, tokenizer
+
+    @property
+    def size(self) -> int:
+        """Entries of the vocabulary."""
+        return self.tokenizer.get_vocab_size()
+
+    def encode(self, lines: Sequence[str]) -> Iterator[list[int]]:
+        """The ids of prepared lines, each with an end."""
+        for block in blocks_of(lines):
+            for encoding in self.tokenizer.encode_batch_fast(block, add_special_tokens=False):
+                yield [*encoding.ids, END]
+
+    def encode_flat(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all lines one after another, and where each begins and ends."""
+        kind = np.uint16 if self.size <= 1 << 16 else np.int32
+        parts, lengths = [np.zeros(0, kind)], []
+        for block in blocks_of(lines):
+            found = list(self.encode(block))
+            lengths += map(len, found)
+            parts.append(np.fromiter(chain.from_iterable(found), kind))
+        return np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Prepared lines from ids: up to the first end, without padding and start; an unknown token stays visible."""
+        return self.tokenizer.decode_batch([list(self._inner(line)) for line in ids], skip_special_tokens=False)
+
+    def detokenise(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Text as people write it, in the target language, from ids."""
+        return self.form.plain(self.decode(ids), self.form.target)
+
+    @staticmethod
+    def _inner(line: Sequence[int]) -> Iterator[int]:
+        for token in line:
+            if token == END:
+                return
+            if token not in (PAD, START):
+                yield token
+
+    def save(self, folder: Path) -> None:
+        """Write both files, which `load` reads, into a folder."""
+        self.tokenizer.save(str(folder / TOKENIZER), pretty=False)
+        (folder / FORM).write_text(json.dumps(dataclasses.asdict(self.form)), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Codec":
+        """The codec that was saved in a folder."""
+        from tokenizers import Tokenizer
+
+        for name in (TOKENIZER, FORM):
+            if not (folder / name).is_file():
+                raise ValueError(f"{folder} holds no {name}; a translation model is saved with its tokenizer")
+        try:
+            form = Form(**json.loads((folder / FORM).read_text(encoding="utf-8")))
+            return cls(form, Tokenizer.from_file(str(folder / TOKENIZER)))
+        except Exception as error:  # tokenizers raises bare Exception
+            raise ValueError(f"{folder / TOKENIZER} or {FORM} is damaged: {error}") from None
+
+
+def check_fit(codec: Codec, vocab_size: int) -> None:
+    """Refuse a tokenizer that does not fit a model."""
+    if codec.size != vocab_size:
+        raise ValueError(
+            f"the tokenizer has {codec.size:,} tokens and the model {vocab_size:,}; use the {TOKENIZER} that was saved "
+            "with the model"
+        )

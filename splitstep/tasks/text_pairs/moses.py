@@ -1,0 +1,90 @@
+"""Moses tokens, as the papers count and score them: sacremoses, imported where it is used."""
+
+import multiprocessing
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+MANY = 200_000
+"""Lines from which on several processes share the work."""
+BLOCK = 10_000
+
+
+def sacremoses() -> Any:
+    """The module, or an error that says how to get it."""
+    try:
+        import sacremoses
+    except ImportError:
+        raise ValueError(
+            "Moses tokens need sacremoses, which is not installed: pip install 'splitstep[translation]', or use a task "
+            "without them (option tokens: plain)"
+        ) from None
+    return sacremoses
+
+
+@cache
+def _tokenizer(language: str) -> Any:
+    return sacremoses().MosesTokenizer(language)
+
+
+@cache
+def _detokenizer(language: str) -> Any:
+    return sacremoses().MosesDetokenizer(language)
+
+
+@cache
+def _normalizer(language: str) -> Any:
+    return sacremoses().MosesPunctNormalizer(language)
+
+
+def tokenise(lines: Sequence[str], language: str, hyphens: bool = False) -> list[str]:
+    """Moses tokens with blanks between them, escaped as Moses does; `hyphens` splits a-b into a @-@ b."""
+    return _over(lines, partial(_tokenise_block, language=language, hyphens=hyphens))
+
+
+def _tokenise_block(lines: Sequence[str], language: str, hyphens: bool) -> list[str]:
+    moses = _tokenizer(language)
+    return [moses.tokenize(line, aggressive_dash_splits=hyphens, return_str=True, escape=True) for line in lines]
+
+
+def detokenise(lines: Sequence[str], language: str) -> list[str]:
+    """Plain text from Moses tokens."""
+    moses = _detokenizer(language)
+    return [moses.detokenize(HYPHEN.sub("-", line).split(), return_str=True, unescape=True) for line in lines]
+
+
+HYPHEN = re.compile(r" ?@-@ ?")
+
+
+def normalise(lines: Sequence[str], language: str) -> list[str]:
+    """Punctuation in its plain form and no characters that cannot be printed."""
+    return _over(lines, partial(_normalise_block, language=language))
+
+
+def _normalise_block(lines: Sequence[str], language: str) -> list[str]:
+    moses = _normalizer(language)
+    return [UNPRINTED.sub(" ", moses.normalize(line)) for line in lines]
+
+
+# Unicode category C without the letters and marks that Python has no name for: controls, formats, private use.
+UNPRINTED = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ue000-\uf8ff\ufeff\ufff9-\uffff]"
+)
+
+
+def _over(lines: Sequence[str], work: Callable[[Sequence[str]], list[str]]) -> list[str]:
+    """The work over blocks of lines, shared by processes where there are many."""
+    processes = os.cpu_count() or 1
+    if len(lines) < MANY or processes == 1:
+        return work(lines)
+    blocks = [lines[first : first + BLOCK] for first in range(0, len(lines), BLOCK)]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        return [line for block in pool.imap(work, blocks) for line in block]
+
+
+def keep_by_length(source: str, target: str, longest: int, ratio: float | None) -> bool:
+    """Moses' clean-corpus: 1 to `longest` words on each side, and neither more than `ratio` times the other."""
+    s, t = len(source.split()), len(target.split())
+    return 1 <= s <= longest and 1 <= t <= longest and (ratio is None or (s <= ratio * t and t <= ratio * s))

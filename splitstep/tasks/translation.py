@@ -1,0 +1,214 @@
+"""Translation: pairs of token sequences, padded to a few shapes, every one of them a batch of as many tokens.
+
+Compiled code and CUDA graphs are kept per shape, so that a batch comes from one bucket and has that bucket's shape.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from splitstep.tasks import sampler
+from splitstep.tasks.labelled import check_buckets
+from splitstep.tasks.options import at_least
+from splitstep.tasks.task import IGNORED, PERPLEXITY, Batch, Metric, Task, check_split, check_totals
+from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, place, rows_of
+from splitstep.tasks.text_pairs.codec import PAD, START, Codec, Form
+from splitstep.tasks.text_pairs.lines import Lines
+from splitstep.tasks.text_pairs.prepared import Limits, Part, Ragged, prepare
+
+BLEU = Metric("bleu", True, "{:.2f}")
+"""What translations are compared by; it needs decoding, so that a run's `score` is perplexity."""
+Direction = Literal["en-de", "de-en"]
+BUCKETS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions:
+    """What all translation tasks take.
+
+    `merges`: of the joint byte-pair encoding. `words`, `ratio`, `tokens`: training leaves out pairs with more words, a
+    larger length ratio, more subwords; what is left out is counted. `buckets`: padded lengths; by default the five that
+    waste least. `limit`: at most so many training pairs.
+    """
+
+    merges: int = 10_000
+    words: int | None = None
+    ratio: float | None = None
+    tokens: int = 256
+    buckets: tuple[int, ...] = ()
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in (("merges", 0), ("words", 1), ("tokens", 2), ("limit", 1)):
+            at_least(name, getattr(self, name), low)
+        if self.ratio is not None and not self.ratio >= 1:
+            raise ValueError(f"option ratio is {self.ratio}, and needs at least 1, e.g. 1.5")
+        check_buckets(self.buckets)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits on training pairs: the last bucket is one, too."""
+        last = self.buckets[-1] if self.buckets else self.tokens
+        return Limits(self.words, self.ratio, min(self.tokens, last))
+
+
+class Translation(Task):
+    """A translation task: `input_ids`, `attention_mask` and `labels` are [B, bucket]; both sides end with </s>.
+
+    The `size` of a batch counts padded tokens of one side, so that short pairs come in many rows. Held-out batches have
+    `decoder_input_ids`, the labels moved behind <s>, as well: a model then needs no labels to predict them.
+    """
+
+    model: ClassVar[str] = "translation"
+    metric: Metric = PERPLEXITY
+
+    def _load(self, parts: Mapping[str, Part], form: Form, options: PairOptions, more: object = None) -> None:
+        """Prepare the text, or find it prepared; `more` is what else it depends on, beside files and options."""
+        self._prepared = prepare(self.name, parts, form, options.merges, options.limits, options.limit, more)
+        lengths = {split: pairs.lengths for split, pairs in self._prepared.pairs.items()}
+        self._widths = options.buckets or choose_widths(lengths["train"], BUCKETS)
+        longest = max(int(found.max()) for found in lengths.values())
+        # Held-out pairs longer than any that training sees have a shape of their own: nothing is cut.
+        beyond = (-(-longest // MULTIPLE) * MULTIPLE,) if longest > self._widths[-1] else ()
+        self._held_widths = (*self._widths, *beyond)
+        self._members = {
+            split: [np.flatnonzero(where == number) for number in range(len(self._held_widths))]
+            for split, where in ((split, np.searchsorted(self._held_widths, found)) for split, found in lengths.items())
+        }
+
+    @property
+    @final
+    def shape(self) -> dict[str, int]:
+        return {"vocab_size": self._prepared.codec.size, "max_length": self._held_widths[-1]}
+
+    @property
+    @final
+    def length(self) -> int:
+        """The mean padded length of the training pairs: what the device computes, padding included."""
+        counts = [len(rows) for rows in self._members["train"]]
+        return round(np.dot(counts, self._held_widths) / sum(counts))
+
+    @property
+    @final
+    def splits(self) -> tuple[str, ...]:
+        return tuple(self._prepared.pairs)
+
+    @property
+    @final
+    def codec(self) -> Codec:
+        """Text to token ids and back; save it with the model."""
+        return self._prepared.codec
+
+    @final
+    def text(self, split: str) -> Lines:
+        """The lines of a held-out split, as its files have them."""
+        check_split(self, split)
+        if split == "train":
+            raise ValueError(f'task "{self.name}" keeps the text of its held-out splits only, not of train')
+        return self._prepared.text(split)
+
+    @final
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        counts = tuple(len(rows) for rows in self._members["train"][: len(self._widths)])
+        rows = tuple(rows_of(size, width) for width in self._widths)
+        bucket, number = place(counts, rows, seed, step)
+        chosen = sampler.indices(counts[bucket], seed, number, rows[bucket], stream=bucket)
+        return self._padded("train", self._members["train"][bucket][chosen], self._widths[bucket])
+
+    @final
+    def batches(self, split: str, size: int) -> Iterator[Batch]:
+        """Every pair once, bucket by bucket, in order within each; the last batch of a bucket may be smaller."""
+        check_split(self, split)
+        for members, width in zip(self._members[split], self._held_widths, strict=True):
+            rows = rows_of(max(size, width), width)
+            for first in range(0, len(members), rows):
+                batch = self._padded(split, members[first : first + rows], width)
+                yield {**batch, "decoder_input_ids": moved(batch["labels"])}
+
+    def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
+        pairs = self._prepared.pairs[split]
+        source, mask = padded(pairs.source, rows, width, PAD)
+        target, _ = padded(pairs.target, rows, width, IGNORED)
+        return {
+            "input_ids": torch.from_numpy(source),
+            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+            "labels": torch.from_numpy(target),
+        }
+
+    @final
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
+        """Sums of the surprise in nats, of right guesses and of target tokens; logits [B, T, V] align with the labels."""
+        scored = batch["labels"] != IGNORED
+        guesses, right = logits[scored].float(), batch["labels"][scored]
+        nll = functional.cross_entropy(guesses, right, reduction="sum")
+        correct = (guesses.argmax(-1) == right).sum()
+        return {"nll": float(nll), "correct": float(correct), "tokens": float(right.numel())}
+
+    @final
+    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
+        """Loss in nats a subword, the accuracy of the first guess, and perplexity, all with the true words before."""
+        tokens = check_totals(self, totals, "tokens")
+        loss = totals["nll"] / tokens
+        # e^700 is about what a float holds
+        return {"loss": loss, "accuracy": totals["correct"] / tokens, PERPLEXITY.name: math.exp(min(loss, 700.0))}
+
+    @final
+    def describe(self) -> dict[str, Any]:
+        prepared = self._prepared
+        return {
+            "task": self.name,
+            "source": self._source(),
+            "languages": [prepared.codec.form.source, prepared.codec.form.target],
+            "tokens": prepared.codec.form.tokens,
+            "lower": prepared.codec.form.lower,
+            "vocab_size": prepared.codec.size,
+            "pairs": prepared.counts,
+            "buckets": {
+                split: {str(width): len(rows) for width, rows in zip(self._held_widths, members, strict=True)}
+                for split, members in self._members.items()
+            },
+            "longest": {split: int(pairs.lengths.max()) for split, pairs in prepared.pairs.items()},
+            "padding": {split: round(self._padding(split), 4) for split in prepared.pairs},
+            "files": prepared.files,
+        }
+
+    def _padding(self, split: str) -> float:
+        """The share of padding in both sides of a split's batches."""
+        counts = [len(rows) for rows in self._members[split]]
+        pairs = self._prepared.pairs[split]
+        return 1 - (len(pairs.source.tokens) + len(pairs.target.tokens)) / (
+            2 * float(np.dot(counts, self._held_widths))
+        )
+
+    @abstractmethod
+    def _source(self) -> dict[str, Any]:
+        """Where the text comes from."""
+
+
+def padded(side: Ragged, rows: np.ndarray, width: int, fill: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences side by side [B, width], and where they are no padding."""
+    first, last = side.offsets[rows], side.offsets[rows + 1]
+    where = first[:, None] + np.arange(width)
+    mask = where < last[:, None]
+    tokens = side.tokens[np.minimum(where, last[:, None] - 1)].astype(np.int64)
+    return np.where(mask, tokens, fill), mask
+
+
+def moved(labels: Tensor) -> Tensor:
+    """Labels moved one to the right behind <s>; what is not scored becomes padding."""
+    start = torch.full_like(labels[:, :1], START)
+    right = torch.cat((start, labels[:, :-1]), 1)
+    return right.masked_fill(right == IGNORED, PAD)
+
+
+def languages(direction: str) -> tuple[str, str]:
+    """Source and target of a direction such as "en-de"."""
+    source, _, target = direction.partition("-")
+    return source, target
