@@ -66,7 +66,7 @@ def test_there_are_recipes() -> None:
     ids=str,
 )
 def test_wrong_entries(document: Any, needle: str) -> None:
-    with pytest.raises(ValueError, match=".") as caught:
+    with pytest.raises(ValueError, match=r".") as caught:
         read_recipe(document, "r.yaml")
     assert needle in str(caught.value)
 
@@ -117,7 +117,7 @@ def test_overrides_keep_the_rest() -> None:
     ],
 )
 def test_wrong_overrides(assignment: str, needle: str) -> None:
-    with pytest.raises(ValueError, match=".") as caught:
+    with pytest.raises(ValueError, match=r".") as caught:
         override(MINIMAL, [assignment])
     assert needle in str(caught.value)
 

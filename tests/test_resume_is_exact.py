@@ -235,17 +235,13 @@ def test_no_space_left(room: int, small_disk: Path, whole: tuple[dict[str, Any],
     expected, _ = whole
     out, ballast = small_disk / "run", small_disk / "ballast"
     ballast.write_bytes(bytes((640 - room) * 1024))
-    try:
+    with pytest.raises(OSError, match="No space left") as caught:
         run(RECIPE, out)
-    except OSError as error:
-        assert "No space left" in str(error)
-        assert str(error.filename).startswith(str(out))
-        assert not list(small_disk.rglob(".part-*"))
-        assert not list(out.rglob("result.json"))
-        if (out / "metrics.jsonl").exists():
-            lines(out)  # each one whole
-    else:
-        pytest.fail("the run was to run out of space")
+    assert str(caught.value.filename).startswith(str(out))
+    assert not list(small_disk.rglob(".part-*"))
+    assert not list(out.rglob("result.json"))
+    if (out / "metrics.jsonl").exists():
+        lines(out)  # each one whole
     ballast.unlink()
     run(RECIPE, out)
     assert everything(out) == expected

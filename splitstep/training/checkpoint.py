@@ -29,9 +29,14 @@ def save_checkpoint(
                 host = {key: value.detach().cpu().contiguous() for key, value in group.items()}
                 save_file(host, part / f"{name}.safetensors")
             (part / "state.json").write_text(json.dumps(state, indent=1, allow_nan=False))
+    prune(folder)
+    return final
+
+
+def prune(folder: Path) -> None:
+    """Drop all checkpoints but the newest."""
     for old in list_checkpoints(folder)[:-1]:
         remove(old)
-    return final
 
 
 def list_checkpoints(folder: Path) -> list[Path]:

@@ -57,7 +57,7 @@ def this_world() -> World:
     """As torchrun or `accelerate launch` have set it up; alone where neither has."""
     from accelerate import PartialState
 
-    # accelerate leaves processes that torchrun started without a GPU alone, each training for itself, unless it is told.
+    # Unless told, accelerate leaves processes that torchrun starts without a GPU alone, each training for itself.
     found = torch.accelerator.current_accelerator()
     without = "LOCAL_RANK" in os.environ and (found is None or found.type == "mps")
     state = PartialState(cpu=without or asked("ACCELERATE_USE_CPU"))

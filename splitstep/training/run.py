@@ -12,7 +12,16 @@ from torch import Tensor
 
 from ..models import MODELS, SplitstepModel
 from ..tasks import Task
-from .checkpoint import Groups, damaged, list_checkpoints, load_checkpoint, rng_state, save_checkpoint, set_rng_state
+from .checkpoint import (
+    Groups,
+    damaged,
+    list_checkpoints,
+    load_checkpoint,
+    prune,
+    rng_state,
+    save_checkpoint,
+    set_rng_state,
+)
 from .clock import Clock, Times
 from .directory import RunDirectory
 from .processes import World
@@ -182,6 +191,7 @@ class Run:
             self.best = tensors.get("best", {})
         if self.world.rank == 0:
             self.directory.rewind(self.state.step)
+            prune(self.directory.checkpoints)  # a kill may have come between writing one and dropping its elder
         self.world.wait()
 
 

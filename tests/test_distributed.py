@@ -1,0 +1,273 @@
+"""Several processes train the same network as one: DDP and FSDP on two CPU processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import children
+import pytest
+import torch
+from children import everything, lines, run, together
+from safetensors.torch import load_file
+
+from splitstep.training import read_recipe
+from splitstep.training.processes import World
+from splitstep.training.work import scored_items, tokens_of, work_for
+
+SHORT = {"train": 300, "valid": 70, "test": 50}
+RECIPE: dict[str, Any] = {  # ListOps has rows of unequal length, and an odd number of validation batches
+    "task": "listops",
+    "data": SHORT,
+    "model": {"layers": 2, "width": 16, "heads": 2, "ffn": 32},
+    "train": {
+        "steps": 6, "batch": 12, "accumulate": 2, "warmup": 2, "lr": 0.01, "log_every": 1, "evaluate_every": 3,
+        "evaluate_batch": 10, "checkpoint_seconds": 0.0,
+    },
+}  # fmt: skip
+TEXT: dict[str, Any] = {  # language modelling: the token count normalises the loss
+    "task": "stdlib",
+    "data": {"length": 32, "valid": 2000},
+    "model": {"layers": 2, "width": 16, "heads": 2, "ffn": 32},
+    "train": {**RECIPE["train"], "steps": 4},
+}
+
+
+def with_train(document: dict[str, Any], **entries: Any) -> dict[str, Any]:
+    return {**document, "train": {**document["train"], **entries}}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same recipe in one process."""
+    out = tmp_path_factory.mktemp("alone") / "run"
+    run(RECIPE, out)
+    return out
+
+
+def losses(out: Path, name: str = "loss") -> list[float]:
+    return [line[name] for line in lines(out)]
+
+
+def agree(out: Path, reference: Path) -> None:
+    assert [(r["step"], r["split"]) for r in lines(out)] == [(r["step"], r["split"]) for r in lines(reference)]
+    assert losses(out) == pytest.approx(losses(reference), rel=1e-6, abs=1e-6)
+    one, two = (json.loads((folder / "result.json").read_text()) for folder in (reference, out))
+    assert (one["tokens"], one["steps"]) == (two["tokens"], two["steps"])
+    assert two["processes"] == 2
+    assert two["test"]["loss"] == pytest.approx(one["test"]["loss"], abs=1e-6)
+
+
+def test_shares_add_up() -> None:
+    """Two processes' parts hold every row once, and every part knows the count of the whole."""
+    recipe = read_recipe(RECIPE, "r")
+    task = recipe.load_task()
+    whole = task.batch(0, 3, 12)
+    worlds = [World(rank, 2, torch.device("cpu")) for rank in range(2)]
+    works = [work_for(task, recipe.train, 3, world) for world in worlds]
+    parts = [part for work in works for part in work.parts]
+    assert sorted(row.tolist() for part in parts for row in part["input_ids"]) == sorted(whole["input_ids"].tolist())
+    assert {float(work.items) for work in works} == {float(scored_items(task, whole))}
+    assert {work.tokens for work in works} == {tokens_of(task, whole)} == {int(whole["attention_mask"].sum())}
+    seeds = {int(seed) for work in works for seed in work.seeds}
+    assert len(seeds) == 4
+
+
+def test_ddp_is_one_process(alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    results = [child.result()[0] for child in together(RECIPE, out, 2)]
+    assert {result["parallel"] for result in results} == {"ddp"}
+    agree(out, alone)
+
+
+def test_fsdp_is_one_process(alone: Path, tmp_path: Path) -> None:
+    """The parameters are cut up; loss, checkpoint and model are whole."""
+    out = tmp_path / "run"
+    document = with_train(RECIPE, parallel="fsdp")
+    results = [child.result()[0] for child in together(document, out, 2)]
+    assert {result["parallel"] for result in results} == {"fsdp"}
+    agree(out, alone)
+    [checkpoint] = (out / "checkpoints").iterdir()
+    [other] = (alone / "checkpoints").iterdir()
+    for name in ("model", "optimizer", "best"):
+        found, expected = load_file(checkpoint / f"{name}.safetensors"), load_file(other / f"{name}.safetensors")
+        assert {key: x.shape for key, x in found.items()} == {key: x.shape for key, x in expected.items()}
+    from splitstep.models import SplitstepForSequenceClassification
+
+    model = SplitstepForSequenceClassification.from_pretrained(out / "model")
+    best = load_file(checkpoint / "best.safetensors")
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, best[name]), name
+
+
+@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+def test_resuming_together_is_exact(parallel: str, tmp_path: Path) -> None:
+    document = with_train(RECIPE, parallel=parallel)
+    reference, out = tmp_path / "whole", tmp_path / "killed"
+    operations = together_operations(document, reference)
+    first, second = together(document, out, 2, kill_at=operations // 2)
+    assert first.wait() == -signal.SIGKILL
+    second.process.kill()
+    second.wait()
+    for child in together(document, out, 2):
+        child.result()
+    assert everything(out) == everything(reference)
+
+
+def together_operations(document: dict[str, Any], out: Path) -> int:
+    first, second = together(document, out, 2)
+    _, operations = first.result()
+    second.result()
+    return operations
+
+
+def test_one_process_goes_on_with_what_two_began(tmp_path: Path) -> None:
+    """A checkpoint of cut-up parameters is loaded bit by bit into one process."""
+    out = tmp_path / "run"
+    document = with_train(RECIPE, parallel="fsdp")
+    operations = together_operations(document, tmp_path / "count")
+    first, second = together(document, out, 2, kill_at=operations * 2 // 3)
+    assert first.wait() == -signal.SIGKILL
+    second.process.kill()
+    second.wait()
+    [checkpoint] = (out / "checkpoints").glob("step-*")
+    from splitstep.training.directory import RunDirectory
+    from splitstep.training.run import Run
+
+    recipe = read_recipe(document, "r")
+    directory = RunDirectory(out)
+    restored = Run(recipe, directory, recipe.load_task(), World(0, 1, torch.device("cpu")))
+    stored = load_file(checkpoint / "model.safetensors")
+    weights = restored.weights()
+    assert weights.keys() == stored.keys()
+    assert all(torch.equal(weights[name], stored[name]) for name in stored)
+    moments = load_file(checkpoint / "optimizer.safetensors")
+    assert all(torch.equal(x, moments[name]) for name, x in restored.moments().items())
+    run(document, out)
+    assert json.loads((out / "result.json").read_text())["processes"] == 1
+
+
+def refused(document: dict[str, Any], out: Path) -> list[str]:
+    messages = []
+    for child in together(document, out, 2):
+        with pytest.raises(ValueError, match=r".") as caught:
+            child.result()
+        messages.append(str(caught.value))
+    return messages
+
+
+def test_all_processes_refuse_alike(tmp_path: Path) -> None:
+    """The first one claims the directory; what it refuses, all refuse, and none is left waiting."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    assert all("holds other files" in message for message in refused(RECIPE, tmp_path / "other"))
+    uneven = with_train(RECIPE, batch=6)
+    assert all("cannot be shared by 2 processes" in m for m in refused(uneven, tmp_path / "uneven"))
+
+
+SHARDED = """
+import os, sys, torch
+from splitstep.training import read_recipe
+from splitstep.training.directory import RunDirectory
+from splitstep.training.processes import this_world
+from splitstep.training.run import Run
+from splitstep.training.evaluate import evaluate
+from torch.distributed.tensor import DTensor
+import json, pathlib
+recipe = read_recipe(json.loads(sys.argv[1]), "r")
+world = this_world()
+task = recipe.load_task()
+run = Run(recipe, RunDirectory(pathlib.Path(sys.argv[2])), task, world)
+def cut_up():
+    kinds = [isinstance(p, DTensor) and p.to_local().numel() < p.numel() for p in run.model.parameters()]
+    moments = [isinstance(m, DTensor) for s in run.optimizer.state.values() for m in s.values() if m.ndim]
+    return all(kinds) and all(moments) and len(moments) == 2 * len(kinds)
+print("before", cut_up())
+run.advance(run.work(0), 0.01)
+print("trained", cut_up())
+evaluate(run.model, task, "valid", 10, torch.float32, world)
+print("evaluated", cut_up())
+wrapped = sum("FSDP" in type(m).__name__ for m in run.model.modules())
+print("wrapped", wrapped, type(run.model).__mro__[0].__name__)
+torch.distributed.destroy_process_group()
+"""
+
+
+def launch(words: list[str], timeout: float = 200, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+
+
+def torchrun(*words: str) -> list[str]:
+    return ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", *words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["lie", "reversible"])
+@pytest.mark.parametrize("by", ["recipe", "accelerate"])
+def test_parameters_are_cut_up_once(scheme: str, by: str, tmp_path: Path) -> None:
+    """Before, between and after updates and evaluations; accelerate's own variable wraps nothing a second time."""
+    script = tmp_path / "sharded.py"
+    script.write_text(SHARDED)
+    document = {**RECIPE, "scheme": scheme}
+    if by == "recipe":
+        document = with_train(document, parallel="fsdp")
+    environment = {"ACCELERATE_USE_FSDP": "true"} if by == "accelerate" else {}
+    done = launch(torchrun(str(script), json.dumps(document), str(tmp_path / "run")), **environment)
+    assert done.returncode == 0, done.stderr
+    said = sorted(set(done.stdout.split("\n")) - {""})
+    fields = 4 if scheme == "lie" else 0  # a reversible stack belongs to the root
+    assert said == [
+        "before True", "evaluated True", "trained True", f"wrapped {1 + fields} FSDPSplitstepForSequenceClassification",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["torchrun", "accelerate", "accelerate-fsdp"])
+def test_launchers(launcher: str, alone: Path, tmp_path: Path) -> None:
+    """`torchrun -m splitstep train` and `accelerate launch -m splitstep train`, the same recipe."""
+    file, out = tmp_path / "recipe.yaml", tmp_path / "run"
+    file.write_text(json.dumps(RECIPE))
+    verb = ["splitstep", "train", str(file), "--out", str(out)]
+    if launcher == "torchrun":
+        words = torchrun("-m", *verb)
+    else:
+        more = ["--use_fsdp", "--fsdp_version", "2"] if launcher == "accelerate-fsdp" else ["--multi_gpu"]
+        port = str(20000 + os.getpid() % 20000)
+        words = ["accelerate.commands.launch", *more, "--num_processes", "2", "--main_process_port", port, "-m", *verb]
+    done = launch(words)
+    assert done.returncode == 0, done.stderr
+    agree(out, alone)
+    parallel = json.loads((out / "result.json").read_text())["parallel"]
+    assert parallel == ("fsdp" if launcher == "accelerate-fsdp" else "ddp")
+    assert "Traceback" not in done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("scheme", ["macaron", "reversible"])
+def test_language_models_too(parallel: str, scheme: str, tmp_path: Path) -> None:
+    """Tied embeddings, a loss per token, a reversible stack."""
+    document = {**TEXT, "scheme": scheme}
+    run(document, tmp_path / "alone")
+    for child in together(with_train(document, parallel=parallel), tmp_path / "two", 2):
+        child.result()
+    agree(tmp_path / "two", tmp_path / "alone")
+
+
+def test_a_run_diverges_together(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    document = with_train(RECIPE, lr=1e30, clip=0.0, steps=12, parallel="fsdp")
+    results = [child.result()[0] for child in together(document, out, 2)]
+    assert {result["status"] for result in results} == {"diverged"}
+    assert results[0]["diverged"] == results[1]["diverged"]
+    assert children.json.loads((out / "result.json").read_text())["diverged"]["step"] == 2
