@@ -21,14 +21,21 @@ from .integrate import At, Observe, Site, Step, Time, increments, total
 from .scheme import Move, Scheme
 
 GRID = 2.0**30  # states are multiples of 2^-30, below 2^33 in size
+LIMIT = 2.0**30  # what a state or an increment may measure, well inside that
 
 
 def to_grid(x: Tensor) -> Tensor:
-    return torch.round(x * GRID).to(torch.int64)
+    return torch.round(x.to(torch.promote_types(x.dtype, torch.float32)) * GRID).to(torch.int64)
 
 
 def from_grid(n: Tensor, dtype: torch.dtype) -> Tensor:
-    return n.to(dtype) * (1.0 / GRID)
+    return (n.to(torch.promote_types(dtype, torch.float32)) * (1.0 / GRID)).to(dtype)
+
+
+def fault(x: Tensor) -> Tensor:
+    """0, or NaN where x holds what the integers of the grid cannot: NaN, infinity, the values of a diverged field."""
+    size = x.detach().abs().amax()
+    return torch.where(size < LIMIT, torch.zeros_like(size), torch.full_like(size, torch.nan))
 
 
 class Visit(NamedTuple):
@@ -86,7 +93,8 @@ class Problem(NamedTuple):
             leaves[i] = leaf
         context = tree_unflatten(leaves, self.treedef)
         step = self.weights[visit.site.step].bind(self.steps[visit.site.step], values)
-        return total(increments(step, visit.move, visit.site, visit.clock, x, context, self.at).values()).to(x.dtype)
+        added = increments(step, visit.move, visit.site, visit.clock, x, context, self.at)
+        return total(term.to(x.dtype) for term in added.values())  # summed in the stream's precision, as elsewhere
 
 
 class Rebuild(torch.autograd.Function):
@@ -97,11 +105,12 @@ class Rebuild(torch.autograd.Function):
         dtype = a.dtype
         extra, groups = split(rest, sizes)
         pair = [to_grid(a), to_grid(b)]
-        poison = torch.zeros((), dtype=dtype, device=a.device)  # integers cannot hold the NaN of a diverged field
+        poison = fault(a) + fault(b)
         for visit in visits(problem.scheme, problem.steps):
             half = visit.move.half
-            added = problem.increment(visit, from_grid(pair[1 - half], dtype), groups[visit.site.step], extra)
-            poison = poison + added.sum() * 0.0
+            x = from_grid(pair[1 - half], dtype)
+            added = problem.increment(visit, x, groups[visit.site.step], extra)
+            poison = poison + fault(x) + fault(added)
             pair[half] = pair[half] + to_grid(added)
         ctx.save_for_backward(*pair)
         ctx.problem, ctx.sizes, ctx.rest = problem, sizes, rest
