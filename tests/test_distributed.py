@@ -30,7 +30,7 @@ RECIPE: dict[str, Any] = {  # ListOps has rows of unequal length, and an odd num
 }  # fmt: skip
 TEXT: dict[str, Any] = {  # language modelling: the token count normalises the loss
     "task": "stdlib",
-    "data": {"length": 32, "valid": 2000},
+    "data": {"length": 32, "limit": 20_000},
     "model": {"layers": 2, "width": 16, "heads": 2, "ffn": 32},
     "train": {**RECIPE["train"], "steps": 4},
 }

@@ -30,7 +30,7 @@ from .sharding import choose_parallel, gathered, scattered, spread
 from .update import choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, work_for
 
-EXPLODED = 3.0  # times the loss of the first interval, plus one
+EXPLODED = 3.0  # times the loss of the first update, plus one
 
 
 class State(NamedTuple):
@@ -39,7 +39,7 @@ class State(NamedTuple):
     step: int = 0
     tokens: int = 0
     losses: tuple[float, ...] = ()  # of the updates since the last record
-    first_loss: float | None = None  # the first record's
+    first_loss: float | None = None  # of the very first update
     best: float | None = None
     best_step: int = 0
     best_valid: dict[str, float] | None = None
@@ -117,10 +117,11 @@ class Run:
         self.collect()
         if self.fault is not None:
             raise self.fault
-        loss, first = fsum(self.state.losses) / len(self.state.losses), self.state.first_loss
-        if first is not None and loss > EXPLODED * first + 1:
+        losses = self.state.losses
+        loss, first = fsum(losses) / len(losses), losses[0] if self.state.first_loss is None else self.state.first_loss
+        if loss > EXPLODED * first + 1:
             raise Diverged(self.state.step, loss, self.norm)
-        self.state = self.state._replace(losses=(), first_loss=loss if first is None else first)
+        self.state = self.state._replace(losses=(), first_loss=first)
         return {"loss": loss, "gradient_norm": self.norm}
 
     def keep_if_best(self, figures: Mapping[str, float]) -> None:

@@ -1,0 +1,499 @@
+"""The loop does what a bare loop does, says what happened, and counts time right."""
+
+import dataclasses
+import json
+import math
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from children import lines
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from splitstep.models import SplitstepForImageClassification
+from splitstep.tasks import Task, task
+from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
+from splitstep.training import run as running
+from splitstep.training.clock import Clock, Times
+from splitstep.training.processes import World
+from splitstep.training.schedule import learning_rate
+from splitstep.training.sharding import Spread, choose_parallel
+from splitstep.training.update import choose_mode, make_optimizer, plain_step
+from splitstep.training.work import Work, dropout_seed, prefetched, work_for
+
+CPU = torch.device("cpu")
+ALONE = World(0, 1, CPU)
+SHAPE = {"layers": 2, "width": 16, "heads": 2, "ffn": 32, "dropout": 0.1}
+SHORT = {"steps": 8, "batch": 16, "warmup": 2, "lr": 0.01, "log_every": 1, "evaluate_batch": 400}
+
+
+def recipe(scheme: str = "lie", model: dict[str, Any] | None = None, **entries: Any) -> Recipe:
+    document = {"task": "digits", "scheme": scheme, "model": SHAPE | (model or {}), "train": SHORT | entries}
+    return read_recipe(document, "r")
+
+
+@pytest.fixture(scope="module")
+def digits() -> Task:
+    return task("digits", {}, None)
+
+
+def last_weights(out: Path) -> dict[str, Tensor]:
+    [checkpoint] = (out / "checkpoints").iterdir()
+    return load_file(checkpoint / "model.safetensors")
+
+
+# Schedules
+
+
+def test_warm_up_is_linear() -> None:
+    options = TrainOptions(steps=100, lr=2.0, warmup=10)
+    assert [learning_rate(options, step) for step in range(10)] == pytest.approx([0.2 * n for n in range(1, 11)])
+
+
+@pytest.mark.parametrize("final", [0.0, 0.1, 1.0])
+def test_cosine(final: float) -> None:
+    """lr (final + (1 - final) (1 + cos(pi s)) / 2), s from 0 after the warm-up to 1 at the end."""
+    options = TrainOptions(steps=110, lr=2.0, warmup=10, final=final)
+    rates = [learning_rate(options, step) for step in range(10, 111)]
+    s = np.linspace(0, 1, 101)
+    assert rates == pytest.approx(2 * (final + (1 - final) * np.cos(np.pi * s / 2) ** 2), abs=1e-12)
+    assert rates[-1] == pytest.approx(2 * final, abs=1e-12)
+    assert rates[50] == pytest.approx(1 + final)
+
+
+def test_linear() -> None:
+    options = TrainOptions(steps=110, lr=2.0, warmup=10, final=0.5, schedule="linear")
+    rates = [learning_rate(options, step) for step in range(10, 111)]
+    assert rates == pytest.approx(np.linspace(2, 1, 101))
+
+
+def test_inverse_square_root() -> None:
+    """lr sqrt(w / n) for update number n > w: continuous at the warm-up's end, halved when n is four times as large."""
+    options = TrainOptions(steps=10**6, lr=2.0, warmup=400, schedule="inverse-sqrt")
+    assert learning_rate(options, 399) == pytest.approx(2.0)
+    assert learning_rate(options, 400) == pytest.approx(2 * (400 / 401) ** 0.5)
+    assert learning_rate(options, 1599) == pytest.approx(1.0)
+    assert learning_rate(options, 6399) == pytest.approx(0.5)
+
+
+def test_constant_and_no_warm_up() -> None:
+    options = TrainOptions(steps=10, lr=2.0, warmup=0, schedule="constant")
+    assert {learning_rate(options, step) for step in range(10)} == {2.0}
+    assert learning_rate(TrainOptions(steps=10, lr=2.0, warmup=0), 0) == 2.0
+
+
+# The loop against bare ones
+
+
+def bare_loop(recipe: Recipe, task: Task, updates: int | None = None) -> tuple[nn.Module, list[float]]:
+    """Fifteen lines that anybody could have written."""
+    options = recipe.train
+    torch.manual_seed(options.seed)
+    model = SplitstepForImageClassification(recipe.config(task)).train()
+    matrices, vectors = ([p for p in model.parameters() if (p.ndim > 1) == deep] for deep in (True, False))
+    groups = [{"params": matrices, "weight_decay": options.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, options.lr, (0.9, 0.98), options.eps, fused=True)
+    losses = []
+    for step in range(updates or options.steps):
+        batch = task.batch(options.seed, step, options.batch)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(options, step)
+        optimizer.zero_grad()
+        loss = model(**batch, dropout_seed=dropout_seed(options.seed, step, 0, 0)).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), options.clip)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return model, losses
+
+
+@pytest.mark.parametrize("scheme", ["lie", "macaron", "strang-midpoint", "reversible"])
+def test_the_loop_is_a_bare_loop(scheme: str, digits: Task, tmp_path: Path) -> None:
+    """Logging, evaluating, checkpointing and looking ahead change no bit."""
+    given = recipe(scheme, evaluate_every=3, checkpoint_seconds=0.0)
+    train(given, tmp_path / "run", quiet=True)
+    model, losses = bare_loop(given, digits)
+    found = last_weights(tmp_path / "run")
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, found[name]), name
+    assert [r["loss"] for r in lines(tmp_path / "run") if r["split"] == "train"] == losses
+
+
+def test_the_update_is_adamw(digits: Task) -> None:
+    """One process's updates against the published formulas in float64."""
+    given = recipe(model={"dropout": 0.0}, clip=0.5, weight_decay=0.1)
+    options = given.train
+    model = running.build_model(given, digits).double()
+    optimizer = make_optimizer(model, options, CPU)
+    step = plain_step(Spread(model, torch.no_grad), optimizer, options, torch.float32, ALONE)
+    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+    m, v = ({name: torch.zeros_like(p) for name, p in weights.items()} for _ in range(2))
+    other = running.build_model(given, digits).double()
+    for n in range(1, 5):
+        work = work_for(digits, options, n - 1, ALONE)
+        work = work._replace(parts=[{k: x.double() if x.is_floating_point() else x for k, x in work.parts[0].items()}])
+        _, norm = step(work)
+        other.load_state_dict(weights, strict=False)
+        gradients = torch.autograd.grad(other(**work.parts[0]).loss, list(other.parameters()))
+        total = math.sqrt(sum(float((g**2).sum()) for g in gradients))
+        assert float(norm) == pytest.approx(total)
+        for (name, w), g in zip(weights.items(), gradients, strict=True):
+            g = g * min(1.0, options.clip / (total + 1e-6))
+            m[name] = 0.9 * m[name] + 0.1 * g
+            v[name] = 0.98 * v[name] + 0.02 * g**2
+            adam = (m[name] / (1 - 0.9**n)) / ((v[name] / (1 - 0.98**n)).sqrt() + options.eps)
+            weights[name] = w - options.lr * (adam + (0.1 if w.ndim > 1 else 0.0) * w)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.detach(), weights[name], rtol=1e-9, atol=1e-12)
+
+
+def test_accumulated_parts_are_one_batch(tmp_path: Path) -> None:
+    """In exact arithmetic the same; in float32 to rounding."""
+    found = []
+    for accumulate in (1, 4):
+        out = tmp_path / str(accumulate)
+        train(recipe(model={"dropout": 0.0}, accumulate=accumulate), out, quiet=True)
+        found.append([r["loss"] for r in lines(out)])
+    assert found[0] == pytest.approx(found[1], abs=2e-6)
+
+
+def test_parts_weigh_by_their_items() -> None:
+    """A causal batch with ignored labels: the loss is the mean over all that count, not the mean of means."""
+    given = read_recipe(
+        {"task": "stdlib", "data": {"length": 16, "limit": 20_000}, "model": SHAPE | {"dropout": 0.0}}, "r"
+    )
+    model = running.build_model(given, given.load_task())
+    options = dataclasses.replace(given.train, accumulate=2, batch=4)
+    ids = torch.arange(64).view(4, 16)
+    labels = ids.clone()
+    labels[:2, 3:] = -100  # 4 labels count in the first part and 30 in the second
+    optimizer = make_optimizer(model, options, CPU)
+    step = plain_step(Spread(model, torch.enable_grad), optimizer, options, torch.float32, ALONE)
+    parts = [{"input_ids": ids[i : i + 2], "labels": labels[i : i + 2]} for i in (0, 2)]
+    expected = float(model(input_ids=ids, labels=labels).loss)
+    loss, _ = step(Work(parts, [torch.tensor(0)] * 2, torch.tensor(34.0), 64))
+    assert float(loss) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_compiled_is_eager(tmp_path: Path) -> None:
+    found = {}
+    for mode in ("eager", "compile"):
+        train(recipe(mode=mode, steps=12), tmp_path / mode, quiet=True)
+        found[mode] = [r["loss"] for r in lines(tmp_path / mode)]
+    assert found["compile"] == pytest.approx(found["eager"], rel=1e-5, abs=1e-5)
+
+
+def test_bfloat16_learns_with_float32_weights(tmp_path: Path) -> None:
+    result = train(recipe(precision="bfloat16", steps=30), tmp_path / "run", quiet=True)
+    rows = [r["loss"] for r in lines(tmp_path / "run") if r["split"] == "train"]
+    assert result["precision"] == "bfloat16"
+    assert rows[-1] < rows[0]
+    assert {x.dtype for x in last_weights(tmp_path / "run").values()} == {torch.float32}
+
+
+# Results
+
+
+def test_the_result(digits: Task, tmp_path: Path) -> None:
+    """The saved model is the best on validation, and its figures are those of the result."""
+    result = train(recipe(steps=30, evaluate_every=7), tmp_path / "run", quiet=True)
+    valid = {r["step"]: r for r in lines(tmp_path / "run") if r["split"] == "valid"}
+    best = max(valid.values(), key=lambda r: r["accuracy"])
+    assert sorted(valid) == [7, 14, 21, 28, 30]
+    assert result["best_step"] == best["step"]
+    assert result["valid"] == {"loss": best["loss"], "accuracy": best["accuracy"]}
+    model = SplitstepForImageClassification.from_pretrained(tmp_path / "run" / "model")
+    assert evaluate(model, digits, "test", 400, torch.float32) == pytest.approx(result["test"])
+    assert evaluate(model, digits, "valid", 400, torch.float32) == pytest.approx(result["valid"])
+    assert result["tokens"] == 30 * 16 * 16
+    assert result["cost"]["parameters"] == sum(p.numel() for p in model.parameters())
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
+    assert read_recipe(result["recipe"], "again") == recipe(steps=30, evaluate_every=7)
+
+
+def test_evaluation_counts_every_example_once(digits: Task) -> None:
+    """Against one pass by hand, whatever the batches; the model stays as it was."""
+    model = running.build_model(recipe(), digits).train()
+    [whole] = digits.batches("valid", 10_000)
+    with torch.no_grad():
+        logits = model.eval()(whole["pixel_values"]).logits
+    model.train()
+    expected = {
+        "loss": float(nn.functional.cross_entropy(logits, whole["labels"])),
+        "accuracy": float((logits.argmax(-1) == whole["labels"]).double().mean()),
+    }
+    for size in (7, 100, 10_000):
+        assert evaluate(model, digits, "valid", size, torch.float32) == pytest.approx(expected, abs=1e-5)
+    assert model.training
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = train(recipe(), tmp_path / "run", quiet=True)
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}
+    monkeypatch.setattr(running, "build_model", None)
+    assert train(recipe(), tmp_path / "run", quiet=True) == first
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")} == before
+
+
+def test_the_same_scheme_in_other_words_is_the_same_run(tmp_path: Path) -> None:
+    first = train(recipe("macaron"), tmp_path / "run", quiet=True)
+    assert train(recipe("F0/2 A F1/2"), tmp_path / "run", quiet=True) == first
+    assert first["scheme"] == {"name": "macaron", "notation": "F0/2 A F1/2"}
+
+
+def test_directories_of_others(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("all of it")
+    RunDirectory(tmp_path / "run").claim(recipe().document())
+    RunDirectory(tmp_path / "run").claim(recipe().document())
+    for out, given, needle in (
+        ("file", recipe(), "is not a directory"),
+        ("full", recipe(), "holds other files and no run"),
+        ("run", recipe(seed=1), "belongs to another run"),
+    ):
+        with pytest.raises(ValueError, match=needle):
+            train(given, tmp_path / out, quiet=True)
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.tex"]
+    assert [p.name for p in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
+    (tmp_path / "run" / "recipe.yaml").write_text("task: [")
+    with pytest.raises(ValueError, match=r"recipe.yaml is damaged"):
+        train(recipe(), tmp_path / "run", quiet=True)
+
+
+def test_a_claim_that_was_cut_short_is_claimed_again(tmp_path: Path) -> None:
+    (tmp_path / ".part-recipe.yaml").write_text("task: dig")
+    RunDirectory(tmp_path).claim(recipe().document())
+    with RunDirectory(tmp_path).locked():
+        assert [p.name for p in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(recipe(evaluate_every=4), tmp_path / "run", quiet=True, tensorboard=True)
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    logged = [r for r in lines(tmp_path / "run") if r["split"] == "train"]
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [
+        (r["step"], pytest.approx(r["loss"])) for r in logged
+    ]
+    assert [e.step for e in events.Scalars("valid/accuracy")] == [4, 8]
+
+
+def test_lines_where_there_is_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(recipe(), tmp_path / "run")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "digits lie seed 0  step 8/8  loss" in err
+    assert "tokens/s" in err
+    train(recipe(), tmp_path / "quiet", quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+# Divergence
+
+
+def strict_json(file: Path) -> Any:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    return json.loads(file.read_text(), parse_constant=refuse)
+
+
+@pytest.mark.parametrize("scheme", ["lie", "lie-postnorm", "reversible", "rk4"])
+@pytest.mark.parametrize(("lr", "clip"), [(1e3, 1.0), (1e3, 0.0), (1e30, 0.0)])
+def test_diverged_is_a_result(scheme: str, lr: float, clip: float, tmp_path: Path) -> None:
+    given = recipe(scheme, lr=lr, clip=clip, steps=60, log_every=7, checkpoint_seconds=0.0)
+    result = train(given, tmp_path / "run", quiet=True)
+    assert result["status"] == "diverged"
+    assert strict_json(tmp_path / "run" / "result.json") == result
+    found = result["diverged"]
+    assert 1 < found["step"] <= result["steps"] < 60
+    assert found["layer"] in ("embedding", 0, 1)
+    assert len(found["state_norms"]) == 3
+    assert len(found["weight_norms"]) == 2
+    assert all(math.isfinite(r["loss"]) for r in RunDirectory(tmp_path / "run").logged())
+    assert train(given, tmp_path / "run", quiet=True) == result
+
+
+def poisoned(monkeypatch: pytest.MonkeyPatch, digits: Task, at: int, layer: int) -> None:
+    """From batch `at` on, the digits' labels are fine and layer `layer` overflows."""
+    original = running.build_model
+
+    def build(*arguments: Any) -> Any:
+        model = original(*arguments)
+        seen = [0]
+
+        def count(module: nn.Module, given: Any) -> None:
+            seen[0] += module.training
+
+        def overflow(module: nn.Module, given: Any, x: Tensor) -> Tensor:
+            return x * float("inf") if seen[0] > at else x
+
+        model.register_forward_pre_hook(count)
+        model.body.stack.layers[layer]["F"].register_forward_hook(overflow)
+        return model
+
+    monkeypatch.setattr(running, "build_model", build)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_layer_is_found_and_the_weights_are_kept(
+    layer: int, digits: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault in update 6 is noticed after update 10; step, layer and weights are those of update 6."""
+    given = recipe(steps=20, log_every=10, evaluate_every=20)
+    with monkeypatch.context() as patch:
+        poisoned(patch, digits, 5, layer)
+        result = train(given, tmp_path / "run", quiet=True)
+    found = result["diverged"]
+    assert (found["step"], found["layer"], result["steps"]) == (6, layer, 10)
+    assert [isinstance(size, str) for size in found["state_norms"]] == [i > layer for i in range(3)]
+    assert found["gradient_norm"] == "nan"
+    before: Any = bare_loop(given, digits, 5)[0]
+    norms = [
+        sum(float((p.detach() ** 2).sum()) for p in layer.parameters()) ** 0.5 for layer in before.body.stack.layers
+    ]
+    assert found["weight_norms"] == pytest.approx(norms, rel=1e-5)
+
+
+def test_no_checkpoint_of_a_lost_run(digits: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints fall due while the fault is not yet noticed: the last good one stays."""
+    with monkeypatch.context() as patch:
+        poisoned(patch, digits, 5, 0)
+        train(recipe(steps=20, log_every=10, evaluate_every=20, checkpoint_seconds=0.0), tmp_path / "run", quiet=True)
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-000000005"]
+    assert all(x.isfinite().all() for x in last_weights(tmp_path / "run").values())
+
+
+def test_an_explosion_that_stays_finite(digits: Task, tmp_path: Path) -> None:
+    """Even within the first interval: the loss of the first update is the measure."""
+    given = recipe(lr=3.0, clip=1.0, steps=60, log_every=5, evaluate_every=60, warmup=0)
+    result = train(given, tmp_path / "run", quiet=True)
+    _, losses = bare_loop(given, digits, 5)
+    assert all(map(math.isfinite, losses))
+    assert (result["status"], result["diverged"]["step"]) == ("diverged", 5)
+    assert result["diverged"]["loss"] == pytest.approx(sum(losses) / 5)
+    assert all(isinstance(size, float) for size in result["diverged"]["state_norms"])
+
+
+def test_a_validation_that_is_no_number_diverges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from splitstep.training import loop
+
+    monkeypatch.setattr(loop, "evaluate", lambda *_: {"loss": float("nan"), "accuracy": 0.1})
+    result = train(recipe(), tmp_path / "run", quiet=True)
+    assert (result["status"], result["diverged"]["step"], result["diverged"]["loss"]) == ("diverged", 1, "nan")
+
+
+# Time
+
+
+def test_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training is what lies between pauses; the time before the first pause ends is left out."""
+    now = [100.0]
+    monkeypatch.setattr("splitstep.training.clock.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
+    clock = Clock(Times(50.0, 20.0, 400), ALONE)
+    now[0] += 5.0
+    with clock.paused():
+        now[0] += 3.0
+    now[0] += 2.0
+    clock.count(100)
+    assert clock.read() == Times(60.0, 22.0, 500)
+    with clock.paused():
+        now[0] += 7.0
+        assert clock.read() == Times(67.0, 22.0, 500)
+    now[0] += 1.0
+    clock.count(50)
+    assert clock.read() == Times(68.0, 23.0, 550)
+    assert clock.read().rate == 550 / 23
+    assert Times().rate is None
+
+
+def test_tokens_per_second_leaves_out_all_but_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow evaluations, checkpoints and a slow first update do not count; slow updates do."""
+    from splitstep.training import loop
+
+    def slow(function: Any, seconds: float) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            time.sleep(seconds)
+            return function(*arguments, **named)
+
+        return call
+
+    monkeypatch.setattr(loop, "evaluate", slow(loop.evaluate, 0.3))
+    monkeypatch.setattr(running, "save_checkpoint", slow(running.save_checkpoint, 0.3))
+    original = running.make_update
+
+    def make_update(*arguments: Any) -> Any:
+        update, calls = original(*arguments), []
+
+        def call(*given: Any) -> Any:
+            calls.append(1)
+            time.sleep(1.0 if len(calls) == 1 else 0.05)
+            return update(*given)
+
+        return call
+
+    monkeypatch.setattr(running, "make_update", make_update)
+    result = train(recipe(steps=9, evaluate_every=3, checkpoint_seconds=0.0), tmp_path / "run", quiet=True)
+    seconds = 8 * 16 * 16 / result["tokens_per_second"]
+    assert 0.4 < seconds < 0.9
+    assert result["seconds"] > 1.0 + 0.9 + 8 * 0.3 + 0.4
+
+
+# The parts
+
+
+def test_prefetching_keeps_order_and_passes_errors_on() -> None:
+    with prefetched(lambda n: n * n, 3, 50) as squares:
+        assert list(squares) == [n * n for n in range(3, 50)]
+
+    def bad(n: int) -> int:
+        if n == 5:
+            raise ValueError("no batch 5")
+        return n
+
+    with prefetched(bad, 0, 10) as numbers:
+        assert [next(numbers) for _ in range(5)] == [0, 1, 2, 3, 4]
+        with pytest.raises(ValueError, match="no batch 5"):
+            next(numbers)
+
+
+def test_prefetching_stops_with_its_reader() -> None:
+    made: list[int] = []
+    before = threading.active_count()
+
+    def read() -> Iterator[int]:
+        with prefetched(lambda n: made.append(n) or n, 0, 10**6, depth=2) as numbers:
+            yield next(numbers)
+
+    assert next(read()) == 0
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+    assert len(made) < 10
+
+
+def test_modes() -> None:
+    gpu = World(0, 1, torch.device("cuda"))
+    assert [choose_mode("auto", world) for world in (ALONE, gpu, gpu._replace(size=2))] == ["eager", "capture", "eager"]
+    for world in (ALONE, gpu._replace(size=2)):
+        with pytest.raises(ValueError, match="needs one process with one CUDA device"):
+            choose_mode("compile+capture", world)
+
+
+def test_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = World(0, 2, CPU)
+    assert [choose_parallel(p, two) for p in ("auto", "ddp", "fsdp")] == ["ddp", "ddp", "fsdp"]
+    assert choose_parallel("fsdp", ALONE) == "none"
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert [choose_parallel(p, two) for p in ("auto", "ddp")] == ["fsdp", "ddp"]
