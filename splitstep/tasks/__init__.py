@@ -5,20 +5,31 @@ from pathlib import Path
 
 from splitstep.tasks.digits import Digits
 from splitstep.tasks.enwik8 import Enwik8
+from splitstep.tasks.europarl import Europarl
+from splitstep.tasks.iwslt14 import Iwslt14
 from splitstep.tasks.listops import ListOps
 from splitstep.tasks.mnist import Mnist
+from splitstep.tasks.multi30k import Multi30k
 from splitstep.tasks.newsgroups import Newsgroups
 from splitstep.tasks.numbers import Numbers
 from splitstep.tasks.options import nearest, read_options
+from splitstep.tasks.parallel import Parallel
 from splitstep.tasks.stdlib import Stdlib
 from splitstep.tasks.task import Batch, Metric, Task
+from splitstep.tasks.tatoeba import Tatoeba
+from splitstep.tasks.ted import Ted
 from splitstep.tasks.text import Text
 from splitstep.tasks.wikitext2 import Wikitext2
+from splitstep.tasks.wmt14 import Wmt14
 
 __all__ = ["TASKS", "Batch", "Metric", "Task", "task"]
 
 TASKS: dict[str, type[Task]] = {
-    kind.name: kind for kind in (Digits, ListOps, Stdlib, Text, Mnist, Newsgroups, Enwik8, Wikitext2, Numbers)
+    kind.name: kind
+    for kind in (
+        *(Digits, ListOps, Stdlib, Text, Mnist, Newsgroups, Enwik8, Wikitext2),
+        *(Numbers, Parallel, Multi30k, Tatoeba, Ted, Europarl, Iwslt14, Wmt14),
+    )
 }
 
 

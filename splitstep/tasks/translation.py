@@ -33,7 +33,7 @@ BUCKETS = 5
 class PairOptions:
     """What all translation tasks take.
 
-    `merges`: of the joint byte-pair encoding. `words`, `ratio`, `tokens`: training leaves out pairs with more words, a
+    `merges`: of the joint byte-pair encoding. `words`, `ratio`, `longest`: training leaves out pairs with more words, a
     larger length ratio, more subwords; what is left out is counted. `buckets`: padded lengths; by default the five that
     waste least. `limit`: at most so many training pairs.
     """
@@ -41,12 +41,12 @@ class PairOptions:
     merges: int = 10_000
     words: int | None = None
     ratio: float | None = None
-    tokens: int = 256
+    longest: int = 256
     buckets: tuple[int, ...] = ()
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        for name, low in (("merges", 0), ("words", 1), ("tokens", 2), ("limit", 1)):
+        for name, low in (("merges", 0), ("words", 1), ("longest", 2), ("limit", 1)):
             at_least(name, getattr(self, name), low)
         if self.ratio is not None and not self.ratio >= 1:
             raise ValueError(f"option ratio is {self.ratio}, and needs at least 1, e.g. 1.5")
@@ -55,8 +55,20 @@ class PairOptions:
     @property
     def limits(self) -> Limits:
         """The limits on training pairs: the last bucket is one, too."""
-        last = self.buckets[-1] if self.buckets else self.tokens
-        return Limits(self.words, self.ratio, min(self.tokens, last))
+        last = self.buckets[-1] if self.buckets else self.longest
+        return Limits(self.words, self.ratio, min(self.longest, last))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainOptions(PairOptions):
+    """What tasks on text as people write it take besides.
+
+    `tokens`: "moses" cuts words from punctuation as the papers do, "plain" leaves that to the subwords; `lower`: in
+    small letters.
+    """
+
+    tokens: Literal["plain", "moses"] = "plain"
+    lower: bool = False
 
 
 class Translation(Task):
@@ -144,7 +156,7 @@ class Translation(Task):
 
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """Sums of the surprise in nats, of right guesses and of target tokens; logits [B, T, V] align with the labels."""
+        """Sums of the surprise in nats, of right guesses and of tokens; logits [B, T, V] align with the labels."""
         scored = batch["labels"] != IGNORED
         guesses, right = logits[scored].float(), batch["labels"][scored]
         nll = functional.cross_entropy(guesses, right, reduction="sum")

@@ -51,7 +51,7 @@ def blocks_of(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def empty_tokenizer(form: Form) -> Any:
-    """A tokenizer that has learnt nothing: words end in </w> among Moses tokens, and begin with a mark in plain text."""
+    """A tokenizer that has learnt nothing: Moses tokens end in </w>, words of plain text begin with a mark."""
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
 
@@ -73,7 +73,7 @@ def learn(source: Sequence[str], target: Sequence[str], form: Form, merges: int)
     from tokenizers.trainers import BpeTrainer
 
     tokenizer = empty_tokenizer(form)
-    suffix = {} if form.tokens == "plain" else {"end_of_word_suffix": WORD_END}
+    suffix: dict[str, Any] = {} if form.tokens == "plain" else {"end_of_word_suffix": WORD_END}
     trainer = BpeTrainer(
         vocab_size=len(SPECIAL) + alphabet(chain(source, target), form) + merges,
         special_tokens=list(SPECIAL),

@@ -74,12 +74,12 @@ class Prepared(NamedTuple):
 
     def text(self, split: str) -> Lines:
         """The lines of a held-out split, as its files have them."""
-        columns = [
-            (self.folder / f"{split}.{side}.txt").read_text(encoding="utf-8").split("\n")[:-1]
-            for side in ("source", "target", "plain")
-            if (self.folder / f"{split}.{side}.txt").is_file()
-        ]
-        return Lines(*columns)
+
+        def column(side: str) -> list[str]:
+            return (self.folder / f"{split}.{side}.txt").read_bytes().decode().split("\n")[:-1]
+
+        has_plain = (self.folder / f"{split}.plain.txt").is_file()
+        return Lines(column("source"), column("target"), column("plain") if has_plain else None)
 
 
 def prepare(
@@ -228,7 +228,7 @@ def write_text(folder: Path, split: str, lines: Lines) -> None:
     """The text of a held-out split, to translate from and to score against."""
     for side, column in (("source", lines.source), ("target", lines.target), ("plain", lines.plain)):
         if column is not None:
-            (folder / f"{split}.{side}.txt").write_text("".join(f"{line}\n" for line in column), encoding="utf-8")
+            (folder / f"{split}.{side}.txt").write_bytes("".join(f"{line}\n" for line in column).encode())
 
 
 def require_pairs(task: str, split: str, kept: int, counts: Mapping[str, Any]) -> None:

@@ -1,0 +1,99 @@
+"""WMT14 English-German from its published files, prepared as the Macaron Net's scripts do."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+from splitstep.tasks.fetch import data_root
+from splitstep.tasks.text_pairs import moses
+from splitstep.tasks.text_pairs.codec import Form
+from splitstep.tasks.text_pairs.lines import Lines, find_text, read_pairs
+from splitstep.tasks.text_pairs.prepared import Part
+from splitstep.tasks.translation import Direction, PairOptions, Translation, languages
+
+TRAINING = {
+    "europarl-v7.de-en": "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+    "commoncrawl.de-en": "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+    "news-commentary-v12.de-en": "http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz",
+}
+NEWS = {"valid": "newstest2013", "test": "newstest2014"}
+NEWS_ORIGIN = "http://data.statmt.org/wmt17/translation-task/dev.tgz, one sentence a line without tags"
+LONG_NAMES = {"en": "eng", "de": "deu"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wmt14Options(PairOptions):
+    """Pairs of 1 to 80 words, and 32,764 merges."""
+
+    direction: Direction = "en-de"
+    merges: int = 32_764
+    words: int | None = 80
+
+
+@final
+class Wmt14(Translation):
+    """News and more, cased Moses tokens with hyphens split; valid is newstest2013, test newstest2014."""
+
+    name: ClassVar[str] = "wmt14"
+    Options: ClassVar[type] = Wmt14Options
+
+    def __init__(self, options: Wmt14Options, data: Path | None = None) -> None:
+        root = data_root(data)
+        source, target = languages(options.direction)
+        files = tuple(
+            training_file(root, stem, side, origin) for stem, origin in TRAINING.items() for side in (source, target)
+        )
+        parts = {"train": Part(files, partial(read_training, files, source, target))}
+        for split, stem in NEWS.items():
+            news = news_file(root, stem, source), news_file(root, stem, target)
+            parts[split] = Part(news, partial(read_news, *news, source, target))
+        self._load(parts, Form(source, target, "given", hyphens=True), options)
+
+    def _source(self) -> dict[str, Any]:
+        return {"name": "WMT14 English-German", "training": list(TRAINING), "valid": "newstest2013"}
+
+
+def training_file(root: Path, stem: str, side: str, origin: str) -> Path:
+    """A training file, beside the archive it came from or in the folder that it unpacks to."""
+    for folder in ("wmt14", "wmt14/training"):
+        found = find_text(root, f"{folder}/{stem}.{side}")
+        if found is not None:
+            return found
+    raise ValueError(
+        f'task "wmt14": {root / "wmt14" / f"{stem}.{side}"} is missing. It comes from {origin}. Unpack that archive in '
+        f"{root / 'wmt14'}, or set SPLITSTEP_DATA to the folder that holds wmt14/{stem}.{side}"
+    )
+
+
+def news_file(root: Path, stem: str, side: str) -> Path:
+    """A file of test sentences."""
+    for name in (f"wmt14/{stem}.{side}", f"wmt-newstest-en-de/{stem}.{LONG_NAMES[side]}"):
+        found = find_text(root, name)
+        if found is not None:
+            return found
+    raise ValueError(
+        f'task "wmt14": {root / "wmt14" / f"{stem}.{side}"} is missing. It comes from {NEWS_ORIGIN}. Put it there, or '
+        f"set SPLITSTEP_DATA to the folder that holds wmt14/{stem}.{side}"
+    )
+
+
+def read_training(files: tuple[Path, ...], source: str, target: str) -> Lines:
+    """All training pairs: punctuation in its plain form, nothing unprintable, Moses tokens with hyphens split."""
+    pairs = [read_pairs(one, two) for one, two in zip(files[::2], files[1::2], strict=True)]
+    sides = [line for part in pairs for line in part.source], [line for part in pairs for line in part.target]
+    done = [
+        moses.tokenise(moses.normalise(lines, language), language, hyphens=True)
+        for lines, language in zip(sides, (source, target), strict=True)
+    ]
+    return Lines(done[0], done[1])
+
+
+def read_news(one: Path, two: Path, source: str, target: str) -> Lines:
+    """Test pairs with plain apostrophes as Moses tokens; the target stays as plain text beside."""
+    lines = read_pairs(one, two)
+    sides = [[line.replace("’", "'") for line in side] for side in (lines.source, lines.target)]
+    done = [
+        moses.tokenise(side, language, hyphens=True) for side, language in zip(sides, (source, target), strict=True)
+    ]
+    return Lines(done[0], done[1], lines.target)
