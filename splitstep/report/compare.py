@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..schemes import scheme
 from ..studies.compare import Comparison, Row, label, widths
-from ..training.directory import write_atomically
+from ..training.files import write_atomically
 from . import charts
 from .diagram import draw
 from .page import page, pairs, table
@@ -167,25 +167,22 @@ def matched(result: Comparison) -> list[str]:
 
 
 def trials(result: Comparison) -> list[str]:
-    """Every run of a sweep, chosen or not."""
-    if not result.sweep:
-        return []
+    """Every run, of a sweep also those that were not chosen."""
     name = result.metric["name"]
 
     def shown(figures: dict[str, float] | None) -> str:
         return result.shown(figures[name]) if figures else "-"
 
+    swept = bool(result.sweep)
     chosen = {(row.scheme, row.setting) for row in result.rows}
     rows = [
-        [label(t.scheme), ", ".join(t.setting), str(t.seed), t.status, shown(t.valid), shown(t.test),
-         "chosen" if (t.scheme, t.setting) in chosen else ""]
+        [label(t.scheme), *([", ".join(t.setting), "yes" if (t.scheme, t.setting) in chosen else "no"] * swept),
+         str(t.seed), t.status, shown(t.valid), shown(t.test), f"{t.best_step:,} of {t.steps:,}", f"{t.seconds:,.1f}"]
         for t in result.trials
     ]  # fmt: skip
-    return [
-        "<h2>All runs of the sweep</h2>",
-        "<p>Each scheme tried every setting; the one with the best mean validation figure is its row above.</p>",
-        table(["scheme", "setting", "seed", "status", "valid", "test", ""], rows),
-    ]
+    sweep = "Each scheme tried every setting; the one with the best mean validation figure is its row above."
+    heads = ["scheme", *(["setting", "chosen"] * swept), "seed", "status", "valid", "test", "best step", "seconds"]
+    return ["<h2>All runs</h2>", *([f"<p>{sweep}</p>"] * swept), table(heads, rows, stacked=False)]
 
 
 def reproduce(result: Comparison) -> list[str]:

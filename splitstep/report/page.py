@@ -82,8 +82,8 @@ def cell(text: str) -> str:
     return escape(first) + "".join(f"<small>{escape(line)}</small>" for line in rest)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts; the first column names the row. On a phone each row becomes a card."""
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], stacked: bool = True) -> str:
+    """A table of texts; the first column names the row. On a phone each row becomes a card, else the table scrolls."""
     top = "".join(f'<th scope="col">{cell(head)}</th>' for head in heads)
     names = [escape(head.replace("\n", ", ")) for head in heads[1:]]
     lines = []
@@ -93,9 +93,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
             for name, text in zip(names, rest, strict=True)
         ]
         lines.append(f'<tr><th scope="row">{cell(first)}</th>{"".join(cells)}</tr>')
-    return (
-        f'<div class="scroll stack"><table><thead><tr>{top}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-    )
+    kind, inner = "scroll stack" if stacked else "scroll", f"<tbody>{''.join(lines)}</tbody>"
+    return f'<div class="{kind}"><table><thead><tr>{top}</tr></thead>{inner}</table></div>'
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:

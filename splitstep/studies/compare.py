@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..models.cost import span
+from ..models.cost import cost, span
 from ..scheme import Project, Scheme
 from ..schemes import name_of, scheme
 from ..tasks import Task
@@ -153,8 +153,8 @@ class Comparison:
         what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[self.match]
         return (
             f"{self.metric['name'].replace('_', ' ')}: {better} is better; mean over {seeds} seed{'s'[: seeds > 1]}, "
-            f"each at its best validation step. Intervals: 95%, Student's t over seeds; differences to {first.name} are "
-            f"paired by seed. Matched: {what}, to {label(self.reference)}."
+            f"each at its best validation step. Intervals: 95%, Student's t over seeds; differences to {first.name} "
+            f"are paired by seed. Matched: {what}, to {label(self.reference)}."
         )
 
     def chosen(self, row: Row) -> list[Trial]:
@@ -285,17 +285,22 @@ def slug(notation: str) -> str:
     return name or f"{letters}-{hashlib.sha256(notation.encode()).hexdigest()[:8]}"
 
 
-def check_runs(runs: Iterable[Planned], out: Path, task: Task) -> None:
-    """Refuse before anything is computed: schemes without an equal-cost twin, and folders of other runs."""
+def check_runs(runs: Sequence[Planned], out: Path, task: Task) -> list[Planned]:
+    """The runs, the dearest first, so that none is left over at the end.
+
+    Refuses before anything is computed: schemes without an equal-cost twin, and folders of other runs.
+    """
+    work: dict[str, int] = {}
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out")
     for run in runs:
-        run.recipe.config(task)
+        work[run.folder] = run.recipe.train.steps * cost(run.recipe.config(task), task.length).flops
         directory = RunDirectory(out / run.folder)
         if (directory.path / "recipe.yaml").exists() and directory.recipe() != run.recipe.document():
             raise ValueError(
                 f"{directory.path} belongs to another run (see its recipe.yaml): name a new directory with --out"
             )
+    return sorted(runs, key=lambda run: -work[run.folder])
 
 
 # -- running ------------------------------------------------------------------------------------------------------
@@ -503,9 +508,9 @@ def compare(
     runs = plan(recipe, schemes, seeds, sweep)
     task = recipe.load_task(data)  # a missing file shows here, once, and caches are made before workers want them
     out = out.resolve()
-    check_runs(runs, out, task)
+    ordered = check_runs(runs, out, task)
     with Watch(f"compare {recipe.task}", len(runs), sum(r.recipe.train.steps for r in runs), quiet) as watch:
-        ended = {trial.folder: trial for trial in run_all(runs, out, data_root(data).resolve(), engine, watch)}
+        ended = {trial.folder: trial for trial in run_all(ordered, out, data_root(data).resolve(), engine, watch)}
     trials = [ended[run.folder] for run in runs]
     metric = task.metric._asdict()
     return Comparison(
