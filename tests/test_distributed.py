@@ -211,8 +211,7 @@ def torchrun(*words: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["lie", "reversible"])
-@pytest.mark.parametrize("by", ["recipe", "accelerate"])
+@pytest.mark.parametrize(("scheme", "by"), [("lie", "recipe"), ("reversible", "accelerate")])
 def test_parameters_are_cut_up_once(scheme: str, by: str, tmp_path: Path) -> None:
     """Before, between and after updates and evaluations; accelerate's own variable wraps nothing a second time."""
     script = tmp_path / "sharded.py"

@@ -15,9 +15,10 @@ from .processes import World, asked
 
 
 class Spread(NamedTuple):
-    """What to call in place of the model, and a context in which backward passes only accumulate."""
+    """What to call in place of the model, its parameters, and a context in which backward passes only accumulate."""
 
     call: Callable[..., Any]
+    parameters: list[nn.Parameter]
     accumulating: Callable[[], AbstractContextManager[Any]]
 
 
@@ -33,11 +34,11 @@ def spread(model: nn.Module, parallel: str, world: World) -> Spread:
     if parallel == "fsdp":
         shard(model)
     if parallel != "ddp":
-        return Spread(model, nullcontext)
+        return Spread(model, list(model.parameters()), nullcontext)
     from torch.nn.parallel import DistributedDataParallel
 
     copies = DistributedDataParallel(model, device_ids=[world.device] if world.device.type == "cuda" else None)
-    return Spread(copies, copies.no_sync)
+    return Spread(copies, list(model.parameters()), copies.no_sync)
 
 
 def shard(model: nn.Module) -> None:

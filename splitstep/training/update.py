@@ -88,7 +88,6 @@ def plain_step(
     model: Spread, optimizer: torch.optim.AdamW, options: TrainOptions, precision: torch.dtype, world: World
 ) -> Step:
     """The update itself, without the learning rate. The loss is this process's share."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     stopped: Tensor = optimizer.found_inf  # pyright: ignore[reportAttributeAccessIssue]
 
     def step(work: Work) -> tuple[Tensor, Tensor]:
@@ -101,9 +100,9 @@ def plain_step(
                 (loss * world.size).backward()  # processes average their gradients; the loss is a sum over them
             total = total + loss.detach()
         if options.clip:
-            norm = nn.utils.clip_grad_norm_(parameters, options.clip)
+            norm = nn.utils.clip_grad_norm_(model.parameters, options.clip)
         else:
-            norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+            norm = nn.utils.get_total_norm([p.grad for p in model.parameters if p.grad is not None])
         norm = gathered(norm)
         stopped.copy_(torch.maximum(stopped, (~norm.isfinite()).to(stopped.dtype)))
         optimizer.step()
