@@ -26,6 +26,7 @@ from splitstep.tasks.text_pairs.prepared import Limits, Part, Ragged, prepare
 BLEU = Metric("bleu", True, "{:.2f}")
 """What translations are compared by; it needs decoding, so that a run's `score` is perplexity."""
 Direction = Literal["en-de", "de-en"]
+PapersBleu = Literal["lower-cased", "compounds"]
 BUCKETS = 5
 
 
@@ -80,6 +81,8 @@ class Translation(Task):
 
     model: ClassVar[str] = "translation"
     metric: Metric = PERPLEXITY
+    papers: ClassVar[PapersBleu] = "lower-cased"
+    """The BLEU that the papers print for this data, beside sacreBLEU."""
 
     def _load(self, parts: Mapping[str, Part], form: Form, options: PairOptions, more: object = None) -> None:
         """Prepare the text, or find it prepared; `more` is what else it depends on, beside files and options."""

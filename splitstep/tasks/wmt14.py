@@ -10,7 +10,7 @@ from splitstep.tasks.text_pairs import moses
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, find_text, read_pairs
 from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.translation import Direction, PairOptions, Translation, languages
+from splitstep.tasks.translation import Direction, PairOptions, PapersBleu, Translation, languages
 
 TRAINING = {
     "europarl-v7.de-en": "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
@@ -37,6 +37,7 @@ class Wmt14(Translation):
 
     name: ClassVar[str] = "wmt14"
     Options: ClassVar[type] = Wmt14Options
+    papers: ClassVar[PapersBleu] = "compounds"
 
     def __init__(self, options: Wmt14Options, data: Path | None = None) -> None:
         root = data_root(data)

@@ -6,8 +6,8 @@ import numpy as np
 
 from splitstep.tasks.sampler import ORDER, generator
 
-MULTIPLE = 8
-"""Widths are multiples of this, which kernels on GPUs like."""
+MULTIPLE = 4
+"""Widths are multiples of this: 8 wasted a quarter more of Multi30k's and Tatoeba's batches, 2 saved nothing."""
 
 
 def choose_widths(lengths: np.ndarray, count: int) -> tuple[int, ...]:
