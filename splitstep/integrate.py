@@ -104,7 +104,10 @@ def advance(
             else:
                 read: Tensor = y[1 - move.half] if scheme.doubled else y
                 added = increments(step, move, site, clock, read, context, at)
-                new = total(added.values()) if move.kind == "replace" else total([moving, *added.values()])
+                if move.kind == "replace":
+                    new = total(added.values()).to(moving.dtype)  # the stream keeps its precision under autocast
+                else:
+                    new = total([moving, *added.values()])
                 for colour in move.colours:
                     clock[colour] = clock[colour] + move.fraction * step.h
             if observe is not None:

@@ -336,3 +336,11 @@ def gradients(network: ss.Stack, run: Any, t: Tensor) -> list[Tensor]:
     y = run(x, t=t)
     y.square().sum().backward()
     return [y.detach(), *(p.grad.clone() for p in (x, *network.parameters()) if p.grad is not None)]
+
+
+def test_the_stream_keeps_its_precision_where_parts_replace_it() -> None:
+    fields = {"A": torch.nn.Linear(8, 8), "F": torch.nn.Linear(8, 8)}
+    steps = ss.uniform({name: lambda t, x, context, f=f: f(x) for name, f in fields.items()}, 2.0, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        x = ss.integrate(ss.scheme("=A =F"), steps, torch.ones(2, 8))
+    assert x.dtype == torch.float32
