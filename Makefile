@@ -12,7 +12,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/splitstep schemes --measure
+	$(BIN)/splitstep schemes
+	$(BIN)/splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 3 --out runs/demo
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
