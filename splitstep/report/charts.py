@@ -111,14 +111,25 @@ def band(found: list[Curve]) -> tuple[list[int], list[float], list[float], list[
 
 def quality(result: Comparison, count: str, title: str) -> dict[str, Any]:
     """The test metric with its interval against a cost."""
-    data = [point(result, row, i, count) for i, row in enumerate(result.rows) if row.test is not None]
     costs = [row.cost[count] for row in result.rows]
     pad = max(0.15 * (max(costs) - min(costs)), 0.05 * max(costs))
+    places = side_by_side(costs, 0.025 * (max(costs) - min(costs) + 2 * pad))
+    data = [point(row, i, places[i], f"{costs[i]:,} {title}") for i, row in enumerate(result.rows) if row.test]
     x = {"title": axis_title(title), "range": [min(costs) - pad, max(costs) + pad], "tickformat": "~s", "nticks": 6}
     return {"data": data, "layout": layout(x, metric_axis(result))}
 
 
-def point(result: Comparison, row: Row, i: int, count: str) -> dict[str, Any]:
+def side_by_side(values: list[int], gap: float) -> list[float]:
+    """Where to draw these values, those nearer than `gap` pulled apart so that none hides another."""
+    places = [float(v) for v in values]
+    for v in values:
+        near = [i for i, w in enumerate(values) if abs(w - v) < gap]
+        for rank, i in enumerate(near):
+            places[i] = values[i] + (rank - (len(near) - 1) / 2) * gap
+    return places
+
+
+def point(row: Row, i: int, x: float, cost: str) -> dict[str, Any]:
     assert row.test is not None
     low, high = row.test.low, row.test.high
     interval = {} if low is None or high is None else {
@@ -128,6 +139,7 @@ def point(result: Comparison, row: Row, i: int, count: str) -> dict[str, Any]:
         }
     }  # fmt: skip
     return {
-        "type": "scatter", "mode": "markers", "x": [row.cost[count]], "y": [row.test.mean], "name": text(row.name),
+        "type": "scatter", "mode": "markers", "x": [x], "y": [row.test.mean], "name": text(row.name),
+        "hovertext": [text(cost)], "hoverinfo": "text+y+name",
         "marker": {"size": 11, "color": colour(i), "symbol": i // len(PALETTE)}, **interval,
     }  # fmt: skip

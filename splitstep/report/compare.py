@@ -115,7 +115,7 @@ def against_cost(result: Comparison) -> list[str]:
     flops = charts.quality(result, "flops", "FLOPs per token")
     return [
         "<h2>Quality against cost</h2>",
-        '<p class="soft">The test figure with its 95% interval, against both counts.</p>',
+        '<p class="soft">The test figure with its 95% interval; points of equal cost stand side by side.</p>',
         '<div class="pair">',
         charts.html(parameters, "chart-parameters"),
         charts.html(flops, "chart-flops"),
@@ -135,7 +135,7 @@ def diagrams(result: Comparison) -> list[str]:
         '<p class="soft">One step from left to right. A attention, F feed-forward; a number below a box is its '
         "fraction of the step, dots above it are the stages of its tableau, dashed boxes are projections. F0 and F1 "
         "have weights of their own, two boxes F share theirs.</p>",
-        *figures,
+        f'<div class="row">{"".join(figures)}</div>',
     ]
 
 

@@ -48,7 +48,7 @@ def rows(scheme: Scheme) -> Drawing:
         if several:
             for x0, x1 in ((16, inset - 14), (width - 16, width - inset + 14)):
                 pieces += stream(x0, middle, x1, y)
-            pieces += text(width - inset + 4, y - 8, number(weight), SOFT, "start", 12)
+            pieces += text(width - inset + 4, y + (16 if y > middle else -8), number(weight), SOFT, "start")
         for x, part, move in zip(places(program, inset), program, moves, strict=True):
             pieces += box(x, y, part, len(move.stages))
         top += tall
@@ -103,12 +103,14 @@ def stack_height(part: Part) -> float:
 
 
 def above(program: Program) -> float:
-    """Room over the stream: half the tallest box, and the stages over it."""
-    return HEIGHT * tallest(program) / 2 + 28
+    """Room over the stream: half the tallest box, and what stands over boxes."""
+    staged = any(isinstance(part, Substep) and part.tableau != EULER for part in program)
+    return HEIGHT * tallest(program) / 2 + (28 if staged else 8)
 
 
 def below(program: Program) -> float:
-    return HEIGHT * tallest(program) / 2 + 26
+    divided = any(isinstance(part, Substep) and part.fraction != 1 for part in program)
+    return HEIGHT * tallest(program) / 2 + (26 if divided else 10)
 
 
 def room(program: Program) -> float:
@@ -156,7 +158,8 @@ def text(
     x: float, y: float, words: str, colour: str = INK, anchor: str = "middle", size: int = 12, bold: bool = False
 ) -> list[str]:
     weight = ' font-weight="600"' if bold else ""
-    look = f'text-anchor="{anchor}" fill="{colour}" font-size="{size}"{weight}'
+    halo = "" if colour == WHITE else f' stroke="{WHITE}" stroke-width="3" paint-order="stroke"'
+    look = f'text-anchor="{anchor}" fill="{colour}" font-size="{size}"{weight}{halo}'
     return [f'<text x="{x:g}" y="{y:g}" {look}>{escape(words)}</text>']
 
 

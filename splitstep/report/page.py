@@ -10,16 +10,17 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; color: var(--ink); background: #fff; font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto,
   "Helvetica Neue", Arial, sans-serif; -webkit-text-size-adjust: 100%; }
-main { max-width: 1120px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+main { max-width: 1160px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .5rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 2.75rem 0 .6rem; }
 p { margin: .4rem 0 .9rem; max-width: 46rem; }
 .soft { color: var(--soft); }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
-table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .55rem .8rem; text-align: right; white-space: nowrap; border-top: 1px solid var(--line); }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .5rem .65rem; text-align: right; white-space: nowrap; border-top: 1px solid var(--line); }
 thead th { border-top: 0; background: var(--tint); font-weight: 600; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; }
+td small { white-space: nowrap; }
 td small, th small { display: block; color: var(--soft); font-size: .8rem; font-weight: 400; }
 tbody th { font-weight: 600; }
 tbody th small { white-space: normal; overflow-wrap: anywhere; max-width: 22rem; }
@@ -29,7 +30,9 @@ pre { background: var(--tint); border: 1px solid var(--line); border-radius: 8px
 .plot { width: 100%; min-width: 0; }
 .pair { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 1rem; }
 .pair > * { min-width: 0; }
-figure { margin: 0 0 1rem; padding: .8rem 1rem; border: 1px solid var(--line); border-radius: 8px; overflow-x: auto; }
+.row { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1rem; }
+figure { margin: 0; max-width: 100%; padding: .8rem 1rem; border: 1px solid var(--line); border-radius: 8px;
+  overflow-x: auto; }
 figcaption { font-size: .92rem; margin-bottom: .5rem; overflow-wrap: anywhere; position: sticky; left: 0; }
 figcaption code { color: var(--soft); }
 figure svg { display: block; }

@@ -264,10 +264,8 @@ def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Se
     runs = []
     for notation, setting, seed in product(notations, sweep or [()], seeds):
         document = override({**recipe.document(), "scheme": notation}, [*setting, f"train.seed={seed}"])
-        parts = [slug(notation), *(re.sub(r"[^\w.+-]", "", s.split(".")[-1].replace("=", "")) for s in _short(setting))]
-        runs.append(
-            Planned(notation, setting, seed, read_recipe(document, "the recipe"), f"runs/{'-'.join(parts)}-seed{seed}")
-        )
+        parts = [slug(notation), *(re.sub(r"[^\w.+-]", "", text) for text in _short(setting)), f"seed{seed}"]
+        runs.append(Planned(notation, setting, seed, read_recipe(document, "the recipe"), f"runs/{'-'.join(parts)}"))
     return runs
 
 

@@ -1,0 +1,264 @@
+"""The page of a comparison: complete, offline, safe with any text, and readable on a desk and on a phone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from made_up import LOSS, comparison, trial
+
+from splitstep import SCHEMES, cli
+from splitstep.report import MissingPackage, write_report
+from splitstep.report.charts import band, side_by_side
+from splitstep.report.compare import compare_page
+from splitstep.report.diagram import draw
+from splitstep.schemes import scheme
+from splitstep.studies.compare import Comparison, Curve
+
+WIDTHS = (1280, 390)
+HOSTILE = "</script><script>document.title='owned'</script><img src=http://192.0.2.1/x onerror=alert(1)>&amp;\"'"
+WIDEST = ("lie", "suzuki4", "reversible", "symmetrised-heun", "lie-postnorm", "A*1/7 F/2 A*2/7 F/4 A*4/7 F/4 @rk4")
+
+
+def made(*schemes: str, seeds: int = 3, **changes: Any) -> Comparison:
+    trials = [
+        trial(text, seed, 0.97 + 0.003 * i + 0.002 * seed, 0.96, points=60)
+        for i, text in enumerate(schemes)
+        for seed in range(seeds)
+    ]
+    return comparison(trials, **changes)
+
+
+def hostile() -> Comparison:
+    """A comparison with such text wherever text comes from outside."""
+    result = made("lie", "macaron")
+    rows = [dataclasses.replace(row, name=HOSTILE, setting=(HOSTILE,)) for row in result.rows]
+    trials = [dataclasses.replace(t, setting=(HOSTILE,), device=HOSTILE, folder=HOSTILE) for t in result.trials]
+    return dataclasses.replace(
+        result, task=HOSTILE, rows=tuple(rows), trials=tuple(trials), command=HOSTILE, commit=HOSTILE, engine=HOSTILE,
+        versions={HOSTILE: HOSTILE}, recipe={HOSTILE: HOSTILE}, sweep=((HOSTILE,),),
+        metric={**result.metric, "name": HOSTILE},
+        **{"trials": tuple(with_metric(t) for t in trials)},
+    )  # fmt: skip
+
+
+def with_metric(t: Any) -> Any:
+    return dataclasses.replace(t, valid={HOSTILE: 0.5}, test={HOSTILE: 0.5})
+
+
+PAGES = {
+    "three": lambda: made("lie", "macaron", "strang-midpoint"),
+    "widest": lambda: made(*WIDEST, match="flops"),
+    "one seed": lambda: made("lie", "macaron", seeds=1, match="none"),
+    "diverged": lambda: comparison([trial("lie", 0, 0.9), trial("lie", 1, None), trial("macaron", 0, None)]),
+    "all diverged": lambda: comparison([trial("lie", 0, None)]),
+    "sweep": lambda: comparison(
+        [trial("lie", s, 0.9, v, (f"train.lr={v}",), points=20) for s in range(2) for v in (0.1, 0.2)]
+    ),
+    "bits": lambda: dataclasses.replace(
+        made("lie", "macaron"),
+        metric={**LOSS, "name": "accuracy"},
+    ),
+    "hostile": hostile,
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium of the system, driven by playwright; CI must have both."""
+    playwright = (
+        pytest.importorskip("playwright.sync_api")
+        if not os.environ.get("CI")
+        else __import__("playwright.sync_api", fromlist=["sync_api"])
+    )
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        assert not os.environ.get("CI"), "CI must install chromium: apt-get install chromium"
+        pytest.skip("there is no chromium here")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+                  "--disable-background-networking", "--disable-component-update"],
+        )  # fmt: skip
+        yield chromium
+        chromium.close()
+
+
+def visit(browser: Any, file: Path, width: int) -> tuple[Any, list[str]]:
+    """The open page, and everything that should not have happened."""
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(f"console {message.type}: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    page.on(
+        "request",
+        lambda r: None if r.url.startswith(("data:", "blob:", file.as_uri())) else wrong.append(f"request: {r.url}"),
+    )
+    page.goto(file.as_uri())
+    page.wait_for_function("document.querySelectorAll('.plot').length == document.querySelectorAll('.main-svg').length / 2 "
+                           "|| document.querySelectorAll('.plot .main-svg').length >= document.querySelectorAll('.plot').length")  # fmt: skip
+    return page, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_browser_is_content_with_the_page(browser: Any, tmp_path: Path, name: str, width: int) -> None:
+    file = write_report(PAGES[name](), tmp_path)
+    page, wrong = visit(browser, file, width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("[...document.images].length") == 0
+    assert "owned" not in page.title() or name == "hostile"
+    outside = page.evaluate(
+        """width => [...document.querySelectorAll('h1, h2, p, pre, dl, .scroll, .plot, figure')]
+        .map(e => [e.className || e.tagName, e.getBoundingClientRect()])
+        .filter(([_, r]) => r.right > width + 0.5 || r.left < -0.5).map(([n, _]) => n)""",
+        width,
+    )
+    assert outside == []
+    smallest = page.evaluate(
+        "Math.min(...[...document.querySelectorAll('td, th, p, small, dd')].map(e => parseFloat(getComputedStyle(e).fontSize)))"
+    )
+    assert smallest >= 11
+    page.close()
+    assert wrong == []
+
+
+@pytest.mark.slow
+def test_hostile_text_stays_text(browser: Any, tmp_path: Path) -> None:
+    file = write_report(hostile(), tmp_path)
+    page, wrong = visit(browser, file, 1280)
+    assert page.evaluate("document.querySelector('h1').textContent").startswith(HOSTILE)
+    assert page.evaluate("document.title").startswith(HOSTILE)
+    assert page.evaluate("document.querySelector('pre').textContent") == HOSTILE
+    assert page.evaluate("document.querySelector('.legendtext').textContent").startswith("</script>")
+    page.close()
+    assert wrong == []
+
+
+@pytest.mark.slow
+def test_charts_are_side_by_side_on_a_desk_and_stacked_on_a_phone(browser: Any, tmp_path: Path) -> None:
+    file = write_report(made("lie", "macaron"), tmp_path)
+    tops = {}
+    for width in WIDTHS:
+        page, _ = visit(browser, file, width)
+        tops[width] = page.evaluate(
+            "['chart-parameters', 'chart-flops'].map(n => document.getElementById(n).getBoundingClientRect().top)"
+        )
+        page.close()
+    assert tops[1280][0] == tops[1280][1]
+    assert tops[390][0] < tops[390][1] - 100
+
+
+def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
+    result = made("lie", "macaron", "strang-midpoint")
+    text = write_report(result, tmp_path).read_text()
+    own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    for heading in ("Training loss", "Validation accuracy", "Quality against cost", "The schemes", "What was matched",
+                    "All runs", "How to reproduce"):  # fmt: skip
+        assert f"<h2>{heading}</h2>" in own
+    for row in result.rows:
+        assert row.test is not None
+        assert f"{row.test.mean:.2%}" in own
+        assert f"{row.cost['flops']:,}" in own
+    assert "+0.30%" in own
+    assert "splitstep compare --task digits" in own
+    assert not re.search(r"""(src|href)\s*=\s*["']?(?!data:)""", own)
+    assert text.count("plotly.js v") == 1
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_the_page_is_a_pure_function_of_the_document() -> None:
+    result = made("lie", "macaron")
+    assert compare_page(result) == compare_page(result)
+
+
+def test_a_page_tells_of_runs_that_diverged() -> None:
+    text = compare_page(PAGES["diverged"]())
+    assert "Runs that diverged" in text
+    assert "1 of 2 diverged" in text
+    assert "1 of 1 diverged" in text
+
+
+@pytest.mark.parametrize("text", [*SCHEMES, "=A =F", "D/2 A F D/2", "1/3(A F) + 2/3(F A)", "A/2 C/2 F C/2 A/2 @heun"])
+def test_every_scheme_can_be_drawn(text: str) -> None:
+    s = scheme(text)
+    root = ElementTree.fromstring(draw(s))
+    tag = "{http://www.w3.org/2000/svg}"
+    boxes = root.findall(f"{tag}rect")
+    parts = [part for _, program in s.branches for part in program]
+    moves = [move for _, program in s.plan for move in program]
+    assert len(boxes) == sum(len(move.fields) for move in moves)
+    words = [t.text for t in root.findall(f"{tag}text")]
+    for name in (*s.fields, *s.projections):
+        assert any(word in (name, f"={name}") for word in words)
+    staged = [m for m, p in zip(moves, parts, strict=True) if getattr(p, "tableau", None) and p.tableau.name != "euler"]
+    nodes = [c for c in root.findall(f"{tag}circle") if c.get("r") == "2.6"]
+    assert len(nodes) == sum(len(m.stages) for m in staged)
+    width, height = float(root.get("width", "0")), float(root.get("height", "0"))
+    for box in boxes:
+        x, y, w, h = (float(box.get(k, "nan")) for k in ("x", "y", "width", "height"))
+        assert 0 <= x <= x + w <= width
+        assert 0 <= y <= y + h <= height
+
+
+def test_bands_run_from_the_least_to_the_greatest() -> None:
+    curves = [Curve((1, 2, 3), (5.0, 3.0, 1.0)), Curve((1, 2), (7.0, 1.0))]
+    assert band(curves) == ([1, 2, 3], [5.0, 1.0, 1.0], [6.0, 2.0, 1.0], [7.0, 3.0, 1.0])
+    assert band([]) == ([], [], [], [])
+
+
+def test_points_of_equal_cost_stand_side_by_side() -> None:
+    assert side_by_side([100, 100, 500], 10.0) == [95.0, 105.0, 500.0]
+    assert side_by_side([100, 200], 10.0) == [100.0, 200.0]
+
+
+def test_without_plotly_the_result_is_kept_and_the_remedy_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(MissingPackage, match="splitstep report DIR"):
+        write_report(made("lie"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "result.json").write_text(json.dumps(made("lie").document()))
+    assert cli.main(["report", str(tmp_path)]) == 2
+    assert "pip install 'splitstep[report]'" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = made("lie", "macaron")
+    (tmp_path / "result.json").write_text(json.dumps(result.document()))
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "result.json").read_text())
+    assert (tmp_path / "report.html").read_text() == compare_page(result)
+    assert cli.main(["report", str(tmp_path), "--out", str(tmp_path / "there")]) == 0
+    assert "macaron" in capsys.readouterr().out
+    assert sorted(os.listdir(tmp_path / "there")) == ["report.html", "result.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "has no result.json"), ("{", "damaged"), ("[]", "not the result of a comparison")]
+)
+def test_a_directory_without_a_comparison_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "result.json").write_text(content)
+    assert cli.main(["report", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "report.html").exists()
