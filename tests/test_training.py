@@ -236,6 +236,18 @@ def test_evaluation_counts_every_example_once(digits: Task) -> None:
     assert model.training
 
 
+def test_a_run_is_a_function_of_its_recipe(tmp_path: Path) -> None:
+    """Whatever was drawn before it; and it leaves the caller's generator as it was."""
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        train(recipe(), tmp_path / str(seed), quiet=True)
+        assert torch.equal(torch.get_rng_state(), before)
+    one, two = ((tmp_path / name / "checkpoints" / "step-000000008") for name in "12")
+    for file in one.glob("*.safetensors"):
+        assert file.read_bytes() == (two / file.name).read_bytes(), file.name
+
+
 def test_a_finished_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = train(recipe(), tmp_path / "run", quiet=True)
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}

@@ -7,6 +7,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..schemes import name_of, scheme
 from ..tasks import Task
 from .directory import RunDirectory, git_hash, versions
@@ -75,6 +77,7 @@ def train(
         return result
     with ExitStack() as held:
         world.on_first(lambda: held.enter_context(directory.locked()))
+        held.enter_context(torch.random.fork_rng([world.device] if world.device.type == "cuda" else []))
         # The first process fetches what there is to fetch; the others find it there.
         task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
         world.on_first(lambda: directory.write_once("environment.json", lambda: environment(task)))

@@ -28,7 +28,7 @@ from .processes import World
 from .recipe import Recipe
 from .sharding import choose_parallel, gathered, scattered, spread
 from .update import choose_mode, choose_precision, make_optimizer, make_update
-from .work import Work, work_for
+from .work import Work, dropout_seed, work_for
 
 EXPLODED = 3.0  # times the loss of the first update, plus one
 
@@ -82,8 +82,17 @@ class Run:
         self.pending: list[tuple[Tensor, Tensor]] = []  # losses and norms that are still on the device
         self.fault: Diverged | None = None
         self.shapes: set[Any] = set()
+        self.seed()
         self.restore()
         self.clock, self.saved = Clock(self.state.times, world), time.monotonic()
+
+    def seed(self, kept: Mapping[str, Tensor] | None = None) -> None:
+        """Make the generators' numbers a function of the run. The first process's are kept in checkpoints; the others
+        begin anew at each sitting, with numbers of their own."""
+        if kept is not None and self.world.rank == 0:
+            set_rng_state(kept)
+        else:
+            torch.manual_seed(int(dropout_seed(self.options.seed, self.state.step, self.world.rank, 0)))
 
     def work(self, step: int) -> Work:
         return work_for(self.task, self.options, step, self.world)
@@ -185,7 +194,7 @@ class Run:
                 )
                 self.load_weights(tensors["model"])
                 self.load_moments(tensors["optimizer"])
-                set_rng_state(tensors["rng"])
+                self.seed(tensors["rng"])
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 raise damaged(list_checkpoints(self.directory.checkpoints)[-1], reason) from None
