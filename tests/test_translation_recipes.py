@@ -1,0 +1,85 @@
+"""Claims about the recipes for translation: the papers' shapes, and a task that runs with no data at all."""
+
+from __future__ import annotations
+
+import time
+from math import sqrt
+from pathlib import Path
+
+import pytest
+
+from splitstep.models import SplitstepForTranslation, TranslationConfig, cost, twin
+from splitstep.studies.translate import Search, translate, translate_split
+from splitstep.tasks import task
+from splitstep.tasks.translation import Translation
+from splitstep.training import load_recipe, train
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+NAMES = [
+    "multi30k-en-de", "multi30k-de-en", "tatoeba-de-en", "ted-de-en", "europarl-de-en", "iwslt14-de-en",
+    "wmt14-en-de-base", "wmt14-en-de-big", "numbers",
+]  # fmt: skip
+# Parameters without embeddings, Lie-Trotter and Macaron, and the width of each half of its feed-forward field.
+PAPER = {
+    "iwslt14-de-en": (31_545_344, 31_563_776, 512),
+    "wmt14-en-de-base": (44_140_544, 44_158_976, 1024),
+    "wmt14-en-de-big": (176_361_472, 176_398_336, 2048),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipes_are_sound(name: str) -> None:
+    recipe = load_recipe(str(RECIPES / f"{name}.yaml"))
+    config = TranslationConfig(**recipe.model)
+    assert config.embedding_scale == pytest.approx(sqrt(config.width))
+    assert (config.init, config.activation, config.positions) == ("xavier", "relu", "sinusoidal")
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_shapes_are_the_papers(name: str) -> None:
+    lie, macaron, half = PAPER[name]
+    recipe = load_recipe(str(RECIPES / f"{name}.yaml"))
+    config = TranslationConfig(vocab_size=10_000, **recipe.model)
+    assert cost(config, 32).body == lie
+    other = twin(config, "macaron", "parameters", 32)
+    assert cost(other, 32).body == macaron
+    widths = {other.ffn} if isinstance(other.ffn, int) else set(other.ffn)
+    assert widths == {half}
+    train_options = recipe.train
+    assert (train_options.betas, train_options.eps, train_options.clip) == ((0.9, 0.98), 1e-8, 0)
+    assert (train_options.schedule, train_options.warmup) == ("inverse-sqrt", 8000)
+
+
+def test_own_text_needs_two_files() -> None:
+    with pytest.raises(ValueError, match=r"translate.yaml: data: option train is missing"):
+        load_recipe(str(RECIPES / "translate.yaml"))
+    assert load_recipe(str(RECIPES / "translate.yaml"), ["data.train=my.en,my.de"]).task == "parallel"
+
+
+def test_numbers_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short run goes from recipe to test figures, for Macaron as well."""
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    small = ["data.train=300", "data.valid=20", "data.test=20", "model.width=32", "model.ffn=64",
+             "model.embedding_scale=5.656854", "train.steps=8", "train.batch=256", "scheme=macaron"]  # fmt: skip
+    result = train(load_recipe(str(RECIPES / "numbers.yaml"), small), tmp_path / "run", quiet=True)
+    assert result["status"] == "finished"
+    assert result["metric"]["name"] == "perplexity"
+    assert 1 < result["test"]["perplexity"] < 200
+
+
+@pytest.mark.slow
+def test_unseen_numbers_are_translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    began = time.monotonic()
+    result = train(load_recipe(str(RECIPES / "numbers.yaml")), tmp_path / "run", quiet=True)
+    assert result["status"] == "finished"
+    made = task("numbers")
+    assert isinstance(made, Translation)
+    model = SplitstepForTranslation.from_pretrained(tmp_path / "run" / "model").eval()
+    found = translate_split(model, made, "test", Search(beams=1))
+    (exact,) = [one.value for one in found.scores if one.name == "exact match"]
+    assert exact > 95
+    assert time.monotonic() - began < 180
+    assert translate(model, made.codec, ["forty-two thousand three hundred and one"]) == [
+        "zweiundvierzigtausenddreihunderteins"
+    ]
