@@ -42,17 +42,17 @@ def hostile() -> Comparison:
     """A comparison with such text wherever text comes from outside."""
     result = made("lie", "macaron")
     rows = [dataclasses.replace(row, name=HOSTILE, setting=(HOSTILE,)) for row in result.rows]
-    trials = [dataclasses.replace(t, setting=(HOSTILE,), device=HOSTILE, folder=HOSTILE) for t in result.trials]
+    trials = [
+        dataclasses.replace(
+            t, setting=(HOSTILE,), device=HOSTILE, folder=HOSTILE, valid={HOSTILE: 0.5}, test={HOSTILE: 0.5}
+        )
+        for t in result.trials
+    ]
     return dataclasses.replace(
         result, task=HOSTILE, rows=tuple(rows), trials=tuple(trials), command=HOSTILE, commit=HOSTILE, engine=HOSTILE,
         versions={HOSTILE: HOSTILE}, recipe={HOSTILE: HOSTILE}, sweep=((HOSTILE,),),
         metric={**result.metric, "name": HOSTILE},
-        **{"trials": tuple(with_metric(t) for t in trials)},
     )  # fmt: skip
-
-
-def with_metric(t: Any) -> Any:
-    return dataclasses.replace(t, valid={HOSTILE: 0.5}, test={HOSTILE: 0.5})
 
 
 PAGES = {
@@ -75,16 +75,15 @@ PAGES = {
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium of the system, driven by playwright; CI must have both."""
-    playwright = (
-        pytest.importorskip("playwright.sync_api")
-        if not os.environ.get("CI")
-        else __import__("playwright.sync_api", fromlist=["sync_api"])
-    )
+    if not os.environ.get("CI"):
+        pytest.importorskip("playwright")
+    from playwright.sync_api import sync_playwright
+
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         assert not os.environ.get("CI"), "CI must install chromium: apt-get install chromium"
         pytest.skip("there is no chromium here")
-    with playwright.sync_playwright() as driver:
+    with sync_playwright() as driver:
         chromium = driver.chromium.launch(
             executable_path=path,
             args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -106,8 +105,7 @@ def visit(browser: Any, file: Path, width: int) -> tuple[Any, list[str]]:
         lambda r: None if r.url.startswith(("data:", "blob:", file.as_uri())) else wrong.append(f"request: {r.url}"),
     )
     page.goto(file.as_uri())
-    page.wait_for_function("document.querySelectorAll('.plot').length == document.querySelectorAll('.main-svg').length / 2 "
-                           "|| document.querySelectorAll('.plot .main-svg').length >= document.querySelectorAll('.plot').length")  # fmt: skip
+    page.wait_for_function("[...document.querySelectorAll('.plot')].every(plot => plot.querySelector('.main-svg'))")
     return page, wrong
 
 
@@ -119,7 +117,6 @@ def test_a_browser_is_content_with_the_page(browser: Any, tmp_path: Path, name: 
     page, wrong = visit(browser, file, width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("[...document.images].length") == 0
-    assert "owned" not in page.title() or name == "hostile"
     outside = page.evaluate(
         """width => [...document.querySelectorAll('h1, h2, p, pre, dl, .scroll, .plot, figure')]
         .map(e => [e.className || e.tagName, e.getBoundingClientRect()])
@@ -128,7 +125,8 @@ def test_a_browser_is_content_with_the_page(browser: Any, tmp_path: Path, name: 
     )
     assert outside == []
     smallest = page.evaluate(
-        "Math.min(...[...document.querySelectorAll('td, th, p, small, dd')].map(e => parseFloat(getComputedStyle(e).fontSize)))"
+        """Math.min(...[...document.querySelectorAll('td, th, p, small, dd')]
+        .map(e => parseFloat(getComputedStyle(e).fontSize)))"""
     )
     assert smallest >= 11
     page.close()
@@ -174,7 +172,7 @@ def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
         assert f"{row.cost['flops']:,}" in own
     assert "+0.30%" in own
     assert "splitstep compare --task digits" in own
-    assert not re.search(r"""(src|href)\s*=\s*["']?(?!data:)""", own)
+    assert set(re.findall(r"(?:src|href)=[^ >]*", own)) == {'href="data:,"'}
     assert text.count("plotly.js v") == 1
     assert os.listdir(tmp_path) == ["report.html"]
 

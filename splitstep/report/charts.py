@@ -11,6 +11,7 @@ PALETTE = ("#2f6db5", "#c8641b", "#2a8a57", "#7a4fb0", "#b3261e", "#0f8b8d", "#8
 DASHES = ("solid", "dash", "dot", "dashdot")
 FONT = {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif", "size": 13, "color": "#1d2433"}
 HEIGHT = 380
+LONGEST = 32  # letters of a name in a legend
 
 
 def plotly_script() -> str:
@@ -39,6 +40,11 @@ def html(figure: dict[str, Any], name: str) -> str:
 def text(words: str) -> str:
     """Text for plotly, which reads a little HTML."""
     return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def short(name: str) -> str:
+    """A name that fits a legend on a phone."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026"
 
 
 def colour(i: int) -> str:
@@ -91,7 +97,7 @@ def curves(result: Comparison, column: str, y: dict[str, Any]) -> dict[str, Any]
         data.append(
             {
                 "type": "scatter", "x": steps, "y": mean, "mode": "lines+markers" if len(steps) < 15 else "lines",
-                "name": text(row.name), "legendgroup": str(i), "marker": {"size": 6},
+                "name": text(short(row.name)), "legendgroup": str(i), "marker": {"size": 6},
                 "line": {"color": colour(i), "width": 2, "dash": dash(i)},
             }
         )  # fmt: skip
@@ -139,7 +145,7 @@ def point(row: Row, i: int, x: float, cost: str) -> dict[str, Any]:
         }
     }  # fmt: skip
     return {
-        "type": "scatter", "mode": "markers", "x": [x], "y": [row.test.mean], "name": text(row.name),
+        "type": "scatter", "mode": "markers", "x": [x], "y": [row.test.mean], "name": text(short(row.name)),
         "hovertext": [text(cost)], "hoverinfo": "text+y+name",
         "marker": {"size": 11, "color": colour(i), "symbol": i // len(PALETTE)}, **interval,
     }  # fmt: skip

@@ -10,7 +10,7 @@ from ..studies.compare import Comparison, Row, label, widths
 from ..training.files import write_atomically
 from . import charts
 from .diagram import draw
-from .page import page, pairs, table
+from .page import page, pairs, shortened, table
 
 NAME = "report.html"
 
@@ -62,7 +62,14 @@ def main_table(result: Comparison) -> str:
 def table_row(result: Comparison, row: Row) -> list[str]:
     first = row is result.rows[0]
     return [
-        "\n".join([row.name, *([row.scheme] if row.scheme != row.name else []), *row.setting, *count_diverged(row)]),
+        "\n".join(
+            [
+                shortened(row.name),
+                *([shortened(row.scheme)] if row.scheme != row.name else []),
+                *row.setting,
+                *count_diverged(row),
+            ]
+        ),
         result.interval(row.test),
         "" if first else result.interval(row.difference, signed=True),
         "-" if row.valid is None else result.shown(row.valid.mean),
@@ -127,8 +134,10 @@ def diagrams(result: Comparison) -> list[str]:
     figures = []
     for row in result.rows:
         order = "no order" if row.order is None else f"order {row.order}"
-        notation = "" if row.name == row.scheme else f"<code>{escape(row.scheme)}</code> "
-        caption = f"<b>{escape(row.name)}</b> {notation}&middot; {row.evaluations} evaluations a step, {order}"
+        notation = "" if row.name == row.scheme else f"<code>{escape(shortened(row.scheme))}</code> "
+        caption = (
+            f"<b>{escape(shortened(row.name))}</b> {notation}&middot; {row.evaluations} evaluations a step, {order}"
+        )
         figures.append(f"<figure><figcaption>{caption}</figcaption>{draw(scheme(row.scheme))}</figure>")
     return [
         "<h2>The schemes</h2>",

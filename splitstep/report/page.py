@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 STYLE = """
 :root { color-scheme: light; --ink: #1d2433; --soft: #5b6475; --line: #dfe3ea; --tint: #f6f7f9; --accent: #2457a8; }
 * { box-sizing: border-box; }
-body { margin: 0; color: var(--ink); background: #fff; font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto,
-  "Helvetica Neue", Arial, sans-serif; -webkit-text-size-adjust: 100%; }
+body { margin: 0; color: var(--ink); background: #fff; overflow-wrap: anywhere; -webkit-text-size-adjust: 100%;
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 main { max-width: 1160px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .5rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .5rem; }
 h2 { font-size: 1.2rem; margin: 2.75rem 0 .6rem; }
 p { margin: .4rem 0 .9rem; max-width: 46rem; }
 .soft { color: var(--soft); }
@@ -23,23 +24,23 @@ th:first-child, td:first-child { text-align: left; }
 td small { white-space: nowrap; }
 td small, th small { display: block; color: var(--soft); font-size: .8rem; font-weight: 400; }
 tbody th { font-weight: 600; }
-tbody th small { white-space: normal; overflow-wrap: anywhere; max-width: 22rem; }
+tbody th small { white-space: normal; max-width: 22rem; }
 code, pre { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
 pre { background: var(--tint); border: 1px solid var(--line); border-radius: 8px; padding: .8rem 1rem;
-  margin: .4rem 0 1rem; white-space: pre-wrap; overflow-wrap: anywhere; }
-.plot { width: 100%; min-width: 0; }
+  margin: .4rem 0 1rem; white-space: pre-wrap; }
+.plot { width: 100%; min-width: 0; overflow: hidden; }
 .pair { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 1rem; }
 .pair > * { min-width: 0; }
 .row { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1rem; }
 figure { margin: 0; max-width: 100%; padding: .8rem 1rem; border: 1px solid var(--line); border-radius: 8px;
   overflow-x: auto; }
-figcaption { font-size: .92rem; margin-bottom: .5rem; overflow-wrap: anywhere; position: sticky; left: 0; }
+figcaption { font-size: .92rem; margin-bottom: .5rem; position: sticky; left: 0; }
 figcaption code { color: var(--soft); }
 figure svg { display: block; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.25rem; margin: .4rem 0 1rem;
   font-size: .92rem; }
 dt { color: var(--soft); }
-dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }
+dd { margin: 0; min-width: 0; }
 @media (max-width: 800px) { .pair { grid-template-columns: minmax(0, 1fr); } }
 @media (max-width: 600px) {
   main { padding: 1.25rem .9rem 3rem; }
@@ -98,6 +99,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], stacked: bool = T
         lines.append(f'<tr><th scope="row">{cell(first)}</th>{"".join(cells)}</tr>')
     kind, inner = "scroll stack" if stacked else "scroll", f"<tbody>{''.join(lines)}</tbody>"
     return f'<div class="{kind}"><table><thead><tr>{top}</tr></thead>{inner}</table></div>'
+
+
+def shortened(notation: str) -> str:
+    """The notation with long decimals cut, for reading."""
+    return re.sub(r"(\d\.\d{3})\d{5,}", r"\1..", notation)
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:
