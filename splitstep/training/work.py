@@ -51,7 +51,9 @@ def scored_items(task: Task, batch: Batch) -> int:
 
 
 def tokens_of(task: Task, batch: Batch) -> int:
-    """How many tokens the batch holds, padding not counted."""
+    """How many tokens the batch holds, padding not counted; of a translation, the target's."""
+    if task.model == "translation":
+        return scored_items(task, batch)
     if "attention_mask" in batch:
         return int(batch["attention_mask"].sum())
     return batch["input_ids"].numel() if "input_ids" in batch else len(batch["labels"]) * task.length
@@ -64,7 +66,7 @@ def dropout_seed(seed: int, step: int, rank: int, part: int) -> Tensor:
 def work_for(task: Task, options: TrainOptions, step: int, world: World) -> Work:
     """This process's share of update number `step`."""
     batch = task.batch(options.seed, step, options.batch)
-    chunks = {name: x[world.rank :: world.size].chunk(options.accumulate) for name, x in batch.items()}
+    chunks = {name: x[world.rank :: world.size].tensor_split(options.accumulate) for name, x in batch.items()}
     parts = [{name: chunks[name][i].contiguous() for name in chunks} for i in range(options.accumulate)]
     seeds = [dropout_seed(options.seed, step, world.rank, i) for i in range(options.accumulate)]
     return Work(parts, seeds, torch.tensor(float(scored_items(task, batch))), tokens_of(task, batch))
