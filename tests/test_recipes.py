@@ -1,5 +1,7 @@
 """Recipes: every file parses; every wrong key, type or value is one error that says what to type."""
 
+import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +179,18 @@ def test_the_twin_is_matched() -> None:
     assert (reference.ffn, same.ffn, sum(matched.ffn)) == (64, 64, 125)  # three biases a layer, not two
     assert same.matched is None
     assert matched.matched is not None
+
+
+def test_the_documented_defaults_are_the_defaults() -> None:
+    page = (FILES[0].parent.parent / "docs" / "training.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page, re.M))
+    assert rows == {
+        f.name: str(list(f.default) if isinstance(f.default, tuple) else f.default)
+        for f in dataclasses.fields(TrainOptions)
+    }
+
+
+def test_the_documented_recipe_is_one() -> None:
+    page = (FILES[0].parent.parent / "docs" / "training.md").read_text()
+    [text] = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    assert read_recipe(yaml.safe_load(text), "docs").scheme == "F0/2 A F1/2"
