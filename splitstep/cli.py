@@ -47,10 +47,15 @@ class Output(NamedTuple):
 
     def open(self) -> Output:
         """Make the directory, before work begins that would be lost without it."""
+        self.check()
         if self.out is not None:
-            if self.out.exists() and not self.out.is_dir():
-                raise ValueError(f"--out {self.out} is not a directory: name one that is, or a new one.")
             self.out.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def check(self) -> Output:
+        """Refuse what cannot be a directory."""
+        if self.out is not None and self.out.exists() and not self.out.is_dir():
+            raise ValueError(f"--out {self.out} is not a directory: name one that is, or a new one.")
         return self
 
     def emit(self, document: Any, table: Callable[[], RenderableType]) -> None:
@@ -339,7 +344,7 @@ def compare(
     recipe = _recipe_of(list(words or []), task, match)
     if seeds < 1:
         raise ValueError(f"--seeds {seeds}: give at least 1.")
-    output = Output(as_json, out).open()
+    output = Output(as_json, out).check()  # the first run makes it, once all that was asked for is known to be right
     result = study(
         recipe,
         split_schemes(schemes),

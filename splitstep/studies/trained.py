@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers.utils import logging
 
 from ..models import MODELS, SplitstepModel
 from ..tasks import Task
@@ -41,10 +43,23 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
     if result["status"] != "finished" or not directory.model.is_dir():
         raise ValueError(f"{path} has no model: the run {result['status']} at step {result['steps']}")
     task = recipe.load_task(data)
-    model = MODELS[task.model].from_pretrained(directory.model)
+    with silent():
+        model = MODELS[task.model].from_pretrained(directory.model)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     precision = getattr(torch, result["precision"]) if device.type == "cuda" else torch.float32
     return Trained(recipe, task, model.to(device).eval(), precision)  # pyright: ignore[reportArgumentType]
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """No progress bars of transformers."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @dataclass(frozen=True)

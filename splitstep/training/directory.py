@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, final
@@ -70,6 +70,13 @@ class RunDirectory:
             raise ValueError(f"{self.path} holds other files and no run of splitstep: name a new directory with --out")
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(file, text)
+
+    def forget(self) -> None:
+        """Give back a directory that was claimed just now and in which nothing has happened."""
+        for name in ("recipe.yaml", "environment.json"):
+            (self.path / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.rmdir()
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -71,6 +71,7 @@ def train(
 ) -> dict[str, Any]:
     """Train a recipe in the directory `out`, or go on with it, or return its result where it is done."""
     world, directory = this_world(), RunDirectory(out)
+    begun = (out / "recipe.yaml").exists()
     world.on_first(lambda: directory.claim(recipe.document()))
     result = directory.result()
     if result is not None:
@@ -79,9 +80,14 @@ def train(
         world.on_first(lambda: held.enter_context(directory.locked()))
         held.enter_context(torch.random.fork_rng([world.device] if world.device.type == "cuda" else []))
         # The first process fetches what there is to fetch; the others find it there.
-        task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
-        world.on_first(lambda: directory.write_once("environment.json", lambda: environment(task)))
-        run = Run(recipe, directory, task, world)
+        try:
+            task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
+            world.on_first(lambda: directory.write_once("environment.json", lambda: environment(task)))
+            run = Run(recipe, directory, task, world)
+        except ValueError:  # put right, the recipe will be another one, and must find the directory free
+            if world.rank == 0 and not begun:
+                directory.forget()
+            raise
         try:
             with open_journal(run, quiet, tensorboard) as journal:
                 fit(run, journal)

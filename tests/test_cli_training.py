@@ -1,0 +1,270 @@
+"""The verbs of training: train, evaluate, generate, compare; and one clear line for everything that is wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_compare import here
+
+from splitstep import cli
+from splitstep.studies import compare as study
+from splitstep.studies import trained
+
+TINY = """
+task: digits
+data: {patch: 4}
+model: {layers: 2, width: 16, heads: 2, ffn: 64}
+train: {steps: 6, batch: 8, evaluate_every: 3, log_every: 1}
+"""
+TEXT = """
+task: text
+data: {path: [book.txt], length: 16}
+model: {layers: 1, width: 16, heads: 2, ffn: 32, positions: rotary}
+train: {steps: 4, batch: 4, log_every: 1}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with recipes, and runs in this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(study, "open_engine", here)
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    (tmp_path / "text.yaml").write_text(TEXT)
+    (tmp_path / "book.txt").write_text(
+        "It was a bright cold day in April, and the clocks were striking thirteen. " * 40
+    )
+    return tmp_path
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The line on standard error of a call that is wrong."""
+    assert cli.main(words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("Error: ")
+    assert len(printed.err.splitlines()) == 1, printed.err
+    return printed.err
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """The JSON that a call prints."""
+    assert cli.main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_train_evaluate_and_reuse(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = call(capsys, "train", "tiny.yaml", "scheme=macaron", "train.lr=2e-3", "--out", "run")
+    assert result == json.loads((folder / "run" / "result.json").read_text())
+    assert (result["status"], result["recipe"]["train"]["lr"]) == ("finished", 2e-3)
+    found = call(capsys, "evaluate", "run", "--out", "figures")
+    assert found["figures"] == pytest.approx(result["test"], abs=1e-6)
+    assert json.loads((folder / "figures" / "result.json").read_text()) == found
+    assert call(capsys, "evaluate", "run", "--split", "valid")["figures"] == pytest.approx(result["valid"], abs=1e-6)
+    before = (folder / "run" / "result.json").stat().st_mtime_ns
+    assert cli.main(["train", "tiny.yaml", "scheme=macaron", "train.lr=2e-3", "--out", "run"]) == 0
+    printed = capsys.readouterr().out
+    assert (folder / "run" / "result.json").stat().st_mtime_ns == before
+    for word in ("finished", "macaron", "F0/2 A F1/2", "parameters of lie", "FLOPs per token", "F0 31", "run/model"):
+        assert word in printed
+    assert f"{result['cost']['parameters']:,}" in printed
+
+
+def test_a_run_that_diverges_ends_well_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("train", "tiny.yaml", "train.lr=1e30", "train.warmup=0", "train.clip=0", "--out", "run")
+    assert cli.main(words) == 0
+    assert "diverged at step" in capsys.readouterr().out
+    assert "has no model" in refusal(capsys, "evaluate", "run")
+
+
+def test_generate_goes_on_from_a_prompt_and_depends_on_the_seed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(capsys, "train", "text.yaml", "--out", "run")
+    words = ("generate", "run", "--prompt", "It was ", "--tokens", "40")
+    one = call(capsys, *words)
+    assert one == call(capsys, *words)
+    assert len(one["text"].encode()) >= 1
+    assert one["text"] != call(capsys, *words, "--seed", "1")["text"]
+    greedy = call(capsys, *words, "--temperature", "0")
+    assert greedy["text"] == call(capsys, *words, "--temperature", "0", "--seed", "5")["text"]
+    assert cli.main(words) == 0
+    assert capsys.readouterr().out.startswith("It was ")
+    assert "prompt is empty" in refusal(capsys, "generate", "run", "--prompt", "")
+    assert "at least one token" in refusal(capsys, "generate", "run", "--tokens", "0")
+    assert "the run itself" in refusal(capsys, "generate", "run", "--out", "run")
+    call(capsys, "train", "tiny.yaml", "--out", "digits")
+    assert 'task "digits" has no text' in refusal(capsys, "generate", "digits")
+
+
+def test_greedy_text_is_hugging_face_s(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from transformers import AutoModelForCausalLM
+
+    call(capsys, "train", "text.yaml", "--out", "run")
+    text = call(capsys, "generate", "run", "--prompt", "It was", "--tokens", "9", "--temperature", "0")["text"]
+    model = AutoModelForCausalLM.from_pretrained(folder / "run" / "model")
+    ids = torch.tensor([list(b"It was")])
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=9, do_sample=False)
+    assert bytes(out[0, 6:].tolist()).decode(errors="replace") == text
+
+
+def test_words_become_numbers_and_words_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b" the cat <unk> the \n the dog \n"
+    monkeypatch.setattr(trained, "load_split", lambda root, split: (Path("x"), text))
+
+    class Words(trained.Language):
+        name = "words"
+        shape = {"vocab_size": 33278, "max_length": 8}  # pyright: ignore  # noqa: RUF012
+
+        def __init__(self) -> None: ...
+        def _source(self) -> dict[str, Any]:
+            return {}
+
+    found = trained.text_of(Words(), None)
+    assert found.decode(found.encode("the dog sleeps")) == "the dog <unk>"
+
+
+def test_compare_prints_a_table_and_writes_result_and_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("compare", "tiny.yaml", "--schemes", "lie,macaron", "--seeds", "2", "--out", "out")
+    assert cli.main(words) == 0
+    printed = capsys.readouterr()
+    for word in ("accuracy, test", "against lie", "macaron", "parameters", "FLOPs/token", "tokens/s", "Matched"):
+        assert word in printed.out
+    assert sum(line.startswith("[") for line in printed.err.splitlines()) == 4
+    assert sorted(os.listdir(folder / "out")) == ["report.html", "result.json", "runs"]
+    document = call(capsys, *words)
+    assert document == {**json.loads((folder / "out" / "result.json").read_text())}
+    assert document["command"] == "splitstep compare tiny.yaml --schemes lie,macaron --seeds 2 --out out --json"
+    assert [row["name"] for row in document["rows"]] == ["lie", "macaron"]
+    assert str(folder) not in (folder / "out" / "result.json").read_text()
+
+
+def test_compare_takes_the_recipe_of_the_task_and_a_sweep(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "recipes").mkdir()
+    (folder / "recipes" / "digits.yaml").write_text(TINY)
+    document = call(
+        capsys, "compare", "train.steps=2", "--task", "digits", "--schemes", "lie", "--seeds", "1", "--out", "out",
+        "--sweep", "train.lr=1e-3,1e-2", "--match", "flops",
+    )  # fmt: skip
+    assert document["match"] == "flops"
+    assert [t["setting"] for t in document["trials"]] == [["train.lr=1e-3"], ["train.lr=1e-2"]]
+    assert {t["steps"] for t in document["trials"]} == {2}
+
+
+def test_without_plotly_compare_still_ends_well(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    assert cli.main(["compare", "tiny.yaml", "--schemes", "lie", "--seeds", "1", "--out", "out"]) == 0
+    assert "splitstep report DIR" in capsys.readouterr().err
+    assert sorted(os.listdir(folder / "out")) == ["result.json", "runs"]
+
+
+COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*COMPARE, "--task", "digit"), "Did you mean digits?"),
+        (COMPARE, "--task digits"),
+        ((*COMPARE, "none.yaml"), "there is no recipe 'none.yaml'"),
+        ((*COMPARE, "tiny.yaml", "--task", "stdlib"), "is for digits"),
+        ((*COMPARE, "tiny.yaml", "train.stepz=5"), 'did you mean "steps"?'),
+        ((*COMPARE, "tiny.yaml", "model.widht=5"), 'did you mean "width"?'),
+        ((*COMPARE, "tiny.yaml", "modle.width=5"), 'did you mean "model"?'),
+        ((*COMPARE, "tiny.yaml", "train.steps=many"), "needs a whole number"),
+        ((*COMPARE, "tiny.yaml", "model.width=wide"), "width"),
+        ((*COMPARE, "tiny.yaml", "model.width=15"), "15"),
+        ((*COMPARE, "tiny.yaml", "data.patch=3"), "3"),
+        ((*COMPARE, "tiny.yaml", "--match", "time"), "parameters, flops or none"),
+        ((*COMPARE, "tiny.yaml", "--seeds", "0"), "at least 1"),
+        ((*COMPARE, "tiny.yaml", "--engine", "cloud"), "local=N"),
+        ((*COMPARE, "tiny.yaml", "--sweep", "train.lr"), "train.lr=1e-3,3e-3"),
+        ((*COMPARE, "tiny.yaml", "--sweep", "train.lrr=1,2"), 'did you mean "lr"?'),
+        (("compare", "tiny.yaml", "--schemes", "lie,macaroon", "--out", "out"), "Did you mean macaron?"),
+        (("compare", "tiny.yaml", "--schemes", "lie,A F", "--out", "out"), "listed twice"),
+        (("compare", "tiny.yaml", "--schemes", "lie"), "--out"),
+        (("compare", "text.yaml", "data.path=nowhere.txt", "--schemes", "lie", "--out", "out"), "nowhere.txt"),
+        (("train", "none.yaml", "--out", "out"), "there is no recipe"),
+        (("train", "text.yaml", "data.path=nowhere.txt", "--out", "out"), "nowhere.txt"),
+        (("train", "tiny.yaml", "scheme=macaron", "model.ffn=1", "--out", "out"), "comes no nearer"),
+        (("train", "book.txt", "--out", "out"), "book.txt"),
+        (("train", "tiny.yaml", "train.lr=-1", "--out", "out"), "above 0"),
+        (("train", "tiny.yaml", "train.mode=capture", "--out", "out"), "CUDA"),
+        (("evaluate", "nowhere"), "no recipe.yaml"),
+        (("evaluate", "nowhere", "--split", "test", "--out", "nowhere"), "the run itself"),
+        (("generate", "nowhere"), "no recipe.yaml"),
+        (("report", "nowhere"), "has no result.json"),
+    ],
+)
+def test_wrong_input_is_one_line_and_leaves_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    if "train.mode=capture" in words and torch.cuda.is_available():
+        pytest.skip("a GPU can capture")
+    assert message in refusal(capsys, *words)
+    assert not (folder / "out").exists()
+
+
+def test_a_directory_of_another_run_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call(capsys, "train", "tiny.yaml", "--out", "run")
+    assert "belongs to another run" in refusal(capsys, "train", "tiny.yaml", "train.lr=0.5", "--out", "run")
+    assert "belongs to a single run" in refusal(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--out", "run")
+    (folder / "file").touch()
+    assert "not a directory" in refusal(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--out", "file")
+
+
+def test_an_unfinished_run_says_how_to_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call(capsys, "train", "tiny.yaml", "--out", "run")
+    (folder / "run" / "result.json").unlink()
+    assert "has not finished" in refusal(capsys, "evaluate", "run")
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("verb", ["train", "compare"])
+def test_a_full_disk_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str], tiny_disk: Path, verb: str) -> None:
+    words = ["--schemes", "lie", "--seeds", "1"] if verb == "compare" else []
+    assert cli.main([verb, "tiny.yaml", *words, "--out", str(tiny_disk / "out")]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert os.strerror(errno.ENOSPC) in last
+    assert last.startswith(f"Error: {tiny_disk}")
+    assert not list(tiny_disk.rglob("result.json"))
+
+
+@pytest.mark.slow
+def test_the_demo_in_small(tmp_path: Path) -> None:
+    """The command that `make demo` runs, in processes of its own, with fewer steps."""
+    root = Path(cli.__file__).resolve().parents[1]
+    run = subprocess.run(
+        [sys.executable, "-m", "splitstep", "compare", "train.steps=20", "--task", "digits", "--schemes", "lie,macaron",
+         "--seeds", "2", "--out", str(tmp_path / "demo"), "--json"],
+        text=True, capture_output=True, cwd=root,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    document = json.loads(run.stdout)
+    assert [row["finished"] for row in document["rows"]] == [2, 2]
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 1_000_000
