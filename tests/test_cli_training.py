@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -217,6 +219,13 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     assert not (folder / "out").exists()
 
 
+def test_compare_is_not_for_torchrun(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "without torchrun" in refusal(capsys, *COMPARE, "tiny.yaml")
+
+
 def test_a_directory_of_another_run_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(capsys, "train", "tiny.yaml", "--out", "run")
     assert "belongs to another run" in refusal(capsys, "train", "tiny.yaml", "train.lr=0.5", "--out", "run")
@@ -268,3 +277,42 @@ def test_the_demo_in_small(tmp_path: Path) -> None:
     document = json.loads(run.stdout)
     assert [row["finished"] for row in document["rows"]] == [2, 2]
     assert (tmp_path / "demo" / "report.html").stat().st_size > 1_000_000
+
+
+def workers_of(pid: int) -> list[int]:
+    """The spawned worker processes of a process, those that are gone or dead left out."""
+    import psutil
+
+    children = psutil.Process(pid).children() if psutil.pid_exists(pid) else []
+    return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_nobody_works_on_after_the_end(tmp_path: Path, end: signal.Signals) -> None:
+    import psutil
+
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    words = ["compare", "tiny.yaml", "train.steps=1000000", "--schemes", "lie", "--seeds", "2", "--out", "out"]
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "splitstep", *words, "--engine", "local=2"],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    limit = time.monotonic() + 100
+    while len(list(tmp_path.glob("out/runs/*/metrics.jsonl"))) < 2 and time.monotonic() < limit:
+        time.sleep(0.1)
+    workers = workers_of(parent.pid)
+    assert len(workers) == 2
+    if end == signal.SIGINT:
+        os.killpg(parent.pid, end)  # as a terminal does
+    else:
+        parent.kill()
+    _, errors = parent.communicate(timeout=60)
+    if end == signal.SIGINT:
+        assert parent.returncode == 130
+        assert errors.splitlines()[-1] == "Error: interrupted."
+        assert "Traceback" not in errors
+    limit = time.monotonic() + 30
+    while any(map(psutil.pid_exists, workers)) and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in workers)
