@@ -65,6 +65,8 @@ def test_numbers_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result["status"] == "finished"
     assert result["metric"]["name"] == "perplexity"
     assert 1 < result["test"]["perplexity"] < 200
+    again = train(load_recipe(str(RECIPES / "numbers.yaml"), small), tmp_path / "again", quiet=True)
+    assert again["test"] == result["test"]  # the same seed, the same figures
 
 
 @pytest.mark.slow

@@ -100,6 +100,7 @@ def test_scores_of_tokens_made_here() -> None:
     assert found["BLEU (tokenised, lower-cased)"].value == pytest.approx(100)
     assert found["sacreBLEU"].value == pytest.approx(100)
     assert "case:lc" in found["sacreBLEU"].signature
+    assert found["exact match"].value == 100
     assert found["sacreBLEU"].comparable
 
 

@@ -306,6 +306,15 @@ def test_moses_forms() -> None:
     assert not moses.keep_by_length("", "a", 3, None)
 
 
+@pytest.mark.slow
+def test_processes_share_tokenisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = sentences(300)
+    wanted = moses.tokenise(lines, "de")
+    monkeypatch.setattr(moses, "MANY", 100)
+    monkeypatch.setattr(moses, "BLOCK", 70)
+    assert moses.tokenise(lines, "de") == wanted
+
+
 def test_the_cache_is_used_checked_and_mended(
     cache: Path, files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,7 @@ def refuse_long(model: SplitstepForTranslation, sources: Sequence[Sequence[int]]
 
 
 def longer_than_trained(model: SplitstepForTranslation, codec: Codec, lines: Sequence[str]) -> list[int]:
-    """The numbers, from 1, of the lines that are longer than any pair of the model's data: worth a warning."""
+    """The numbers, from 1, of lines more than twice as long as any pair of the model's data: worth a warning."""
     prepared = codec.form.prepare(lines, codec.form.source, tokenised=False)
     return [row for row, ids in enumerate(codec.encode(prepared), 1) if len(ids) > model.config.max_positions]
 
@@ -162,7 +162,8 @@ def score(hypotheses: Sequence[str], references: Lines, form: Form, papers: Pape
         Score(name, metric.corpus_score(ours, [theirs]).score, str(metric.get_signature()), published is not None)
         for name, metric in (("sacreBLEU", bleu), ("chrF", chrf))
     ]
-    equal = sum(one == two for one, two in zip(ours, theirs, strict=True))
+    wanted = [line.lower() for line in theirs] if form.lower else theirs
+    equal = sum(one == two for one, two in zip(ours, wanted, strict=True))
     exact = Score(
         "exact match", 100 * equal / len(ours), "percent of lines equal to their reference", published is not None
     )

@@ -101,7 +101,8 @@ class Translation(Task):
     @property
     @final
     def shape(self) -> dict[str, int]:
-        return {"vocab_size": self._prepared.codec.size, "max_length": self._held_widths[-1]}
+        # Twice the longest pair: a translation may turn out longer than any that was given.
+        return {"vocab_size": self._prepared.codec.size, "max_length": 2 * self._held_widths[-1]}
 
     @property
     @final
