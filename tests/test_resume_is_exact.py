@@ -28,6 +28,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int
 
 def killed_and_resumed(out: Path, kill_at: int) -> dict[str, Any]:
     assert Child(RECIPE, out, kill_at).wait() == -signal.SIGKILL
+    if (out / "model").exists():
+        assert {"config.json", "model.safetensors"} <= {p.name for p in (out / "model").iterdir()}
+        load_file(out / "model" / "model.safetensors")
     run(RECIPE, out)
     return everything(out)
 
@@ -42,6 +45,15 @@ def test_the_run_is_worth_killing(whole: tuple[dict[str, Any], int]) -> None:
     assert any("best" in name for name in found["tensors"])
     assert any(name.startswith("model/model.safetensors") for name in found["tensors"])
     assert operations > 100
+
+
+def test_checkpoints_change_nothing(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
+    """One after each update, or one at the end: the same weights and records."""
+    expected, _ = whole
+    run({**RECIPE, "train": {**RECIPE["train"], "checkpoint_seconds": 1e6}}, tmp_path / "run")
+    found = everything(tmp_path / "run")
+    assert found["tensors"] == expected["tensors"]
+    assert found["metrics"] == expected["metrics"]
 
 
 @pytest.mark.parametrize("share", [0.03, 0.45, 0.85, 0.95, 0.99])
@@ -245,6 +257,18 @@ def test_no_space_left(room: int, small_disk: Path, whole: tuple[dict[str, Any],
     ballast.unlink()
     run(RECIPE, out)
     assert everything(out) == expected
+
+
+def test_no_space_for_a_line(small_disk: Path) -> None:
+    """Of a line that does not fit nothing is left."""
+    directory = RunDirectory(small_disk)
+    (small_disk / "ballast").write_bytes(bytes(600 * 1024))
+    records = ({"step": step, "text": "x" * 333} for step in range(10_000))
+    with pytest.raises(OSError, match="No space left") as caught:
+        list(map(directory.log, records))
+    assert caught.value.filename == str(directory.metrics)
+    assert [line["step"] for line in lines(small_disk)] == list(range(len(lines(small_disk))))
+    assert len(lines(small_disk)) > 10
 
 
 def test_a_failed_rename_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
