@@ -59,18 +59,26 @@ class Output(NamedTuple):
         return self
 
     def emit(self, document: Any, table: Callable[[], RenderableType]) -> None:
+        """Write the document where it goes; people get the table, or the text as it stands where it is a str."""
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         if self.out is not None:
             write_atomically(self.out / "result.json", text)
         if self.as_json:
             sys.stdout.write(text)
         else:
-            from rich.console import Console
+            shown = table()
+            if not isinstance(shown, str):
+                shown = _drawn(shown)
+            sys.stdout.write(shown)
 
-            console = Console(highlight=False)
-            with console.capture() as captured:  # rich would leave on a closed pipe by itself
-                console.print(table())
-            sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+def _drawn(table: RenderableType) -> str:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    with console.capture() as captured:  # rich would leave on a closed pipe by itself
+        console.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -243,6 +251,8 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> RenderableType:
     return table
 
 
+Beams = Annotated[int, typer.Option("--beams", help="Of a translator's search; 1 is greedy.")]
+Penalty = Annotated[float, typer.Option("--length-penalty", help="The power of the length that scores are divided by.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A directory that `splitstep train` wrote.")]
 
 
@@ -257,24 +267,79 @@ def _beside(run: Path, as_json: bool, out: Path | None) -> Output:
 def evaluate(
     run: Run,
     split: Annotated[str, typer.Option("--split", help="train, valid or test, as the task has them.")] = "test",
+    beams: Beams = 5,
+    length_penalty: Penalty = 1.0,
     data: Data = None,
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Print the figures of a run's best weights.
+    """Print the figures of a run's best weights; of a translator, its BLEUs and chrF on translations too.
 
     \b
     Example:
       splitstep evaluate runs/digits
       splitstep evaluate runs/digits --split valid --json
+      splitstep evaluate runs/m30k --split test2016
     """
-    from .studies.trained import evaluate_run
+    from .studies.trained import evaluate_run, score_run
+    from .studies.translate import Search
 
     output = _beside(run, as_json, out)
     result = evaluate_run(run, split, data)
-    output.emit(
-        result.document(), lambda: _pairs([(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items()])
-    )
+    translated = score_run(run, split, Search(beams, length_penalty), data, _counting("translated"))
+    rows = [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items()]
+    document = result.document()
+    if translated is not None:
+        document["translation"] = translated.document()
+        rows += [(one.name, f"{one.value:.2f}  {one.signature}") for one in translated.scores]
+    output.emit(document, lambda: _pairs(rows))
+
+
+@app.command()
+def translate(
+    run: Run,
+    beams: Beams = 5,
+    length_penalty: Penalty = 1.0,
+    as_json: Json = False,
+    out: Out = None,
+) -> None:
+    """Translate standard input line by line with a run's model; needs none of its data.
+
+    \b
+    Example:
+      splitstep translate runs/mine < in.txt > out.txt
+      echo "forty-two" | splitstep translate runs/numbers --beams 1
+    """
+    from .studies.trained import translate_run
+    from .studies.translate import Search
+    from .tasks.text_pairs.lines import lines_of
+
+    output = _beside(run, as_json, out)
+    if sys.stdin.isatty():
+        raise ValueError(f"translate reads lines from standard input: splitstep translate {run} < in.txt > out.txt")
+    lines = lines_of(sys.stdin.buffer.read(), "standard input")
+    found, longer = translate_run(run, lines, Search(beams, length_penalty), _counting("translated"))
+    if longer:
+        print(f"{len(longer)} lines are longer than any in training, line {longer[0] + 1} first.", file=sys.stderr)
+    document = {"run": str(run), "beams": beams, "length_penalty": length_penalty, "lines": found, "longer": longer}
+    output.emit(document, lambda: "".join(f"{line}\n" for line in found))
+
+
+def _counting(done: str) -> Callable[[int, int], None]:
+    """Progress on standard error: one line that counts up on a terminal, a line now and then elsewhere."""
+    import time
+
+    last = time.monotonic()
+
+    def show(number: int, total: int) -> None:
+        nonlocal last
+        if sys.stderr.isatty():
+            print(f"\r{done} {number}/{total} lines", end="\n" if number == total else "", file=sys.stderr, flush=True)
+        elif time.monotonic() - last > 10:
+            last = time.monotonic()
+            print(f"{done} {number}/{total} lines", file=sys.stderr, flush=True)
+
+    return show
 
 
 @app.command()
@@ -295,13 +360,11 @@ def generate(
       splitstep generate runs/e8 --prompt "The "
       splitstep generate runs/e8 --prompt "The " --tokens 500 --temperature 0.8 --seed 1
     """
-    from rich.text import Text
-
     from .studies.trained import generate as write
 
     output = _beside(run, as_json, out)
     result = write(run, prompt, tokens, temperature, seed, data)
-    output.emit(result.document(), lambda: Text(result.prompt + result.text))
+    output.emit(result.document(), lambda: f"{result.prompt}{result.text}\n")
 
 
 @app.command()

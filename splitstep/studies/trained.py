@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,14 +12,17 @@ import torch
 from torch import Tensor
 from transformers.utils import logging
 
-from ..models import MODELS, SplitstepModel
+from ..models import MODELS, SplitstepForTranslation, SplitstepModel
 from ..tasks import Task
 from ..tasks.fetch import data_root
 from ..tasks.language import Language
 from ..tasks.task import check_split
+from ..tasks.text_pairs.codec import Codec
+from ..tasks.translation import Translation
 from ..tasks.wikitext2 import load_split, number_words, words_of
 from ..training import Recipe, evaluate, read_recipe
 from ..training.directory import RunDirectory
+from .translate import Progress, Search, Translated, longer_than_trained, translate, translate_split
 
 BYTES = 256
 
@@ -85,6 +88,33 @@ def evaluate_run(path: Path, split: str = "test", data: Path | None = None) -> F
     size = run.recipe.train.evaluate_batch or run.recipe.train.batch
     found = evaluate(run.model, run.task, split, size, run.precision)
     return Figures(str(path), run.task.name, run.model.config.scheme, split, run.task.metric._asdict(), found)
+
+
+def translate_run(
+    path: Path, lines: Sequence[str], search: Search, progress: Progress | None = None
+) -> tuple[list[str], list[int]]:
+    """Lines translated by a run's model, which needs none of its data; and which lines are longer than it ever saw."""
+    result = RunDirectory(path).result()
+    if result is None or not (path / "model").is_dir():
+        raise ValueError(f"{path} has no finished model: train one with `splitstep train RECIPE --out {path}`")
+    codec = Codec.load(path / "model")
+    with silent():
+        model: Any = SplitstepForTranslation.from_pretrained(path / "model").eval()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    precision = getattr(torch, result["precision"]) if device.type == "cuda" else torch.float32
+    model = model.to(device)
+    return translate(model, codec, lines, search, precision, progress), longer_than_trained(model, codec, lines)
+
+
+def score_run(
+    path: Path, split: str, search: Search, data: Path | None = None, progress: Progress | None = None
+) -> Translated | None:
+    """The split translated and scored, where the run's task is translation."""
+    run = open_run(path, data)
+    if not isinstance(run.task, Translation) or not isinstance(run.model, SplitstepForTranslation):
+        return None
+    check_split(run.task, split)
+    return translate_split(run.model, run.task, split, search, run.precision, progress)
 
 
 class Text(NamedTuple):

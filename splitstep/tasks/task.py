@@ -75,6 +75,9 @@ class Task(ABC):
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
         """The figures that follow from summed scores: `loss`, the metric and its like."""
 
+    def save_with(self, folder: Path) -> None:  # noqa: B027  # most models need nothing
+        """Write what a model of this task needs beside its weights, such as a tokenizer, into its folder."""
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What the data is: source, counts and hashes, fit for JSON."""

@@ -7,6 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -121,6 +122,10 @@ class Translation(Task):
     def codec(self) -> Codec:
         """Text to token ids and back; save it with the model."""
         return self._prepared.codec
+
+    @final
+    def save_with(self, folder: Path) -> None:
+        self.codec.save(folder)
 
     @final
     def text(self, split: str) -> Lines:

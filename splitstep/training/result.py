@@ -68,6 +68,7 @@ def finish(run: Run) -> dict[str, Any]:
     if run.world.rank == 0:
         with whole_folder(run.directory.model) as part:
             save_model(whole_model(run), part)
+            run.task.save_with(part)
         run.directory.write_result(result)
     run.world.wait()
     return result

@@ -1,0 +1,60 @@
+"""The verbs of translation: a run is enough to translate with, and what goes in comes out line by line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OVERRIDES = ["train.steps=3", "train.batch=256", "model.width=16", "model.heads=2", "model.ffn=16", "data.train=300"]
+
+
+def splitstep(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "splitstep", *words], input=given, capture_output=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("numbers") / "run"
+    recipe = Path(__file__).parents[1] / "recipes" / "numbers.yaml"
+    done = splitstep("train", str(recipe), *OVERRIDES, "--out", str(out))
+    assert done.returncode == 0, done.stderr.decode()
+    return out
+
+
+def test_every_line_comes_back_in_its_place(run: Path) -> None:
+    lines = ["seven", "", "three hundred and seven", "seven"]
+    done = splitstep("translate", str(run), "--beams", "2", "--json", given="\n".join(lines).encode() + b"\n")
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)["lines"]
+    assert len(found) == len(lines)
+    assert found[1] == ""
+    assert found[0] == found[3]
+    plain = splitstep("translate", str(run), "--beams", "2", given="\n".join(lines).encode() + b"\n")
+    assert plain.stdout.decode() == "".join(f"{line}\n" for line in found)
+
+
+def test_a_translator_is_scored_under_every_name(run: Path) -> None:
+    done = splitstep("evaluate", str(run), "--split", "valid", "--beams", "1", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    scores = {one["name"]: one for one in json.loads(done.stdout)["translation"]["scores"]}
+    assert {"sacreBLEU", "chrF"} < scores.keys()
+    assert "tok:13a" in scores["sacreBLEU"]["signature"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(b"seven\n\xff\n", "line 2"), (b"seven \x00\xfe\n", "line 1")],
+)
+def test_bytes_that_are_no_text_are_refused_with_their_line(run: Path, given: bytes, told: str) -> None:
+    done = splitstep("translate", str(run), given=given)
+    assert done.returncode == 2
+    assert told in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
+
+
+def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:
+    done = splitstep("translate", str(tmp_path), given=b"seven\n")
+    assert done.returncode == 2
+    assert "no finished model" in done.stderr.decode()
