@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from splitstep.files import write_atomically
 from splitstep.models import MODELS, CausalConfig, ImageConfig, SplitstepConfig
 from splitstep.training import TrainOptions
-from splitstep.training.directory import git_hash, versions, write_atomically
+from splitstep.training.directory import git_hash, versions
 from splitstep.training.processes import World
 from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import spread

@@ -62,6 +62,8 @@ class Output(NamedTuple):
         """Write the document where it goes; people get the table, or the text as it stands where it is a str."""
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         if self.out is not None:
+            from .files import write_atomically
+
             write_atomically(self.out / "result.json", text)
         if self.as_json:
             sys.stdout.write(text)
@@ -79,21 +81,6 @@ def _drawn(table: RenderableType) -> str:
     with console.capture() as captured:  # rich would leave on a closed pipe by itself
         console.print(table)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write the whole file or leave what was there."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @app.callback()

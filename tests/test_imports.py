@@ -20,7 +20,7 @@ LEVELS = (
     ("reversible",),
     ("stack",),
     ("operators",),
-    ("models",),
+    ("models", "files"),
     ("tasks", "training", "pretrained", "probes"),
     ("studies",),
     ("report",),

@@ -14,7 +14,8 @@ import pytest
 from children import RECIPE, Child, everything, lines, run
 from safetensors.torch import load_file, save_file
 
-from splitstep.training import checkpoint, files
+from splitstep import files
+from splitstep.training import checkpoint
 from splitstep.training.directory import RunDirectory
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from ..files import write_atomically
 from ..schemes import scheme
 from ..studies.compare import Comparison, Row, label, widths
-from ..training.files import write_atomically
 from . import charts
 from .diagram import draw
 from .page import page, pairs, shortened, table

@@ -16,7 +16,7 @@ from typing import Any, final
 
 import yaml
 
-from .files import fsync, is_leftover, naming, sweep, write_atomically
+from ..files import fsync, is_leftover, naming, sweep, write_atomically
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks

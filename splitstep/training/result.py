@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..files import whole_folder
 from ..integrate import Event
 from ..models import SplitstepModel
 from ..models.cost import cost
@@ -17,7 +18,6 @@ from ..models.models import all_stacks
 from ..schemes import name_of, scheme
 from .directory import git_hash, versions
 from .evaluate import evaluate
-from .files import whole_folder
 from .run import Diverged, Run, build_model
 from .sharding import gathered
 from .update import autocast
