@@ -269,7 +269,7 @@ def evaluate(
       splitstep evaluate runs/m30k --split test2016
     """
     from .studies.trained import evaluate_run, score_run
-    from .studies.translate import Search
+    from .tasks.text_pairs.search import Search
 
     output = _beside(run, as_json, out)
     result = evaluate_run(run, split, data)
@@ -298,8 +298,8 @@ def translate(
       echo "forty-two" | splitstep translate runs/numbers --beams 1
     """
     from .studies.trained import translate_run
-    from .studies.translate import Search
     from .tasks.text_pairs.lines import lines_of
+    from .tasks.text_pairs.search import Search
 
     output = _beside(run, as_json, out)
     if sys.stdin.isatty():
@@ -307,7 +307,7 @@ def translate(
     lines = lines_of(sys.stdin.buffer.read(), "standard input")
     found, longer = translate_run(run, lines, Search(beams, length_penalty), _counting("translated"))
     if longer:
-        print(f"{len(longer)} lines are longer than any in training, line {longer[0] + 1} first.", file=sys.stderr)
+        print(f"{len(longer)} lines are longer than any in training, line {longer[0]} first.", file=sys.stderr)
     document = {"run": str(run), "beams": beams, "length_penalty": length_penalty, "lines": found, "longer": longer}
     output.emit(document, lambda: "".join(f"{line}\n" for line in found))
 

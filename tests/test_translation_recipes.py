@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from splitstep.models import SplitstepForTranslation, TranslationConfig, cost, twin
-from splitstep.studies.translate import Search, translate, translate_split
+from splitstep.studies.translate import translate_split
 from splitstep.tasks import task
+from splitstep.tasks.text_pairs.search import Search, translate
 from splitstep.tasks.translation import Translation
 from splitstep.training import load_recipe, train
 

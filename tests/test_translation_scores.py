@@ -13,22 +13,12 @@ from sacrebleu.metrics.bleu import BLEU
 from safetensors.torch import save_file
 
 from splitstep.models import SplitstepForTranslation, TranslationConfig
-from splitstep.studies.translate import (
-    Search,
-    average,
-    bleu_of,
-    longer_than_trained,
-    multi_bleu,
-    paired_bootstrap,
-    score,
-    sentence_counts,
-    split_compounds,
-    translate,
-    translate_split,
-)
+from splitstep.studies.translate import average, bleu_of, paired_bootstrap, sentence_counts, translate_split
 from splitstep.tasks import task
 from splitstep.tasks.text_pairs.codec import Codec, Form, learn
 from splitstep.tasks.text_pairs.lines import Lines
+from splitstep.tasks.text_pairs.scores import multi_bleu, score, split_compounds
+from splitstep.tasks.text_pairs.search import Search, longer_than_trained, translate
 from splitstep.tasks.translation import Translation
 
 WORDS = ["the", "a", "dog", "cat", "house", "tree", "runs", "sees", "red", "blue", "and", "of", "on", "."]

@@ -18,11 +18,12 @@ from ..tasks.fetch import data_root
 from ..tasks.language import Language
 from ..tasks.task import check_split
 from ..tasks.text_pairs.codec import Codec
+from ..tasks.text_pairs.search import Progress, Search, longer_than_trained, translate
 from ..tasks.translation import Translation
 from ..tasks.wikitext2 import load_split, number_words, words_of
 from ..training import Recipe, evaluate, read_recipe
 from ..training.directory import RunDirectory
-from .translate import Progress, Search, Translated, longer_than_trained, translate, translate_split
+from .translate import Translated, translate_split
 
 BYTES = 256
 

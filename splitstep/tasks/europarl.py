@@ -10,7 +10,8 @@ from splitstep.tasks.options import at_least
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, chosen, find_text, read_pairs, require_text
 from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.translation import Direction, PapersBleu, PlainOptions, Translation, languages
+from splitstep.tasks.text_pairs.scores import PapersBleu
+from splitstep.tasks.translation import Direction, PlainOptions, Translation, languages
 
 ORIGIN = "https://www.statmt.org/europarl/v7/de-en.tgz, its lines shuffled"
 NEWS = {"en": "wmt-newstest-en-de/newstest2014.eng", "de": "wmt-newstest-en-de/newstest2014.deu"}

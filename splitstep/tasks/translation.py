@@ -23,11 +23,11 @@ from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, place, r
 from splitstep.tasks.text_pairs.codec import PAD, START, Codec, Form
 from splitstep.tasks.text_pairs.lines import Lines
 from splitstep.tasks.text_pairs.prepared import Limits, Part, Ragged, prepare
+from splitstep.tasks.text_pairs.scores import PapersBleu
 
 BLEU = Metric("bleu", True, "{:.2f}")
 """What translations are compared by; it needs decoding, so that a run's `score` is perplexity."""
 Direction = Literal["en-de", "de-en"]
-PapersBleu = Literal["lower-cased", "compounds"]
 BUCKETS = 5
 
 

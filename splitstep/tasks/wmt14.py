@@ -10,7 +10,8 @@ from splitstep.tasks.text_pairs import moses
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, find_text, read_pairs
 from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.translation import Direction, PairOptions, PapersBleu, Translation, languages
+from splitstep.tasks.text_pairs.scores import PapersBleu
+from splitstep.tasks.translation import Direction, PairOptions, Translation, languages
 
 TRAINING = {
     "europarl-v7.de-en": "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",

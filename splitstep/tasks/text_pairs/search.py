@@ -1,0 +1,125 @@
+"""Translating lines with a trained model: beams over batches of lines of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...models import SplitstepForTranslation
+from .codec import END, PAD, Codec, check_fit
+
+Progress = Callable[[int, int], None]
+"""Called with the lines done and the lines in all."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to decode: beams, the power of the length that scores are divided by, and source tokens in a batch.
+
+    A translation has at most `stretch` times as many tokens as its source, and `extra` more.
+    """
+
+    beams: int = 5
+    length_penalty: float = 1.0
+    batch_tokens: int = 4096
+    stretch: float = 1.5
+    extra: int = 10
+
+    def __post_init__(self) -> None:
+        if self.beams < 1 or self.batch_tokens < 1:
+            raise ValueError(f"beams {self.beams} and batch_tokens {self.batch_tokens} must be at least 1")
+        if self.stretch < 0 or self.extra < 1:
+            raise ValueError(f"stretch {self.stretch} must not be negative, and extra {self.extra} be at least 1")
+
+
+SEARCH = Search()
+
+
+def translate(
+    model: SplitstepForTranslation,
+    codec: Codec,
+    lines: Sequence[str],
+    search: Search = SEARCH,
+    precision: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Text as people write it, line by line; an empty line stays empty."""
+    prepared = codec.form.prepare(lines, codec.form.source, tokenised=False)
+    decoded = decode_lines(model, codec, prepared, search, precision, progress)
+    return codec.form.plain(decoded, codec.form.target)
+
+
+def decode_lines(
+    model: SplitstepForTranslation,
+    codec: Codec,
+    prepared: Sequence[str],
+    search: Search,
+    precision: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Prepared source lines to prepared target lines (Moses tokens where the model has them), in the same order."""
+    check_fit(codec, model.config.vocab_size)
+    sources = list(codec.encode(prepared))
+    refuse_long(model, sources)
+    out = [""] * len(sources)
+    filled = [row for row, ids in enumerate(sources) if len(ids) > 1]
+    done = len(sources) - len(filled)
+    for rows in groups([len(ids) for ids in sources], filled, search.batch_tokens):
+        ids = generate_ids(model, [sources[row] for row in rows], search, precision)
+        for row, text in zip(rows, codec.decode(ids), strict=True):
+            out[row] = text
+        done += len(rows)
+        if progress is not None:
+            progress(done, len(sources))
+    return out
+
+
+def groups(lengths: Sequence[int], rows: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Rows of similar length, the longest first, so that too little memory shows at once."""
+    ordered = sorted(rows, key=lambda row: -lengths[row])
+    first = 0
+    while first < len(ordered):
+        many = max(1, tokens // lengths[ordered[first]])
+        yield ordered[first : first + many]
+        first += many
+
+
+def refuse_long(model: SplitstepForTranslation, sources: Sequence[Sequence[int]]) -> None:
+    """Refuse lines with more tokens than the model has learnt positions; sinusoids and rotations go on for ever."""
+    config = model.config
+    long = [row for row, ids in enumerate(sources) if len(ids) > config.max_positions]
+    if config.positions == "learned" and long:
+        raise ValueError(
+            f"{len(long)} of {len(sources)} lines have more tokens than this model's {config.max_positions} learned "
+            f"positions, the first being line {long[0] + 1} with {len(sources[long[0]])}; nothing is cut: shorten them"
+        )
+
+
+def longer_than_trained(model: SplitstepForTranslation, codec: Codec, lines: Sequence[str]) -> list[int]:
+    """The numbers, from 1, of lines more than twice as long as any pair of the model's data: worth a warning."""
+    prepared = codec.form.prepare(lines, codec.form.source, tokenised=False)
+    return [row for row, ids in enumerate(codec.encode(prepared), 1) if len(ids) > model.config.max_positions]
+
+
+@torch.no_grad()
+def generate_ids(
+    model: SplitstepForTranslation, sources: Sequence[Sequence[int]], search: Search, precision: torch.dtype
+) -> list[list[int]]:
+    """The best translation of each source, as token ids behind <s>."""
+    device = next(model.parameters()).device
+    width = max(map(len, sources))
+    ids = torch.tensor([[*source, *[PAD] * (width - len(source))] for source in sources])
+    mask = torch.arange(width) < torch.tensor([[len(source)] for source in sources])
+    most = int(search.stretch * width) + search.extra
+    if model.config.positions == "learned":
+        most = min(most, model.config.max_positions - 1)
+    beams: dict[str, Any] = {} if search.beams == 1 else {"length_penalty": search.length_penalty}
+    with torch.autocast(device.type, dtype=precision, enabled=precision != torch.float32):
+        found: Any = model.generate(  # pyright: ignore[reportAttributeAccessIssue]
+            ids.to(device), attention_mask=mask.long().to(device), num_beams=search.beams, do_sample=False,
+            max_new_tokens=most, eos_token_id=END, **beams,
+        )  # fmt: skip
+    return found.tolist()
