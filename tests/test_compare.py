@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from jobs import answer, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, trial
 
@@ -420,14 +419,3 @@ def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ValueError, match=r"pip install 'splitstep\[cluster\]'"), open_engine("dask=tcp://x:1", 1):
         pass
-
-
-def test_a_device_without_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import splitstep.training
-
-    def full(*_: Any, **__: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory\nand more")
-
-    monkeypatch.setattr(splitstep.training, "train", full)
-    with pytest.raises(ValueError, match=r"train\.batch"):
-        study.run_one(tiny().document(), str(tmp_path / "run"), ".", 1)

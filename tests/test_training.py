@@ -289,6 +289,23 @@ def test_a_claim_that_was_cut_short_is_claimed_again(tmp_path: Path) -> None:
         assert [p.name for p in tmp_path.iterdir()] == ["recipe.yaml"]
 
 
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_device_without_memory_is_one_line(after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that had not begun leaves the directory to the smaller batch that is tried next."""
+    advance = running.Run.advance
+
+    def full(run: running.Run, work: Work, lr: float) -> None:
+        if run.state.step == after:
+            raise torch.OutOfMemoryError("out of memory\nand more")
+        advance(run, work, lr)
+
+    monkeypatch.setattr(running.Run, "advance", full)
+    with pytest.raises(ValueError, match=r"run: the device has too little memory: lower train\.batch") as caught:
+        train(recipe(), tmp_path / "run", quiet=True)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "run").exists() == (after > 0)
+
+
 def test_tensorboard(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

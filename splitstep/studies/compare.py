@@ -315,12 +315,7 @@ def run_one(recipe: Mapping[str, Any], folder: str, data: str, threads: int) -> 
     with _one_at_a_time:
         torch.set_num_threads(threads)
         out = Path(folder)
-        try:
-            result = train(read_recipe(recipe, folder), out, Path(data), quiet=True)
-        except torch.OutOfMemoryError:
-            raise ValueError(
-                f"{folder}: the device has too little memory: lower train.batch or raise train.accumulate"
-            ) from None
+        result = train(read_recipe(recipe, folder), out, Path(data), quiet=True)
         return {"result": result, "curves": read_curves(RunDirectory(out), result["metric"]["name"])}
 
 

@@ -93,6 +93,12 @@ def train(
                 fit(run, journal)
         except Diverged as error:
             return give_up(run, error)
+        except torch.OutOfMemoryError:
+            if world.rank == 0 and not run.state.step:
+                directory.forget()
+            raise ValueError(
+                f"{out}: the device has too little memory: lower train.batch or raise train.accumulate"
+            ) from None
         return finish(run)
 
 
