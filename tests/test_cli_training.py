@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from test_compare import here
@@ -20,6 +21,8 @@ from test_compare import here
 from splitstep import cli
 from splitstep.studies import compare as study
 from splitstep.studies import trained
+from splitstep.tasks.language import Language
+from splitstep.tasks.task import SPLITS
 
 TINY = """
 task: digits
@@ -119,20 +122,42 @@ def test_greedy_text_is_hugging_face_s(folder: Path, capsys: pytest.CaptureFixtu
     assert bytes(out[0, 6:].tolist()).decode(errors="replace") == text
 
 
-def test_words_become_numbers_and_words_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = b" the cat <unk> the \n the dog \n"
-    monkeypatch.setattr(trained, "load_split", lambda root, split: (Path("x"), text))
+@pytest.mark.parametrize("scheme", ["lie", "strang-midpoint", "reversible"])
+def test_text_longer_than_a_window_begins_again_at_its_half(
+    scheme: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Brute force without a cache; windows hold 16 tokens."""
+    from transformers import AutoModelForCausalLM
 
-    class Words(trained.Language):
+    call(capsys, "train", "text.yaml", f"scheme={scheme}", "--out", "run")
+    words = ("generate", "run", "--prompt", "It was the best", "--tokens", "30", "--temperature", "0")
+    text = call(capsys, *words)["text"]
+    model = AutoModelForCausalLM.from_pretrained(folder / "run" / "model").eval()
+    length = trained.open_run(folder / "run").task.length
+    ids, start = list(b"It was the best"), 0
+    for _ in range(30):
+        if len(ids) - start > length:
+            start = len(ids) - length // 2
+        ids.append(int(model(torch.tensor([ids[start:]]), use_cache=False).logits[0, -1].argmax()))
+    assert start > 0
+    assert bytes(ids[15:]).decode(errors="replace") == text
+
+
+def test_words_become_numbers_and_words_again() -> None:
+    class Words(Language):
         name = "words"
-        shape = {"vocab_size": 33278, "max_length": 8}  # pyright: ignore  # noqa: RUF012
 
-        def __init__(self) -> None: ...
+        def __init__(self) -> None:
+            tokens = {split: np.arange(4, dtype=np.uint16) for split in SPLITS}
+            self._load(tokens, 4, 2, None, ["the", "<unk>", "dog", "<eos>"])
+
         def _source(self) -> dict[str, Any]:
             return {}
 
-    found = trained.text_of(Words(), None)
-    assert found.decode(found.encode("the dog sleeps")) == "the dog <unk>"
+    words = Words()
+    assert words.encode("the dog sleeps") == [0, 2, 1]
+    assert words.decode([0, 2, 1, 3, 0]) == "the dog <unk> \n the"
+    assert words.shape["vocab_size"] == 4
 
 
 def test_compare_prints_a_table_and_writes_result_and_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,22 +10,19 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 from transformers.utils import logging
 
 from ..models import MODELS, SplitstepForTranslation, SplitstepModel
 from ..tasks import Task
-from ..tasks.fetch import data_root
 from ..tasks.language import Language
 from ..tasks.task import check_split
 from ..tasks.text_pairs.codec import Codec
 from ..tasks.text_pairs.search import Progress, Search, longer_than_trained, translate
 from ..tasks.translation import Translation
-from ..tasks.wikitext2 import load_split, number_words, words_of
 from ..training import Recipe, evaluate, read_recipe
 from ..training.directory import RunDirectory
 from .translate import Translated, translate_split
-
-BYTES = 256
 
 
 class Trained(NamedTuple):
@@ -118,28 +115,6 @@ def score_run(
     return translate_split(run.model, run.task, split, search, run.precision, progress)
 
 
-class Text(NamedTuple):
-    """How text becomes tokens and tokens text."""
-
-    encode: Callable[[str], list[int]]
-    decode: Callable[[list[int]], str]
-
-
-def text_of(task: Task, data: Path | None) -> Text:
-    """The task's own text; refuses tasks that have none to continue."""
-    if not isinstance(task, Language):
-        raise ValueError(f'task "{task.name}" has no text to go on with: generate needs a run of a language model')
-    if task.shape["vocab_size"] == BYTES:
-        return Text(lambda text: list(text.encode()), lambda ids: bytes(ids).decode(errors="replace"))
-    numbers = number_words(words_of(load_split(data_root(data), "train")[1]))
-    words = list(numbers)
-
-    def encode(text: str) -> list[int]:
-        return [numbers.get(word, numbers["<unk>"]) for word in text.split()]
-
-    return Text(encode, lambda ids: " ".join(words[i] for i in ids).replace("<eos>", "\n"))
-
-
 @dataclass(frozen=True)
 class Sample:
     """A prompt and what the model wrote after it."""
@@ -165,23 +140,27 @@ def generate(
             f"generate needs at least one token and a temperature of at least 0; got {tokens} and {temperature}"
         )
     run = open_run(path, data)
-    text = text_of(run.task, data)
-    given = text.encode(prompt)
+    if not isinstance(run.task, Language):
+        raise ValueError(f'task "{run.task.name}" has no text to go on with: generate needs a run of a language model')
+    given = run.task.encode(prompt)
     if not given:
         raise ValueError('the prompt is empty: give some text to go on from, such as --prompt "The "')
     written = sample(run, given, tokens, temperature, seed)
-    return Sample(str(path), prompt, text.decode(written), tokens, temperature, seed)
+    return Sample(str(path), prompt, run.task.decode(written), tokens, temperature, seed)
 
 
 @torch.no_grad()
 def sample(run: Trained, given: list[int], tokens: int, temperature: float, seed: int) -> list[int]:
-    """The tokens that follow; the model sees as many as its task's windows hold."""
-    device = next(run.model.parameters()).device
+    """The tokens that follow. The model sees a window of its task's length; a full one begins again at its half."""
+    device, length = next(run.model.parameters()).device, run.task.length
     random = torch.Generator().manual_seed(seed)
-    ids = list(given)
+    ids, new, cache = list(given), list(given)[-length:], DynamicCache()
     for _ in range(tokens):
-        window = torch.tensor([ids[-run.task.length :]], device=device)
-        ids.append(int(draw(run.model(window, use_cache=False).logits[0, -1].float().cpu(), temperature, random)))
+        if cache.get_seq_length() + len(new) > length:
+            new, cache = ids[-(length // 2) :], DynamicCache()
+        found = run.model(torch.tensor([new], device=device), past_key_values=cache, use_cache=True)
+        new = [int(draw(found.logits[0, -1].float().cpu(), temperature, random))]
+        ids += new
     return ids[len(given) :]
 
 

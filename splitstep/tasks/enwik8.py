@@ -39,7 +39,7 @@ class Enwik8(Language):
         path = locate(data_root(data), *(f"enwik8/enwik8{suffix}" for suffix in ("", ".gz", ".xz", ".zip")))
         content = np.frombuffer(read(path, member="enwik8", content=CONTENTS["enwik8"]), dtype=np.uint8)
         tokens = dict(zip(SPLITS, np.split(content, CUTS), strict=True))
-        self._load(tokens, 256, options.length, options.stride, options.valid_limit)
+        self._load(tokens, options.length, options.stride, options.valid_limit)
 
     def _source(self) -> dict[str, Any]:
         return {"name": "enwik8", "sha256": CONTENTS["enwik8"].sha256}

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -14,6 +14,9 @@ from torch.nn import functional
 from splitstep.tasks import sampler
 from splitstep.tasks.options import at_least
 from splitstep.tasks.task import BITS_PER_BYTE, IGNORED, PERPLEXITY, Batch, Task, check_split, check_totals
+
+BYTES = 256
+"""Tokens of text that is read byte by byte."""
 
 
 def check_window(length: int, stride: int | None) -> None:
@@ -53,13 +56,18 @@ class Language(Task):
     model: ClassVar[str] = "causal"
 
     def _load(
-        self, tokens: Mapping[str, np.ndarray], vocab_size: int, length: int, stride: int | None, valid: int | None
+        self,
+        tokens: Mapping[str, np.ndarray],
+        length: int,
+        stride: int | None,
+        valid: int | None,
+        words: Sequence[str] = (),
     ) -> None:
-        """Take the token arrays; `valid` limits the validation tokens, never the test's."""
+        """Take the tokens, bytes or numbers of `words`; `valid` limits the validation tokens, never the test's."""
         self._whole = {split: len(array) for split, array in tokens.items()}
         self._tokens = dict(tokens)
         self._tokens["valid"] = tokens["valid"][:valid]
-        self._vocab_size, self._length = vocab_size, length
+        self._words, self._length = tuple(words), length
         self._stride = length // 2 if stride is None else stride
         for split, array in self._tokens.items():
             if len(array) < (length if split == "train" else 2):
@@ -71,7 +79,22 @@ class Language(Task):
     @property
     @final
     def shape(self) -> dict[str, int]:
-        return {"vocab_size": self._vocab_size, "max_length": self._length}
+        return {"vocab_size": len(self._words) or BYTES, "max_length": self._length}
+
+    @final
+    def encode(self, text: str) -> list[int]:
+        """Text as tokens; a word that the data does not have is <unk>."""
+        if not self._words:
+            return list(text.encode())
+        numbers = {word: number for number, word in enumerate(self._words)}
+        return [numbers.get(word, numbers["<unk>"]) for word in text.split()]
+
+    @final
+    def decode(self, ids: Sequence[int]) -> str:
+        """Tokens as text."""
+        if not self._words:
+            return bytes(ids).decode(errors="replace")
+        return " ".join(self._words[number] for number in ids).replace("<eos>", "\n")
 
     @property
     @final
@@ -127,7 +150,7 @@ class Language(Task):
         return {
             "task": self.name,
             "source": self._source(),
-            "vocab_size": self._vocab_size,
+            "vocab_size": self.shape["vocab_size"],
             "tokens": {split: len(array) for split, array in self._tokens.items()},
             "tokens_before_limits": self._whole,
             "sha256": {

@@ -69,7 +69,7 @@ class Stdlib(Language):
             content = b"".join((root / path).read_bytes() for path in paths)
             keep = None if options.limit is None else options.limit * shares[split] // 20
             tokens[split] = np.frombuffer(content, dtype=np.uint8)[:keep]
-        self._load(tokens, 256, options.length, options.stride, options.valid_limit)
+        self._load(tokens, options.length, options.stride, options.valid_limit)
 
     def _source(self) -> dict[str, Any]:
         return {

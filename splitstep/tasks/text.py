@@ -48,7 +48,7 @@ class Text(Language):
         self._options = options
         joined = b"".join(read(find_text(name, data)) for name in options.path)
         tokens = split_bytes(np.frombuffer(joined, dtype=np.uint8))
-        self._load(tokens, 256, options.length, options.stride, options.valid_limit)
+        self._load(tokens, options.length, options.stride, options.valid_limit)
 
     def _source(self) -> dict[str, Any]:
         return {"files": [Path(name).name for name in self._options.path]}

@@ -83,8 +83,8 @@ class Wikitext2(Language):
             tokens = {split: np.frombuffer(text, dtype=np.uint8) for split, (_, text) in found.items()}
         else:
             tokens = {split: np.array([numbers[w] for w in words[split]], dtype=np.uint16) for split in SPLITS}
-        vocab_size = VOCABULARY if options.level == "word" else 256
-        self._load(tokens, vocab_size, options.length, options.stride, options.valid_limit)
+        vocabulary = list(numbers) if options.level == "word" else []
+        self._load(tokens, options.length, options.stride, options.valid_limit, vocabulary)
 
     def _source(self) -> dict[str, Any]:
         return {"name": "WikiText-2", "level": self._level, "files": self._files}
