@@ -1,25 +1,28 @@
 """Hugging Face models over one `Stack`; importing this registers the Auto classes."""
 
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageClassification,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-)
+from .uncollected import uncollected
 
-from .config import CausalConfig, ImageConfig, MaskedConfig, SequenceConfig, SplitstepConfig, TranslationConfig
-from .cost import Cost, cost, summary, twin
-from .models import (
-    MODELS,
-    SplitstepForCausalLM,
-    SplitstepForImageClassification,
-    SplitstepForMaskedLM,
-    SplitstepForSequenceClassification,
-    SplitstepForTranslation,
-    SplitstepModel,
-)
+with uncollected():
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForImageClassification,
+        AutoModelForMaskedLM,
+        AutoModelForSeq2SeqLM,
+        AutoModelForSequenceClassification,
+    )
+
+    from .config import CausalConfig, ImageConfig, MaskedConfig, SequenceConfig, SplitstepConfig, TranslationConfig
+    from .cost import Cost, cost, summary, twin
+    from .models import (
+        MODELS,
+        SplitstepForCausalLM,
+        SplitstepForImageClassification,
+        SplitstepForMaskedLM,
+        SplitstepForSequenceClassification,
+        SplitstepForTranslation,
+        SplitstepModel,
+    )
 
 for _config, _model, _auto in (
     (CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM),
