@@ -85,7 +85,7 @@ def test_killed_again_and_again(whole: tuple[dict[str, Any], int], tmp_path: Pat
 
 def test_killed_by_the_clock_between_checkpoints(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
     """With checkpoints far apart a kill costs work, and nothing else."""
-    document = {**RECIPE, "train": {**RECIPE["train"], "steps": 60, "checkpoint_seconds": 0.15}}
+    document = {**RECIPE, "train": {**RECIPE["train"], "steps": 200, "checkpoint_seconds": 0.15}}
     out, reference = tmp_path / "run", tmp_path / "reference"
     run(document, reference)
     child = Child(document, out)
@@ -203,7 +203,7 @@ def test_a_cut_line_of_metrics_is_forgotten(whole: tuple[dict[str, Any], int], t
 
 
 def test_interrupting_saves_nothing_broken(tmp_path: Path) -> None:
-    document = {**RECIPE, "train": {**RECIPE["train"], "steps": 25}}
+    document = {**RECIPE, "train": {**RECIPE["train"], "steps": 150, "checkpoint_seconds": 0.1}}
     out, reference = tmp_path / "run", tmp_path / "reference"
     child = Child(document, out)
     while not list(out.glob("checkpoints/step-*")):

@@ -452,15 +452,18 @@ def test_tokens_per_second_leaves_out_all_but_updates(tmp_path: Path, monkeypatc
     """Slow evaluations, checkpoints and a slow first update do not count; slow updates do."""
     from splitstep.training import loop
 
+    now = [0.0]
+    monkeypatch.setattr("splitstep.training.clock.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
+
     def slow(function: Any, seconds: float) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
-            time.sleep(seconds)
+            now[0] += seconds
             return function(*arguments, **named)
 
         return call
 
-    monkeypatch.setattr(loop, "evaluate", slow(loop.evaluate, 0.3))
-    monkeypatch.setattr(running, "save_checkpoint", slow(running.save_checkpoint, 0.3))
+    monkeypatch.setattr(loop, "evaluate", slow(loop.evaluate, 30.0))
+    monkeypatch.setattr(running, "save_checkpoint", slow(running.save_checkpoint, 7.0))
     original = running.make_update
 
     def make_update(*arguments: Any) -> Any:
@@ -468,16 +471,15 @@ def test_tokens_per_second_leaves_out_all_but_updates(tmp_path: Path, monkeypatc
 
         def call(*given: Any) -> Any:
             calls.append(1)
-            time.sleep(1.0 if len(calls) == 1 else 0.05)
+            now[0] += 100.0 if len(calls) == 1 else 2.0
             return update(*given)
 
         return call
 
     monkeypatch.setattr(running, "make_update", make_update)
     result = train(recipe(steps=9, evaluate_every=3, checkpoint_seconds=0.0), tmp_path / "run", quiet=True)
-    seconds = 8 * 16 * 16 / result["tokens_per_second"]
-    assert 0.4 < seconds < 0.9
-    assert result["seconds"] > 1.0 + 0.9 + 8 * 0.3 + 0.4
+    assert 8 * 16 * 16 / result["tokens_per_second"] == pytest.approx(8 * 2.0)
+    assert result["seconds"] == pytest.approx(100.0 + 8 * 2.0 + 3 * 30.0 + 8 * 7.0)  # the last checkpoint is not yet in
 
 
 # The parts
