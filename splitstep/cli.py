@@ -191,7 +191,8 @@ def train(
 
 
 def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
-    from .studies.compare import label, widths
+    from .studies.compare import kept_text, label, widths
+    from .tasks.task import title_of
 
     metric, cost, shape = document["metric"], document["cost"], document["shape"]
     notation = document["scheme"]["notation"]
@@ -205,8 +206,9 @@ def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
     rows = [
         ("status", f"diverged at step {diverged['step']}, loss {diverged['loss']}" if diverged else "finished"),
         ("scheme", label(notation) + ("" if label(notation) == notation else f", {notation}")),
-        (f"{metric['name'].replace('_', ' ')}", f"test {figure('test')}, valid {figure('valid')}"),
-        ("best step", f"{document['best_step']:,} of {document['steps']:,}"),
+        (title_of(metric), f"test {figure('test')}, valid {figure('valid')}"),
+        *((f"  {split}", _scores(found["scores"])) for split, found in document.get("splits", {}).items()),
+        ("weights", kept_text(document["kept"], document["steps"])),
         ("parameters", f"{cost['parameters']:,} ({cost['body']:,} without embeddings and head)"),
         ("FLOPs per token", f"{cost['flops']:,} at length {cost['length']:,}"),
         ("shape", f"{shape['layers']} layers, width {shape['width']}, ffn {widths(notation, shape)}"),
@@ -216,6 +218,11 @@ def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
         ("model", str(out / "model") if not diverged else "none"),
     ]
     return _pairs(rows)
+
+
+def _scores(scores: Sequence[Mapping[str, Any]]) -> str:
+    """The scores of one split in one line."""
+    return ", ".join(f"{one['name']} {one['value']:.2f}" for one in scores)
 
 
 def _matched(matched: Mapping[str, Any] | None) -> str:
@@ -238,8 +245,13 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> RenderableType:
     return table
 
 
-Beams = Annotated[int, typer.Option("--beams", help="Of a translator's search; 1 is greedy.")]
-Penalty = Annotated[float, typer.Option("--length-penalty", help="The power of the length that scores are divided by.")]
+Beams = Annotated[
+    int | None, typer.Option("--beams", help="Of a translator's search; 1 is greedy. Else as the recipe says.")
+]
+Penalty = Annotated[
+    float | None,
+    typer.Option("--length-penalty", help="The power of the length that scores are divided by. Else the recipe's."),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A directory that `splitstep train` wrote.")]
 
 
@@ -254,13 +266,13 @@ def _beside(run: Path, as_json: bool, out: Path | None) -> Output:
 def evaluate(
     run: Run,
     split: Annotated[str, typer.Option("--split", help="train, valid or test, as the task has them.")] = "test",
-    beams: Beams = 5,
-    length_penalty: Penalty = 1.0,
+    beams: Beams = None,
+    length_penalty: Penalty = None,
     data: Data = None,
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Print the figures of a run's best weights; of a translator, its BLEUs and chrF on translations too.
+    """Print the figures of a run's model; of a translator, its BLEUs and chrF on translations too.
 
     \b
     Example:
@@ -268,25 +280,26 @@ def evaluate(
       splitstep evaluate runs/digits --split valid --json
       splitstep evaluate runs/m30k --split test2016
     """
-    from .studies.trained import evaluate_run, score_run
-    from .tasks.text_pairs.search import Search
+    from .studies.trained import Wanted, evaluate_run
 
     output = _beside(run, as_json, out)
-    result = evaluate_run(run, split, data)
-    translated = score_run(run, split, Search(beams, length_penalty), data, _counting("translated"))
-    rows = [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items()]
-    document = result.document()
-    if translated is not None:
-        document["translation"] = translated.document()
-        rows += [(one.name, f"{one.value:.2f}  {one.signature}") for one in translated.scores]
-    output.emit(document, lambda: _pairs(rows))
+    result = evaluate_run(run, split, data, Wanted(beams, length_penalty), _counting("translated"))
+    named = result.translated.scores if result.translated else ()
+    scored = {one.key for one in named}
+    rows = [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items() if k not in scored]
+    rows += [(one.name, f"{one.value:.2f}  {one.signature}{_remark(one.comparable)}") for one in named]
+    output.emit(result.document(), lambda: _pairs(rows))
+
+
+def _remark(comparable: bool) -> str:
+    return "" if comparable else "  (not comparable: the references are no published text)"
 
 
 @app.command()
 def translate(
     run: Run,
-    beams: Beams = 5,
-    length_penalty: Penalty = 1.0,
+    beams: Beams = None,
+    length_penalty: Penalty = None,
     as_json: Json = False,
     out: Out = None,
 ) -> None:
@@ -297,19 +310,18 @@ def translate(
       splitstep translate runs/mine < in.txt > out.txt
       echo "forty-two" | splitstep translate runs/numbers --beams 1
     """
-    from .studies.trained import translate_run
+    from .studies.trained import Wanted, translate_run
     from .tasks.text_pairs.lines import lines_of
-    from .tasks.text_pairs.search import Search
 
     output = _beside(run, as_json, out)
     if sys.stdin.isatty():
         raise ValueError(f"translate reads lines from standard input: splitstep translate {run} < in.txt > out.txt")
     lines = lines_of(sys.stdin.buffer.read(), "standard input")
-    found, longer = translate_run(run, lines, Search(beams, length_penalty), _counting("translated"))
+    found, longer, search = translate_run(run, lines, Wanted(beams, length_penalty), _counting("translated"))
     if longer:
         print(f"{len(longer)} lines are longer than any in training, line {longer[0]} first.", file=sys.stderr)
-    document = {"run": str(run), "beams": beams, "length_penalty": length_penalty, "lines": found, "longer": longer}
-    output.emit(document, lambda: "".join(f"{line}\n" for line in found))
+    how = {"beams": search.beams, "length_penalty": search.length_penalty}
+    output.emit({"run": str(run), **how, "lines": found, "longer": longer}, lambda: "".join(f"{x}\n" for x in found))
 
 
 def _counting(done: str) -> Callable[[int, int], None]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import children
 import pytest
-from children import RECIPE, Child, everything, lines, run
+from children import NUMBERS, RECIPE, Child, everything, lines, run
 from safetensors.torch import load_file, save_file
 
 from splitstep import files
@@ -81,6 +81,57 @@ def test_killed_again_and_again(whole: tuple[dict[str, Any], int], tmp_path: Pat
         assert kills < 40
     assert kills >= 3
     assert everything(out) == expected
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int, dict[str, str]]:
+    """A translator that was never killed, its number of file operations, and where its text is prepared."""
+    folder = tmp_path_factory.mktemp("translator")
+    environment = {"SPLITSTEP_CACHE": str(folder / "cache")}
+    run(NUMBERS, folder / "first", environment)  # prepares the text
+    _, operations = Child(NUMBERS, folder / "run", environment=environment).result()
+    return everything(folder / "run"), operations, environment
+
+
+def test_a_translator_is_a_function_of_its_recipe(
+    translator: tuple[dict[str, Any], int, dict[str, str]], tmp_path: Path
+) -> None:
+    """The same seed, the same weights, scores and translations; another seed, others."""
+    expected, _, environment = translator
+    run(NUMBERS, tmp_path / "run", environment)
+    assert everything(tmp_path / "run") == expected
+    assert expected["translations"].keys() == {"valid.txt", "test.txt"}
+    assert expected["result"]["kept"] == {"by": "average", "steps": [5, 7, 9]}
+    run({**NUMBERS, "train": {**NUMBERS["train"], "seed": 1}}, tmp_path / "other", environment)
+    assert everything(tmp_path / "other")["translations"] != expected["translations"]
+
+
+@pytest.mark.parametrize(
+    "share", [0.3, 0.6, 0.75, *(pytest.param(x, marks=pytest.mark.slow) for x in (0.5, 0.7, 0.8, 0.85, 0.95, 0.99))]
+)
+def test_a_translator_killed_before_a_file_operation(
+    share: float, translator: tuple[dict[str, Any], int, dict[str, str]], tmp_path: Path
+) -> None:
+    """Between snapshots, in the middle of an epoch, while translations are written: the same bits."""
+    expected, operations, environment = translator
+    out = tmp_path / "run"
+    assert Child(NUMBERS, out, round(share * operations), environment).wait() == -signal.SIGKILL
+    assert not (out / "result.json").exists()
+    run(NUMBERS, out, environment)
+    assert everything(out) == expected
+
+
+def test_a_lost_sum_is_named(translator: tuple[dict[str, Any], int, dict[str, str]], tmp_path: Path) -> None:
+    """A run whose snapshots are gone does not go on without them."""
+    _, operations, environment = translator
+    out = tmp_path / "run"
+    assert Child(NUMBERS, out, operations * 9 // 10, environment).wait() == -signal.SIGKILL
+    kept = list(out.glob("checkpoints/step-*/sum.safetensors"))
+    assert kept
+    for file in kept:
+        file.unlink()
+    with pytest.raises(ValueError, match=r"is damaged \(KeyError: 'sum'\)"):
+        run(NUMBERS, out, environment)
 
 
 def test_killed_by_the_clock_between_checkpoints(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:

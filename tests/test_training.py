@@ -56,6 +56,13 @@ def test_warm_up_is_linear() -> None:
     assert [learning_rate(options, step) for step in range(10)] == pytest.approx([0.2 * n for n in range(1, 11)])
 
 
+def test_warm_up_from_a_rate() -> None:
+    """As fairseq has it: from + n (lr - from) / warmup."""
+    options = TrainOptions(steps=100, lr=2.0, warmup=8, warmup_from=0.4)
+    assert [learning_rate(options, n - 1) for n in range(1, 9)] == pytest.approx(np.linspace(0.4, 2.0, 9)[1:])
+    assert learning_rate(options, 8) == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize("final", [0.0, 0.1, 1.0])
 def test_cosine(final: float) -> None:
     """lr (final + (1 - final) (1 + cos(pi s)) / 2), s from 0 after the warm-up to 1 at the end."""
@@ -218,6 +225,71 @@ def test_the_result(digits: Task, tmp_path: Path) -> None:
     assert result["cost"]["parameters"] == sum(p.numel() for p in model.parameters())
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
     assert read_recipe(result["recipe"], "again") == recipe(steps=30, evaluate_every=7)
+
+
+@pytest.mark.parametrize(
+    ("entries", "steps"),
+    [
+        ({"average": 3, "average_every": 2}, (4, 6, 8)),
+        ({"average": 3, "evaluate_every": 3}, (3, 6, 8)),
+        ({"average": 1, "average_every": 5}, (8,)),
+        ({"average": 8}, tuple(range(1, 9))),
+    ],
+)
+def test_the_average_is_the_mean_of_the_last_snapshots(
+    entries: dict[str, Any], steps: tuple[int, ...], digits: Task, tmp_path: Path
+) -> None:
+    """Against bare loops that stop at each of the steps; figures are those of the mean."""
+    given = recipe(keep="average", **entries)
+    result = train(given, tmp_path / "run", quiet=True)
+    assert result["kept"] == {"by": "average", "steps": list(steps)}
+    assert result["best_step"] is None
+    models = [dict(bare_loop(given, digits, step)[0].named_parameters()) for step in steps]
+    model = SplitstepForImageClassification.from_pretrained(tmp_path / "run" / "model")
+    for name, parameter in model.named_parameters():
+        mean = torch.stack([one[name].detach().double() for one in models]).mean(0).float()
+        torch.testing.assert_close(parameter.detach(), mean, rtol=1e-7, atol=0)
+    for split in ("valid", "test"):
+        assert evaluate(model, digits, split, 400, torch.float32) == pytest.approx(result[split])
+    last = last_weights(tmp_path / "run")
+    assert all(torch.equal(last[name], models[-1][name]) for name in last)  # training goes on as if nothing were kept
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"average": 5, "average_every": 2}, "average is 5, and 8 steps hold 4 snapshots every 2 steps: use average=4"),
+        ({"average": 4, "evaluate_every": 3}, "average is 4, and 8 steps hold 3 snapshots at each evaluation: use av"),
+        ({"average": 0}, "average is 0, and needs at least 1"),
+        ({"average_every": -1}, "average_every is -1"),
+    ],
+)
+def test_more_snapshots_than_fit_are_refused(entries: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        recipe(keep="average", **entries)
+    if entries.get("average", 1) and entries.get("average_every", 0) >= 0:
+        recipe(keep="best", **entries)  # where nothing is averaged it does not matter
+    with pytest.raises(ValueError, match=r"warmup_from is 0\.5, and must not be above lr, 0\.01"):
+        recipe(warmup_from=0.5)
+
+
+@pytest.mark.parametrize("best", ["metric", "loss"])
+def test_the_best_weights_are_chosen_by_the_figure_that_is_asked_for(
+    best: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from splitstep.training import loop
+
+    scripted = [(1.0, 0.2), (0.5, 0.1), (0.8, 0.9), (0.7, 0.3)]  # loss and accuracy after steps 2, 4, 6, 8
+    shown = iter(scripted)
+    monkeypatch.setattr(loop, "evaluate", lambda *_: dict(zip(("loss", "accuracy"), next(shown), strict=True)))
+    result = train(recipe(evaluate_every=2, best=best), tmp_path / "run", quiet=True)
+    step, index = (6, 2) if best == "metric" else (4, 1)
+    figure = "accuracy" if best == "metric" else "loss"
+    assert result["kept"] == {"by": "best", "figure": figure, "steps": [step]}
+    assert (result["best_step"], result["valid"]) == (
+        step,
+        dict(zip(("loss", "accuracy"), scripted[index], strict=True)),
+    )
 
 
 def test_evaluation_counts_every_example_once(digits: Task) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from sacrebleu.metrics.bleu import BLEU
-from safetensors.torch import save_file
+from sacrebleu.significance import PairedTest
 
 from splitstep.models import SplitstepForTranslation, TranslationConfig
-from splitstep.studies.translate import average, bleu_of, paired_bootstrap, sentence_counts, translate_split
+from splitstep.studies.statistics import bootstrap_difference, draw_samples, resampled_differences
+from splitstep.studies.translate import bleu_of, match_of, sentence_counts, significance, translate_split
 from splitstep.tasks import task
 from splitstep.tasks.text_pairs.codec import Codec, Form, learn
 from splitstep.tasks.text_pairs.lines import Lines
@@ -70,7 +71,7 @@ def by_name(scores: list) -> dict:
 def test_scores_of_text_as_people_write_it() -> None:
     references = [f"The dog, the cat and the house: {line}" for line in sentences(50)]
     hypotheses = worsened(references, 0.1)
-    found = by_name(score(hypotheses, Lines([], references), Form("de", "en")))
+    found = by_name(score(hypotheses, Lines([], references), Form("de", "en"), "lower-cased"))
     sacre = BLEU()
     assert found["sacreBLEU"].value == pytest.approx(sacre.corpus_score(hypotheses, [references]).score)
     assert found["sacreBLEU"].signature == str(sacre.get_signature())
@@ -86,7 +87,7 @@ def test_scores_of_tokens_made_here() -> None:
     form = Form("en", "de", "moses", lower=True)
     references = ["Der Hund, der dort läuft, ist schwarz.", "Die Katze sieht ihn heute nicht."]
     perfect = form.prepare(references, "de", tokenised=False)
-    found = by_name(score(perfect, Lines([], references), form))
+    found = by_name(score(perfect, Lines([], references), form, "lower-cased"))
     assert found["BLEU (tokenised, lower-cased)"].value == pytest.approx(100)
     assert found["sacreBLEU"].value == pytest.approx(100)
     assert "case:lc" in found["sacreBLEU"].signature
@@ -97,13 +98,13 @@ def test_scores_of_tokens_made_here() -> None:
 def test_scores_against_tokens_only_are_not_comparable() -> None:
     form = Form("de", "en", "given", lower=True)
     references = ["it &apos;s a dog , isn &apos;t it ?", "the cat runs on the red house ."]
-    found = by_name(score(references, Lines([], references), form))
+    found = by_name(score(references, Lines([], references), form, "lower-cased"))
     assert not found["sacreBLEU"].comparable
     assert not found["chrF"].comparable
     assert found["BLEU (tokenised, lower-cased)"].comparable
     assert found["BLEU (tokenised, lower-cased)"].value == pytest.approx(100)
     plain = ["It's a dog, isn't it?", "The cat runs on the red house."]
-    assert by_name(score(references, Lines([], references, plain), form))["sacreBLEU"].comparable
+    assert by_name(score(references, Lines([], references, plain), form, "lower-cased"))["sacreBLEU"].comparable
 
 
 def test_compounds_are_split_as_for_wmt14() -> None:
@@ -121,28 +122,84 @@ def test_compounds_are_split_as_for_wmt14() -> None:
 
 def test_unequal_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="1 translations cannot be scored against 2"):
-        score(["a"], Lines([], ["a", "b"]), Form("de", "en"))
+        score(["a"], Lines([], ["a", "b"]), Form("de", "en"), None)
     with pytest.raises(ValueError, match="1 and 1 translations, 2 references"):
-        paired_bootstrap(["a"], ["a"], ["a", "b"])
+        significance(["a"], ["a"], ["a", "b"])
 
 
 def test_counts_of_sentences_add_up_to_corpus_bleu() -> None:
     references = sentences(60)
-    hypotheses = worsened(references, 0.3)
-    total = sentence_counts(hypotheses, references, "13a", False).sum(0)
-    assert bleu_of(total) == pytest.approx(BLEU().corpus_score(hypotheses, [references]).score, abs=1e-9)
+    groups = [worsened(references, share, seed) for share, seed in ((0.3, 1), (0.0, 2), (1.0, 3))]
+    groups.append([line.rsplit(" ", 2)[0] for line in groups[0]])  # shorter than the references
+    groups.append(["nothing right here at all"] * 60)
+    groups.append(["the", *[""] * 59])  # no two words anywhere
+    sums = np.stack([sentence_counts(lines, references).sum(0) for lines in groups])
+    expected = [multi_bleu(lines, references)[0] for lines in groups]
+    assert bleu_of(sums) == pytest.approx(expected, abs=1e-9)  # all at once
+    assert [float(bleu_of(one)) for one in sums] == pytest.approx(expected, abs=1e-9)
+    assert expected[1] == pytest.approx(100)
+    assert expected[4] == expected[5] == 0
 
 
-def test_paired_bootstrap() -> None:
+def test_the_bootstrap_is_a_loop_over_resampled_lines() -> None:
+    """Sums of counts against sacrebleu on the lines themselves, drawn again and again."""
+    references = sentences(40)
+    ours = [worsened(references, 0.2, seed) for seed in (1, 2, 3)]
+    theirs = [worsened(references, 0.3, seed) for seed in (4, 5, 6)]
+    rows, pairs = draw_samples(40, 3, samples=12)
+    assert rows.shape == (12, 40)
+    assert pairs.shape == (12, 3)
+    assert len({tuple(sorted(p)) for p in pairs.tolist()}) > 3
+
+    def drawn(lines: list[str], row: np.ndarray) -> float:
+        return multi_bleu([lines[i] for i in row], [references[i] for i in row])[0]
+
+    expected = [
+        np.mean([drawn(ours[s], row) for s in chosen]) - np.mean([drawn(theirs[s], row) for s in chosen])
+        for row, chosen in zip(rows, pairs, strict=True)
+    ]
+    counts = [np.stack([sentence_counts(lines, references) for lines in group]) for group in (ours, theirs)]
+    assert resampled_differences(*counts, bleu_of, rows, pairs) == pytest.approx(expected, abs=1e-9)
+    found = bootstrap_difference(*counts, bleu_of, samples=12)
+    whole = [np.mean([multi_bleu(lines, references)[0] for lines in group]) for group in (ours, theirs)]
+    assert found == pytest.approx((whole[0] - whole[1], *np.percentile(expected, [2.5, 97.5]), 3), abs=1e-9)
+
+
+def test_the_interval_covers_seeds_and_sentences() -> None:
+    """It is that of the sentences alone where all seeds agree, and wider where they do not."""
     references = sentences(150)
-    worse, better = worsened(references, 0.4, 1), worsened(references, 0.2, 2)
-    found = paired_bootstrap(worse, better, references, samples=300)
-    assert found.difference == pytest.approx(found.system - found.baseline)
-    assert 0 < found.low < found.difference < found.high
-    assert found.p < 0.05
-    same = paired_bootstrap(worse, worse, references, samples=100)
-    assert (same.difference, same.low, same.high) == (0, 0, 0)
-    assert same.p == 1
+    counts = {share: sentence_counts(worsened(references, share, 7), references) for share in (0.1, 0.2, 0.3)}
+    one = bootstrap_difference(counts[0.1][None], counts[0.2][None], bleu_of)
+    assert one.low is not None
+    assert one.high is not None
+    assert one.low < one.mean < one.high
+    same = bootstrap_difference(np.stack([counts[0.1]] * 4), np.stack([counts[0.2]] * 4), bleu_of)
+    assert same == pytest.approx((one.mean, one.low, one.high, 4))
+    mixed = bootstrap_difference(np.stack([counts[0.1], counts[0.3]] * 2), np.stack([counts[0.2]] * 4), bleu_of)
+    assert mixed.low is not None
+    assert mixed.high is not None
+    assert mixed.high - mixed.low > 2 * (one.high - one.low)
+    equal = bootstrap_difference(counts[0.1][None], counts[0.1][None], bleu_of)
+    assert equal == (0, 0, 0, 1)
+
+
+def test_matches_add_up() -> None:
+    right = np.array([[True, False, True, True]])
+    counts = np.stack([right, np.ones_like(right)], -1).astype(float)
+    assert match_of(counts.sum(1)).tolist() == [75.0]
+
+
+def test_significance_is_sacrebleu_s() -> None:
+    references = sentences(150)
+    worse, better = worsened(references, 0.4, 1), worsened(references, 0.38, 2)
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    _, results = PairedTest([("a", worse), ("b", better)], {"BLEU": metric}, [references], "bs")()
+    result = results["BLEU"][1]
+    assert not isinstance(result, str)
+    assert significance(worse, better, references) == result.p_value
+    assert 0.01 < significance(worse, better, references) < 1
+    assert significance(worse, worsened(references, 0.1, 2), references) < 0.01
+    assert significance(worse, worse, references) == 1
 
 
 @pytest.fixture(scope="module")
@@ -189,25 +246,6 @@ def test_a_tokenizer_of_another_model_is_refused(codec: Codec) -> None:
         translate(model_for(codec), other, ["dog"])
 
 
-def test_average(tmp_path: Path) -> None:
-    tensors = [{"w": torch.randn(3, 4), "b": torch.randn(2).bfloat16()} for _ in range(3)]
-    paths = [tmp_path / f"{i}.safetensors" for i in range(3)]
-    for path, part in zip(paths, tensors, strict=True):
-        save_file(part, path)
-    found = average(paths)
-    torch.testing.assert_close(found["w"], torch.stack([part["w"] for part in tensors]).mean(0))
-    assert found["b"].dtype == torch.bfloat16
-    assert torch.equal(average(paths[:1])["w"], tensors[0]["w"])
-    save_file({"w": torch.randn(3, 5), "b": torch.randn(2)}, paths[2])
-    with pytest.raises(ValueError, match=r"0.safetensors and .*2.safetensors are of different models, e.g. in w"):
-        average(paths)
-    paths[2].write_bytes(b"broken")
-    with pytest.raises(ValueError, match="cannot read the weights"):
-        average(paths)
-    with pytest.raises(ValueError, match="no checkpoints"):
-        average([])
-
-
 def test_a_split_is_translated_and_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
     made = task("numbers", {"train": 200, "valid": 5, "test": 5, "highest": 999})
@@ -215,9 +253,9 @@ def test_a_split_is_translated_and_scored(tmp_path: Path, monkeypatch: pytest.Mo
     found = translate_split(model_for(made.codec), made, "valid", Search(beams=2))
     assert (found.lines, len(found.hypotheses)) == (5, 5)
     document = found.document()
-    assert [one["name"] for one in document["scores"]] == [
-        "sacreBLEU", "chrF", "BLEU (tokenised, lower-cased)", "exact match",
-    ]  # fmt: skip
+    assert [one["name"] for one in document["scores"]] == ["sacreBLEU", "chrF", "exact match"]  # no papers' BLEU
+    assert document["search"]["beams"] == 2
+    assert translate_split(model_for(made.codec), made, "valid").search == Search(5, 1.0)
     with pytest.raises(ValueError, match="no split"):
         translate_split(model_for(made.codec), made, "test2016")
     with pytest.raises(ValueError, match="not of train"):

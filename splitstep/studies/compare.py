@@ -205,6 +205,16 @@ def label(notation: str) -> str:
     return name_of(scheme(notation)) or notation
 
 
+def kept_text(kept: Mapping[str, Any] | None, steps: int) -> str:
+    """Which weights a run ended with; older documents do not say."""
+    if not kept or not kept["steps"]:
+        return "-"
+    chosen = kept["steps"]
+    if kept["by"] == "best":
+        return f"step {chosen[0]:,} of {steps:,}, the best by {kept['figure'].replace('_', ' ')}"
+    return f"the mean of {len(chosen)}, steps {chosen[0]:,} to {chosen[-1]:,}"
+
+
 def widths(notation: str, shape: Mapping[str, Any]) -> str:
     """The feed-forward widths, half by half: "F 256" or "F0 128, F1 128"."""
     names = [name for name in scheme(notation).fields if name[0] == "F"]

@@ -1,14 +1,17 @@
-"""Means over seeds and paired differences, with Student's t intervals."""
+"""Means over seeds and paired differences: Student's t intervals, and bootstraps over sentences and seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from scipy.special import stdtrit
 
 LEVEL = 0.95
+SAMPLES = 1000  # of a bootstrap, as sacrebleu has them
+Figure = Callable[[np.ndarray], np.ndarray]  # of sums over sentences [..., K]
 
 
 class Estimate(NamedTuple):
@@ -38,3 +41,32 @@ def paired_difference(
 ) -> Estimate | None:
     """values - reference, seed by seed, over the seeds that both have."""
     return estimate([v - reference[seed] for seed, v in sorted(values.items()) if seed in reference], level)
+
+
+def draw_samples(sentences: int, pairs: int, samples: int = SAMPLES) -> tuple[np.ndarray, np.ndarray]:
+    """The sentences [B, N] and the pairs of runs [B, S] of each sample, drawn with replacement."""
+    random = np.random.default_rng(12345)
+    return random.integers(sentences, size=(samples, sentences)), random.integers(pairs, size=(samples, pairs))
+
+
+def resampled_differences(
+    ours: np.ndarray, theirs: np.ndarray, figure: Figure, rows: np.ndarray, pairs: np.ndarray
+) -> np.ndarray:
+    """The mean over drawn pairs of runs of figure(ours) - figure(theirs) on drawn sentences, sample by sample [B].
+
+    `ours` and `theirs` [S, N, K] are what each of S paired runs counts in each of N sentences. All runs of a sample see
+    the same sentences, so that sums over them are products with how often each was drawn.
+    """
+    often = np.stack([np.bincount(row, minlength=ours.shape[1]) for row in rows]).astype(np.float64)  # [B, N]
+    each = [figure(often @ one) - figure(often @ two) for one, two in zip(ours, theirs, strict=True)]
+    return np.take_along_axis(np.stack(each, 1), pairs, 1).mean(1)
+
+
+def bootstrap_difference(
+    ours: np.ndarray, theirs: np.ndarray, figure: Figure, samples: int = SAMPLES, level: float = LEVEL
+) -> Estimate:
+    """The mean difference of S paired runs, and its percentile interval over sentences and pairs of runs."""
+    found = resampled_differences(ours, theirs, figure, *draw_samples(ours.shape[1], len(ours), samples))
+    low, high = np.percentile(found, [50 * (1 - level), 50 * (1 + level)])
+    mean = float((figure(ours.sum(1)) - figure(theirs.sum(1))).mean())
+    return Estimate(mean, float(low), float(high), len(ours))

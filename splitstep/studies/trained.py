@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +14,13 @@ from transformers import DynamicCache
 from transformers.utils import logging
 
 from ..models import MODELS, SplitstepForTranslation, SplitstepModel
-from ..tasks import Task
+from ..tasks import TASKS, Task
 from ..tasks.language import Language
+from ..tasks.options import read_options
 from ..tasks.task import check_split
 from ..tasks.text_pairs.codec import Codec
 from ..tasks.text_pairs.search import Progress, Search, longer_than_trained, translate
-from ..tasks.translation import Translation
+from ..tasks.translation import PairOptions, Translation
 from ..training import Recipe, evaluate, read_recipe
 from ..training.directory import RunDirectory
 from .translate import Translated, translate_split
@@ -35,7 +36,7 @@ class Trained(NamedTuple):
 
 
 def open_run(path: Path, data: Path | None = None) -> Trained:
-    """The run in a directory: its recipe, its task and its best weights, on the GPU where there is one."""
+    """The run in a directory: its recipe, its task and its model, on the GPU where there is one."""
     directory = RunDirectory(path)
     recipe = read_recipe(directory.recipe(), str(path / "recipe.yaml"))
     result = directory.result()
@@ -65,7 +66,7 @@ def silent() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a run on one split."""
+    """The figures of a run on one split; those of a translator are of its translations, too."""
 
     run: str
     task: str
@@ -73,46 +74,80 @@ class Figures:
     split: str
     metric: dict[str, Any]
     figures: dict[str, float]
+    translated: Translated | None = None
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
-        return asdict(self)
+        plain = {name: value for name, value in asdict(self).items() if name != "translated"}
+        return plain if self.translated is None else {**plain, "translation": self.translated.document()}
 
 
-def evaluate_run(path: Path, split: str = "test", data: Path | None = None) -> Figures:
-    """The figures of the run's best weights on a split, every example once."""
+class Wanted(NamedTuple):
+    """What somebody asks of a search; None: as the run's recipe says."""
+
+    beams: int | None = None
+    length_penalty: float | None = None
+
+    def of(self, search: Search) -> Search:
+        return replace(search, **{name: value for name, value in self._asdict().items() if value is not None})
+
+
+AS_TRAINED = Wanted()
+
+
+def evaluate_run(
+    path: Path,
+    split: str = "test",
+    data: Path | None = None,
+    wanted: Wanted = AS_TRAINED,
+    progress: Progress | None = None,
+) -> Figures:
+    """The figures of the run's model on a split, every example once."""
     run = open_run(path, data)
     check_split(run.task, split)
     size = run.recipe.train.evaluate_batch or run.recipe.train.batch
     found = evaluate(run.model, run.task, split, size, run.precision)
-    return Figures(str(path), run.task.name, run.model.config.scheme, split, run.task.metric._asdict(), found)
+    translated = None
+    if isinstance(run.task, Translation) and isinstance(run.model, SplitstepForTranslation):
+        search = wanted.of(run.task.search)
+        translated = translate_split(run.model, run.task, split, search, run.precision, progress)
+        found |= {one.key: one.value for one in translated.scores}
+    metric, notation = run.task.metric._asdict(), run.model.config.scheme
+    return Figures(str(path), run.task.name, notation, split, metric, found, translated)
+
+
+class Translations(NamedTuple):
+    """Lines in the target language, the numbers of those longer than any the model saw, and how they were found."""
+
+    lines: list[str]
+    longer: list[int]
+    search: Search
 
 
 def translate_run(
-    path: Path, lines: Sequence[str], search: Search, progress: Progress | None = None
-) -> tuple[list[str], list[int]]:
-    """Lines translated by a run's model, which needs none of its data; and which lines are longer than it ever saw."""
-    result = RunDirectory(path).result()
-    if result is None or not (path / "model").is_dir():
+    path: Path, lines: Sequence[str], wanted: Wanted = AS_TRAINED, progress: Progress | None = None
+) -> Translations:
+    """Lines translated by a run's model, which needs none of its data."""
+    directory = RunDirectory(path)
+    result = directory.result()
+    if result is None or not directory.model.is_dir():
         raise ValueError(f"{path} has no finished model: train one with `splitstep train RECIPE --out {path}`")
-    codec = Codec.load(path / "model")
+    codec = Codec.load(directory.model)
+    search = wanted.of(search_of(read_recipe(directory.recipe(), str(path / "recipe.yaml"))))
     with silent():
-        model: Any = SplitstepForTranslation.from_pretrained(path / "model").eval()
+        model: Any = SplitstepForTranslation.from_pretrained(directory.model).eval()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     precision = getattr(torch, result["precision"]) if device.type == "cuda" else torch.float32
     model = model.to(device)
-    return translate(model, codec, lines, search, precision, progress), longer_than_trained(model, codec, lines)
+    found = translate(model, codec, lines, search, precision, progress)
+    return Translations(found, longer_than_trained(model, codec, lines), search)
 
 
-def score_run(
-    path: Path, split: str, search: Search, data: Path | None = None, progress: Progress | None = None
-) -> Translated | None:
-    """The split translated and scored, where the run's task is translation."""
-    run = open_run(path, data)
-    if not isinstance(run.task, Translation) or not isinstance(run.model, SplitstepForTranslation):
-        return None
-    check_split(run.task, split)
-    return translate_split(run.model, run.task, split, search, run.precision, progress)
+def search_of(recipe: Recipe) -> Search:
+    """How a recipe's translations are searched for."""
+    options = read_options(TASKS[recipe.task].Options, recipe.data, f'task "{recipe.task}"')
+    assert isinstance(options, PairOptions), recipe.task  # its model has a codec
+    return options.search
 
 
 @dataclass(frozen=True)

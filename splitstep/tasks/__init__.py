@@ -15,14 +15,14 @@ from splitstep.tasks.numbers import Numbers
 from splitstep.tasks.options import nearest, read_options
 from splitstep.tasks.parallel import Parallel
 from splitstep.tasks.stdlib import Stdlib
-from splitstep.tasks.task import Batch, Metric, Task
+from splitstep.tasks.task import Batch, FreeRun, Metric, Task
 from splitstep.tasks.tatoeba import Tatoeba
 from splitstep.tasks.ted import Ted
 from splitstep.tasks.text import Text
 from splitstep.tasks.wikitext2 import Wikitext2
 from splitstep.tasks.wmt14 import Wmt14
 
-__all__ = ["TASKS", "Batch", "Metric", "Task", "task"]
+__all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "task"]
 
 TASKS: dict[str, type[Task]] = {
     kind.name: kind

@@ -11,7 +11,7 @@ from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, chosen, find_text, read_pairs, require_text
 from splitstep.tasks.text_pairs.prepared import Part
 from splitstep.tasks.text_pairs.scores import PapersBleu
-from splitstep.tasks.translation import Direction, PlainOptions, Translation, languages
+from splitstep.tasks.translation import COMPOUNDS, Direction, PlainOptions, Translation, languages
 
 ORIGIN = "https://www.statmt.org/europarl/v7/de-en.tgz, its lines shuffled"
 NEWS = {"en": "wmt-newstest-en-de/newstest2014.eng", "de": "wmt-newstest-en-de/newstest2014.deu"}
@@ -38,7 +38,8 @@ class Europarl(Translation):
 
     name: ClassVar[str] = "europarl"
     Options: ClassVar[type] = EuroparlOptions
-    papers: ClassVar[PapersBleu] = "compounds"
+    metric = COMPOUNDS
+    papers: ClassVar[PapersBleu | None] = "compounds"
 
     def __init__(self, options: EuroparlOptions, data: Path | None = None) -> None:
         root = data_root(data)

@@ -15,7 +15,7 @@ ORIGIN = "https://github.com/multi30k/dataset/raw/master/data/task1/raw/"
 FILES = {
     "train": "train",
     "valid": "val",
-    "test": "test_2016_flickr",  # the split that a run ends with
+    "test": "test_2016_flickr",  # what `evaluate` takes unless told
     "test2016": "test_2016_flickr",
     "test2017": "test_2017_flickr",
     "coco": "test_2017_mscoco",
@@ -50,6 +50,7 @@ class Multi30k(Translation):
 
     name: ClassVar[str] = "multi30k"
     Options: ClassVar[type] = Multi30kOptions
+    aliases: ClassVar[tuple[str, ...]] = ("test",)
 
     def __init__(self, options: Multi30kOptions, data: Path | None = None) -> None:
         root = data_root(data)

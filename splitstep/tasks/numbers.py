@@ -10,7 +10,8 @@ from splitstep.tasks.options import at_least
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines
 from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.translation import PairOptions, Translation
+from splitstep.tasks.text_pairs.scores import PapersBleu
+from splitstep.tasks.translation import EXACT_MATCH, PairOptions, Translation
 
 ENGLISH = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -79,6 +80,8 @@ class Numbers(Translation):
 
     name: ClassVar[str] = "numbers"
     Options: ClassVar[type] = NumbersOptions
+    metric = EXACT_MATCH
+    papers: ClassVar[PapersBleu | None] = None
 
     def __init__(self, options: NumbersOptions, data: Path | None = None) -> None:
         self._options = options

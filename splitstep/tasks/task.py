@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 Batch = dict[str, Tensor]
 """`input_ids`, `labels` and, where rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
@@ -17,11 +18,25 @@ SPLITS: tuple[str, ...] = ("train", "valid", "test")
 
 
 class Metric(NamedTuple):
-    """A figure by which runs are compared, and how a table prints it."""
+    """A figure by which runs are compared, and how a table prints it; `title` where the name alone does not say it."""
 
     name: str
     higher_is_better: bool
     format: str
+    title: str = ""
+
+
+def title_of(metric: Mapping[str, Any]) -> str:
+    """What a table calls the metric of a document."""
+    return metric.get("title") or metric["name"].replace("_", " ")
+
+
+class FreeRun(NamedTuple):
+    """What a model wrote for a split by itself, line by line; each score in full, and its value by a short name."""
+
+    lines: list[str]
+    scores: list[dict[str, Any]]
+    figures: dict[str, float]
 
 
 ACCURACY = Metric("accuracy", True, "{:.2%}")
@@ -34,7 +49,8 @@ class Task(ABC):
 
     name: ClassVar[str]
     model: ClassVar[str]
-    """The kind of model that it trains: "causal", "masked", "sequence" (text classification) or "image"."""
+    """The kind of model that it trains: "causal", "masked", "sequence" (text classification), "image",
+    "translation"."""
     Options: ClassVar[type]
     """The frozen record that a recipe's `data:` section is read into."""
     metric: Metric
@@ -59,6 +75,11 @@ class Task(ABC):
         """The parts of the data that `batches` goes through."""
         return SPLITS
 
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The splits that a run is tested on when it is over, the main one first."""
+        return ("test",)
+
     @abstractmethod
     def batch(self, seed: int, step: int, size: int) -> Batch:
         """Training batch number `step`: a pure function of its arguments."""
@@ -74,6 +95,10 @@ class Task(ABC):
     @abstractmethod
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
         """The figures that follow from summed scores: `loss`, the metric and its like."""
+
+    def free_run(self, model: nn.Module, split: str, precision: torch.dtype) -> FreeRun | None:
+        """What the model, in evaluation mode, writes for the split by itself; None where its guesses say it all."""
+        return None
 
     def save_with(self, folder: Path) -> None:  # noqa: B027  # most models need nothing
         """Write what a model of this task needs beside its weights, such as a tokenizer, into its folder."""

@@ -8,25 +8,29 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, cast, final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
+from splitstep.models import SplitstepForTranslation
 from splitstep.tasks import sampler
 from splitstep.tasks.labelled import check_buckets
 from splitstep.tasks.options import at_least
-from splitstep.tasks.task import IGNORED, PERPLEXITY, Batch, Metric, Task, check_split, check_totals
+from splitstep.tasks.task import IGNORED, PERPLEXITY, Batch, FreeRun, Metric, Task, check_split, check_totals
+from splitstep.tasks.text_pairs import moses
 from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, place, rows_of
 from splitstep.tasks.text_pairs.codec import PAD, START, Codec, Form
 from splitstep.tasks.text_pairs.lines import Lines
 from splitstep.tasks.text_pairs.prepared import Limits, Part, Ragged, prepare
-from splitstep.tasks.text_pairs.scores import PapersBleu
+from splitstep.tasks.text_pairs.scores import PAPERS, PapersBleu, Score
+from splitstep.tasks.text_pairs.scores import score as score_lines
+from splitstep.tasks.text_pairs.search import Progress, Search, decode_lines
 
-BLEU = Metric("bleu", True, "{:.2f}")
-"""What translations are compared by; it needs decoding, so that a run's `score` is perplexity."""
+LOWER_CASED, COMPOUNDS = (Metric("bleu", True, "{:.2f}", PAPERS[kind]) for kind in ("lower-cased", "compounds"))
+EXACT_MATCH = Metric("exact_match", True, "{:.2f}", "exact match, %")
 Direction = Literal["en-de", "de-en"]
 BUCKETS = 5
 
@@ -37,7 +41,8 @@ class PairOptions:
 
     `merges`: of the joint byte-pair encoding. `words`, `ratio`, `longest`: training leaves out pairs with more words, a
     larger length ratio, more subwords; what is left out is counted. `buckets`: padded lengths; by default the five that
-    waste least. `limit`: at most so many training pairs.
+    waste least. `limit`: at most so many training pairs. `beams`, `length_penalty`: how translations are searched for;
+    scores are divided by this power of the length.
     """
 
     merges: int = 10_000
@@ -46,13 +51,22 @@ class PairOptions:
     longest: int = 256
     buckets: tuple[int, ...] = ()
     limit: int | None = None
+    beams: int = 5
+    length_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, low in (("merges", 0), ("words", 1), ("longest", 2), ("limit", 1)):
+        for name, low in (("merges", 0), ("words", 1), ("longest", 2), ("limit", 1), ("beams", 1)):
             at_least(name, getattr(self, name), low)
         if self.ratio is not None and not self.ratio >= 1:
             raise ValueError(f"option ratio is {self.ratio}, and needs at least 1, e.g. 1.5")
+        if not math.isfinite(self.length_penalty):
+            raise ValueError(f"option length_penalty is {self.length_penalty}, and needs a number such as 1.0")
         check_buckets(self.buckets)
+
+    @property
+    def search(self) -> Search:
+        """How translations are searched for."""
+        return Search(self.beams, self.length_penalty)
 
     @property
     def limits(self) -> Limits:
@@ -81,12 +95,17 @@ class Translation(Task):
     """
 
     model: ClassVar[str] = "translation"
-    metric: Metric = PERPLEXITY
-    papers: ClassVar[PapersBleu] = "lower-cased"
-    """The BLEU that the papers print for this data, beside sacreBLEU."""
+    metric: Metric = LOWER_CASED
+    papers: ClassVar[PapersBleu | None] = "lower-cased"
+    """The BLEU that the papers print for this data, beside sacreBLEU; None: there are no papers."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Splits that are others under a second name."""
 
     def _load(self, parts: Mapping[str, Part], form: Form, options: PairOptions, more: object = None) -> None:
         """Prepare the text, or find it prepared; `more` is what else it depends on, beside files and options."""
+        if self.papers is not None:
+            moses.sacremoses()  # scores need it: better told now than at the end
+        self.search = options.search
         self._prepared = prepare(self.name, parts, form, options.merges, options.limits, options.limit, more)
         lengths = {split: pairs.lengths for split, pairs in self._prepared.pairs.items()}
         self._widths = options.buckets or choose_widths(lengths["train"], BUCKETS)
@@ -116,6 +135,11 @@ class Translation(Task):
     @final
     def splits(self) -> tuple[str, ...]:
         return tuple(self._prepared.pairs)
+
+    @property
+    @final
+    def tests(self) -> tuple[str, ...]:
+        return tuple(split for split in self.splits if split not in ("train", "valid", *self.aliases))
 
     @property
     @final
@@ -179,6 +203,27 @@ class Translation(Task):
         loss = totals["nll"] / tokens
         # e^700 is about what a float holds
         return {"loss": loss, "accuracy": totals["correct"] / tokens, PERPLEXITY.name: math.exp(min(loss, 700.0))}
+
+    @final
+    def translate(
+        self,
+        model: nn.Module,
+        split: str,
+        search: Search,
+        precision: torch.dtype,
+        progress: Progress | None = None,
+    ) -> tuple[list[str], list[Score]]:
+        """A held-out split in the target language as the model writes it (Moses tokens where it has them), scored."""
+        lines, form = self.text(split), self.codec.form
+        prepared = form.prepare(lines.source, form.source, form.tokens == "given")
+        found = decode_lines(cast(SplitstepForTranslation, model), self.codec, prepared, search, precision, progress)
+        return found, score_lines(found, lines, form, self.papers)
+
+    @final
+    def free_run(self, model: nn.Module, split: str, precision: torch.dtype) -> FreeRun:
+        """The split translated as the options say."""
+        lines, scores = self.translate(model, split, self.search, precision)
+        return FreeRun(lines, [one._asdict() for one in scores], {one.key: one.value for one in scores})
 
     @final
     def describe(self) -> dict[str, Any]:

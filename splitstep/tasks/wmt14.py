@@ -11,7 +11,7 @@ from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, find_text, read_pairs
 from splitstep.tasks.text_pairs.prepared import Part
 from splitstep.tasks.text_pairs.scores import PapersBleu
-from splitstep.tasks.translation import Direction, PairOptions, Translation, languages
+from splitstep.tasks.translation import COMPOUNDS, Direction, PairOptions, Translation, languages
 
 TRAINING = {
     "europarl-v7.de-en": "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
@@ -38,7 +38,8 @@ class Wmt14(Translation):
 
     name: ClassVar[str] = "wmt14"
     Options: ClassVar[type] = Wmt14Options
-    papers: ClassVar[PapersBleu] = "compounds"
+    metric = COMPOUNDS
+    papers: ClassVar[PapersBleu | None] = "compounds"
 
     def __init__(self, options: Wmt14Options, data: Path | None = None) -> None:
         root = data_root(data)

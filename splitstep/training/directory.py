@@ -56,6 +56,7 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
         self.model = path / "model"
+        self.translations = path / "translations"
 
     def claim(self, recipe: Mapping[str, Any]) -> None:
         text = yaml.safe_dump(dict(recipe), sort_keys=False)

@@ -1,4 +1,4 @@
-"""The figures of a model on one split of a task."""
+"""The figures of a model on one split of a task: with the truth before each guess, and running freely."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from ..tasks import Batch, Task
+from ..tasks import Batch, FreeRun, Task
 from .processes import World
 from .update import autocast
 
@@ -47,3 +47,16 @@ def evaluate(
         summed = world.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64, device=device))
         totals = dict(zip(names, summed.tolist(), strict=True))
     return task.summary(totals)
+
+
+def free_run(model: nn.Module, task: Task, split: str, precision: torch.dtype, world: World) -> FreeRun | None:
+    """What the model writes for a split by itself, on the first process, and what that is worth, told to all."""
+
+    def act() -> FreeRun | None:
+        was_training = model.training
+        model.eval()
+        found = task.free_run(model, split, precision)
+        model.train(was_training)
+        return found
+
+    return world.from_first(act)

@@ -12,11 +12,11 @@ import torch
 from ..schemes import name_of, scheme
 from ..tasks import Task
 from .directory import RunDirectory, git_hash, versions
-from .evaluate import evaluate
+from .evaluate import evaluate, free_run
 from .journal import Journal, open_tensorboard
 from .processes import this_world
 from .progress import Progress
-from .recipe import Recipe
+from .recipe import Recipe, evaluates
 from .result import finish, give_up
 from .run import Diverged, Run
 from .schedule import learning_rate
@@ -26,20 +26,22 @@ from .work import prefetched
 def fit(run: Run, journal: Journal) -> None:
     """Train to the end from where the run stands."""
     options = run.options
-    every = options.evaluate_every or max(1, options.steps // 10)
     with prefetched(run.work, run.state.step, options.steps) as works:
         for work in works:
             lr = learning_rate(options, run.state.step)
             run.advance(work, lr)
             step = run.state.step
             last = step == options.steps
-            evaluating = last or step % every == 0
+            evaluating = evaluates(options, step)
             looking = evaluating or step % options.log_every == 0
             if looking:
                 report(run, journal, lr)
             if evaluating:
                 with run.clock.paused():
                     validate(run, journal)
+            if step in run.snapshots:
+                with run.clock.paused():
+                    run.add_snapshot()
             if last or run.due(looking):
                 with run.clock.paused():
                     run.save()
@@ -55,15 +57,20 @@ def report(run: Run, journal: Journal, lr: float) -> None:
 
 
 def validate(run: Run, journal: Journal) -> None:
-    """Figures on the validation split; the best weights are kept."""
-    size = run.options.evaluate_batch or run.options.batch
-    figures = evaluate(run.model, run.task, "valid", size, run.precision, run.world)
+    """Figures on the validation split; the best weights are kept. The model runs freely only where that decides."""
+    options, name = run.options, run.task.metric.name
+    figures = evaluate(run.model, run.task, "valid", options.evaluate_batch or options.batch, run.precision, run.world)
     if not all(map(isfinite, figures.values())):
         raise Diverged(run.state.step, figures["loss"], run.norm)
-    run.keep_if_best(figures)
+    if options.keep == "best":
+        if options.best == "metric" and name not in figures:
+            found = free_run(run.whole(), run.task, "valid", run.precision, run.world)
+            assert found is not None, f"task {run.task.name} has no figure {name}"
+            figures |= found.figures
+        run.keep_if_best(figures)
     journal.write(run.state.step, "valid", figures)
-    name = run.task.metric.name
-    journal.show(run.state.step, {f"valid {name}": figures[name]}, None, True)
+    shown = name if name in figures else "loss"
+    journal.show(run.state.step, {f"valid {shown}": figures[shown]}, None, True)
 
 
 def train(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, distributed
@@ -46,6 +46,13 @@ class World(NamedTuple):
         if error is not None:
             raise error
         return value
+
+    def from_first(self, act: Callable[[], T]) -> T:
+        """What `act` returns on the first process, told to all of them."""
+        told = [self.on_first(act)]
+        if self.size > 1:
+            distributed.broadcast_object_list(told, src=0, device=self.device)
+        return cast(T, told[0])
 
     def synchronise(self) -> None:
         """Wait for the device."""

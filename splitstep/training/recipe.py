@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +32,7 @@ class TrainOptions:
     lr: float = 1e-3
     schedule: Literal["cosine", "linear", "inverse-sqrt", "constant"] = "cosine"
     warmup: int = 100
+    warmup_from: float = 0.0  # the rate at which the warm-up begins
     final: float = 0.0  # the share of lr that cosine and linear schedules end with
     weight_decay: float = 0.01
     betas: tuple[float, ...] = (0.9, 0.98)
@@ -43,6 +45,10 @@ class TrainOptions:
     log_every: int = 20
     evaluate_every: int = 0  # steps; 0: ten times a run
     evaluate_batch: int = 0  # examples; 0: as in training
+    keep: Literal["best", "average"] = "best"  # which weights the run ends with
+    best: Literal["metric", "loss"] = "metric"  # by which figure on validation
+    average: int = 10  # snapshots
+    average_every: int = 0  # steps, counted back from the last; 0: at each evaluation
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
@@ -56,14 +62,17 @@ class TrainOptions:
             check_range("betas", beta, 0.0, 1.0, "high")
         if self.batch % self.accumulate:
             raise ValueError(f"option batch is {self.batch}, and must be divisible by accumulate, {self.accumulate}")
+        if self.warmup_from > self.lr:
+            raise ValueError(f"option warmup_from is {self.warmup_from}, and must not be above lr, {self.lr}")
+        check_snapshots(self)
 
 
 LEAST = {
     "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
-    "evaluate_batch": 0,
+    "evaluate_batch": 0, "average": 1, "average_every": 0,
 }  # fmt: skip
 RANGES = (
-    ("lr", 0.0, inf, "both"), ("eps", 0.0, inf, "both"), ("final", 0.0, 1.0, "none"),
+    ("lr", 0.0, inf, "both"), ("warmup_from", 0.0, inf, "high"), ("eps", 0.0, inf, "both"), ("final", 0.0, 1.0, "none"),
     ("weight_decay", 0.0, inf, "high"), ("clip", 0.0, inf, "high"), ("checkpoint_seconds", 0.0, inf, "high"),
 )  # fmt: skip
 
@@ -76,6 +85,35 @@ def check_range(name: str, value: float, low: float, high: float, open_ends: str
         at_low = f"above {low:g}" if open_ends == "both" else f"at least {low:g}"
         at_high = "finite" if high == inf else f"at most {high:g}" if open_ends == "none" else f"below {high:g}"
         raise ValueError(f"option {name} is {value}, and needs a number {at_low} and {at_high}")
+
+
+def evaluates(options: TrainOptions, step: int) -> bool:
+    """Whether a run is evaluated after this step: every so many, and after the last."""
+    every = options.evaluate_every or max(1, options.steps // 10)
+    return step == options.steps or step % every == 0
+
+
+def snapshot_steps(options: TrainOptions) -> tuple[int, ...]:
+    """The steps whose weights a run ends with the mean of, ascending; none where it keeps the best."""
+    if options.keep == "best":
+        return ()
+    if options.average_every == 0:
+        back = (step for step in range(options.steps, 0, -1) if evaluates(options, step))
+    else:
+        back = iter(range(options.steps, 0, -options.average_every))
+    return tuple(reversed(list(islice(back, options.average))))
+
+
+def check_snapshots(options: TrainOptions) -> None:
+    """Refuse a mean of more snapshots than the run has."""
+    fit = len(snapshot_steps(options))
+    if options.keep == "average" and fit < options.average:
+        apart = f"every {options.average_every} steps" if options.average_every else "at each evaluation"
+        raise ValueError(
+            f"option average is {options.average}, and {options.steps} steps hold {fit} snapshots {apart}: use "
+            f"average={fit}, or a smaller {'average_every' if options.average_every else 'evaluate_every'}, or "
+            "more steps"
+        )
 
 
 @dataclass(frozen=True)

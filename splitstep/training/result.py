@@ -16,9 +16,10 @@ from ..models import SplitstepModel
 from ..models.cost import cost
 from ..models.models import all_stacks
 from ..schemes import name_of, scheme
+from ..tasks import FreeRun
 from .directory import git_hash, versions
-from .evaluate import evaluate
-from .run import Diverged, Run, build_model
+from .evaluate import evaluate, free_run
+from .run import Diverged, Run
 from .sharding import gathered
 from .update import autocast
 
@@ -33,6 +34,7 @@ def document(run: Run, status: str) -> dict[str, Any]:
         "seed": run.options.seed,
         "metric": run.task.metric._asdict(),
         "best_step": state.best_step,
+        "kept": kept(run),
         "valid": state.best_valid,
         "steps": state.step,
         "tokens": state.tokens,
@@ -59,28 +61,48 @@ def device_name(device: torch.device) -> str:
     return f"{device.type}, {torch.get_num_threads()} threads"
 
 
+def kept(run: Run) -> dict[str, Any]:
+    """Which weights the run ends with."""
+    if run.snapshots:
+        return {"by": "average", "steps": list(run.snapshots)}
+    name = run.task.metric.name if run.options.best == "metric" else "loss"
+    return {"by": "best", "figure": name, "steps": [] if run.state.best_step is None else [run.state.best_step]}
+
+
 def finish(run: Run) -> dict[str, Any]:
-    """Test the best weights, save them as a Hugging Face model, write the result."""
-    run.load_weights(run.best)
-    size = run.options.evaluate_batch or run.options.batch
-    test = evaluate(run.model, run.task, "test", size, run.precision, run.world)
-    result = {**document(run, "finished"), "test": {name: stated(value) for name, value in test.items()}}
+    """Test the weights that were kept, save them as a Hugging Face model, write the result."""
+    run.load_weights(run.last_weights())
+    model = run.whole()
+    judged = {split: judge(run, model, split) for split in ("valid", *run.task.tests)}
+    figures = {split: {name: stated(value) for name, value in one.items()} for split, (one, _) in judged.items()}
+    written = {split: found for split, (_, found) in judged.items() if found is not None}
+    result = {**document(run, "finished"), "valid": figures["valid"], "test": figures[run.task.tests[0]]}
+    if written:
+        result["splits"] = {
+            split: {"lines": len(found.lines), "figures": figures[split], "scores": found.scores}
+            for split, found in written.items()
+        }
     if run.world.rank == 0:
         with whole_folder(run.directory.model) as part:
-            save_model(whole_model(run), part)
+            save_model(model, part)
             run.task.save_with(part)
+        if written:
+            with whole_folder(run.directory.translations) as part:
+                for split, found in written.items():
+                    text = "".join(f"{line}\n" for line in found.lines)
+                    (part / f"{split}.txt").write_text(text, encoding="utf-8")
         run.directory.write_result(result)
     run.world.wait()
     return result
 
 
-def whole_model(run: Run) -> SplitstepModel:
-    """The model with the best weights, in one piece."""
-    if run.parallel != "fsdp":
-        return run.model
-    model = build_model(run.recipe, run.task)
-    model.load_state_dict(run.best, strict=False)  # tied weights are there once
-    return model
+def judge(run: Run, model: SplitstepModel, split: str) -> tuple[dict[str, float], FreeRun | None]:
+    """All figures of the run's present weights on a split, and what `model`, which has them whole, writes for it."""
+    known = run.state.best_valid if split == "valid" else None
+    size = run.options.evaluate_batch or run.options.batch
+    figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world)
+    found = free_run(model, run.task, split, run.precision, run.world)
+    return {**figures, **(found.figures if found else {})}, found
 
 
 def save_model(model: SplitstepModel, folder: Any) -> None:

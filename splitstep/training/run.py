@@ -25,7 +25,7 @@ from .checkpoint import (
 from .clock import Clock, Times
 from .directory import RunDirectory
 from .processes import World
-from .recipe import Recipe
+from .recipe import Recipe, snapshot_steps
 from .sharding import choose_parallel, gathered, scattered, spread
 from .update import choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
@@ -41,7 +41,7 @@ class State(NamedTuple):
     losses: tuple[float, ...] = ()  # of the updates since the last record
     first_loss: float | None = None  # of the very first update
     best: float | None = None
-    best_step: int = 0
+    best_step: int | None = None
     best_valid: dict[str, float] | None = None
     times: Times = Times()
 
@@ -78,7 +78,9 @@ class Run:
         shared = spread(self.model, self.parallel, world)
         self.optimizer = make_optimizer(self.model, options, world.device)
         self.update = make_update(self.model, shared, self.optimizer, options, self.precision, self.mode, world)
-        self.state, self.best = State(), dict[str, Tensor]()
+        self.snapshots = snapshot_steps(options)
+        self.group = "sum" if self.snapshots else "best"  # the name of what is kept in a checkpoint
+        self.state, self.kept = State(), dict[str, Tensor]()  # kept: the best weights, or the sum of the snapshots
         self.pending: list[tuple[Tensor, Tensor]] = []  # losses and norms that are still on the device
         self.fault: Diverged | None = None
         self.shapes: set[Any] = set()
@@ -136,10 +138,28 @@ class Run:
     def keep_if_best(self, figures: Mapping[str, float]) -> None:
         """Keep the weights where they are the best on the validation split so far."""
         metric, best = self.task.metric, self.state.best
-        value = figures[metric.name]
-        if best is None or (value > best if metric.higher_is_better else value < best):
-            self.best = {name: weight.cpu().clone() for name, weight in self.weights().items()}
+        name, higher = (metric.name, metric.higher_is_better) if self.options.best == "metric" else ("loss", False)
+        value = figures[name]
+        if best is None or (value > best if higher else value < best):
+            self.kept = {name: weight.cpu().clone() for name, weight in self.weights().items()}
             self.state = self.state._replace(best=value, best_step=self.state.step, best_valid=dict(figures))
+
+    def add_snapshot(self) -> None:
+        """Add the weights to the sum: on the host, whose memory training does not need, and in float64, in which a few
+        float32 weights add up as good as exactly, so that their mean is rounded once."""
+        for name, weight in self.weights().items():
+            one = weight.cpu().double()
+            self.kept[name] = self.kept[name].add_(one) if name in self.kept else one
+
+    def has_kept(self) -> bool:
+        """Whether anything was kept up to the present step."""
+        return self.state.best is not None or any(step <= self.state.step for step in self.snapshots)
+
+    def last_weights(self) -> Mapping[str, Tensor]:
+        """The weights that the run ends with: the best ones, or the mean of the snapshots."""
+        if not self.snapshots:
+            return self.kept
+        return {name: (total / len(self.snapshots)).float() for name, total in self.kept.items()}
 
     def due(self, together: bool) -> bool:
         """Whether it is time for a checkpoint. Several processes ask their first one, where they are `together`."""
@@ -150,6 +170,17 @@ class Run:
 
     def weights(self) -> dict[str, Tensor]:
         return {name: gathered(p.detach()) for name, p in self.model.named_parameters()}
+
+    def whole(self) -> SplitstepModel:
+        """The model with its present weights; of one that is cut up, the first process gets a whole copy."""
+        if self.parallel != "fsdp":
+            return self.model
+        weights = self.weights()
+        if self.world.rank > 0:
+            return self.model
+        model = build_model(self.recipe, self.task)
+        model.load_state_dict(weights, strict=False)  # tied weights are there once
+        return model.to(device=self.world.device)  # pyright: ignore[reportCallIssue]
 
     def moments(self) -> dict[str, Tensor]:
         return {
@@ -173,8 +204,8 @@ class Run:
         self.collect()
         if self.fault is None:
             tensors: Groups = {"model": self.weights(), "optimizer": self.moments(), "rng": rng_state()}
-            if self.best:
-                tensors["best"] = self.best
+            if self.kept:
+                tensors[self.group] = self.kept
             self.state = self.state._replace(times=self.clock.read())
             if self.world.rank == 0:
                 self.directory.settle()
@@ -195,10 +226,10 @@ class Run:
                 self.load_weights(tensors["model"])
                 self.load_moments(tensors["optimizer"])
                 self.seed(tensors["rng"])
+                self.kept = tensors[self.group] if self.has_kept() else {}
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 raise damaged(list_checkpoints(self.directory.checkpoints)[-1], reason) from None
-            self.best = tensors.get("best", {})
         if self.world.rank == 0:
             self.directory.rewind(self.state.step)
             prune(self.directory.checkpoints)  # a kill may have come between writing one and dropping its elder

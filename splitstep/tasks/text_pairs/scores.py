@@ -4,74 +4,106 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from . import moses
 from .codec import Form
 from .lines import Lines
 
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+
 PapersBleu = Literal["lower-cased", "compounds"]
 """The BLEU that papers print: on Moses tokens in small letters, or cased with compounds split."""
+
+
+PAPERS: dict[PapersBleu, str] = {
+    "lower-cased": "BLEU (tokenised, lower-cased)",
+    "compounds": "BLEU (tokenised, cased, compounds split)",
+}
 
 
 class Score(NamedTuple):
     """A figure with its signature; it is not `comparable` where the references are no published text."""
 
+    key: str
     name: str
     value: float
     signature: str
     comparable: bool = True
 
 
-def score(hypotheses: Sequence[str], references: Lines, form: Form, papers: PapersBleu = "lower-cased") -> list[Score]:
-    """All figures of prepared hypotheses: sacreBLEU, chrF, and the BLEU that papers print on such data.
+class Texts(NamedTuple):
+    """Translations and their references, line by line."""
 
-    Where only Moses tokens of the references are published, sacreBLEU and chrF are on their detokenised form and not
-    comparable with anybody's.
+    ours: Sequence[str]
+    theirs: Sequence[str]
+
+
+def score(hypotheses: Sequence[str], references: Lines, form: Form, papers: PapersBleu | None) -> list[Score]:
+    """All figures of prepared hypotheses: sacreBLEU, chrF, the BLEU that papers print on such data, exact match.
+
+    Where only Moses tokens of the references are published, all but the papers' BLEU are on their detokenised form and
+    not comparable with anybody's.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
+    written = as_people_write(hypotheses, references, form)
+    published = form.tokens != "given" or references.plain is not None
+    found = [
+        Score(key, name, metric.corpus_score(list(written.ours), [list(written.theirs)]).score,
+              str(metric.get_signature()), published)
+        for key, name, metric in (
+            ("sacrebleu", "sacreBLEU", BLEU(lowercase=form.lower)), ("chrf", "chrF", CHRF(lowercase=form.lower))
+        )
+    ]  # fmt: skip
+    if papers is not None:
+        found.append(Score("bleu", PAPERS[papers], *multi_bleu(*as_papers_count(hypotheses, references, form, papers))))
+    equal = matches(written, form)
+    told = "percent of lines equal to their reference"
+    return [*found, Score("exact_match", "exact match", 100 * sum(equal) / len(equal), told, published)]
+
+
+def as_people_write(hypotheses: Sequence[str], references: Lines, form: Form) -> Texts:
+    """Plain text, in the references' own case."""
     if len(hypotheses) != len(references.target) or not hypotheses:
         raise ValueError(
             f"{len(hypotheses):,} translations cannot be scored against {len(references.target):,} references"
         )
-    ours = form.plain(hypotheses, form.target)
     published = references.plain if form.tokens == "given" else references.target
     theirs = form.plain(references.target, form.target) if published is None else published
-    bleu, chrf = BLEU(lowercase=form.lower), CHRF(lowercase=form.lower)
-    found = [
-        Score(name, metric.corpus_score(ours, [theirs]).score, str(metric.get_signature()), published is not None)
-        for name, metric in (("sacreBLEU", bleu), ("chrF", chrf))
-    ]
-    wanted = [line.lower() for line in theirs] if form.lower else theirs
-    equal = sum(one == two for one, two in zip(ours, wanted, strict=True))
-    exact = Score(
-        "exact match", 100 * equal / len(ours), "percent of lines equal to their reference", published is not None
-    )
-    return [*found, papers_score(hypotheses, ours, references.target, theirs, form, papers), exact]
+    return Texts(form.plain(hypotheses, form.target), theirs)
 
 
-def papers_score(
-    hypotheses: Sequence[str], ours: Sequence[str], given: Sequence[str], theirs: Sequence[str], form: Form,
-    papers: PapersBleu,
-) -> Score:  # fmt: skip
-    """multi-bleu.perl's figure on Moses tokens."""
+def as_papers_count(hypotheses: Sequence[str], references: Lines, form: Form, papers: PapersBleu) -> Texts:
+    """Moses tokens, between which multi-bleu.perl counts words."""
+    ours, theirs = as_people_write(hypotheses, references, form)
     if papers == "compounds":
-        one, two = (split_compounds(moses.tokenise(lines, form.target)) for lines in (ours, theirs))
-        return Score("BLEU (tokenised, cased, compounds split)", *multi_bleu(one, two))
+        return Texts(*(split_compounds(moses.tokenise(lines, form.target)) for lines in (ours, theirs)))
     if form.tokens == "plain":
         one, two = moses.tokenise(ours, form.target), moses.tokenise(theirs, form.target)
     else:
-        one, two = hypotheses, given if form.tokens == "given" else moses.tokenise(theirs, form.target)
-    return Score("BLEU (tokenised, lower-cased)", *multi_bleu([x.lower() for x in one], [x.lower() for x in two]))
+        one, two = hypotheses, references.target if form.tokens == "given" else moses.tokenise(theirs, form.target)
+    return Texts([x.lower() for x in one], [x.lower() for x in two])
+
+
+def matches(written: Texts, form: Form) -> list[bool]:
+    """Which translations are equal to their reference, in small letters where the model writes those."""
+    wanted = [line.lower() for line in written.theirs] if form.lower else written.theirs
+    return [one == two for one, two in zip(written.ours, wanted, strict=True)]
+
+
+def multi_bleu_metric(effective_order: bool = False) -> BLEU:
+    """multi-bleu.perl as sacrebleu has it: tokens as they stand, no smoothing."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return BLEU(tokenize="none", smooth_method="none", force=True, effective_order=effective_order)
 
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """Corpus BLEU on tokens as they stand, no smoothing, and its signature."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    """Its figure of a corpus, and its signature."""
+    metric = multi_bleu_metric()
     return metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature())
 
 
