@@ -106,7 +106,13 @@ def run(document: Mapping[str, Any], out: Path, environment: Mapping[str, str] |
     return Child(document, out, 0, environment).result()[0]
 
 
-def together(document: Mapping[str, Any], out: Path, processes: int, kill_at: int = 0) -> list[Child]:
+def together(
+    document: Mapping[str, Any],
+    out: Path,
+    processes: int,
+    kill_at: int = 0,
+    environment: Mapping[str, str] | None = None,
+) -> list[Child]:
     """Several processes that train together; the first is killed where one is."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -118,7 +124,7 @@ def together(document: Mapping[str, Any], out: Path, processes: int, kill_at: in
             kill_at if rank == 0 else 0,
             {
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_PORT": port,
-                "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1",
+                "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", **(environment or {}),
             },
         )
         for rank in range(processes)

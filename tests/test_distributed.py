@@ -11,9 +11,11 @@ from typing import Any
 import children
 import pytest
 import torch
-from children import everything, lines, run, together
+from children import NUMBERS, Child, everything, lines, run, together
 from safetensors.torch import load_file
 
+from splitstep.models import SplitstepForTranslation
+from splitstep.tasks.translation import Translation
 from splitstep.training import read_recipe
 from splitstep.training.processes import World
 from splitstep.training.work import scored_items, tokens_of, work_for
@@ -34,6 +36,8 @@ TEXT: dict[str, Any] = {  # language modelling: the token count normalises the l
     "model": {"layers": 2, "width": 16, "heads": 2, "ffn": 32},
     "train": {**RECIPE["train"], "steps": 4},
 }
+
+MORE = [("ddp", "best"), ("fsdp", "average")]
 
 
 def with_train(document: dict[str, Any], **entries: Any) -> dict[str, Any]:
@@ -263,6 +267,36 @@ def test_language_models_too(parallel: str, scheme: str, tmp_path: Path) -> None
     for child in together(with_train(document, parallel=parallel), tmp_path / "two", 2):
         child.result()
     agree(tmp_path / "two", tmp_path / "alone")
+
+
+@pytest.mark.parametrize(
+    ("parallel", "keep"),
+    [("ddp", "average"), ("fsdp", "best"), *(pytest.param(*x, marks=pytest.mark.slow) for x in MORE)],
+)
+def test_the_first_process_translates_for_all(
+    parallel: str, keep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the run and at its end; what is written is what the saved model writes, and all know its figures."""
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    document = with_train(NUMBERS, parallel=parallel, keep=keep)
+    document["model"] = {**NUMBERS["model"], "dropout": 0.0}  # masks differ between numbers of processes
+    run(document, tmp_path / "alone", {"SPLITSTEP_CACHE": str(tmp_path / "cache")})
+    out = tmp_path / "two"
+    children: list[Child] = together(document, out, 2, environment={"SPLITSTEP_CACHE": str(tmp_path / "cache")})
+    one, two = (child.result()[0] for child in children)
+    assert {**one, "seconds": 0, "tokens_per_second": 0} == {**two, "seconds": 0, "tokens_per_second": 0}
+    assert one["kept"]["by"] == keep
+    agree(out, tmp_path / "alone")
+    in_the_run = [r for r in lines(out) if r["split"] == "valid"]
+    assert all(("exact_match" in r) == (keep == "best") for r in in_the_run)
+    task = read_recipe(document, "r").load_task()
+    assert isinstance(task, Translation)
+    model = SplitstepForTranslation.from_pretrained(out / "model").eval()
+    for split in ("valid", "test"):
+        written = (out / "translations" / f"{split}.txt").read_text()
+        found = task.free_run(model, split, torch.float32)
+        assert written == "".join(f"{line}\n" for line in found.lines)
+        assert one["splits"][split]["scores"] == found.scores
 
 
 def test_a_run_diverges_together(tmp_path: Path) -> None:
