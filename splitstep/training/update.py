@@ -165,7 +165,8 @@ class Captured:
         torch.cuda.set_rng_state(random, self.device)
         del kept
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+        # thread_local: the thread that makes batches may pin their memory meanwhile
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
             out = self.step(static)
         self.pool = self.pool or graph.pool()
         return graph, static, out

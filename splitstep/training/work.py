@@ -30,11 +30,20 @@ class Work(NamedTuple):
     tokens: int
 
     def to(self, device: torch.device) -> Work:
-        def move(x: Tensor) -> Tensor:
-            return x.to(device, non_blocking=True)
+        return self.over(lambda x: x.to(device, non_blocking=True))
 
-        parts = [{name: move(x) for name, x in part.items()} for part in self.parts]
-        return Work(parts, [move(x) for x in self.seeds], move(self.items), self.tokens)
+    def pinned(self, device: torch.device) -> Work:
+        """The same in page-locked memory, from which copies to this GPU need no waiting for what it still computes.
+
+        PyTorch keeps each block until the copies from it are done.
+        """
+        with torch.cuda.device(device):  # a thread of its own would wake the first GPU up
+            return self.over(Tensor.pin_memory)
+
+    def over(self, act: Callable[[Tensor], Tensor]) -> Work:
+        """The work with `act` done to every tensor."""
+        parts = [{name: act(x) for name, x in part.items()} for part in self.parts]
+        return Work(parts, [act(x) for x in self.seeds], act(self.items), self.tokens)
 
     def tensors(self) -> list[Tensor]:
         return [*(x for part in self.parts for x in part.values()), *self.seeds, self.items]
@@ -69,7 +78,8 @@ def work_for(task: Task, options: TrainOptions, step: int, world: World) -> Work
     chunks = {name: x[world.rank :: world.size].tensor_split(options.accumulate) for name, x in batch.items()}
     parts = [{name: chunks[name][i].contiguous() for name in chunks} for i in range(options.accumulate)]
     seeds = [dropout_seed(options.seed, step, world.rank, i) for i in range(options.accumulate)]
-    return Work(parts, seeds, torch.tensor(float(scored_items(task, batch))), tokens_of(task, batch))
+    work = Work(parts, seeds, torch.tensor(float(scored_items(task, batch))), tokens_of(task, batch))
+    return work.pinned(world.device) if world.device.type == "cuda" else work
 
 
 @contextmanager
