@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -57,10 +59,7 @@ def scaled(c: float, x: Tensor) -> Tensor:
 
 
 def total(terms: Iterable[Tensor]) -> Tensor:
-    first, *rest = terms
-    for term in rest:
-        first = first + term
-    return first
+    return reduce(add, terms)
 
 
 def increments(
@@ -71,8 +70,8 @@ def increments(
     slopes: list[dict[str, Tensor]] = []
     sums: list[Tensor] = []
     for j, stage in enumerate(move.stages):
-        y = total([x, *(scaled(h * a, sums[i]) for i, a in stage.row)])
-        here = context if at is None else at(context, site._replace(stage=j))
+        y = total([x, *(scaled(h * a, sums[i]) for i, a in stage.row)]) if stage.row else x
+        here = context if at is None else at(context, site._replace(stage=j) if j else site)
         slopes.append(
             {
                 name: step.fields[name](clock[colour] + stage.c * h if stage.c else clock[colour], y, here)

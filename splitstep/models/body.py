@@ -17,6 +17,7 @@ from ..operators import (
     FeedForward,
     Projection,
     SelfAttention,
+    barrier,
     draw_seed,
     dropout,
     norm,
@@ -77,8 +78,11 @@ def build_stack(
 def at(stack: Stack) -> At:
     """Gives each evaluation of attention its own cache slot."""
     cross = "C" in stack.places
+    attending = {place for letter in "AC" if letter in stack.places for place in stack.places[letter]}
 
     def place(context: Context, site: Site) -> Context:
+        if site[1:] not in attending:
+            return context
         return context._replace(slot=stack.slot(site, "A"), cross_slot=stack.slot(site, "C") if cross else None)
 
     return place
@@ -90,32 +94,49 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     rates = torch.exp(-log(10000.0) / max(half - 1, 1) * torch.arange(half, device=positions.device))
     angles = positions[..., None].float() * rates
     out = torch.cat((angles.sin(), angles.cos()), -1)
-    return nn.functional.pad(out, (0, width - 2 * half))
+    return nn.functional.pad(out, (0, 1)) if width % 2 else out
+
+
+def waves(config: TextConfig) -> Tensor:
+    """The sinusoids of all positions up to `max_positions`, a row each: looking them up is one kernel, not ten."""
+    return sinusoids(torch.arange(config.max_positions), config.width)
 
 
 class Embedding(nn.Module):
     """Tokens and their positions as states: scale * E[token] + position, normalised where the config says so."""
+
+    waves: Tensor | None
 
     def __init__(self, config: TextConfig) -> None:
         super().__init__()
         self.config = config
         self.tokens = nn.Embedding(config.vocab_size, config.width, padding_idx=config.pad_token_id)
         self.places = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
+        table = waves(config) if config.positions == "sinusoidal" else None
+        self.register_buffer("waves", table, persistent=False)
         self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
         self.norm = norm(
             config.norm if config.embedding_norm else "none", config.width, config.norm_eps, config.norm_affine
         )
 
     def forward(
-        self, tokens: Tensor, positions: Tensor, types: Tensor | None, seed: Tensor | None, salt: int
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        types: Tensor | None,
+        seed: Tensor | None,
+        salt: int,
+        length: int | None = None,
     ) -> Tensor:
+        """States; `length`, where it is known, is more than all positions."""
         x = self.tokens(tokens)
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.places is not None:
             x = x + self.places(positions)
-        elif self.config.positions == "sinusoidal":
-            x = x + sinusoids(positions, self.config.width).to(x.dtype)
+        elif self.waves is not None:
+            known = length is not None and length <= len(self.waves)
+            x = x + (self.waves[positions] if known else sinusoids(positions, self.config.width)).to(x.dtype)
         if self.types is not None:
             x = x + self.types(torch.zeros_like(tokens) if types is None else types)
         return dropout(self.norm(x), self.config.dropout, seed, salt)
@@ -133,28 +154,29 @@ def positions_of(mask: Tensor | None, length: int, past: int, device: torch.devi
     return (mask.long().cumsum(-1) - 1).clamp(min=0)[:, -length:]
 
 
-def causal_mask(mask: Tensor | None, length: int, past: int) -> Tensor | None:
-    """Who sees whom, [B, 1, T, past + T]; None where a plain causal kernel says it all."""
+def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Tensor | None:
+    """The barrier to the future and to padding, [B, 1, T, past + T], in the type of `like` and on its device; None
+    where a plain causal kernel says it all."""
     if mask is None and (past == 0 or length == 1):
         return None
-    device = None if mask is None else mask.device
-    order = torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)
+    order = torch.ones(length, past + length, dtype=torch.bool, device=like.device).tril(past)
     if mask is None:
-        return order[None, None]
-    allowed = order[None, None] & mask.bool()[:, None, None, :]
-    return allowed | ~allowed.any(-1, keepdim=True)  # a padding query sees everything rather than nothing: no NaN
+        return barrier(order[None, None], like.dtype)
+    allowed = order[None, None] & mask.to(like.device).bool()[:, None, None, :]
+    # a padding query sees everything rather than nothing: no NaN
+    return barrier(allowed | ~allowed.any(-1, keepdim=True), like.dtype)
 
 
-def key_mask(mask: Tensor | None) -> Tensor | None:
-    """Which keys every query sees, [B, 1, 1, S]."""
-    return None if mask is None else mask.bool()[:, None, None, :]
+def key_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of `like`."""
+    return None if mask is None else barrier(mask.bool()[:, None, None, :], like.dtype)
 
 
 def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, device: torch.device) -> Tensor | None:
     """The dropout seed of this pass: None outside training or without dropout."""
     if not module.training or not (config.dropout or config.attention_dropout or config.activation_dropout):
         return None
-    return draw_seed(device) if seed is None else seed
+    return (draw_seed(device) if seed is None else seed).to(torch.int32)  # once, not in every dropout
 
 
 class Watch:

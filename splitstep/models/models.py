@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import torch
 from safetensors import SafetensorError
@@ -35,6 +35,7 @@ from .body import (
     seed_for,
     sinusoids,
     turn,
+    waves,
 )
 from .config import CausalConfig, ImageConfig, MaskedConfig, SequenceConfig, SplitstepConfig, TranslationConfig
 
@@ -88,6 +89,15 @@ def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -
         )
 
 
+@final
+class SourceCache(DynamicCache):
+    """Keys and values of the source. Beams change places within their source only, which is the same for all of them:
+    there is nothing to reorder, where transformers would copy everything in every step."""
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Leave everything in its place."""
+
+
 class SplitstepModel(PreTrainedModel):
     """What all models share: initialisation and the lazy cache, which has a slot for every evaluation of attention."""
 
@@ -137,6 +147,9 @@ class SplitstepModel(PreTrainedModel):
                 nn.init.ones_(module.weight)
             if isinstance(module, nn.LayerNorm) and module.bias is not None:
                 nn.init.zeros_(module.bias)
+        elif isinstance(module, Embedding) and module.waves is not None:  # no file holds them
+            with torch.no_grad():
+                module.waves.copy_(waves(module.config))
 
     def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
         """transformers sizes its cache by layers; a scheme needs a slot per evaluation, so start with a lazy one."""
@@ -145,7 +158,7 @@ class SplitstepModel(PreTrainedModel):
             return super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # pyright: ignore
         cache = DynamicCache()
         encdec = self.config.is_encoder_decoder
-        model_kwargs["past_key_values"] = EncoderDecoderCache(cache, DynamicCache()) if encdec else cache
+        model_kwargs["past_key_values"] = EncoderDecoderCache(cache, SourceCache()) if encdec else cache
         return None
 
     def observer(self, observe: Observe | None, hidden: bool | None) -> tuple[Observe | None, Watch | None]:
@@ -211,19 +224,21 @@ class SplitstepForCausalLM(SplitstepModel, GenerationMixin):  # pyright: ignore[
             past_key_values = DynamicCache()
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
         check_length(past + length, self.config)
+        known = past + length if position_ids is None else None
         if position_ids is None:
             position_ids = positions_of(attention_mask, length, past, device)
         seed = seed_for(self, self.config, dropout_seed, device)
-        mask = causal_mask(attention_mask, length, past)
+        mask = causal_mask(attention_mask, length, past, self.embedding.tokens.weight)
         context = Context(
-            mask=mask if mask is None else mask.to(device),
+            mask=mask,
             causal=mask is None and length > 1,
             rotary=turn(self.config, position_ids),
             cache=past_key_values,
             seed=seed,
         )
         observe, watch = self.observer(observe, output_hidden_states)
-        x = self.body(self.embedding(input_ids, position_ids, None, seed, EMBEDDING_SALT), context, observe)
+        x = self.embedding(input_ids, position_ids, None, seed, EMBEDDING_SALT, known)
+        x = self.body(x, context, observe)
         logits = self.head(x[:, -logits_to_keep:] if logits_to_keep else x)
         loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch)
         return CausalLMOutputWithPast(loss, logits, past_key_values, states_of(watch, x))  # pyright: ignore
@@ -258,8 +273,9 @@ class Encoder(nn.Module):
     ) -> Tensor:
         check_length(input_ids.shape[1], self.config)
         positions = positions_of(attention_mask, input_ids.shape[1], 0, input_ids.device)
-        context = Context(mask=key_mask(attention_mask), rotary=turn(self.config, positions), seed=seed)
-        x = self.embedding(input_ids, positions, token_type_ids, seed, EMBEDDING_SALT)
+        mask = key_mask(attention_mask, self.embedding.tokens.weight)
+        context = Context(mask=mask, rotary=turn(self.config, positions), seed=seed)
+        x = self.embedding(input_ids, positions, token_type_ids, seed, EMBEDDING_SALT, input_ids.shape[1])
         return self.body(x, context, observe)
 
 
@@ -457,18 +473,19 @@ class SplitstepForTranslation(SplitstepModel, GenerationMixin):  # pyright: igno
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
         check_length(past + length, self.config)
         positions = positions_of(decoder_attention_mask, length, past, device)
-        mask = causal_mask(decoder_attention_mask, length, past)
+        weight = self.encoder.embedding.tokens.weight
+        mask = causal_mask(decoder_attention_mask, length, past, weight)
         context = Context(
-            mask=mask if mask is None else mask.to(device),
+            mask=mask,
             causal=mask is None and length > 1,
             rotary=turn(self.config, positions),
             cache=None if past_key_values is None else past_key_values.self_attention_cache,
             cross_cache=None if past_key_values is None else past_key_values.cross_attention_cache,
             memory=memory,
-            memory_mask=key_mask(attention_mask),
+            memory_mask=key_mask(attention_mask, weight),
             seed=seed,
         )
-        y = self.encoder.embedding(decoder_input_ids, positions, None, seed, EMBEDDING_SALT + 4)
+        y = self.encoder.embedding(decoder_input_ids, positions, None, seed, EMBEDDING_SALT + 4, past + length)
         logits = self.head(self.decoder(y, context, observe))
         loss = None
         if labels is not None:

@@ -1,6 +1,6 @@
 """Fields: f(t, x, context) -> dx/dt, one a file."""
 
-from .attention import CrossAttention, SelfAttention, exact_attention, rotary
+from .attention import CrossAttention, SelfAttention, barrier, exact_attention, rotary
 from .context import Context
 from .dropout import draw_seed, dropout
 from .feed_forward import ACTIVATIONS, FeedForward
@@ -8,5 +8,5 @@ from .norms import NORMS, Projection, norm
 
 __all__ = [
     "ACTIVATIONS", "NORMS", "Context", "CrossAttention", "FeedForward", "Projection", "SelfAttention",
-    "draw_seed", "dropout", "exact_attention", "norm", "rotary",
+    "barrier", "draw_seed", "dropout", "exact_attention", "norm", "rotary",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from math import inf
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from .context import Context
 from .dropout import dropout
 
 EMPTY = Context()
+ALIGNED = 8  # numbers in a row of a mask: fused kernels copy one whose rows begin elsewhere
 
 
 def exact_attention() -> AbstractContextManager[None]:
@@ -33,6 +35,19 @@ def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     cos, sin = angles
     u, v = x.chunk(2, -1)
     return x * cos.to(x.dtype) + torch.cat((-v, u), -1) * sin.to(x.dtype)
+
+
+def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to the scores where True lets a query look: 0 there, -inf elsewhere, in the type of the queries.
+
+    The fused kernel would make it anew, in three kernels, of the same boolean mask in every layer.
+    """
+    kind = mask.device.type
+    if dtype != torch.float64 and torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+    width = mask.shape[-1]
+    room = torch.zeros(*mask.shape[:-1], width + -width % ALIGNED, dtype=dtype, device=mask.device)[..., :width]
+    return room.masked_fill_(~mask, -inf)
 
 
 class Softmax(nn.Module):
@@ -60,7 +75,7 @@ class Softmax(nn.Module):
         if causal:
             mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
         if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf"))
+            scores = scores.masked_fill(~mask, -inf) if mask.dtype is torch.bool else scores + mask
         wide = torch.promote_types(scores.dtype, torch.float32)
         weights = dropout(scores.softmax(-1, dtype=wide).to(q.dtype), p, seed, self.salt)
         return weights @ v

@@ -13,7 +13,7 @@ class Context(NamedTuple):
     Shapes: B batch, T queries, S keys, R rows of the encoder's states, E width per head.
     """
 
-    mask: Tensor | None = None  # [B or 1, 1, T or 1, S], True where a query may look; None: everywhere
+    mask: Tensor | None = None  # [B or 1, 1, T or 1, S], True where a query may look, or `barrier` of that; None: all
     causal: bool = False  # no query looks ahead; only without `mask`
     rotary: tuple[Tensor, Tensor] | None = None  # cosine and sine, [B or 1, 1, T, E]
     cache: Any = None  # keeps keys and values: update(k, v, slot) -> (k, v)
@@ -21,5 +21,5 @@ class Context(NamedTuple):
     slot: int | None = None  # where this evaluation keeps its keys and values
     cross_slot: int | None = None
     memory: Tensor | None = None  # encoder states, [B, R, width]
-    memory_mask: Tensor | None = None  # [B, 1, 1, R]
+    memory_mask: Tensor | None = None  # the same for the encoder's states, [B, 1, 1, R]
     seed: Tensor | None = None  # an integer; None: no dropout
