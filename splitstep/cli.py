@@ -23,6 +23,7 @@ from typer.main import get_command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from .studies.compare import Comparison, Row
     from .studies.orders import Orders
@@ -492,19 +493,14 @@ def report(
 
 
 def _comparison_table(result: Comparison) -> RenderableType:
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    metric = result.metric["name"].replace("_", " ")
-    table.add_column("scheme", min_width=16)
-    for head in (
-        f"{metric}, test\n\u00b1 95%", f"against {result.rows[0].name}\n\u00b1 95%", "valid",
-        "parameters\nFLOPs/token", "seconds\ntokens/s",
-    ):  # fmt: skip
-        table.add_column(head, justify="right", no_wrap=True)
+    from .tasks.task import title_of
+
+    metric, first = _narrow(title_of(result.metric)), result.rows[0].name
+    heads = [f"{metric}, test\n\u00b1 95%", f"against {first}\n\u00b1 95%", "valid", "parameters\nFLOPs/token"]
+    table = _table(["scheme"], [*heads, "seconds\ntokens/s"])
     for row in result.rows:
         rate = "-" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
         cells = [
@@ -516,7 +512,53 @@ def _comparison_table(result: Comparison) -> RenderableType:
             f"{row.seconds:,.1f}\n{rate}",
         ]
         table.add_row(*map(Text, cells))
-    return Group(table, Text(result.note()))
+    parts: list[RenderableType] = [table, Text(result.note())]
+    if result.scored():
+        parts += [Text("\nTest sets\n"), _test_sets_table(result), Text(result.test_note())]
+    return Group(*parts)
+
+
+def _table(texts: Sequence[str], numbers: Sequence[str]) -> Table:
+    """An empty table with columns of text and of numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in texts:
+        table.add_column(head, min_width=8)
+    for head in numbers:
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
+def _narrow(head: str) -> str:
+    """A head of several short lines."""
+    import textwrap
+
+    return textwrap.fill(head, 13)
+
+
+def _test_sets_table(result: Comparison) -> RenderableType:
+    """Every test split: scores over seeds, and differences with their intervals."""
+    from rich.text import Text
+
+    from .studies.compare import label
+
+    metric, *rest = result.scored()
+    others = [one for one in rest if one.key != "exact_match"]
+    heads = [f"{_narrow(metric.name)}\n\u00b1 95%", f"against {result.rows[0].name}\n95%", "seeds\np < 0.05"]
+    table = _table(["test set", "scheme"], [*heads, *(one.name for one in others)])
+    for one in result.tests:
+        cells = [
+            f"{one.split}\n{one.lines:,} lines",
+            _shortened(label(one.scheme)),
+            result.score_text(one.score(metric.key)),
+            result.test_difference(one),
+            result.told_apart(one),
+            *(result.score_text(one.score(other.key)) for other in others),
+        ]
+        table.add_row(*map(Text, cells))
+    return table
 
 
 def _diverged(row: Row) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..studies.compare import Comparison, Curve, Row
+from ..tasks.task import title_of
 from .page import MissingPackage
 
 PALETTE = ("#2f6db5", "#c8641b", "#2a8a57", "#7a4fb0", "#b3261e", "#0f8b8d", "#8a6d1a", "#c2478a")
@@ -77,8 +78,7 @@ def axis_title(words: str) -> dict[str, Any]:
 
 def metric_axis(result: Comparison) -> dict[str, Any]:
     percent = "%" in result.metric["format"]
-    title = result.metric["name"].replace("_", " ")
-    return {"title": axis_title(title), **({"tickformat": ".1%"} if percent else {})}
+    return {"title": axis_title(title_of(result.metric)), **({"tickformat": ".1%"} if percent else {})}
 
 
 def curves(result: Comparison, column: str, y: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ..files import write_atomically
 from ..schemes import scheme
-from ..studies.compare import Comparison, Row, label, widths
+from ..studies.compare import Comparison, Row, Trial, kept_text, label, widths
+from ..tasks.task import title_of
 from . import charts
 from .diagram import draw
 from .page import page, pairs, shortened, table
@@ -31,6 +32,7 @@ def compare_page(result: Comparison) -> str:
         f'<p class="soft">{escape(summary(result))}</p>',
         main_table(result),
         f'<p class="soft">{escape(result.note())}</p>',
+        *test_sets(result),
         *diverged(result),
         *loss_curves(result),
         *against_cost(result),
@@ -51,7 +53,7 @@ def summary(result: Comparison) -> str:
 
 
 def main_table(result: Comparison) -> str:
-    metric = result.metric["name"].replace("_", " ")
+    metric = title_of(result.metric)
     heads = [
         "scheme", f"{metric}, test\n95% interval", f"difference to {result.rows[0].name}\n95% interval, paired",
         f"{metric}, valid", "parameters", "FLOPs per token", "seconds", "tokens/s",
@@ -80,6 +82,30 @@ def table_row(result: Comparison, row: Row) -> list[str]:
     ]
 
 
+def test_sets(result: Comparison) -> list[str]:
+    """Every test split, for tasks whose models write."""
+    scores = result.scored()
+    if not scores:
+        return []
+    first = result.rows[0].name
+    heads = [
+        "test set and scheme", *(f"{one.name}\n95% interval" if one is scores[0] else one.name for one in scores),
+        f"difference to {first}\n95% interval, bootstrap", "seeds apart\np < 0.05", "p by seed",
+    ]  # fmt: skip
+    rows = [
+        [
+            f"{one.split}: {shortened(label(one.scheme))}\n{one.lines:,} lines",
+            *(result.score_text(one.score(score.key)) for score in scores),
+            result.test_difference(one),
+            result.told_apart(one),
+            "\n".join(["", *(f"{pair.seed}: {pair.difference:+.2f}, {pair.p:.3f}" for pair in one.pairs if pair.p)]),
+        ]
+        for one in result.tests
+    ]
+    signatures = pairs([(score.name, score.signature) for score in scores])
+    return ["<h2>Test sets</h2>", table(heads, rows), f'<p class="soft">{escape(result.test_note())}</p>', signatures]
+
+
 def count_diverged(row: Row) -> list[str]:
     return [f"{row.diverged} of {row.diverged + row.finished} diverged"] if row.diverged else []
 
@@ -104,17 +130,21 @@ def loss_curves(result: Comparison) -> list[str]:
     what = "The line is the mean over seeds, the band runs from the least to the greatest."
     train = charts.curves(result, "train_loss", {"title": charts.axis_title("loss")})
     valid = charts.curves(result, "valid_loss", {"title": charts.axis_title("loss")})
-    metric = charts.curves(result, "valid_metric", charts.metric_axis(result))
-    name = escape(result.metric["name"].replace("_", " "))
+    charted = [f"<h2>Validation loss</h2>{charts.html(valid, 'chart-valid')}"]
+    if any(trial.valid_metric.steps for trial in result.trials):  # what a model writes may be judged at the end alone
+        metric = charts.curves(result, "valid_metric", charts.metric_axis(result))
+        charted.append(f"<h2>Validation {escape(title_of(result.metric))}</h2>{charts.html(metric, 'chart-metric')}")
     return [
         "<h2>Training loss</h2>",
         f'<p class="soft">{what if len(result.seeds) > 1 else "One seed."}</p>',
         charts.html(train, "chart-train"),
-        '<div class="pair">',
-        f"<div><h2>Validation loss</h2>{charts.html(valid, 'chart-valid')}</div>",
-        f"<div><h2>Validation {name}</h2>{charts.html(metric, 'chart-metric')}</div>",
-        "</div>",
+        *side_by_side(charted),
     ]
+
+
+def side_by_side(parts: list[str]) -> list[str]:
+    """Two parts beside each other where there is room; one takes all of it."""
+    return parts if len(parts) == 1 else ['<div class="pair">', *(f"<div>{part}</div>" for part in parts), "</div>"]
 
 
 def against_cost(result: Comparison) -> list[str]:
@@ -186,12 +216,19 @@ def trials(result: Comparison) -> list[str]:
     chosen = {(row.scheme, row.setting) for row in result.rows}
     rows = [
         [label(t.scheme), *([", ".join(t.setting), "yes" if (t.scheme, t.setting) in chosen else "no"] * swept),
-         str(t.seed), t.status, shown(t.valid), shown(t.test), f"{t.best_step:,} of {t.steps:,}", f"{t.seconds:,.1f}"]
+         str(t.seed), t.status, shown(t.valid), shown(t.test), weights(t), f"{t.seconds:,.1f}"]
         for t in result.trials
     ]  # fmt: skip
     sweep = "Each scheme tried every setting; the one with the best mean validation figure is its row above."
-    heads = ["scheme", *(["setting", "chosen"] * swept), "seed", "status", "valid", "test", "best step", "seconds"]
+    heads = ["scheme", *(["setting", "chosen"] * swept), "seed", "status", "valid", "test", "weights", "seconds"]
     return ["<h2>All runs</h2>", *([f"<p>{sweep}</p>"] * swept), table(heads, rows, stacked=False)]
+
+
+def weights(trial: Trial) -> str:
+    """Which weights a run ended with; older documents know the best step alone."""
+    if trial.kept is None:
+        return f"{trial.best_step:,} of {trial.steps:,}"
+    return kept_text(trial.kept, trial.steps)
 
 
 def reproduce(result: Comparison) -> list[str]:

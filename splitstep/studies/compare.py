@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -21,11 +21,14 @@ from ..scheme import Project, Scheme
 from ..schemes import name_of, scheme
 from ..tasks import Task
 from ..tasks.fetch import data_root
+from ..tasks.task import title_of
+from ..tasks.translation import Translation
 from ..training import Recipe, override, read_recipe
 from ..training.directory import RunDirectory, git_hash, versions
 from .engines import Engine, check_engine, open_engine, threads_per_job
 from .progress import Watch
 from .statistics import Estimate, estimate, paired_difference
+from .test_sets import OnTestSet, Pair, Scored, System, Written, on_test_sets
 
 FORMAT = 1  # of result.json; a reader refuses a newer one
 STUDY = "compare"
@@ -52,7 +55,7 @@ class Trial:
     status: str  # "finished" or "diverged"
     valid: dict[str, float] | None
     test: dict[str, float] | None
-    best_step: int
+    best_step: int | None
     steps: int
     tokens: int
     seconds: float
@@ -68,6 +71,8 @@ class Trial:
     train_loss: Curve
     valid_loss: Curve
     valid_metric: Curve
+    kept: dict[str, Any] | None = None  # which weights the run ended with
+    splits: dict[str, Any] = field(default_factory=dict)  # scores of what was written for each split, by split
 
 
 @dataclass(frozen=True)
@@ -112,12 +117,11 @@ class Comparison:
     versions: dict[str, str]
     commit: str | None
     date: str
+    tests: tuple[OnTestSet, ...] = ()  # of tasks whose models write, such as translation
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
-        plain = {**dataclasses.asdict(self), "rows": [_plain(row) for row in self.rows]}
-        plain["trials"] = [_plain(trial) for trial in self.trials]
-        return {"study": STUDY, "format": FORMAT, **plain}
+        return {"study": STUDY, "format": FORMAT, **_plain(self)}
 
     @property
     def devices(self) -> list[str]:
@@ -152,20 +156,72 @@ class Comparison:
         better = "higher" if self.metric["higher_is_better"] else "lower"
         what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[self.match]
         return (
-            f"{self.metric['name'].replace('_', ' ')}: {better} is better; mean over {seeds} seed{'s'[: seeds > 1]}, "
-            f"each at its best validation step. Intervals: 95%, Student's t over seeds; differences to {first.name} "
-            f"are paired by seed. Matched: {what}, to {label(self.reference)}."
+            f"{title_of(self.metric)}: {better} is better; mean over {seeds} seed{'s'[: seeds > 1]}, each with "
+            f"{self.kept}. Intervals: 95%, Student's t over seeds; differences to {first.name} are paired by seed. "
+            f"Matched: {what}, to {label(self.reference)}."
         )
+
+    @property
+    def kept(self) -> str:
+        """Which weights the runs ended with."""
+        options = self.recipe.get("train", {})
+        if options.get("keep") == "average":
+            return f"the mean of its last {options['average']} snapshots"
+        return "the weights of its best validation step"
+
+    def scored(self) -> list[Scored]:
+        """The scores of the test sets, the metric first."""
+        found = next((one.scores for one in self.tests if one.scores), ())
+        return sorted(found, key=lambda score: score.key != self.metric["name"])
+
+    def score_text(self, score: Scored | None) -> str:
+        """A score's mean, of the metric with half its interval; a star where published scores are no match for it."""
+        if score is None:
+            return "-"
+        if score.key == self.metric["name"]:
+            return self.plus_minus(score.mean)
+        return f"{score.mean.mean:.2f}{'' if score.comparable else '*'}"
+
+    def told_apart(self, one: OnTestSet, level: float = 0.05) -> str:
+        """How many seeds differ from the first scheme's by sacrebleu's test, and to which side."""
+        known = [pair for pair in one.pairs if pair.p is not None]
+        sure = [pair.difference > 0 for pair in known if pair.p is not None and pair.p < level]
+        return f"{sum(sure)} better\n{len(sure) - sum(sure)} worse of {len(known)}" if known else ""
+
+    def test_difference(self, one: OnTestSet) -> str:
+        """The difference to the first scheme with its interval below; one seed has an interval over sentences alone."""
+        if one.difference is None:
+            return "" if one.scheme == self.rows[0].scheme else "-"
+        alone = "\nsentences alone" if one.difference.n == 1 else ""
+        return f"{self.interval(one.difference, signed=True)}{alone}"
+
+    def test_note(self) -> str:
+        """How to read the table of test sets."""
+        several = any(one.difference is not None and one.difference.n > 1 for one in self.tests)
+        over = "sentences and seeds" if several else "sentences alone, for there is one seed"
+        sentences = [
+            "Scores are means over seeds, with Student's t intervals.",
+            f"Differences to {self.rows[0].name} are of {title_of(self.metric)}, seed by seed; intervals: 95%, paired "
+            f"bootstrap over {over}.",
+        ]
+        if any(pair.p is not None for one in self.tests for pair in one.pairs):
+            sentences.append(f"p: sacrebleu's paired bootstrap test of each seed against {self.rows[0].name}'s.")
+        if not all(score.comparable for score in self.scored()):
+            sentences.append("*: not comparable with published scores, for the references are no published text.")
+        return " ".join(sentences)
 
     def chosen(self, row: Row) -> list[Trial]:
         """The runs that the row is the mean of, diverged ones too."""
         return [t for t in self.trials if (t.scheme, t.setting) == (row.scheme, row.setting)]
 
 
-def _plain(record: Any) -> dict[str, Any]:
-    """A record for JSON: named tuples become objects."""
-    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
-    return {name: v._asdict() if isinstance(v, (Estimate, Curve)) else v for name, v in values.items()}
+def _plain(value: Any) -> Any:
+    """A value for JSON: records and named tuples become objects."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Estimate | Curve | Scored | Pair):
+        return {name: _plain(inner) for name, inner in value._asdict().items()}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
 
 
 def read_comparison(document: Any, where: str) -> Comparison:
@@ -175,9 +231,11 @@ def read_comparison(document: Any, where: str) -> Comparison:
     if document.get("format") != FORMAT:
         raise ValueError(f"{where} has format {document.get('format')}, and this version of splitstep reads {FORMAT}.")
     try:
+        document = {"tests": [], **document}  # documents of older versions have none
         entries = {f.name: document[f.name] for f in dataclasses.fields(Comparison)}
         entries["rows"] = tuple(_row_from(row) for row in entries["rows"])
         entries["trials"] = tuple(_trial_from(trial) for trial in entries["trials"])
+        entries["tests"] = tuple(_on_test_set_from(one) for one in entries["tests"])
         entries["seeds"] = tuple(entries["seeds"])
         entries["sweep"] = tuple(tuple(setting) for setting in entries["sweep"])
         return Comparison(**entries)
@@ -190,6 +248,12 @@ def read_comparison(document: Any, where: str) -> Comparison:
 def _row_from(row: Mapping[str, Any]) -> Row:
     estimates = {name: row[name] and Estimate(**row[name]) for name in ("test", "valid", "difference")}
     return Row(**{**row, **estimates, "setting": tuple(row["setting"])})
+
+
+def _on_test_set_from(one: Mapping[str, Any]) -> OnTestSet:
+    scores = tuple(Scored(**{**score, "mean": Estimate(**score["mean"])}) for score in one["scores"])
+    found = one["difference"] and Estimate(**one["difference"])
+    return OnTestSet(**{**one, "scores": scores, "difference": found, "pairs": tuple(Pair(**p) for p in one["pairs"])})
 
 
 def _trial_from(trial: Mapping[str, Any]) -> Trial:
@@ -326,16 +390,36 @@ def run_one(recipe: Mapping[str, Any], folder: str, data: str, threads: int) -> 
         torch.set_num_threads(threads)
         out = Path(folder)
         result = train(read_recipe(recipe, folder), out, Path(data), quiet=True)
-        return {"result": result, "curves": read_curves(RunDirectory(out), result["metric"]["name"])}
+        return output_of(RunDirectory(out), result)
+
+
+def output_of(directory: RunDirectory, result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study needs of a run that is over: its result, its curves and what its model wrote for the test splits."""
+    splits = [split for split in result.get("splits", {}) if split != "valid"]
+    written = {split: read_translations(directory, split) for split in splits}
+    return {"result": result, "curves": read_curves(directory, result["metric"]["name"]), "written": written}
+
+
+def read_translations(directory: RunDirectory, split: str) -> list[str]:
+    file = directory.translations / f"{split}.txt"
+    if not file.is_file():
+        raise ValueError(f"{file} is missing: delete {directory.path}, so that the run is done again")
+    return file.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def read_curves(directory: RunDirectory, metric: str) -> dict[str, Curve]:
     logged = directory.logged()
     columns = {"train_loss": ("train", "loss"), "valid_loss": ("valid", "loss"), "valid_metric": ("valid", metric)}
     return {
-        name: thinned([(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(r[key])])
+        name: thinned(
+            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(r.get(key, math.nan))]
+        )
         for name, (split, key) in columns.items()
     }
+
+
+def is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def thinned(points: Sequence[tuple[int, float]], most: int = POINTS) -> Curve:
@@ -353,13 +437,21 @@ def trial_of(run: Planned, output: Mapping[str, Any]) -> Trial:
         name: result.get(name)
         for name in (
             "status", "valid", "test", "best_step", "steps", "tokens", "seconds", "tokens_per_second", "cost",
-            "matched", "shape", "device", "precision", "mode", "commit", "diverged",
+            "matched", "shape", "device", "precision", "mode", "commit", "diverged", "kept",
         )
     }  # fmt: skip
+    same["splits"] = result.get("splits", {})
     return Trial(scheme=run.scheme, setting=run.setting, seed=run.seed, folder=run.folder, **same, **curves)
 
 
-def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: Watch) -> Iterator[Trial]:
+class Ended(NamedTuple):
+    """A run that is over, and what its model wrote for each test split."""
+
+    trial: Trial
+    written: Mapping[str, Sequence[str]]
+
+
+def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: Watch) -> Iterator[Ended]:
     """The runs as they end, those of an earlier call first."""
     open_runs = []
     for run in runs:
@@ -368,9 +460,10 @@ def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, wa
         if result is None:
             open_runs.append(run)
             continue
-        trial = trial_of(run, {"result": result, "curves": read_curves(directory, result["metric"]["name"])})
+        output = output_of(directory, result)
+        trial = trial_of(run, output)
         watch.done(run.folder, f"{told(trial, result['metric'])}, from an earlier call")
-        yield trial
+        yield Ended(trial, output["written"])
     if not open_runs:
         return
     with open_engine(engine_text, len(open_runs)) as engine:
@@ -389,7 +482,7 @@ def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, wa
                 output = outcome(future, run, engine)
                 trial = trial_of(run, output)
                 watch.done(run.folder, told(trial, output["result"]["metric"]))
-                yield trial
+                yield Ended(trial, output["written"])
 
 
 def outcome(future: Future[dict[str, Any]], run: Planned, engine: Engine) -> dict[str, Any]:
@@ -409,7 +502,7 @@ def told(trial: Trial, metric: Mapping[str, Any]) -> str:
     if trial.test is None:
         return f"diverged at step {trial.steps}"
     figure = metric["format"].format(trial.test[metric["name"]])
-    return f"{metric['name'].replace('_', ' ')} {figure}, {trial.seconds:,.0f} s"
+    return f"{title_of(metric)} {figure}, {trial.seconds:,.0f} s"
 
 
 # -- summing up ---------------------------------------------------------------------------------------------------
@@ -513,9 +606,10 @@ def compare(
     out = out.resolve()
     ordered = check_runs(runs, out, task)
     with Watch(f"compare {recipe.task}", len(runs), sum(r.recipe.train.steps for r in runs), quiet) as watch:
-        ended = {trial.folder: trial for trial in run_all(ordered, out, data_root(data).resolve(), engine, watch)}
-    trials = [ended[run.folder] for run in runs]
+        ended = {one.trial.folder: one for one in run_all(ordered, out, data_root(data).resolve(), engine, watch)}
+    trials = [ended[run.folder].trial for run in runs]
     metric = task.metric._asdict()
+    rows = rows_of(trials, metric)
     return Comparison(
         task=recipe.task,
         metric=metric,
@@ -523,7 +617,7 @@ def compare(
         reference=str(scheme(recipe.reference)),
         seeds=tuple(seeds),
         sweep=tuple(sweep),
-        rows=tuple(rows_of(trials, metric)),
+        rows=tuple(rows),
         trials=tuple(trials),
         recipe=recipe.document(),
         data=json.loads(json.dumps(task.describe())),
@@ -533,4 +627,30 @@ def compare(
         versions=versions(),
         commit=git_hash(),
         date=datetime.now(UTC).date().isoformat(),
+        tests=tests_of(rows, runs, ended, data) if isinstance(task, Translation) else (),
     )
+
+
+def tests_of(
+    rows: Sequence[Row], runs: Sequence[Planned], ended: Mapping[str, Ended], data: Path | None
+) -> tuple[OnTestSet, ...]:
+    """The rows on each test split; a swept data option gives a row a task of its own."""
+    tasks: dict[str, Task] = {}
+    systems = []
+    for row in rows:
+        own = [run for run in runs if (run.scheme, run.setting) == (row.scheme, row.setting)]
+        asked = json.dumps(own[0].recipe.data, sort_keys=True)
+        if asked not in tasks:
+            tasks[asked] = own[0].recipe.load_task(data)
+        task = tasks[asked]
+        assert isinstance(task, Translation)
+        found = {
+            run.seed: Written(
+                ended[run.folder].written,
+                {split: one["scores"] for split, one in ended[run.folder].trial.splits.items()},
+            )
+            for run in own
+            if ended[run.folder].trial.status == "finished"
+        }
+        systems.append(System(row.scheme, task, found))
+    return on_test_sets(systems)

@@ -1,0 +1,139 @@
+"""Translators on each test split: scores over seeds, and differences over sentences and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..tasks.text_pairs.scores import Texts, as_papers_count, as_people_write, matches
+from ..tasks.translation import Translation
+from .statistics import Estimate, Figure, bootstrap_difference, estimate
+from .translate import bleu_of, match_of, sentence_counts, significance
+
+
+class Written(NamedTuple):
+    """What one run wrote for the test splits, and the scores of it that its result holds, both by split."""
+
+    lines: Mapping[str, Sequence[str]]
+    scores: Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+class System(NamedTuple):
+    """One scheme: its runs by seed, and the task that they were trained on."""
+
+    scheme: str
+    task: Translation
+    runs: Mapping[int, Written]
+
+
+class Scored(NamedTuple):
+    """A score over seeds, with its signature."""
+
+    key: str
+    name: str
+    signature: str
+    comparable: bool
+    mean: Estimate
+
+
+class Pair(NamedTuple):
+    """Two runs of one seed on the same sentences: ours less that of the first scheme, and the p of sacrebleu's paired
+    bootstrap test, which knows BLEU alone."""
+
+    seed: int
+    difference: float
+    p: float | None
+
+
+@dataclass(frozen=True)
+class OnTestSet:
+    """One scheme on one test split; the difference is that of the metric to the first scheme's."""
+
+    split: str
+    scheme: str
+    lines: int
+    scores: tuple[Scored, ...]
+    difference: Estimate | None  # its interval is over sentences and pairs of seeds
+    pairs: tuple[Pair, ...]
+
+    def score(self, key: str) -> Scored | None:
+        return next((one for one in self.scores if one.key == key), None)
+
+
+class Counted(NamedTuple):
+    """A run on a split: its lines as the metric sees them, and what the metric adds up over them [N, K]."""
+
+    texts: Texts
+    counts: np.ndarray
+
+
+def on_test_sets(systems: Sequence[System]) -> tuple[OnTestSet, ...]:
+    """Every scheme on every test split, split by split; the first scheme is what the others are compared with."""
+    found: list[OnTestSet] = []
+    for split in systems[0].task.tests:
+        first: dict[int, Counted] = {}
+        for number, system in enumerate(systems):
+            own = {seed: count(system.task, split, run.lines[split]) for seed, run in system.runs.items()}
+            if number == 0:
+                first = own
+            found.append(tested(system, split, own, first if number else {}))
+    return tuple(found)
+
+
+def tested(system: System, split: str, own: Mapping[int, Counted], first: Mapping[int, Counted]) -> OnTestSet:
+    """One scheme on one split, paired seed by seed with the first scheme where both have the same references."""
+    pairs = {
+        seed: (one, first[seed])
+        for seed, one in sorted(own.items())
+        if seed in first and list(one.texts.theirs) == list(first[seed].texts.theirs)
+    }
+    figure = FIGURES[system.task.metric.name]
+    return OnTestSet(
+        split,
+        system.scheme,
+        lines=max((len(one.counts) for one in own.values()), default=0),
+        scores=over_seeds([run.scores[split] for run in system.runs.values()]),
+        difference=difference(list(pairs.values()), figure),
+        pairs=tuple(paired(seed, *both, figure) for seed, both in pairs.items()),
+    )
+
+
+def over_seeds(runs: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Scored, ...]:
+    """Each score's mean over the runs."""
+    found = []
+    for number, one in enumerate(runs[0] if runs else ()):
+        mean = estimate([scores[number]["value"] for scores in runs])
+        assert mean is not None
+        found.append(Scored(one["key"], one["name"], one["signature"], one["comparable"], mean))
+    return tuple(found)
+
+
+def difference(pairs: Sequence[tuple[Counted, Counted]], figure: Figure) -> Estimate | None:
+    if not pairs:
+        return None
+    ours, theirs = (np.stack([pair[side].counts for pair in pairs]) for side in (0, 1))
+    return bootstrap_difference(ours, theirs, figure)
+
+
+def paired(seed: int, ours: Counted, theirs: Counted, figure: Figure) -> Pair:
+    """One seed of both."""
+    gap = float(figure(ours.counts.sum(0)) - figure(theirs.counts.sum(0)))
+    p = significance(theirs.texts.ours, ours.texts.ours, ours.texts.theirs) if figure is bleu_of else None
+    return Pair(seed, gap, p)
+
+
+def count(task: Translation, split: str, lines: Sequence[str]) -> Counted:
+    """The lines as the task's metric counts them."""
+    references, form = task.text(split), task.codec.form
+    if task.papers is not None:
+        texts = as_papers_count(lines, references, form, task.papers)
+        return Counted(texts, sentence_counts(*texts))
+    texts = as_people_write(lines, references, form)
+    right = np.array(matches(texts, form), dtype=np.float64)
+    return Counted(texts, np.stack([right, np.ones_like(right)], -1))
+
+
+FIGURES: dict[str, Figure] = {"bleu": bleu_of, "exact_match": match_of}
