@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from children import lines
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -352,6 +353,19 @@ def test_directories_of_others(tmp_path: Path) -> None:
     (tmp_path / "run" / "recipe.yaml").write_text("task: [")
     with pytest.raises(ValueError, match=r"recipe.yaml is damaged"):
         train(recipe(), tmp_path / "run", quiet=True)
+
+
+def test_a_run_of_an_older_version_is_gone_on_with(tmp_path: Path) -> None:
+    """Entries that a recipe did not have then are as by default."""
+    file = tmp_path / "run" / "recipe.yaml"
+    RunDirectory(tmp_path / "run").claim(recipe().document())
+    older = yaml.safe_load(file.read_text())
+    del older["train"]["clip"], older["match"]
+    file.write_text(yaml.safe_dump(older))
+    RunDirectory(tmp_path / "run").claim(recipe().document())
+    assert yaml.safe_load(file.read_text()) == older
+    with pytest.raises(ValueError, match="belongs to another run"):
+        RunDirectory(tmp_path / "run").claim(recipe(clip=0.5).document())
 
 
 def test_a_claim_that_was_cut_short_is_claimed_again(tmp_path: Path) -> None:

@@ -368,7 +368,7 @@ def check_runs(runs: Sequence[Planned], out: Path, task: Task) -> list[Planned]:
     for run in runs:
         work[run.folder] = run.recipe.train.steps * cost(run.recipe.config(task), task.length).flops
         directory = RunDirectory(out / run.folder)
-        if (directory.path / "recipe.yaml").exists() and directory.recipe() != run.recipe.document():
+        if (directory.path / "recipe.yaml").exists() and not directory.belongs_to(run.recipe.document()):
             raise ValueError(
                 f"{directory.path} belongs to another run (see its recipe.yaml): name a new directory with --out"
             )

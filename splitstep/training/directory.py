@@ -17,6 +17,7 @@ from typing import Any, final
 import yaml
 
 from ..files import fsync, is_leftover, naming, sweep, write_atomically
+from .recipe import read_recipe
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
@@ -64,7 +65,7 @@ class RunDirectory:
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is not a directory: name a new one with --out")
         if file.exists():
-            if self.recipe() != yaml.safe_load(text):
+            if not self.belongs_to(recipe):
                 raise ValueError(f"{self.path} belongs to another run (see {file}): name a new directory with --out")
             return
         if self.path.is_dir() and not all(map(is_leftover, self.path.iterdir())):
@@ -105,6 +106,11 @@ class RunDirectory:
             return yaml.safe_load(file.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError):
             raise ValueError(f"{file} is damaged: it is not YAML") from None
+
+    def belongs_to(self, recipe: Mapping[str, Any]) -> bool:
+        """Whether the run here is of this recipe. Entries that it lacks are defaults: an older version wrote it."""
+        stored, given = (read_recipe(one, str(self.path / "recipe.yaml")) for one in (self.recipe(), recipe))
+        return yaml.safe_dump(stored.document()) == yaml.safe_dump(given.document())
 
     def result(self) -> dict[str, Any] | None:
         file = self.path / "result.json"
