@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from splitstep.schemes import scheme
 from splitstep.studies.compare import Comparison, Curve, Trial, rows_of, slug
+from splitstep.studies.statistics import Estimate
+from splitstep.studies.test_sets import OnTestSet, Pair, Scored
 
 ACCURACY = {"name": "accuracy", "higher_is_better": True, "format": "{:.2%}"}
 LOSS = {"name": "bits_per_byte", "higher_is_better": False, "format": "{:.3f}"}
@@ -43,3 +46,39 @@ def comparison(trials: Sequence[Trial], **changes: Any) -> Comparison:
         "versions": {"python": "3.11", "torch": "2.13"}, "date": "2026-01-31",
     }  # fmt: skip
     return Comparison(**{**entries, **changes})
+
+
+BLEU = {"name": "bleu", "higher_is_better": True, "format": "{:.2f}", "title": "BLEU (tokenised, lower-cased)"}
+SCORES = (
+    ("sacrebleu", "sacreBLEU", "nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:2.6.0", False),
+    ("chrf", "chrF", "nrefs:1|case:lc|eff:yes|nc:6|nw:0|space:no|version:2.6.0", False),
+    ("bleu", BLEU["title"], "nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:2.6.0", True),
+    ("exact_match", "exact match", "percent of lines equal to their reference", False),
+)
+
+
+def translation(seeds: int) -> Comparison:
+    """Two translators on three test sets; their metric was computed at the end alone."""
+    found = comparison([trial(text, seed, 0.4) for text in ("lie", "macaron") for seed in range(seeds)], metric=BLEU)
+
+    def one(split: str, scheme: str) -> OnTestSet:
+        spread = 0.4 if seeds > 1 else None
+        mean = Estimate(40.5, spread and 40.5 - spread, spread and 40.5 + spread, seeds)
+        pairs = [] if scheme == "A F" else [Pair(s, 0.3 * s - 0.4, 0.001 + 0.03 * s) for s in range(seeds)]
+        scores = tuple(Scored(key, name, signature, comparable, mean) for key, name, signature, comparable in SCORES)
+        return OnTestSet(
+            split, scheme, 1000, scores, Estimate(0.2, -0.35, 0.71, seeds) if pairs else None, tuple(pairs)
+        )
+
+    splits = [(split, row.scheme) for split in ("test2016", "test2017", "coco") for row in found.rows]
+    trials = tuple(
+        dataclasses.replace(
+            t, valid={"bleu": 39.0}, test={"bleu": 40.0}, valid_metric=Curve((), ()), best_step=None,
+            kept={"by": "average", "steps": list(range(5010, 6001, 110))},
+        )
+        for t in found.trials
+    )  # fmt: skip
+    recipe = {"task": "multi30k", "train": {"keep": "average", "average": 10}}
+    return dataclasses.replace(
+        found, task="multi30k", recipe=recipe, trials=trials, tests=tuple(one(*pair) for pair in splits)
+    )

@@ -15,14 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from jobs import answer, die, die_once, linger, refuse
-from made_up import ACCURACY, LOSS, trial
+from made_up import ACCURACY, LOSS, translation, trial
 
 from splitstep.studies import compare as study
 from splitstep.studies import engines
 from splitstep.studies.compare import (
     Comparison,
+    Curve,
     Planned,
     choose_setting,
     compare,
@@ -35,6 +37,8 @@ from splitstep.studies.compare import (
     widths,
 )  # fmt: skip
 from splitstep.studies.engines import Engine, Processes, check_engine, open_engine
+from splitstep.studies.statistics import bootstrap_difference
+from splitstep.studies.translate import bleu_of, sentence_counts, significance
 from splitstep.training import Recipe, read_recipe
 
 
@@ -265,6 +269,108 @@ def test_a_run_that_diverges_is_a_result(tmp_path: Path) -> None:
     json.dumps(result.document(), allow_nan=False)
 
 
+@pytest.fixture
+def translators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    """A recipe for two files of one's own: words that follow each other in a circle, and the same in capitals."""
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    words = ["dog", "cat", "tree", "house", "sees", "runs", "red", "blue"]
+    random = np.random.default_rng(0)
+    starts = random.integers(8, size=320)
+    lines = [" ".join(words[(start + i) % 8] for i in range(random.integers(4, 9))) for start in starts]
+    for split, rows in (("train", lines[:240]), ("valid", lines[240:260]), ("test", lines[260:])):
+        (tmp_path / f"{split}.en").write_text("".join(f"{line}\n" for line in rows))
+        (tmp_path / f"{split}.de").write_text("".join(f"{line.upper()}\n" for line in rows))
+    data = {split: [str(tmp_path / f"{split}.{side}") for side in ("en", "de")] for split in ("train", "valid", "test")}
+    document = {
+        "task": "parallel",
+        "data": {**data, "merges": 60, "beams": 2},
+        "model": {"layers": 1, "decoder_layers": 1, "width": 32, "heads": 2, "ffn": 32},
+        "train": {"steps": 120, "batch": 512, "lr": 0.01, "warmup": 10, "keep": "average", "average": 2},
+    }
+    return read_recipe(document, "test")
+
+
+def written(out: Path, trial: Any) -> list[str]:
+    return (out / trial.folder / "translations" / "test.txt").read_text().splitlines()
+
+
+@pytest.mark.usefixtures("inline")
+def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_path: Path) -> None:
+    """Scores are the runs' own; differences and p are those of the files that they wrote, line by line."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    out = tmp_path / "out"
+    result = compare(translators, ["lie", "macaron"], range(2), out, quiet=True)
+    assert result.metric["name"] == "bleu"
+    assert [(one.split, one.scheme, one.lines) for one in result.tests] == [
+        ("test", "A F", 60), ("test", "F0/2 A F1/2", 60),
+    ]  # fmt: skip
+    references = (tmp_path / "test.de").read_text().lower().splitlines()
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+
+    def bleu(lines: list[str]) -> float:
+        return metric.corpus_score([line.lower() for line in lines], [references]).score
+
+    lines = {(t.scheme, t.seed): written(out, t) for t in result.trials}
+    for one in result.tests:
+        scores = [t.splits["test"]["figures"]["bleu"] for t in result.trials if t.scheme == one.scheme]
+        found = one.score("bleu")
+        assert found is not None
+        assert found.mean.mean == pytest.approx(sum(scores) / 2)
+        assert scores == pytest.approx([bleu(lines[one.scheme, seed]) for seed in (0, 1)])
+        assert min(scores) > 1  # something was learnt, else nothing here would be tested
+    first, second = result.tests
+    assert (first.difference, first.pairs) == (None, ())
+    counts = {key: sentence_counts([x.lower() for x in found], references) for key, found in lines.items()}
+    ours, theirs = (np.stack([counts[notation, seed] for seed in (0, 1)]) for notation in ("F0/2 A F1/2", "A F"))
+    assert second.difference == bootstrap_difference(ours, theirs, bleu_of)
+    assert second.difference is not None
+    assert second.difference.mean == pytest.approx(sum(p.difference for p in second.pairs) / 2)
+    for pair in second.pairs:
+        ours, theirs = ([x.lower() for x in lines[s, pair.seed]] for s in ("F0/2 A F1/2", "A F"))
+        assert pair.p == significance(theirs, ours, references)
+    text = json.dumps(result.document(), allow_nan=False)
+    assert read_comparison(json.loads(text), "there") == result
+    assert lines["A F", 0][0] not in text
+    assert compare(translators, ["lie", "macaron"], range(2), out, quiet=True).tests == result.tests  # from files
+    alone = compare(translators, ["lie", "macaron"], [0], out, quiet=True)
+    assert "sentences alone, for there is one seed" in alone.test_note()
+    assert "sentences alone" in alone.test_difference(alone.tests[1])
+    (out / result.trials[0].folder / "translations" / "test.txt").unlink()
+    with pytest.raises(ValueError, match=r"translations/test.txt is missing: delete .*lie-seed0"):
+        compare(translators, ["lie", "macaron"], range(2), out, quiet=True)
+
+
+@pytest.mark.usefixtures("inline")
+def test_translators_that_diverge_are_in_no_pair(translators: Recipe, tmp_path: Path) -> None:
+    lost = dataclasses.replace(translators, train=dataclasses.replace(translators.train, lr=1e30, warmup=0, clip=0.0))
+    result = compare(lost, ["lie", "macaron"], [0], tmp_path / "out", quiet=True)
+    assert [(one.lines, one.scores, one.difference) for one in result.tests] == [(0, (), None)] * 2
+    assert read_comparison(json.loads(json.dumps(result.document())), "there") == result
+
+
+def test_a_document_of_ten_translators_is_small() -> None:
+    """Ten runs and three test sets of a thousand lines: scores, and no translations."""
+    result = translation(5)
+    score = {"key": "bleu", "name": "n" * 40, "value": 40.123456789, "signature": "s" * 70, "comparable": True}
+    figures = dict.fromkeys(
+        ["loss", "accuracy", "perplexity", "sacrebleu", "chrf", "bleu", "exact_match"], 40.123456789
+    )
+    one = {"lines": 1000, "figures": figures, "scores": [score] * 4}
+    curve = Curve(tuple(range(200)), (1.2345678901234567,) * 200)
+    trials = [
+        dataclasses.replace(
+            t, splits=dict.fromkeys(["valid", "test2016", "test2017", "coco"], one), train_loss=curve, valid_loss=curve,
+            valid_metric=curve,
+        )
+        for t in result.trials
+    ]  # fmt: skip
+    assert len(trials) == 10
+    document = dataclasses.replace(result, trials=tuple(trials)).document()
+    assert len(json.dumps(document, indent=2)) < 1_000_000
+    assert read_comparison(json.loads(json.dumps(document)), "there").tests == result.tests
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -386,6 +492,20 @@ def test_a_dask_cluster_loses_nothing_when_a_worker_is_killed(tmp_path: Path) ->
             killer.join()
     assert len(victims) == 1
     assert same(local, remote)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster_brings_translations_back(translators: Recipe, tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    local = compare(translators, ["lie", "macaron"], [0], tmp_path / "local", engine="local=1", quiet=True)
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+        engine = f"dask={cluster.scheduler_address}"
+        remote = compare(translators, ["lie", "macaron"], [0], tmp_path / "dask", engine=engine, quiet=True)
+    assert same(local, remote)
+    assert remote.tests == local.tests
+    assert remote.tests[1].pairs
 
 
 def busy_worker(folder: Path, pids: list[int]) -> int | None:

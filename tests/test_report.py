@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from made_up import LOSS, comparison, trial
+from made_up import LOSS, comparison, translation, trial
 
 from splitstep import SCHEMES, cli
 from splitstep.report import MissingPackage, write_report
@@ -22,8 +22,9 @@ from splitstep.report.charts import band, side_by_side
 from splitstep.report.compare import compare_page
 from splitstep.report.diagram import draw
 from splitstep.schemes import scheme
-from splitstep.studies.compare import Comparison, Curve
+from splitstep.studies.compare import Comparison, Curve, read_comparison
 
+STORED = Path(__file__).parent.parent / "results" / "compare"
 WIDTHS = (1280, 390)
 HOSTILE = "</script><script>document.title='owned'</script><img src=http://192.0.2.1/x onerror=alert(1)>&amp;\"'"
 WIDEST = ("lie", "suzuki4", "reversible", "symmetrised-heun", "lie-postnorm", "A*1/7 F/2 A*2/7 F/4 A*4/7 F/4 @rk4")
@@ -68,6 +69,8 @@ PAGES = {
         made("lie", "macaron"),
         metric={**LOSS, "name": "accuracy"},
     ),
+    "translation": lambda: translation(5),
+    "translation, one seed": lambda: translation(1),
     "hostile": hostile,
 }
 
@@ -175,6 +178,35 @@ def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
     assert set(re.findall(r"(?:src|href)=[^ >]*", own)) == {'href="data:,"'}
     assert text.count("plotly.js v") == 1
     assert os.listdir(tmp_path) == ["report.html"]
+
+
+@pytest.mark.parametrize("seeds", [5, 1])
+def test_a_page_of_translators_has_every_test_set(seeds: int) -> None:
+    result = translation(seeds)
+    own = re.sub(r"<script.*?</script>", "", compare_page(result), flags=re.DOTALL)
+    assert "<h2>Test sets</h2>" in own
+    for one in result.tests:
+        assert f"{one.split}: {'lie' if one.scheme == 'A F' else 'macaron'}" in own
+        for pair in one.pairs:
+            assert f"{pair.seed}: {pair.difference:+.2f}, p {pair.p:.3f}" in own
+    assert "[-0.35, +0.71]" in own
+    assert ("over sentences and seeds" in own) == (seeds > 1)
+    assert ("over sentences alone, for there is one seed" in own) == (seeds == 1)
+    assert ("sentences alone</small>" in own) == (seeds == 1)
+    assert "40.50*" in own  # sacreBLEU against references that are no published text
+    assert f"40.50<small>{'± 0.40' if seeds > 1 else 'one seed'}</small>" in own  # the metric has no star
+    assert "tok:13a" in own
+    assert "Validation BLEU" not in own  # nobody computed it within the run
+    assert "the mean of 10, steps 5,010 to 6,000" in own
+    assert "Test sets" not in compare_page(made("lie"))
+
+
+@pytest.mark.parametrize("file", sorted(STORED.glob("*/result.json")), ids=lambda file: file.parent.name)
+def test_stored_results_stay_readable(file: Path) -> None:
+    result = read_comparison(json.loads(file.read_text()), str(file))
+    assert result.tests == ()
+    assert all(trial.splits == {} for trial in result.trials)
+    assert f"{result.trials[0].best_step:,} of {result.trials[0].steps:,}" in compare_page(result)
 
 
 def test_the_page_is_a_pure_function_of_the_document() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..files import write_atomically
 from ..schemes import scheme
 from ..studies.compare import Comparison, Row, Trial, kept_text, label, widths
+from ..studies.test_sets import OnTestSet
 from ..tasks.task import title_of
 from . import charts
 from .diagram import draw
@@ -55,10 +56,16 @@ def summary(result: Comparison) -> str:
 def main_table(result: Comparison) -> str:
     metric = title_of(result.metric)
     heads = [
-        "scheme", f"{metric}, test\n95% interval", f"difference to {result.rows[0].name}\n95% interval, paired",
-        f"{metric}, valid", "parameters", "FLOPs per token", "seconds", "tokens/s",
+        "scheme", f"{over_two_lines(metric)}, test\n95% interval",
+        f"difference to {result.rows[0].name}\n95% interval, paired", f"{over_two_lines(metric)}, valid", "parameters",
+        "FLOPs per token", "seconds", "tokens/s",
     ]  # fmt: skip
     return table(heads, [table_row(result, row) for row in result.rows])
+
+
+def over_two_lines(title: str) -> str:
+    """A long title, what it has in brackets below it."""
+    return title.replace(" (", "\n(", 1)
 
 
 def table_row(result: Comparison, row: Row) -> list[str]:
@@ -87,23 +94,33 @@ def test_sets(result: Comparison) -> list[str]:
     scores = result.scored()
     if not scores:
         return []
-    first = result.rows[0].name
+    metric, *others = scores
     heads = [
-        "test set and scheme", *(f"{one.name}\n95% interval" if one is scores[0] else one.name for one in scores),
-        f"difference to {first}\n95% interval, bootstrap", "seeds apart\np < 0.05", "p by seed",
+        "test set and scheme", f"{over_two_lines(metric.name)}\n95% interval",
+        f"difference to {result.rows[0].name}\n95% interval, bootstrap", "seeds apart\np < 0.05", "seed by seed",
+        *(over_two_lines(one.name) for one in others),
     ]  # fmt: skip
     rows = [
         [
             f"{one.split}: {shortened(label(one.scheme))}\n{one.lines:,} lines",
-            *(result.score_text(one.score(score.key)) for score in scores),
+            result.score_text(one.score(metric.key)),
             result.test_difference(one),
             result.told_apart(one),
-            "\n".join(["", *(f"{pair.seed}: {pair.difference:+.2f}, {pair.p:.3f}" for pair in one.pairs if pair.p)]),
+            "\n".join(seed_by_seed(one)),
+            *(result.score_text(one.score(other.key)) for other in others),
         ]
         for one in result.tests
     ]
     signatures = pairs([(score.name, score.signature) for score in scores])
     return ["<h2>Test sets</h2>", table(heads, rows), f'<p class="soft">{escape(result.test_note())}</p>', signatures]
+
+
+def seed_by_seed(one: OnTestSet) -> list[str]:
+    """Each pair's difference and p, in small print below nothing."""
+    if not one.pairs:
+        return []
+    told = ("" if pair.p is None else f", p {pair.p:.3f}" for pair in one.pairs)
+    return ["", *(f"{pair.seed}: {pair.difference:+.2f}{p}" for pair, p in zip(one.pairs, told, strict=True))]
 
 
 def count_diverged(row: Row) -> list[str]:

@@ -89,7 +89,7 @@ def cell(text: str) -> str:
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], stacked: bool = True) -> str:
     """A table of texts; the first column names the row. On a phone each row becomes a card, else the table scrolls."""
     top = "".join(f'<th scope="col">{cell(head)}</th>' for head in heads)
-    names = [escape(head.replace("\n", ", ")) for head in heads[1:]]
+    names = [escape(head.replace("\n(", " (").replace("\n", ", ")) for head in heads[1:]]
     lines = []
     for first, *rest in rows:
         cells = [
