@@ -6,6 +6,7 @@ tokens can hide or fake a mistake. One test compares float32 logits.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache
 
 import splitstep as ss
+from splitstep.models.body import sinusoids
 
 VOCAB, NEW = 29, 8
 GREEDY: dict[str, Any] = {"do_sample": False}
@@ -163,6 +165,37 @@ def test_every_translation_row_generates_the_same_with_a_cache(scheme: str) -> N
         for letter, cache in zip("AC", caches, strict=True):
             assert len(cache.layers) == 2 * scheme_.count(letter)
         assert all(layer.keys.shape[-2] == 6 for layer in caches[1].layers)  # the source, once
+
+
+def test_beams_share_the_keys_of_their_source() -> None:
+    """What transformers would copy in every step stays where it is; the target's keys do move."""
+    cache = generated(translation("macaron"), *right_padded(), True, **BEAMS).past_key_values
+    beams = torch.tensor([1, 0, 2, 5, 3, 4, 6, 6, 8])
+    sources = [layer.keys for layer in cache.cross_attention_cache.layers]
+    targets = [layer.keys for layer in cache.self_attention_cache.layers]
+    cache.reorder_cache(beams)
+    for keys, layer in zip(sources, cache.cross_attention_cache.layers, strict=True):
+        assert layer.keys is keys
+        assert torch.equal(keys, keys[beams])
+    for keys, layer in zip(targets, cache.self_attention_cache.layers, strict=True):
+        assert torch.equal(layer.keys, keys[beams])
+
+
+@pytest.mark.parametrize("width", [16, 15])
+def test_sinusoids_are_the_same_within_the_table_and_beyond(width: int, tmp_path: Path) -> None:
+    """Positions below max_positions are looked up, in a loaded model too; later ones are computed."""
+    model = translation("lie", max_positions=4, width=width, heads=1).float()
+    model.save_pretrained(tmp_path)
+    loaded = ss.SplitstepForTranslation.from_pretrained(tmp_path).eval()
+    assert torch.equal(model.encoder.embedding.waves, sinusoids(torch.arange(4), width))
+    tokens, mask = right_padded()
+    longer = translation("lie", max_positions=64, width=width, heads=1).float()
+    longer.load_state_dict(model.state_dict())
+    for short in (3, 6):
+        given = {"input_ids": tokens[:, :short], "attention_mask": mask[:, :short], "decoder_input_ids": tokens}
+        found = [each(**given).logits for each in (model, loaded, longer)]
+        assert torch.equal(found[0], found[1])
+        assert torch.equal(found[0], found[2])
 
 
 @pytest.mark.parametrize("scheme", list(ss.SCHEMES))
