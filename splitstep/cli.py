@@ -463,7 +463,8 @@ def _draw(result: Comparison, out: Path) -> None:
 
 @app.command()
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that `splitstep compare` wrote.")],
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="What `splitstep compare` wrote.")],
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print one Markdown table; draw nothing.")] = False,
     as_json: Json = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write result and page there, not where they were.")
@@ -474,8 +475,25 @@ def report(
     \b
     Example:
       splitstep report runs/digits
+      splitstep report runs/digits runs/listops --markdown
     """
-    from .report import write_report
+    from .report import markdown, write_report
+
+    found = [(directory, *_read_comparison(directory)) for directory in directories]
+    if as_markdown:
+        sys.stdout.write(markdown([result for _, _, result in found]))
+        return
+    if len(found) > 1 and (as_json or out):
+        raise ValueError(f"{len(found)} directories at once have no single document: leave out --json and --out.")
+    output = Output(as_json, out).open()
+    for directory, document, result in found:
+        page = write_report(result, out or directory)
+        output.emit(document, lambda result=result: _comparison_table(result))
+        print(f"Report: {page}", file=sys.stderr)
+
+
+def _read_comparison(directory: Path) -> tuple[Any, Comparison]:
+    """The document in a directory that a comparison wrote, and what it says."""
     from .studies.compare import read_comparison
 
     file = directory / "result.json"
@@ -485,11 +503,7 @@ def report(
         document = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
         raise ValueError(f"{file} is damaged: run `splitstep compare` again; finished runs are kept.") from None
-    result = read_comparison(document, str(file))
-    output = Output(as_json, out).open()
-    page = write_report(result, out or directory)
-    output.emit(document, lambda: _comparison_table(result))
-    print(f"Report: {page}", file=sys.stderr)
+    return document, read_comparison(document, str(file))
 
 
 def _comparison_table(result: Comparison) -> RenderableType:

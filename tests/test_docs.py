@@ -9,7 +9,8 @@ import pytest
 
 from splitstep import cli, scheme
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 NOTATION, THEORY = (DOCS / "notation.md").read_text(), (DOCS / "theory.md").read_text()
 ERRORS = re.findall(r'^\$ splitstep schemes "(.*)"\n(Error: .*)$', NOTATION, re.M)
 ROWS = re.findall(r"^\| `([^`]+)` \|", NOTATION, re.M)
@@ -41,3 +42,21 @@ def test_tables_of_orders_are_real(capsys: pytest.CaptureFixture[str]) -> None:
         shown = [line.split() for line in THEORY.splitlines()]
         for line in table.splitlines()[2:]:
             assert line.split() in shown
+
+
+TABLE = re.compile(r"`splitstep report ([^`]+) --markdown`[^|]*?\n\n((?:\|[^\n]*\n)+)")
+
+
+@pytest.mark.parametrize("file", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("*.md"))])
+def test_tables_of_comparisons_are_what_the_command_prints(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    for words, table in TABLE.findall((ROOT / file).read_text()):
+        assert cli.main(["report", *words.split(), "--markdown"]) == 0
+        assert capsys.readouterr().out == table
+
+
+def test_the_readme_shows_every_comparison_of_the_tasks() -> None:
+    shown = {word for words, _ in TABLE.findall((ROOT / "README.md").read_text()) for word in words.split()}
+    assert shown == {"results/compare/mnist", "results/compare/newsgroups"}
