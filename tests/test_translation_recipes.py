@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from splitstep.models import SplitstepForTranslation, TranslationConfig, cost, twin
+from splitstep.studies.trained import search_of
 from splitstep.tasks import task
-from splitstep.tasks.text_pairs.search import translate
+from splitstep.tasks.text_pairs.search import Search, translate
 from splitstep.tasks.translation import Translation
 from splitstep.training import load_recipe, train
+from splitstep.training.recipe import snapshot_steps
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 NAMES = [
@@ -47,7 +49,17 @@ def test_shapes_are_the_papers(name: str) -> None:
     assert widths == {half}
     train_options = recipe.train
     assert (train_options.betas, train_options.eps, train_options.clip) == ((0.9, 0.98), 1e-8, 0)
-    assert (train_options.schedule, train_options.warmup) == ("inverse-sqrt", 8000)
+    assert (train_options.schedule, train_options.warmup, train_options.warmup_from) == ("inverse-sqrt", 8000, 1e-7)
+    assert search_of(recipe) == Search(*((5, 1.0) if name == "iwslt14-de-en" else (4, 0.6)))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "numbers"])
+def test_translators_end_with_the_mean_of_ten_snapshots(name: str) -> None:
+    options = load_recipe(str(RECIPES / f"{name}.yaml")).train
+    steps = snapshot_steps(options)
+    assert len(steps) == 10
+    assert steps[-1] == options.steps
+    assert steps[0] > options.steps / 2  # the last part of the run, not all of it
 
 
 def test_own_text_needs_two_files() -> None:

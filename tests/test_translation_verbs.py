@@ -35,6 +35,30 @@ def test_every_line_comes_back_in_its_place(run: Path) -> None:
     assert plain.stdout.decode() == "".join(f"{line}\n" for line in found)
 
 
+def test_the_search_is_the_recipe_s_unless_told(run: Path) -> None:
+    """The recipe has one beam and a penalty of one."""
+    for words, beams, penalty in (([], 1, 1.0), (["--beams", "3"], 3, 1.0), (["--length-penalty", "0.6"], 1, 0.6)):
+        done = splitstep("translate", str(run), *words, "--json", given=b"seven\n")
+        assert done.returncode == 0, done.stderr.decode()
+        found = json.loads(done.stdout)
+        assert (found["beams"], found["length_penalty"]) == (beams, penalty)
+    done = splitstep("translate", str(run), "--beams", "0", given=b"seven\n")
+    assert done.returncode == 2
+    assert done.stderr.decode().count("\n") == 1
+
+
+def test_figures_of_the_verb_are_those_of_the_run(run: Path) -> None:
+    done = splitstep("evaluate", str(run), "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    found, result = json.loads(done.stdout), json.loads((run / "result.json").read_text())
+    assert found["metric"]["name"] in found["figures"]
+    assert found["figures"] == pytest.approx(result["test"])
+    assert found["translation"]["scores"] == result["splits"]["test"]["scores"]
+    assert result["kept"] == {"by": "best", "figure": "loss", "steps": [3]}
+    plain = splitstep("evaluate", str(run))
+    assert b"sacreBLEU" in plain.stdout
+
+
 def test_a_translator_is_scored_under_every_name(run: Path) -> None:
     done = splitstep("evaluate", str(run), "--split", "valid", "--beams", "1", "--json")
     assert done.returncode == 0, done.stderr.decode()

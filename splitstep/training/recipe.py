@@ -110,7 +110,7 @@ def check_snapshots(options: TrainOptions) -> None:
     if options.keep == "average" and fit < options.average:
         apart = f"every {options.average_every} steps" if options.average_every else "at each evaluation"
         raise ValueError(
-            f"option average is {options.average}, and {options.steps} steps hold {fit} snapshots {apart}: use "
+            f"option average is {options.average}, and {options.steps} steps hold only {fit} {apart}: use "
             f"average={fit}, or a smaller {'average_every' if options.average_every else 'evaluate_every'}, or "
             "more steps"
         )
