@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from transformers import DynamicCache
-from transformers.utils import logging
 
 from ..models import MODELS, SplitstepForTranslation, SplitstepModel
 from ..tasks import TASKS, Task
@@ -55,6 +54,8 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
 @contextmanager
 def silent() -> Iterator[None]:
     """No progress bars of transformers."""
+    from transformers.utils import logging
+
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
