@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ Progress = Callable[[int, int], None]
 FEW, MANY = 512, 16384
 """Source tokens in a batch on a CPU and on a GPU. A batch goes on until its last line ends: on one core 4,096 tokens
 took 1.7 times as long as 512, for 300 lines of Multi30k with five beams. A GPU hardly notices more rows."""
+
+
+NARROW = 256
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,30 @@ def decode_lines(
     done = len(sources) - len(filled)
     tokens = search.batch_tokens or (FEW if model.device.type == "cpu" else MANY)
     for rows in groups([len(ids) for ids in sources], filled, tokens):
-        ids = generate_ids(model, [sources[row] for row in rows], search, precision)
+        with threads_for(model):
+            ids = generate_ids(model, [sources[row] for row in rows], search, precision)
         for row, text in zip(rows, codec.decode(ids), strict=True):
             out[row] = text
         done += len(rows)
         if progress is not None:
             progress(done, len(sources))
     return out
+
+
+@contextmanager
+def threads_for(model: SplitstepForTranslation) -> Iterator[None]:
+    """One thread for a narrow model on a CPU, inside.
+
+    A second one costs about what it saves in each of many small products; where other programs want the cores, all of
+    them wait for it: 100 lines of Multi30k took 44 to 60 s with two threads on two busy cores, and 5 s with one.
+    """
+    before = torch.get_num_threads()
+    alone = model.device.type == "cpu" and model.config.width <= NARROW
+    torch.set_num_threads(1 if alone else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def groups(lengths: Sequence[int], rows: Sequence[int], tokens: int) -> Iterator[list[int]]:
