@@ -208,8 +208,8 @@ def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
         ("status", f"diverged at step {diverged['step']}, loss {diverged['loss']}" if diverged else "finished"),
         ("scheme", label(notation) + ("" if label(notation) == notation else f", {notation}")),
         (title_of(metric), f"test {figure('test')}, valid {figure('valid')}"),
-        *((f"  {split}", _scores(found["scores"])) for split, found in document.get("splits", {}).items()),
-        ("weights", kept_text(document["kept"], document["steps"])),
+        *((f"  {split}", _scores(found, metric)) for split, found in document.get("splits", {}).items()),
+        ("weights", kept_text(document.get("kept"), document["best_step"], document["steps"])),
         ("parameters", f"{cost['parameters']:,} ({cost['body']:,} without embeddings and head)"),
         ("FLOPs per token", f"{cost['flops']:,} at length {cost['length']:,}"),
         ("shape", f"{shape['layers']} layers, width {shape['width']}, ffn {widths(notation, shape)}"),
@@ -221,9 +221,11 @@ def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
     return _pairs(rows)
 
 
-def _scores(scores: Sequence[Mapping[str, Any]]) -> str:
-    """The scores of one split in one line."""
-    return ", ".join(f"{one['name']} {one['value']:.2f}" for one in scores)
+def _scores(found: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
+    """The metric of one split, and the other scores under their names."""
+    others = [one for one in found["scores"] if one["key"] != metric["name"]]
+    first = metric["format"].format(found["figures"][metric["name"]])
+    return f"{first}; " + ", ".join(f"{one['name']} {one['value']:.2f}" for one in others)
 
 
 def _matched(matched: Mapping[str, Any] | None) -> str:

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -133,6 +134,26 @@ def test_contract() -> None:
         made.summary({})
     with pytest.raises(ValueError, match='no split "dev"; choose one of train, valid, test'):
         next(made.batches("dev", 512))
+
+
+def test_what_scores_need_is_asked_for_at_once(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not after hours of training; numbers in words do without."""
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    with pytest.raises(ValueError, match=r"is scored on Moses tokens.*pip install 'splitstep\[translation\]'"):
+        parallel(train=list(files))
+    assert numbers().metric.name == "exact_match"
+
+
+def test_held_out_splits_are_those_of_tests(files: tuple[str, str]) -> None:
+    made = parallel(train=list(files))
+    assert made.tests == ("test",)
+    assert made.metric.title == "BLEU (tokenised, lower-cased)"
+    assert (made.search.beams, made.search.length_penalty) == (5, 1.0)
+    other = parallel(train=list(files), beams=4, length_penalty=0.6)
+    assert (other.search.beams, other.search.length_penalty) == (4, 0.6)
+    for options, message in (({"beams": 0}, "beams is 0"), ({"length_penalty": math.inf}, "length_penalty is inf")):
+        with pytest.raises(ValueError, match=message):
+            parallel(train=list(files), **options)
 
 
 def test_batch_is_a_pure_function() -> None:
@@ -557,6 +578,7 @@ def test_europarl_holds_out_its_last_lines(europarl: Path) -> None:
 @pytest.mark.slow
 def test_real_data_has_its_published_size(data: Path) -> None:
     made = task("multi30k", {"direction": "de-en"}, data)
+    assert made.tests == ("test2016", "test2017", "coco")  # `test` is the first under a second name
     assert isinstance(made, Translation)
     assert made.splits == ("train", "valid", "test", "test2016", "test2017", "coco")
     kept = [entry["kept"] for entry in made.describe()["pairs"].values()]

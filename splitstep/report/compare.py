@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..files import write_atomically
 from ..schemes import scheme
-from ..studies.compare import Comparison, Row, Trial, kept_text, label, widths
+from ..studies.compare import Comparison, Row, kept_text, label, widths
 from ..studies.test_sets import OnTestSet
 from ..tasks.task import title_of
 from . import charts
@@ -233,19 +233,13 @@ def trials(result: Comparison) -> list[str]:
     chosen = {(row.scheme, row.setting) for row in result.rows}
     rows = [
         [label(t.scheme), *([", ".join(t.setting), "yes" if (t.scheme, t.setting) in chosen else "no"] * swept),
-         str(t.seed), t.status, shown(t.valid), shown(t.test), weights(t), f"{t.seconds:,.1f}"]
+         str(t.seed), t.status, shown(t.valid), shown(t.test), kept_text(t.kept, t.best_step, t.steps),
+         f"{t.seconds:,.1f}"]
         for t in result.trials
     ]  # fmt: skip
     sweep = "Each scheme tried every setting; the one with the best mean validation figure is its row above."
     heads = ["scheme", *(["setting", "chosen"] * swept), "seed", "status", "valid", "test", "weights", "seconds"]
     return ["<h2>All runs</h2>", *([f"<p>{sweep}</p>"] * swept), table(heads, rows, stacked=False)]
-
-
-def weights(trial: Trial) -> str:
-    """Which weights a run ended with; older documents know the best step alone."""
-    if trial.kept is None:
-        return f"{trial.best_step:,} of {trial.steps:,}"
-    return kept_text(trial.kept, trial.steps)
 
 
 def reproduce(result: Comparison) -> list[str]:

@@ -269,13 +269,12 @@ def label(notation: str) -> str:
     return name_of(scheme(notation)) or notation
 
 
-def kept_text(kept: Mapping[str, Any] | None, steps: int) -> str:
-    """Which weights a run ended with; older documents do not say."""
-    if not kept or not kept["steps"]:
-        return "-"
+def kept_text(kept: Mapping[str, Any] | None, best_step: int | None, steps: int) -> str:
+    """Which weights a run ended with; older documents know the best step alone."""
+    if kept is None or kept["by"] == "best":
+        by = f", the best by {kept['figure'].replace('_', ' ')}" if kept else ""
+        return "-" if best_step is None else f"{best_step:,} of {steps:,}{by}"
     chosen = kept["steps"]
-    if kept["by"] == "best":
-        return f"step {chosen[0]:,} of {steps:,}, the best by {kept['figure'].replace('_', ' ')}"
     return f"the mean of {len(chosen)}, steps {chosen[0]:,} to {chosen[-1]:,}"
 
 

@@ -104,7 +104,7 @@ class Translation(Task):
     def _load(self, parts: Mapping[str, Part], form: Form, options: PairOptions, more: object = None) -> None:
         """Prepare the text, or find it prepared; `more` is what else it depends on, beside files and options."""
         if self.papers is not None:
-            moses.sacremoses()  # scores need it: better told now than at the end
+            require_moses(self.name)
         self.search = options.search
         self._prepared = prepare(self.name, parts, form, options.merges, options.limits, options.limit, more)
         lengths = {split: pairs.lengths for split, pairs in self._prepared.pairs.items()}
@@ -256,6 +256,17 @@ class Translation(Task):
     @abstractmethod
     def _source(self) -> dict[str, Any]:
         """Where the text comes from."""
+
+
+def require_moses(task: str) -> None:
+    """Refuse a task whose scores could not be computed at the end of a run."""
+    try:
+        moses.sacremoses()
+    except ValueError:
+        raise ValueError(
+            f'task "{task}" is scored on Moses tokens, and sacremoses is not installed: pip install '
+            "'splitstep[translation]'"
+        ) from None
 
 
 def padded(side: Ragged, rows: np.ndarray, width: int, fill: int) -> tuple[np.ndarray, np.ndarray]:
