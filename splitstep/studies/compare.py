@@ -275,6 +275,8 @@ def kept_text(kept: Mapping[str, Any] | None, best_step: int | None, steps: int)
         by = f", the best by {kept['figure'].replace('_', ' ')}" if kept else ""
         return "-" if best_step is None else f"{best_step:,} of {steps:,}{by}"
     chosen = kept["steps"]
+    if not chosen:
+        return "-"
     return f"the mean of {len(chosen)}, steps {chosen[0]:,} to {chosen[-1]:,}"
 
 

@@ -64,7 +64,7 @@ def device_name(device: torch.device) -> str:
 def kept(run: Run) -> dict[str, Any]:
     """Which weights the run ends with."""
     if run.snapshots:
-        return {"by": "average", "steps": list(run.snapshots)}
+        return {"by": "average", "steps": [step for step in run.snapshots if step <= run.state.step]}
     name = run.task.metric.name if run.options.best == "metric" else "loss"
     return {"by": "best", "figure": name, "steps": [] if run.state.best_step is None else [run.state.best_step]}
 
