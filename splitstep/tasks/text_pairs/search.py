@@ -94,7 +94,7 @@ def threads_for(model: SplitstepForTranslation) -> Iterator[None]:
     """One thread for a narrow model on a CPU, inside.
 
     A second one costs about what it saves in each of many small products; where other programs want the cores, all of
-    them wait for it: 100 lines of Multi30k took 44 to 60 s with two threads on two busy cores, and 5 s with one.
+    them wait for it: 100 lines of Multi30k took 6, 44 and 60 s with two threads on two busy cores, and 5 s with one.
     """
     before = torch.get_num_threads()
     alone = model.device.type == "cpu" and model.config.width <= NARROW
