@@ -134,7 +134,7 @@ def test_every_example_comes_once_an_epoch(n: int, size: int) -> None:
 def test_buckets_are_met_in_proportion(counts: tuple[int, ...], size: int) -> None:
     """After `size` epochs each bucket's stream has been taken in order, without gaps, each example `size` times."""
     steps = sum(counts)  # size epochs of sum / size batches
-    drawn = [bucket(counts, 2, step, size) for step in range(steps)]
+    drawn = [bucket(counts, (size,) * len(counts), 2, step) for step in range(steps)]
     for number, count in enumerate(counts):
         stream = [place for chosen, place in drawn if chosen == number]
         assert stream == list(range(count))
@@ -144,7 +144,7 @@ def test_buckets_are_met_in_proportion(counts: tuple[int, ...], size: int) -> No
 
 def test_buckets_are_shuffled_anew_each_epoch() -> None:
     def order(seed: int, epoch: int) -> list[int]:
-        return [bucket((40, 40), seed, 20 * epoch + step, 4)[0] for step in range(20)]
+        return [bucket((40, 40), (4, 4), seed, 20 * epoch + step)[0] for step in range(20)]
 
     orders = [order(0, 0), order(0, 1), order(1, 0)]
     for number, one in enumerate(orders):

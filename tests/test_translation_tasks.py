@@ -17,12 +17,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitstep.tasks import task
+from splitstep.tasks import sampler, task
 from splitstep.tasks.iwslt14 import TESTS, prepare_archive
 from splitstep.tasks.numbers import english, german
 from splitstep.tasks.task import IGNORED
 from splitstep.tasks.text_pairs import moses
-from splitstep.tasks.text_pairs.buckets import MULTIPLE, before_epoch, choose_widths, place, rows_of
+from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, rows_of
 from splitstep.tasks.text_pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, Form, check_fit, learn
 from splitstep.tasks.text_pairs.lines import hold_out, lines_of
 from splitstep.tasks.translation import Translation
@@ -215,8 +215,8 @@ def test_order_takes_all_batches_of_an_epoch(counts: list[int], rows: list[int],
     n, r = tuple(counts), tuple(rows[: len(counts)])
     met: Counter[int] = Counter()
     for epoch in range(3):
-        for step in range(before_epoch(n, r, epoch), before_epoch(n, r, epoch + 1)):
-            bucket, number = place(n, r, seed, step)
+        for step in range(sampler.before_epoch(n, r, epoch), sampler.before_epoch(n, r, epoch + 1)):
+            bucket, number = sampler.bucket(n, r, seed, step)
             assert number == met[bucket]
             met[bucket] += 1
         assert all(met[b] == (epoch + 1) * n[b] // r[b] for b in range(len(n)))

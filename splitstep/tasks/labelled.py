@@ -81,7 +81,7 @@ class Labelled(Task):
     @final
     def batch(self, seed: int, step: int, size: int) -> Batch:
         members = self._members["train"]
-        number, place = sampler.bucket(tuple(len(rows) for rows in members), seed, step, size)
+        number, place = sampler.bucket(tuple(len(rows) for rows in members), (size,) * len(members), seed, step)
         rows = members[number][sampler.indices(len(members[number]), seed, place, size, stream=number)]
         return self._padded("train", rows, self._buckets[number])
 

@@ -9,11 +9,19 @@ from typing import Any, ClassVar, final
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from splitstep.tasks import sampler
 from splitstep.tasks.options import at_least
-from splitstep.tasks.task import BITS_PER_BYTE, IGNORED, PERPLEXITY, Batch, Task, check_split, check_totals
+from splitstep.tasks.task import (
+    BITS_PER_BYTE,
+    IGNORED,
+    PERPLEXITY,
+    Batch,
+    Task,
+    check_split,
+    check_totals,
+    score_tokens,
+)
 
 BYTES = 256
 """Tokens of text that is read byte by byte."""
@@ -127,13 +135,8 @@ class Language(Task):
 
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """Sums of the surprise in nats, of right guesses and of tokens; logits [B, T, V] align with the inputs."""
-        labels = batch["labels"][:, 1:]
-        scored = labels != IGNORED
-        guesses, right = logits[:, :-1][scored].float(), labels[scored]
-        nll = functional.cross_entropy(guesses, right, reduction="sum")
-        correct = (guesses.argmax(-1) == right).sum()
-        return {"nll": float(nll), "correct": float(correct), "tokens": float(right.numel())}
+        """The tokens' sums; logits [B, T, V] align with the inputs, each guessing the next."""
+        return score_tokens(logits[:, :-1], batch["labels"][:, 1:])
 
     @final
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:

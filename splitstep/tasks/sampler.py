@@ -45,41 +45,41 @@ def starts(n: int, length: int, seed: int, step: int, size: int) -> np.ndarray:
     return generator(seed, step, WINDOWS).integers(0, n - length, size=size, endpoint=True)
 
 
-def bucket(counts: tuple[int, ...], seed: int, step: int, size: int) -> tuple[int, int]:
+def bucket(counts: tuple[int, ...], rows: tuple[int, ...], seed: int, step: int) -> tuple[int, int]:
     """The bucket that a step draws from, and the number of its batch in that bucket's own stream.
 
-    Bucket b is an endless stream of permutations cut into batches of `size`. Epoch e of the whole takes batches
-    [e n_b // size, (e + 1) n_b // size) of every bucket, in shuffled order: all batches are full, each bucket is met in
-    proportion to its count, and what is left over in one epoch comes first in the next.
+    Bucket b is an endless stream of permutations of its n_b examples cut into batches of r_b rows. Epoch e of the whole
+    takes batches [e n_b // r_b, (e + 1) n_b // r_b) of every bucket, in shuffled order: all batches are full, each
+    bucket is met in proportion to its count, and what is left over in one epoch comes first in the next.
     """
-    if step < 0 or size < 1 or sum(counts) < 1:
-        raise ValueError(f"cannot draw batch {step} of {size} from {sum(counts)} examples")
-    epoch = _epoch(counts, step, size)
-    order = _order(counts, seed, epoch, size)
-    place = step - _before(counts, epoch, size)
-    chosen = int(order[place])
-    earlier = int(np.count_nonzero(order[:place] == chosen))
-    return chosen, epoch * counts[chosen] // size + earlier
+    if step < 0 or min(rows) < 1 or sum(counts) < 1:
+        raise ValueError(f"cannot draw batch {step} of {max(rows)} from {sum(counts)} examples")
+    epoch = epoch_of(counts, rows, step)
+    order = _order(counts, rows, seed, epoch)
+    position = step - before_epoch(counts, rows, epoch)
+    chosen = int(order[position])
+    earlier = int(np.count_nonzero(order[:position] == chosen))
+    return chosen, epoch * counts[chosen] // rows[chosen] + earlier
 
 
-def _before(counts: tuple[int, ...], epoch: int, size: int) -> int:
+def before_epoch(counts: tuple[int, ...], rows: tuple[int, ...], epoch: int) -> int:
     """How many batches come before an epoch."""
-    return sum(epoch * n // size for n in counts)
+    return sum(epoch * n // r for n, r in zip(counts, rows, strict=True))
 
 
-def _epoch(counts: tuple[int, ...], step: int, size: int) -> int:
+def epoch_of(counts: tuple[int, ...], rows: tuple[int, ...], step: int) -> int:
     """The epoch in which a step lies: the last one that begins at or before it and is not empty."""
     low, high = 0, 1
-    while _before(counts, high, size) <= step:
+    while before_epoch(counts, rows, high) <= step:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _before(counts, middle, size) <= step else (low, middle)
+        low, high = (middle, high) if before_epoch(counts, rows, middle) <= step else (low, middle)
     return low
 
 
 @lru_cache(maxsize=16)
-def _order(counts: tuple[int, ...], seed: int, epoch: int, size: int) -> np.ndarray:
+def _order(counts: tuple[int, ...], rows: tuple[int, ...], seed: int, epoch: int) -> np.ndarray:
     """The buckets of an epoch's batches, shuffled."""
-    many = [(epoch + 1) * n // size - epoch * n // size for n in counts]
+    many = [(epoch + 1) * n // r - epoch * n // r for n, r in zip(counts, rows, strict=True)]
     return generator(seed, epoch, ORDER).permutation(np.repeat(np.arange(len(counts)), many))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 Batch = dict[str, Tensor]
 """`input_ids`, `labels` and, where rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
@@ -120,3 +121,12 @@ def check_totals(task: Task, totals: Mapping[str, float], count: str) -> float:
     if scored <= 0:
         raise ValueError(f'task "{task.name}": nothing was scored ({count} = {scored}); sum `score` over a batch first')
     return scored
+
+
+def score_tokens(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Sums of the surprise in nats, of right guesses and of tokens where there is a label; logits [B, T, V]."""
+    scored = labels != IGNORED
+    guesses, right = logits[scored].float(), labels[scored]
+    nll = functional.cross_entropy(guesses, right, reduction="sum")
+    correct = (guesses.argmax(-1) == right).sum()
+    return {"nll": float(nll), "correct": float(correct), "tokens": float(right.numel())}

@@ -13,15 +13,24 @@ from typing import Any, ClassVar, Literal, cast, final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from splitstep.models import SplitstepForTranslation
 from splitstep.tasks import sampler
 from splitstep.tasks.labelled import check_buckets
 from splitstep.tasks.options import at_least
-from splitstep.tasks.task import IGNORED, PERPLEXITY, Batch, FreeRun, Metric, Task, check_split, check_totals
+from splitstep.tasks.task import (
+    IGNORED,
+    PERPLEXITY,
+    Batch,
+    FreeRun,
+    Metric,
+    Task,
+    check_split,
+    check_totals,
+    score_tokens,
+)
 from splitstep.tasks.text_pairs import moses
-from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, place, rows_of
+from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, rows_of
 from splitstep.tasks.text_pairs.codec import PAD, START, Codec, Form
 from splitstep.tasks.text_pairs.lines import Lines
 from splitstep.tasks.text_pairs.prepared import Limits, Part, Ragged, prepare
@@ -163,7 +172,7 @@ class Translation(Task):
     def batch(self, seed: int, step: int, size: int) -> Batch:
         counts = tuple(len(rows) for rows in self._members["train"][: len(self._widths)])
         rows = tuple(rows_of(size, width) for width in self._widths)
-        bucket, number = place(counts, rows, seed, step)
+        bucket, number = sampler.bucket(counts, rows, seed, step)
         chosen = sampler.indices(counts[bucket], seed, number, rows[bucket], stream=bucket)
         return self._padded("train", self._members["train"][bucket][chosen], self._widths[bucket])
 
@@ -189,12 +198,8 @@ class Translation(Task):
 
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """Sums of the surprise in nats, of right guesses and of tokens; logits [B, T, V] align with the labels."""
-        scored = batch["labels"] != IGNORED
-        guesses, right = logits[scored].float(), batch["labels"][scored]
-        nll = functional.cross_entropy(guesses, right, reduction="sum")
-        correct = (guesses.argmax(-1) == right).sum()
-        return {"nll": float(nll), "correct": float(correct), "tokens": float(right.numel())}
+        """The tokens' sums; logits [B, T, V] align with the labels."""
+        return score_tokens(logits, batch["labels"])
 
     @final
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:

@@ -1,10 +1,6 @@
-"""A few shapes for sequences of many lengths: padded widths, rows in a batch, and which bucket a step draws from."""
-
-from functools import lru_cache
+"""A few shapes for sequences of many lengths: padded widths, and rows in a batch."""
 
 import numpy as np
-
-from splitstep.tasks.sampler import ORDER, generator
 
 MULTIPLE = 4
 """Widths are multiples of this: 8 wasted a quarter more of Multi30k's and Tatoeba's batches, 2 saved nothing."""
@@ -47,43 +43,3 @@ def rows_of(size: int, width: int) -> int:
         )
     unit = 1 << max(0, rows.bit_length() - 7)
     return rows - rows % unit
-
-
-def place(counts: tuple[int, ...], rows: tuple[int, ...], seed: int, step: int) -> tuple[int, int]:
-    """The bucket that a step draws from, and the number of its batch in that bucket's own stream.
-
-    Bucket b is an endless stream of permutations of its n_b pairs cut into batches of r_b rows. Epoch e of the whole
-    takes batches [e n_b // r_b, (e + 1) n_b // r_b) of every bucket, in shuffled order: all batches are full, and what
-    is left over in one epoch comes first in the next.
-    """
-    if step < 0 or sum(counts) < 1:
-        raise ValueError(f"cannot draw batch {step} from {sum(counts)} pairs")
-    epoch = epoch_of(counts, rows, step)
-    order = _order(counts, rows, seed, epoch)
-    position = step - before_epoch(counts, rows, epoch)
-    bucket = int(order[position])
-    earlier = int(np.count_nonzero(order[:position] == bucket))
-    return bucket, epoch * counts[bucket] // rows[bucket] + earlier
-
-
-def before_epoch(counts: tuple[int, ...], rows: tuple[int, ...], epoch: int) -> int:
-    """How many batches come before an epoch."""
-    return sum(epoch * n // r for n, r in zip(counts, rows, strict=True))
-
-
-def epoch_of(counts: tuple[int, ...], rows: tuple[int, ...], step: int) -> int:
-    """The epoch in which a step lies: the last one that begins at or before it and is not empty."""
-    low, high = 0, 1
-    while before_epoch(counts, rows, high) <= step:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if before_epoch(counts, rows, middle) <= step else (low, middle)
-    return low
-
-
-@lru_cache(maxsize=16)
-def _order(counts: tuple[int, ...], rows: tuple[int, ...], seed: int, epoch: int) -> np.ndarray:
-    """The buckets of an epoch's batches, shuffled."""
-    many = [(epoch + 1) * n // r - epoch * n // r for n, r in zip(counts, rows, strict=True)]
-    return generator(seed, epoch, ORDER).permutation(np.repeat(np.arange(len(counts)), many))
