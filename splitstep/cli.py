@@ -7,6 +7,8 @@ A verb imports what it needs when it runs, so that `--help` is quick.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import re
@@ -313,12 +315,15 @@ def translate(
       splitstep translate runs/mine < in.txt > out.txt
       echo "forty-two" | splitstep translate runs/numbers --beams 1
     """
-    from .studies.trained import Wanted, translate_run
-    from .tasks.text_pairs.lines import lines_of
-
-    output = _beside(run, as_json, out)
     if sys.stdin.isatty():
         raise ValueError(f"translate reads lines from standard input: splitstep translate {run} < in.txt > out.txt")
+    from .imports import lean, uncollected
+
+    with uncollected(), lean():
+        from .studies.trained import Wanted, translate_run
+        from .tasks.text_pairs.lines import lines_of
+
+    output = _beside(run, as_json, out)
     lines = lines_of(sys.stdin.buffer.read(), "standard input")
     found, longer, search = translate_run(run, lines, Wanted(beams, length_penalty), _counting("translated"))
     if longer:
@@ -584,6 +589,8 @@ def _diverged(row: Row) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb and return the exit code; what goes wrong becomes one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        atexit.register(gc.freeze)  # else Python looks for garbage among all of transformers as it ends: a second
     try:
         _run(words.copy())
         sys.stdout.flush()

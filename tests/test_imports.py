@@ -20,6 +20,7 @@ LEVELS = (
     ("reversible",),
     ("stack",),
     ("operators",),
+    ("imports",),
     ("models", "files"),
     ("tasks", "training", "pretrained", "probes"),
     ("studies",),

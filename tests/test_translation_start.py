@@ -10,7 +10,7 @@ import pytest
 
 OVERRIDES = ["train.steps=1", "train.batch=128", "model.width=8", "model.heads=2", "model.ffn=8", "data.train=100"]
 UNNEEDED = (
-    "dask", "datasets", "matplotlib", "pandas", "sacrebleu", "sklearn.datasets", "tensorboard",
+    "dask", "datasets", "matplotlib", "pandas", "sacrebleu", "scipy", "sklearn", "tensorboard",
     "tensorflow", "torch.utils.tensorboard", "torchdiffeq", "torchvision", "splitstep.report",
     "splitstep.studies.compare",
 )  # fmt: skip

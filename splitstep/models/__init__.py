@@ -1,6 +1,6 @@
 """Hugging Face models over one `Stack`; importing this registers the Auto classes."""
 
-from .uncollected import uncollected
+from ..imports import uncollected
 
 with uncollected():
     from transformers import (

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 LEVEL = 0.95
 SAMPLES = 1000  # of a bootstrap, as sacrebleu has them
@@ -25,6 +24,8 @@ class Estimate(NamedTuple):
 
 def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
     """mean +- t_(n-1) s / sqrt(n), where s is the sample's deviation; None of no values."""
+    from scipy.special import stdtrit
+
     n = len(values)
     if n == 0:
         return None

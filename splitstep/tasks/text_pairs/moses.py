@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
+from ...imports import uncollected
+
 MANY = 200_000
 """Lines from which on several processes share the work."""
 BLOCK = 10_000
@@ -15,7 +17,8 @@ BLOCK = 10_000
 def sacremoses() -> Any:
     """The module, or an error that says how to get it."""
     try:
-        import sacremoses
+        with uncollected():
+            import sacremoses
     except ImportError:
         raise ValueError(
             "Moses tokens need sacremoses, which is not installed: pip install 'splitstep[translation]', or use a task "
