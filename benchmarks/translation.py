@@ -48,6 +48,7 @@ from splitstep.training.work import Work, work_for
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 BARS = {"lie": 150.0, "macaron": 130.0}  # updates a second of (a)
+TRAINED = {"layers": 4, "decoder_layers": 4, "width": 256, "heads": 4, "ffn": 512, "embedding_scale": 16}
 PEER = "Marian"
 BEAMS = 5
 
@@ -131,7 +132,7 @@ def data_options(folder: Path, size: Size) -> tuple[str, list[str]]:
 
 def train(scheme: str, recipe: str, overrides: Sequence[str], folder: Path, size: Size, world: World) -> Updates:
     """Part (a) for one scheme, with everything that `splitstep train` does."""
-    shape = [f"model.{key}={value}" for key, value in size.shape.items()]
+    shape = [f"model.{key}={value}" for key, value in (TRAINED | size.shape).items()]
     every = [f"train.{name}={size.steps}" for name in ("steps", "evaluate_every")]
     more = ["train.keep=best", "train.best=loss", "train.batch=4096", *every]  # no translations are scored
     given = load_recipe(str(RECIPES / recipe), [f"scheme={scheme}", *overrides, *shape, *more])
