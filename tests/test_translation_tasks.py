@@ -136,18 +136,23 @@ def test_contract() -> None:
         next(made.batches("dev", 512))
 
 
-def test_what_scores_need_is_asked_for_at_once(files: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not after hours of training; numbers in words do without."""
+def test_what_scores_need_is_asked_for_at_once(
+    files: tuple[str, str], europarl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after hours of training; numbers in words and plain text of one's own do without."""
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     with pytest.raises(ValueError, match=r"is scored on Moses tokens.*pip install 'splitstep\[translation\]'"):
-        parallel(train=list(files))
+        task("europarl", {"held": 20}, europarl)
+    with pytest.raises(ValueError, match=r"Moses tokens need sacremoses"):
+        parallel(train=list(files), tokens="moses")
+    assert parallel(train=list(files)).metric.name == "sacrebleu"
     assert numbers().metric.name == "exact_match"
 
 
 def test_held_out_splits_are_those_of_tests(files: tuple[str, str]) -> None:
     made = parallel(train=list(files))
     assert made.tests == ("test",)
-    assert made.metric.title == "BLEU (tokenised, lower-cased)"
+    assert made.metric.title == "sacreBLEU"
     assert (made.search.beams, made.search.length_penalty) == (5, 1.0)
     other = parallel(train=list(files), beams=4, length_penalty=0.6)
     assert (other.search.beams, other.search.length_penalty) == (4, 0.6)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..tasks.text_pairs.scores import Texts, as_papers_count, as_people_write, matches
-from ..tasks.translation import Translation
+from ..tasks.text_pairs.scores import Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
+from ..tasks.translation import EXACT_MATCH, Translation
 from .statistics import Estimate, Figure, bootstrap_difference, estimate
 from .translate import bleu_of, match_of, sentence_counts, significance
 
@@ -128,12 +128,15 @@ def paired(seed: int, ours: Counted, theirs: Counted, figure: Figure) -> Pair:
 def count(task: Translation, split: str, lines: Sequence[str]) -> Counted:
     """The lines as the task's metric counts them."""
     references, form = task.text(split), task.codec.form
-    if task.papers is not None:
+    if task.metric == EXACT_MATCH:
+        texts = as_people_write(lines, references, form)
+        right = np.array(matches(texts, form), dtype=np.float64)
+        return Counted(texts, np.stack([right, np.ones_like(right)], -1))
+    if task.papers is None:
+        texts = as_sacrebleu_counts(lines, references, form)
+    else:
         texts = as_papers_count(lines, references, form, task.papers)
-        return Counted(texts, sentence_counts(*texts))
-    texts = as_people_write(lines, references, form)
-    right = np.array(matches(texts, form), dtype=np.float64)
-    return Counted(texts, np.stack([right, np.ones_like(right)], -1))
+    return Counted(texts, sentence_counts(*texts))
 
 
-FIGURES: dict[str, Figure] = {"bleu": bleu_of, "exact_match": match_of}
+FIGURES: dict[str, Figure] = {"bleu": bleu_of, "sacrebleu": bleu_of, "exact_match": match_of}

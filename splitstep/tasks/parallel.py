@@ -10,7 +10,8 @@ from splitstep.tasks.fetch import data_root
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, chosen, hold_out, read_pairs
 from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.translation import PlainOptions, Translation, languages
+from splitstep.tasks.text_pairs.scores import PapersBleu
+from splitstep.tasks.translation import SACREBLEU, PlainOptions, Translation, languages
 
 MOST = 2000
 """Different source sentences held out at most for a split that has no files; at most a twentieth, too."""
@@ -63,6 +64,8 @@ class Parallel(Translation):
 
     name: ClassVar[str] = "parallel"
     Options: ClassVar[type] = ParallelOptions
+    metric = SACREBLEU
+    papers: ClassVar[PapersBleu | None] = None
 
     def __init__(self, options: ParallelOptions, data: Path | None = None) -> None:
         given = {"train": options.train, "valid": options.valid, "test": options.test}

@@ -10,7 +10,8 @@ from splitstep.tasks.options import at_least
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, chosen, hold_out, lines_of
 from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.translation import Direction, PlainOptions, Translation, languages
+from splitstep.tasks.text_pairs.scores import PapersBleu
+from splitstep.tasks.translation import SACREBLEU, Direction, PlainOptions, Translation, languages
 
 ARCHIVE = "tatoeba-deu-eng/deu-eng.zip"
 ORIGIN = "https://www.manythings.org/anki/ (deu-eng.zip, CC-BY 2.0)"
@@ -34,6 +35,8 @@ class Tatoeba(Translation):
 
     name: ClassVar[str] = "tatoeba"
     Options: ClassVar[type] = TatoebaOptions
+    metric = SACREBLEU
+    papers: ClassVar[PapersBleu | None] = None
 
     def __init__(self, options: TatoebaOptions, data: Path | None = None) -> None:
         root = data_root(data)

@@ -39,6 +39,7 @@ from splitstep.tasks.text_pairs.scores import score as score_lines
 from splitstep.tasks.text_pairs.search import Progress, Search, decode_lines
 
 LOWER_CASED, COMPOUNDS = (Metric("bleu", True, "{:.2f}", PAPERS[kind]) for kind in ("lower-cased", "compounds"))
+SACREBLEU = Metric("sacrebleu", True, "{:.2f}", "sacreBLEU")
 EXACT_MATCH = Metric("exact_match", True, "{:.2f}", "exact match, %")
 Direction = Literal["en-de", "de-en"]
 BUCKETS = 5

@@ -88,6 +88,15 @@ def as_papers_count(hypotheses: Sequence[str], references: Lines, form: Form, pa
     return Texts([x.lower() for x in one], [x.lower() for x in two])
 
 
+def as_sacrebleu_counts(hypotheses: Sequence[str], references: Lines, form: Form) -> Texts:
+    """The words of plain text between which sacreBLEU counts."""
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+    tokenise = Tokenizer13a()
+    ours, theirs = as_people_write(hypotheses, references, form)
+    return Texts(*([tokenise(x.lower() if form.lower else x) for x in lines] for lines in (ours, theirs)))
+
+
 def matches(written: Texts, form: Form) -> list[bool]:
     """Which translations are equal to their reference, in small letters where the model writes those."""
     wanted = [line.lower() for line in written.theirs] if form.lower else written.theirs
