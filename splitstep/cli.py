@@ -486,6 +486,8 @@ def report(
     """
     from .report import markdown, write_report
 
+    if as_markdown and (as_json or out):
+        raise ValueError("--markdown prints a table and nothing else: leave out --json and --out.")
     found = [(directory, *_read_comparison(directory)) for directory in directories]
     if as_markdown:
         sys.stdout.write(markdown([result for _, _, result in found]))

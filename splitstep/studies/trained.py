@@ -18,7 +18,7 @@ from ..tasks.language import Language
 from ..tasks.options import read_options
 from ..tasks.task import check_split
 from ..tasks.text_pairs.codec import Codec
-from ..tasks.text_pairs.search import Progress, Search, longer_than_trained, translate
+from ..tasks.text_pairs.search import Progress, Search, decode_lines, longer_than_trained
 from ..tasks.translation import PairOptions, Translation
 from ..training import Recipe, evaluate, read_recipe
 from ..training.directory import RunDirectory
@@ -140,8 +140,9 @@ def translate_run(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     precision = getattr(torch, result["precision"]) if device.type == "cuda" else torch.float32
     model = model.to(device)
-    found = translate(model, codec, lines, search, precision, progress)
-    return Translations(found, longer_than_trained(model, codec, lines), search)
+    prepared = codec.form.prepare(lines, codec.form.source, tokenised=False)
+    found = codec.form.plain(decode_lines(model, codec, prepared, search, precision, progress), codec.form.target)
+    return Translations(found, longer_than_trained(model, codec, prepared), search)
 
 
 def search_of(recipe: Recipe) -> Search:

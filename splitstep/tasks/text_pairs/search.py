@@ -126,9 +126,8 @@ def refuse_long(model: SplitstepForTranslation, sources: Sequence[Sequence[int]]
         )
 
 
-def longer_than_trained(model: SplitstepForTranslation, codec: Codec, lines: Sequence[str]) -> list[int]:
+def longer_than_trained(model: SplitstepForTranslation, codec: Codec, prepared: Sequence[str]) -> list[int]:
     """The numbers, from 1, of lines more than twice as long as any pair of the model's data: worth a warning."""
-    prepared = codec.form.prepare(lines, codec.form.source, tokenised=False)
     return [row for row, ids in enumerate(codec.encode(prepared), 1) if len(ids) > model.config.max_positions]
 
 
