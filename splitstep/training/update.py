@@ -17,6 +17,7 @@ from .work import Work
 
 Update = Callable[[Work, float], tuple[Tensor, Tensor]]  # (work, learning rate) -> (loss, gradient norm)
 Step = Callable[[Work], tuple[Tensor, Tensor]]
+SHAPES = 64  # of batches that are compiled, each by itself; further ones run as they stand
 
 
 def choose_mode(mode: str, world: World) -> str:
@@ -187,6 +188,7 @@ def make_update(
 ) -> Update:
     """The update of this mode; `shared` is the model over all processes."""
     if "compile" in mode:
+        torch._dynamo.config.recompile_limit = SHAPES  # pyright: ignore[reportAttributeAccessIssue]
         shared = shared._replace(call=torch.compile(shared.call, dynamic=False))
     step = plain_step(shared, optimizer, options, precision, world)
     if "capture" in mode:
