@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,10 +22,11 @@ from splitstep.tasks import Task, task
 from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
 from splitstep.training import run as running
 from splitstep.training.clock import Clock, Times
+from splitstep.training.directory import git_hash
 from splitstep.training.processes import World
 from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import Spread, choose_parallel
-from splitstep.training.update import choose_mode, make_optimizer, plain_step
+from splitstep.training.update import choose_mode, make_optimizer, make_update, plain_step
 from splitstep.training.work import Work, dropout_seed, prefetched, work_for
 
 CPU = torch.device("cpu")
@@ -198,6 +199,38 @@ def test_compiled_is_eager(tmp_path: Path) -> None:
         train(recipe(mode=mode, steps=12), tmp_path / mode, quiet=True)
         found[mode] = [r["loss"] for r in lines(tmp_path / mode)]
     assert found["compile"] == pytest.approx(found["eager"], rel=1e-5, abs=1e-5)
+
+
+def test_every_shape_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More shapes than the compiler's own limit of eight, after which it would run eagerly and say nothing."""
+    compiled: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda call, dynamic: compile_(call, backend=backend, dynamic=dynamic))
+    network, options = nn.Linear(4, 2), TrainOptions(lr=1e-3)
+
+    class Loss(NamedTuple):
+        loss: Tensor
+
+    def call(x: Tensor, dropout_seed: Tensor, num_items_in_batch: Tensor) -> Loss:
+        return Loss(network(x).square().sum() / num_items_in_batch)
+
+    shared = Spread(call, list(network.parameters()), torch.enable_grad)
+    optimizer = make_optimizer(network, options, CPU)
+    update = make_update(network, shared, optimizer, options, torch.float32, "compile", ALONE)
+    torch.compiler.reset()
+    for size in range(2, 14):
+        update(Work([{"x": torch.ones(size, 4)}], [torch.tensor(0)], torch.tensor(1.0), size), 1e-3)
+    assert len(compiled) == 12
+
+
+def test_the_commit_may_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLITSTEP_COMMIT", "abc123")
+    assert git_hash() == "abc123"
 
 
 def test_bfloat16_learns_with_float32_weights(tmp_path: Path) -> None:

@@ -34,7 +34,10 @@ def versions() -> dict[str, str]:
 
 
 def git_hash() -> str | None:
-    """The commit of the package's own checkout, "+" where it has changes; None where it is installed without git."""
+    """$SPLITSTEP_COMMIT where it is set, for copies whose git knows less; else the commit of the checkout, "+"
+    where it has changes; None where it is installed without git."""
+    if given := os.environ.get("SPLITSTEP_COMMIT"):
+        return given
     here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str:
@@ -45,7 +48,7 @@ def git_hash() -> str | None:
         changes = git("status", "--porcelain", "--untracked-files=no")
         return git("rev-parse", "--short=12", "HEAD") + ("+" if changes else "")
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("SPLITSTEP_COMMIT")
+        return None
 
 
 @final
