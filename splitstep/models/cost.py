@@ -138,8 +138,8 @@ def twin(
     """The config of another scheme at the reference's cost; all else is equal, and `matched` says what was matched.
 
     At equal parameters (of the body, within 0.1%) the feed-forward fields share the reference's width: the exact
-    fraction, else the nearest multiple of 8, else widths that differ by one. At equal FLOPs (within 1%) depth comes
-    first: fewer, longer steps over the same time; then width, by the same rule.
+    fraction, else the nearest multiple of 8, else multiples of 8 that differ by 8, else widths that differ by one. At
+    equal FLOPs (within 1%) depth comes first: fewer, longer steps over the same time; then width, by the same rule.
     """
     if by not in TOLERANCE:
         raise ValueError(f"by={by!r} is unknown: use 'parameters' or 'flops'.")
@@ -311,7 +311,10 @@ def thin_sketch(config: SplitstepConfig) -> SplitstepModel:
 
 
 def all_widths(at: Line, budget: int, fraction: list[int] | None) -> Iterator[list[int]]:
-    """Widths in order of preference: the fraction, the nearest multiple of 8, the nearest that differ by one."""
+    """Widths in order of preference: the fraction, the nearest multiple of 8, neighbouring multiples of 8, neighbours.
+
+    Products of other widths than multiples of 8 are slow on GPUs.
+    """
     if not at.slopes:
         yield []
         return
@@ -321,26 +324,27 @@ def all_widths(at: Line, budget: int, fraction: list[int] | None) -> Iterator[li
     ideal = Fraction(budget - at.base, sum(at.slopes))
     multiples = {max(MULTIPLE, MULTIPLE * f(ideal / MULTIPLE)) for f in (floor, ceil)}
     yield [min(multiples, key=lambda w: (abs(w - ideal), w))] * fields
-    yield nearest_by_one(max(1, floor(ideal)), at, budget)
+    for unit in (MULTIPLE, 1):
+        yield nearest_mix(max(unit, unit * floor(ideal / unit)), unit, at, budget)
 
 
-def nearest_by_one(low: int, at: Line, budget: int) -> list[int]:
-    """The widths low and low + 1 that come nearest to the budget; among equals the most even."""
+def nearest_mix(low: int, unit: int, at: Line, budget: int) -> list[int]:
+    """The widths low and low + unit that come nearest to the budget; among equals the most even."""
     groups = sorted(Counter(at.slopes).items())
 
     def miss(extras: tuple[int, ...]) -> tuple[int, Fraction]:
         shares = [Fraction(extra, n) for extra, (_, n) in zip(extras, groups, strict=True)]
-        found = at.at([low] * len(at.slopes)) + sum(e * slope for e, (slope, _) in zip(extras, groups, strict=True))
-        return abs(found - budget), max(shares) - min(shares)
+        more = unit * sum(e * slope for e, (slope, _) in zip(extras, groups, strict=True))
+        return abs(at.at([low] * len(at.slopes)) + more - budget), max(shares) - min(shares)
 
     extras = min(product(*(range(n + 1) for _, n in groups)), key=miss)
-    widths = {slope: iter(spread(low, e, n)) for e, (slope, n) in zip(extras, groups, strict=True)}
+    widths = {slope: iter(spread(low, unit, e, n)) for e, (slope, n) in zip(extras, groups, strict=True)}
     return [next(widths[slope]) for slope in at.slopes]
 
 
-def spread(low: int, extra: int, fields: int) -> list[int]:
-    """`fields` widths, `extra` of them low + 1 and the others low, as evenly as whole numbers allow."""
-    return [low + (i + 1) * extra // fields - i * extra // fields for i in range(fields)]
+def spread(low: int, unit: int, extra: int, fields: int) -> list[int]:
+    """`fields` widths, `extra` of them low + unit and the others low, as evenly as whole numbers allow."""
+    return [low + unit * ((i + 1) * extra // fields - i * extra // fields) for i in range(fields)]
 
 
 def span(widths: Sequence[int]) -> str:
