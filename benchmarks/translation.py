@@ -389,7 +389,7 @@ def main() -> int:
             "date": datetime.now(UTC).date().isoformat(),
             "versions": versions(),
             "text": text,
-            "fused_dropout": device.type == "cuda" and kernel() is not None,
+            "fused_dropout": kernel(device.type) is not None,
             "wall_seconds": round(time.monotonic() - begun, 1),
             "bars": BARS,
             "updates": [one._asdict() for one in updates],

@@ -6,14 +6,15 @@ and graph capture cannot change it.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.cuda import jiterator
+from torch import Tensor, nn
+from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue]
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 
 def _shift(x: Tensor, n: int) -> Tensor:
@@ -27,74 +28,106 @@ def _mix(x: Tensor) -> Tensor:
     return x ^ _shift(x, 16)
 
 
-def _offset(salt: int) -> int:
+def offset_of(salt: int) -> int:
     return salt * 0x2545F49 % 0x7FFFFFFF
 
 
-def _floor(p: float) -> int:
+def floor_of(p: float) -> int:
     return int(p * 2**32) - 2**31  # of the signed 32-bit integers that are kept
 
 
 def keep(seed: Tensor, salt: int, shape: Sequence[int], p: float) -> Tensor:
     """A boolean mask of this shape, each entry True with probability 1 - p."""
-    key = _mix(seed.to(torch.int32) + _offset(salt))
+    key = _mix(seed.to(torch.int32) + offset_of(salt))
     index = torch.arange(prod(shape), dtype=torch.int32, device=seed.device)
     bits = _mix(_mix(index + key) ^ _mix(key ^ 0x5BD1E995))
-    return (bits >= _floor(p)).view(tuple(shape))
+    return (bits >= floor_of(p)).view(tuple(shape))
 
 
-CODE = """
-template <typename T> T weight(T index, T seed, T offset, T floor, T kept) {
-  auto mix = [](unsigned int x) {
-    x = (x ^ (x >> 16)) * 0x7feb352du;
-    x = (x ^ (x >> 15)) * 0x846ca68bu;
-    return x ^ (x >> 16);
-  };
-  unsigned int key = mix((unsigned int)seed + (unsigned int)offset);
-  unsigned int bits = mix(mix((unsigned int)index + key) ^ mix(key ^ 0x5bd1e995u));
-  return (int)bits >= (int)floor ? kept : (T)0;
-}
-"""
-"""The same for one entry, in C++. It returns `kept` or 0: a kernel made of this has the type of its index, so that a
-weight comes as the bits of its float32."""
+def formula(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
+    """Dropout by PyTorch's own operations, which a compiler fuses by itself."""
+    return x * (keep(seed, salt, x.shape, p).to(x.dtype) * (1 / (1 - p)))
+
+
+FUSED = (torch.float32, torch.bfloat16, torch.float16)  # float64 needs 1 / (1 - p) in its own precision
 
 
 @cache
-def kernel() -> Callable[..., Tensor] | None:
-    """`CODE` as one CUDA kernel, where it compiles and does as `keep` does; else None. The first call waits.
+def kernel(kind: str) -> Callable[[Tensor, float, Tensor, int], Tensor] | None:
+    """`formula` as one kernel on devices of this kind, where that works and the results are equal; else None.
 
-    PyTorch's own operations need fifty kernels for one mask, which is most of what a small captured model runs.
+    PyTorch's own operations are fifty kernels for one mask, which would be most of what a small captured model runs.
+    The first call waits.
     """
-    made = jiterator._create_jit_fn(CODE, offset=0, floor=0, kept=0)
-    seed, shape = torch.tensor(2**31 - 2, device="cuda"), (1 << 16,)
-    try:
-        same = torch.equal(_weights(made, seed, 5, shape, 0.3), keep(seed, 5, shape, 0.3) * (1 / 0.7))
-    except RuntimeError:
+    if kind != "cuda":
         return None
-    return made if same else None
+    try:
+        from .dropout_kernel import multiply
+
+        seed = torch.tensor(2**31 - 2, device=kind, dtype=torch.int32)
+        x = torch.linspace(-2, 2, 50_000, device=kind)
+        samples = [(x.to(dtype), 0.3, seed, 5) for dtype in FUSED]
+        same = all(torch.equal(multiply(*sample), formula(*sample)) for sample in samples)
+    except Exception:  # no Triton, no compiler for it, a device that it does not know: each fails in its own way
+        return None
+    return multiply if same else None
 
 
-def _weights(made: Callable[..., Tensor], seed: Tensor, salt: int, shape: Sequence[int], p: float) -> Tensor:
-    """1 / (1 - p) with probability 1 - p, else 0, float32, by one kernel."""
-    index = torch.arange(prod(shape), dtype=torch.int32, device=seed.device)
-    [kept] = struct.unpack("i", struct.pack("f", 1 / (1 - p)))
-    bits = made(index, seed.to(torch.int32), offset=_offset(salt), floor=_floor(p), kept=kept)
-    return bits.view(torch.float32).view(tuple(shape))
+def plain(x: Tensor) -> bool:
+    """Whether x is numbers in memory: no stand-in of a tracer, no subclass, no batch under `vmap`."""
+    while functorch.is_gradtrackingtensor(x):
+        x = functorch.get_unwrapped(x)
+    return type(x) in (Tensor, nn.Parameter) and not functorch.is_functorch_wrapped_tensor(x)
 
 
-def weights(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
-    """What dropout multiplies x by, in its shape and type."""
-    # A compiler fuses the formula by itself; float64 needs 1 / (1 - p) in its own precision.
-    if x.is_cuda and x.dtype != torch.float64 and not torch.compiler.is_compiling() and (made := kernel()) is not None:
-        return _weights(made, seed, salt, x.shape, p).to(x.dtype)
-    return keep(seed, salt, x.shape, p).to(x.dtype) * (1 / (1 - p))
+def fusible(x: Tensor, seed: Tensor) -> bool:
+    """Whether a kernel may run here and now. `is_compiling` is False in parts of a compilation: tensors tell."""
+    return (
+        not torch.compiler.is_compiling()
+        and x.dtype in FUSED
+        and x.device == seed.device
+        and plain(x)
+        and plain(seed)
+        and not is_in_torch_dispatch_mode()
+        and kernel(x.device.type) is not None  # last: its first call needs all of these
+    )
+
+
+class Fused(torch.autograd.Function):
+    """`dropout` as one kernel. It is linear and its own transpose: tangents and gradients go the same way."""
+
+    @staticmethod
+    def forward(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        multiply = kernel(x.device.type)
+        assert multiply is not None
+        return multiply(x, p, seed, salt)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _, ctx.p, seed, ctx.salt = inputs
+        ctx.save_for_backward(seed)
+        ctx.save_for_forward(seed)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        [seed] = ctx.saved_tensors
+        return dropout(g, ctx.p, seed, ctx.salt), None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor, *others: None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        [seed] = ctx.saved_tensors
+        return dropout(dx, ctx.p, seed, ctx.salt)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> tuple[Tensor, int]:  # pyright: ignore
+        return torch.vmap(dropout, in_dims)(*inputs), 0
 
 
 def dropout(x: Tensor, p: float, seed: Tensor | None, salt: int) -> Tensor:
     """x with entries zeroed with probability p, the others divided by 1 - p; x itself where there is no seed."""
     if p == 0 or seed is None:
         return x
-    return x * weights(x, p, seed, salt)
+    return Fused.apply(x, p, seed, salt) if fusible(x, seed) else formula(x, p, seed, salt)  # pyright: ignore
 
 
 def draw_seed(device: torch.device) -> Tensor:
