@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from .studies.compare import Comparison, Row
+    from .studies.comparison import Comparison, Row
     from .studies.orders import Orders
     from .training import Recipe
 
@@ -194,7 +194,7 @@ def train(
 
 
 def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
-    from .studies.compare import kept_text, label, widths
+    from .studies.wording import kept_text, label, widths
     from .tasks.task import title_of
 
     metric, cost, shape = document["metric"], document["cost"], document["shape"]
@@ -232,7 +232,7 @@ def _scores(found: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
 
 def _matched(matched: Mapping[str, Any] | None) -> str:
     """What an equal-cost twin was matched to, in one line."""
-    from .studies.compare import label
+    from .studies.wording import label
 
     if matched is None:
         return "the reference itself"
@@ -409,7 +409,7 @@ def compare(
     are to the first scheme. Started again, it goes on: finished runs are kept.
     """
     from .studies.compare import compare as study
-    from .studies.compare import read_sweep, split_schemes
+    from .studies.plan import read_sweep, split_schemes
 
     recipe = _recipe_of(list(words or []), task, match)
     if seeds < 1:
@@ -503,7 +503,7 @@ def report(
 
 def _read_comparison(directory: Path) -> tuple[Any, Comparison]:
     """The document in a directory that a comparison wrote, and what it says."""
-    from .studies.compare import read_comparison
+    from .studies.comparison import read_comparison
 
     file = directory / "result.json"
     if not file.is_file():
@@ -565,7 +565,7 @@ def _test_sets_table(result: Comparison) -> RenderableType:
     """Every test split: scores over seeds, and differences with their intervals."""
     from rich.text import Text
 
-    from .studies.compare import label
+    from .studies.wording import label
 
     metric, *rest = result.scored()
     others = [one for one in rest if one.key != "exact_match"]

@@ -19,8 +19,7 @@ import torch
 from test_compare import here
 
 from splitstep import cli
-from splitstep.studies import compare as study
-from splitstep.studies import trained
+from splitstep.studies import running, trained
 from splitstep.tasks.language import Language
 from splitstep.tasks.task import SPLITS
 
@@ -42,7 +41,7 @@ train: {steps: 4, batch: 4, log_every: 1}
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with recipes, and runs in this process."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(study, "open_engine", here)
+    monkeypatch.setattr(running, "open_engine", here)
     (tmp_path / "tiny.yaml").write_text(TINY)
     (tmp_path / "text.yaml").write_text(TEXT)
     (tmp_path / "book.txt").write_text(
