@@ -292,7 +292,7 @@ def test_a_full_disk_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.slow
 def test_the_demo_in_small(tmp_path: Path) -> None:
     """The command that `make demo` runs, in processes of its own, with fewer steps."""
-    root = Path(cli.__file__).resolve().parents[1]
+    root = Path(cli.__file__).resolve().parents[2]
     run = subprocess.run(
         [sys.executable, "-m", "splitstep", "compare", "train.steps=20", "--task", "digits", "--schemes", "lie,macaron",
          "--seeds", "2", "--out", str(tmp_path / "demo"), "--json"],
