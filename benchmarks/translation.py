@@ -20,7 +20,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -365,12 +367,82 @@ def passed(updates: Sequence[Updates], rates: Sequence[Rate]) -> bool:
     return all(one.updates_per_second >= one.bar for one in updates) and bool(ratios) and min(ratios) >= 1
 
 
-def main() -> int:
+@dataclass
+class Results:
+    """What was measured so far, written anew after every part."""
+
+    out: Path
+    small: bool
+    device: torch.device
+    begun: float
+    text: str
+    updates: list[Updates] = field(default_factory=list)
+    rates: list[Rate] = field(default_factory=list)
+
+    def keep(self) -> None:
+        document = {
+            "command": f"python benchmarks/translation.py{' --small' if self.small else ''}",
+            "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
+            "commit": git_hash(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "versions": versions(),
+            "text": self.text,
+            "fused_dropout": kernel(self.device.type) is not None,
+            "wall_seconds": round(time.monotonic() - self.begun, 1),
+            "bars": BARS,
+            "updates": [one._asdict() for one in self.updates],
+            "rates": [one._asdict() for one in self.rates],
+        }
+        write_atomically(self.out / "result.json", json.dumps(document, indent=1) + "\n")
+
+
+def time_real_training(
+    recipe: str, overrides: Sequence[str], folder: Path, size: Size, world: World, results: Results
+) -> None:
+    """Part (a)."""
+    for scheme in BARS:
+        results.updates.append(train(scheme, recipe, overrides, folder, size, world))
+        print(f"real training, {scheme}: {results.updates[-1].updates_per_second:.1f} updates/s", flush=True)
+        results.keep()
+
+
+def time_decoding(task: Translation, size: Size, world: World, until: float, results: Results) -> None:
+    """Part (c)."""
+    models = contenders(config_for(task, size))
+    sources = sources_of(task, size.sources)
+    for tokens in size.batch_tokens:
+        makers = {
+            name: partial(decoding_turn, build, sources, tokens, size.new_tokens, world)
+            for name, build in models.items()
+        }
+        rounds = max(1, size.rounds - 2)
+        results.rates += side_by_side("decoding", f"{tokens} tokens", makers, rounds, world, until)
+        results.keep()
+
+
+def time_training(task: Translation, size: Size, world: World, until: float, results: Results) -> None:
+    """Part (b)."""
+    models = contenders(config_for(task, size))
+    for mode in size.modes:
+        works = works_for(task, mode, size.updates, world)
+        makers = {
+            name: partial(training_turn, build, mode, works, size.updates, world) for name, build in models.items()
+        }
+        results.rates += side_by_side("training", mode, makers, size.rounds, world, until)
+        torch._dynamo.reset()
+        results.keep()
+
+
+def asked_for() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--small", action="store_true", help="a smoke test, on a CPU too")
     parser.add_argument("--minutes", type=float, default=4.5, help="nothing new is begun after so many")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = asked_for()
     if not options.small and not torch.cuda.is_available():
         print("Error: benchmarks/translation.py needs a CUDA device, or --small.", file=sys.stderr)
         return 2
@@ -378,53 +450,16 @@ def main() -> int:
     until = begun + 60 * options.minutes
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     world = World(0, 1, device)
-    updates, rates = list[Updates](), list[Rate]()
     options.out.mkdir(parents=True, exist_ok=True)
-
-    def keep() -> None:
-        document = {
-            "command": f"python benchmarks/translation.py{' --small' if options.small else ''}",
-            "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
-            "commit": git_hash(),
-            "date": datetime.now(UTC).date().isoformat(),
-            "versions": versions(),
-            "text": text,
-            "fused_dropout": kernel(device.type) is not None,
-            "wall_seconds": round(time.monotonic() - begun, 1),
-            "bars": BARS,
-            "updates": [one._asdict() for one in updates],
-            "rates": [one._asdict() for one in rates],
-        }
-        write_atomically(options.out / "result.json", json.dumps(document, indent=1) + "\n")
-
     with tempfile.TemporaryDirectory() as scratch:
         recipe, overrides = data_options(Path(scratch), size)
-        text = "made up" if overrides else "Multi30k"
-        for scheme in BARS:
-            updates.append(train(scheme, recipe, overrides, Path(scratch), size, world))
-            print(f"real training, {scheme}: {updates[-1].updates_per_second:.1f} updates/s", flush=True)
-            keep()
+        results = Results(options.out, options.small, device, begun, "made up" if overrides else "Multi30k")
+        time_real_training(recipe, overrides, Path(scratch), size, world, results)
         task: Any = load_recipe(str(RECIPES / recipe), overrides).load_task()
-    models = contenders(config_for(task, size))
-    for tokens in size.batch_tokens:
-        sources = sources_of(task, size.sources)
-        makers = {
-            name: lambda build=build: decoding_turn(build, sources, tokens, size.new_tokens, world)  # noqa: B023
-            for name, build in models.items()
-        }
-        rates += side_by_side("decoding", f"{tokens} tokens", makers, max(1, size.rounds - 2), world, until)
-        keep()
-    for mode in size.modes:
-        works = works_for(task, mode, size.updates, world)
-        makers = {
-            name: lambda build=build: training_turn(build, mode, works, size.updates, world)  # noqa: B023
-            for name, build in models.items()
-        }
-        rates += side_by_side("training", mode, makers, size.rounds, world, until)
-        torch._dynamo.reset()
-        keep()
-    print(table(updates, rates))
-    return 0 if options.small or passed(updates, rates) else 1
+    time_decoding(task, size, world, until, results)
+    time_training(task, size, world, until, results)
+    print(table(results.updates, results.rates))
+    return 0 if options.small or passed(results.updates, results.rates) else 1
 
 
 if __name__ == "__main__":

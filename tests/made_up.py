@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from splitstep.schemes import scheme
-from splitstep.studies.compare import Comparison, Curve, Trial, rows_of, slug
+from splitstep.studies.comparison import Comparison, Curve, Trial
+from splitstep.studies.plan import slug
+from splitstep.studies.rows import rows_of
 from splitstep.studies.statistics import Estimate
 from splitstep.studies.test_sets import OnTestSet, Pair, Scored
 

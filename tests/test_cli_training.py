@@ -19,8 +19,7 @@ import torch
 from test_compare import here
 
 from splitstep import cli
-from splitstep.studies import compare as study
-from splitstep.studies import trained
+from splitstep.studies import running, trained
 from splitstep.tasks.language import Language
 from splitstep.tasks.task import SPLITS
 
@@ -42,7 +41,7 @@ train: {steps: 4, batch: 4, log_every: 1}
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with recipes, and runs in this process."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(study, "open_engine", here)
+    monkeypatch.setattr(running, "open_engine", here)
     (tmp_path / "tiny.yaml").write_text(TINY)
     (tmp_path / "text.yaml").write_text(TEXT)
     (tmp_path / "book.txt").write_text(
@@ -293,7 +292,7 @@ def test_a_full_disk_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.slow
 def test_the_demo_in_small(tmp_path: Path) -> None:
     """The command that `make demo` runs, in processes of its own, with fewer steps."""
-    root = Path(cli.__file__).resolve().parents[1]
+    root = Path(cli.__file__).resolve().parents[2]
     run = subprocess.run(
         [sys.executable, "-m", "splitstep", "compare", "train.steps=20", "--task", "digits", "--schemes", "lie,macaron",
          "--seeds", "2", "--out", str(tmp_path / "demo"), "--json"],

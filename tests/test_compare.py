@@ -20,25 +20,16 @@ import pytest
 from jobs import answer, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, translation, trial
 
-from splitstep.studies import compare as study
-from splitstep.studies import engines
-from splitstep.studies.compare import (
-    Comparison,
-    Curve,
-    Planned,
-    choose_setting,
-    compare,
-    plan,
-    read_comparison,
-    read_sweep,
-    rows_of,
-    split_schemes,
-    thinned,
-    widths,
-)  # fmt: skip
+from splitstep.studies import engines, running
+from splitstep.studies.compare import compare
+from splitstep.studies.comparison import Comparison, Curve, read_comparison
 from splitstep.studies.engines import Engine, Processes, check_engine, open_engine
+from splitstep.studies.plan import Planned, plan, read_sweep, split_schemes
+from splitstep.studies.rows import choose_setting, rows_of
 from splitstep.studies.statistics import bootstrap_difference
 from splitstep.studies.translate import bleu_of, sentence_counts, significance
+from splitstep.studies.trials import thinned
+from splitstep.studies.wording import widths
 from splitstep.training import Recipe, read_recipe
 
 
@@ -62,7 +53,7 @@ def here(text: str, jobs: int) -> Iterator[Engine]:
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "open_engine", here)
+    monkeypatch.setattr(running, "open_engine", here)
 
 
 # What is asked for
@@ -225,13 +216,13 @@ def test_finished_runs_are_reused_and_more_seeds_only_add(tmp_path: Path, monkey
     first = compare(tiny(), ["lie"], range(2), tmp_path, quiet=True)
     stamps = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     calls: list[Any] = []
-    real = study.run_one
+    real = running.run_one
 
     def spy(recipe: Any, *rest: Any) -> dict[str, Any]:
         calls.append(recipe["train"]["seed"])
         return real(recipe, *rest)
 
-    monkeypatch.setattr(study, "run_one", spy)
+    monkeypatch.setattr(running, "run_one", spy)
     again = compare(tiny(), ["A F"], range(2), tmp_path, quiet=True)
     assert calls == []
     assert again.trials == first.trials
@@ -429,7 +420,7 @@ def test_a_run_that_is_killed_twice_is_named(tmp_path: Path) -> None:
     future.set_exception(BrokenProcessPool("gone"))
     run = Planned("A F", (), 0, tiny(), "runs/lie-seed0")
     with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match=r"^runs/lie-seed0: its process was killed"):
-        study.outcome(future, run, Engine("local=1", executor, 1, (BrokenProcessPool,)))
+        running.outcome(future, run, Engine("local=1", executor, 1, (BrokenProcessPool,)))
 
 
 def test_threads_do_not_depend_on_workers(monkeypatch: pytest.MonkeyPatch) -> None:

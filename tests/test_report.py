@@ -22,7 +22,7 @@ from splitstep.report.charts import band, side_by_side
 from splitstep.report.compare import compare_page
 from splitstep.report.diagram import draw
 from splitstep.schemes import scheme
-from splitstep.studies.compare import Comparison, Curve, read_comparison
+from splitstep.studies.comparison import Comparison, Curve, read_comparison
 
 STORED = Path(__file__).parent.parent / "results" / "compare"
 WIDTHS = (1280, 390)

@@ -12,7 +12,7 @@ OVERRIDES = ["train.steps=1", "train.batch=128", "model.width=8", "model.heads=2
 UNNEEDED = (
     "dask", "datasets", "matplotlib", "pandas", "sacrebleu", "scipy", "sklearn", "tensorboard",
     "tensorflow", "torch.utils.tensorboard", "torchdiffeq", "torchvision", "splitstep.report",
-    "splitstep.studies.compare",
+    "splitstep.studies.compare", "splitstep.studies.comparison", "splitstep.studies.plan", "splitstep.studies.running",
 )  # fmt: skip
 CODE = """
 import sys

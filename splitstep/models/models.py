@@ -279,11 +279,45 @@ class Encoder(nn.Module):
         return self.body(x, context, observe)
 
 
-class SplitstepForMaskedLM(SplitstepModel):
+class EncoderModel(SplitstepModel):
+    """What the models over one encoder share. Each says how it reads the states out, and what record it returns."""
+
+    base_model_prefix = "encoder"
+    encoder: Encoder
+    Output: type[MaskedLMOutput] | type[SequenceClassifierOutput]
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.encoder.embedding.tokens
+
+    def read_out(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Logits of the states."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        **unused: Any,
+    ) -> MaskedLMOutput | SequenceClassifierOutput:
+        seed = seed_for(self, self.config, dropout_seed, input_ids.device)
+        observe, watch = self.observer(observe, output_hidden_states)
+        x = self.encoder(input_ids, attention_mask, token_type_ids, seed, observe)
+        logits = self.read_out(x, attention_mask)
+        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
+        return self.Output(loss, logits, states_of(watch, x))  # pyright: ignore
+
+
+class SplitstepForMaskedLM(EncoderModel):
     """A masked language model: encoder, then dense, activation, norm and the tied output matrix with a bias."""
 
     config_class = MaskedConfig
-    base_model_prefix = "encoder"
+    Output = MaskedLMOutput
     _tied_weights_keys = {"head.weight": "encoder.embedding.tokens.weight"}  # noqa: RUF012
 
     def __init__(self, config: MaskedConfig) -> None:
@@ -294,37 +328,18 @@ class SplitstepForMaskedLM(SplitstepModel):
         self.head = nn.Linear(config.width, config.vocab_size)
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.encoder.embedding.tokens
-
     def get_output_embeddings(self) -> nn.Module:
         return self.head
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
-        **unused: Any,
-    ) -> MaskedLMOutput:
-        seed = seed_for(self, self.config, dropout_seed, input_ids.device)
-        observe, watch = self.observer(observe, output_hidden_states)
-        x = self.encoder(input_ids, attention_mask, token_type_ids, seed, observe)
-        logits = self.head(self.norm(ACTIVATIONS["gelu"](self.transform(x))))
-        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
-        return MaskedLMOutput(loss, logits, states_of(watch, x))  # pyright: ignore
+    def read_out(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return self.head(self.norm(ACTIVATIONS["gelu"](self.transform(x))))
 
 
-class SplitstepForSequenceClassification(SplitstepModel):
+class SplitstepForSequenceClassification(EncoderModel):
     """A classifier of token sequences."""
 
     config_class = SequenceConfig
-    base_model_prefix = "encoder"
+    Output = SequenceClassifierOutput
 
     def __init__(self, config: SequenceConfig) -> None:
         super().__init__(config)
@@ -332,27 +347,8 @@ class SplitstepForSequenceClassification(SplitstepModel):
         self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.encoder.embedding.tokens
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
-        **unused: Any,
-    ) -> SequenceClassifierOutput:
-        seed = seed_for(self, self.config, dropout_seed, input_ids.device)
-        observe, watch = self.observer(observe, output_hidden_states)
-        x = self.encoder(input_ids, attention_mask, token_type_ids, seed, observe)
-        logits = self.head(pooled(x, attention_mask, self.config.pool))
-        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
-        return SequenceClassifierOutput(loss, logits, states_of(watch, x))  # pyright: ignore
+    def read_out(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return self.head(pooled(x, mask, self.config.pool))
 
 
 def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..studies.compare import Comparison, Curve, Row
+from ..studies.comparison import Comparison, Curve, Row
 from ..tasks.task import title_of
 from .page import MissingPackage
 

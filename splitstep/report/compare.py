@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ..files import write_atomically
 from ..schemes import scheme
-from ..studies.compare import Comparison, Row, kept_text, label, widths
+from ..studies.comparison import Comparison, Row
 from ..studies.test_sets import OnTestSet
+from ..studies.wording import kept_text, label, widths
 from ..tasks.task import title_of
 from . import charts
 from .diagram import draw

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..studies.compare import Comparison, Row, rows_of
+from ..studies.comparison import Comparison, Row
+from ..studies.rows import rows_of
 from ..tasks.task import title_of
 
 HEADS = ("task", "metric", "scheme", "test [95%]", "against the first [95%]", "parameters", "FLOPs/token")

@@ -1,0 +1,102 @@
+"""The verbs of the command line. Each is one function: read the input, call a study, hand its result to `Output`.
+
+The contract of every verb: `--json` prints one JSON document on standard output and nothing else there; `--out DIR`
+writes the same document to DIR/result.json; wrong input ends with one line on standard error and exit code 2.
+A verb imports what it needs when it runs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+from .comparisons import compare, report
+from .orders import schemes
+from .output import nearest
+from .runs import evaluate, generate, train, translate
+
+WRONG_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
+
+# Typer stands on click or on its own copy of it, depending on the release; its BadParameter says which.
+_click: Any = import_module(typer.BadParameter.__module__)
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.callback()
+def splitstep() -> None:
+    """A Transformer is a splitting scheme: build, train and compare them.
+
+    \b
+    Example:
+      splitstep schemes
+      splitstep schemes "F/2 A F/2 @midpoint" macaron --measure
+    """
+
+
+for verb in (schemes, train, evaluate, translate, generate, compare, report):
+    app.command()(verb)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a verb and return the exit code; what goes wrong becomes one line on standard error."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        atexit.register(gc.freeze)  # else Python looks for garbage among all of transformers as it ends: a second
+    try:
+        _run(words.copy())
+        sys.stdout.flush()
+    except typer.Exit as end:
+        return end.exit_code
+    except _click.UsageError as error:
+        return _fail(_explained(error, words))
+    except BrokenPipeError:
+        _abandon_stdout()
+        return PIPE_CLOSED
+    except OSError as error:
+        if error.filename is None:
+            _abandon_stdout()
+        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}.")
+    except ValueError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return _fail("interrupted.", INTERRUPTED)
+    return 0
+
+
+def _run(words: list[str]) -> None:
+    command: Any = get_command(app)
+    verbs = sorted(command.commands)
+    if not words:
+        raise ValueError(f"Missing verb, such as `splitstep schemes`. Verbs: {', '.join(verbs)}. See splitstep --help.")
+    if not words[0].startswith("-") and words[0] not in verbs:
+        raise ValueError(f"Unknown verb {words[0]!r}.{nearest(words[0], verbs)} See splitstep --help.")
+    with command.make_context("splitstep", words, obj=["splitstep", *words]) as context:
+        command.invoke(context)
+
+
+def _explained(error: Any, words: Sequence[str]) -> str:
+    """The usage error, the nearest right option and where to read more."""
+    see = f"See {' '.join(['splitstep', *(w for w in words[:1] if not w.startswith('-'))])} --help."
+    if not isinstance(error, _click.NoSuchOption):
+        return f"{error.format_message()} {see}"
+    options = [name for parameter in error.ctx.command.params for name in parameter.opts if name.startswith("--")]
+    return f"Unknown option {error.option_name}.{nearest(error.option_name, [*options, '--help'])} {see}"
+
+
+def _fail(message: str, code: int = WRONG_INPUT) -> int:
+    print("Error:", " ".join(message.splitlines()), file=sys.stderr)
+    return code
+
+
+def _abandon_stdout() -> None:
+    """Let nothing more be written where writing failed: the interpreter flushes again on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

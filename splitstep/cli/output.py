@@ -1,0 +1,81 @@
+"""Where a verb's result goes, and what verbs share of how they put things."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Column, Table
+
+
+class Output(NamedTuple):
+    """Where a result goes: a table for people or JSON for programs, and a file beside either."""
+
+    as_json: bool
+    out: Path | None
+
+    def open(self) -> Output:
+        """Make the directory, before work begins that would be lost without it."""
+        self.check()
+        if self.out is not None:
+            self.out.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def check(self) -> Output:
+        """Refuse what cannot be a directory."""
+        if self.out is not None and self.out.exists() and not self.out.is_dir():
+            raise ValueError(f"--out {self.out} is not a directory: name one that is, or a new one.")
+        return self
+
+    def emit(self, document: Any, table: Callable[[], RenderableType]) -> None:
+        """Write the document where it goes; people get the table, or the text as it stands where it is a str."""
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+        if self.out is not None:
+            from ..files import write_atomically
+
+            write_atomically(self.out / "result.json", text)
+        if self.as_json:
+            sys.stdout.write(text)
+        else:
+            shown = table()
+            if not isinstance(shown, str):
+                shown = _drawn(shown)
+            sys.stdout.write(shown)
+
+
+def _drawn(table: RenderableType) -> str:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    with console.capture() as captured:  # rich would leave on a closed pipe by itself
+        console.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def empty_table(texts: Sequence[Column], numbers: Sequence[str]) -> Table:
+    """A table with columns of text, then of numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(*texts, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in numbers:
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
+def shortened(notation: str) -> str:
+    """The notation with long decimals cut, for reading."""
+    return re.sub(r"(\d\.\d{3})\d{5,}(e[-+]?\d+)?", r"\1..\2", notation)
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """What a wrong word may have meant, as the end of an error."""
+    near = get_close_matches(word, known, 1, 0.5)
+    return f" Did you mean {near[0]}?" if near else f" Known: {', '.join(known)}."

@@ -1,0 +1,224 @@
+"""The verbs for one run: train, and what is asked of it after that."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import Data, Json, NewDirectory, Out
+from .output import Output
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Entries of the recipe, such as train.steps=2000.")
+]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A directory that `splitstep train` wrote.")]
+Beams = Annotated[
+    int | None, typer.Option("--beams", help="Of a translator's search; 1 is greedy. Else as the recipe says.")
+]
+Penalty = Annotated[
+    float | None,
+    typer.Option("--length-penalty", help="The power of the length that scores are divided by. Else the recipe's."),
+]
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, such as recipes/digits.yaml.")],
+    overrides: Overrides = None,
+    *,
+    out: NewDirectory,
+    data: Data = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log to DIR/tensorboard too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a recipe; started again after a kill, go on from the last checkpoint.
+
+    \b
+    Example:
+      splitstep train recipes/digits.yaml --out runs/digits
+      splitstep train recipes/enwik8.yaml scheme=macaron train.steps=20000 --out runs/e8
+      accelerate launch -m splitstep train recipes/enwik8.yaml --out runs/e8
+
+    A loss that diverges is a result too: the table says at which step.
+    """
+    from ..training import load_recipe
+    from ..training import train as run
+
+    document = run(load_recipe(recipe, overrides or []), out, data, tensorboard=tensorboard)
+    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+        Output(as_json, None).emit(document, lambda: _run_table(document, out))
+
+
+def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
+    from ..studies.wording import kept_text, label, widths
+    from ..tasks.task import title_of
+
+    metric, cost, shape = document["metric"], document["cost"], document["shape"]
+    notation = document["scheme"]["notation"]
+
+    def figure(split: str) -> str:
+        values = document.get(split)
+        return metric["format"].format(values[metric["name"]]) if values else "-"
+
+    diverged = document.get("diverged")
+    rate = document["tokens_per_second"]
+    rows = [
+        ("status", f"diverged at step {diverged['step']}, loss {diverged['loss']}" if diverged else "finished"),
+        ("scheme", label(notation) + ("" if label(notation) == notation else f", {notation}")),
+        (title_of(metric), f"test {figure('test')}, valid {figure('valid')}"),
+        *((f"  {split}", _scores(found, metric)) for split, found in document.get("splits", {}).items()),
+        ("weights", kept_text(document.get("kept"), document["best_step"], document["steps"])),
+        ("parameters", f"{cost['parameters']:,} ({cost['body']:,} without embeddings and head)"),
+        ("FLOPs per token", f"{cost['flops']:,} at length {cost['length']:,}"),
+        ("shape", f"{shape['layers']} layers, width {shape['width']}, ffn {widths(notation, shape)}"),
+        ("matched", _matched(document["matched"])),
+        ("time", f"{document['seconds']:,.1f} s" + (f", {rate:,.0f} tokens/s" if rate else "")),
+        ("device", f"{document['device']}, {document['precision']}, {document['mode']}"),
+        ("model", str(out / "model") if not diverged else "none"),
+    ]
+    return _pairs(rows)
+
+
+def _scores(found: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
+    """The metric of one split, and the other scores under their names."""
+    others = [one for one in found["scores"] if one["key"] != metric["name"]]
+    first = metric["format"].format(found["figures"][metric["name"]])
+    return f"{first}; " + ", ".join(f"{one['name']} {one['value']:.2f}" for one in others)
+
+
+def _matched(matched: Mapping[str, Any] | None) -> str:
+    """What an equal-cost twin was matched to, in one line."""
+    from ..studies.wording import label
+
+    if matched is None:
+        return "the reference itself"
+    return f"{matched['by']} of {label(matched['reference'])}, difference {matched['difference']:+.3%}"
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> RenderableType:
+    """Two columns, names and values."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def evaluate(
+    run: Run,
+    split: Annotated[str, typer.Option("--split", help="train, valid or test, as the task has them.")] = "test",
+    beams: Beams = None,
+    length_penalty: Penalty = None,
+    data: Data = None,
+    as_json: Json = False,
+    out: Out = None,
+) -> None:
+    """Print the figures of a run's model; of a translator, its BLEUs and chrF on translations too.
+
+    \b
+    Example:
+      splitstep evaluate runs/digits
+      splitstep evaluate runs/digits --split valid --json
+      splitstep evaluate runs/m30k --split test2016
+    """
+    from ..studies.trained import Wanted, evaluate_run
+
+    output = _beside(run, as_json, out)
+    result = evaluate_run(run, split, data, Wanted(beams, length_penalty), _counting("translated"))
+    named = result.translated.scores if result.translated else ()
+    scored = {one.key for one in named}
+    rows = [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items() if k not in scored]
+    rows += [(one.name, f"{one.value:.2f}  {one.signature}{_remark(one.comparable)}") for one in named]
+    output.emit(result.document(), lambda: _pairs(rows))
+
+
+def _remark(comparable: bool) -> str:
+    return "" if comparable else "  (not comparable: the references are no published text)"
+
+
+def translate(
+    run: Run,
+    beams: Beams = None,
+    length_penalty: Penalty = None,
+    as_json: Json = False,
+    out: Out = None,
+) -> None:
+    """Translate standard input line by line with a run's model; needs none of its data.
+
+    \b
+    Example:
+      splitstep translate runs/mine < in.txt > out.txt
+      echo "forty-two" | splitstep translate runs/numbers --beams 1
+    """
+    if sys.stdin.isatty():
+        raise ValueError(f"translate reads lines from standard input: splitstep translate {run} < in.txt > out.txt")
+    from ..imports import lean, uncollected
+
+    with uncollected(), lean():
+        from ..studies.trained import Wanted, translate_run
+        from ..tasks.text_pairs.lines import lines_of
+
+    output = _beside(run, as_json, out)
+    lines = lines_of(sys.stdin.buffer.read(), "standard input")
+    found, longer, search = translate_run(run, lines, Wanted(beams, length_penalty), _counting("translated"))
+    if longer:
+        print(f"{len(longer)} lines are longer than any in training, line {longer[0]} first.", file=sys.stderr)
+    how = {"beams": search.beams, "length_penalty": search.length_penalty}
+    output.emit({"run": str(run), **how, "lines": found, "longer": longer}, lambda: "".join(f"{x}\n" for x in found))
+
+
+def generate(
+    run: Run,
+    prompt: Annotated[str, typer.Option("--prompt", help="The text to go on from.")] = "The ",
+    tokens: Annotated[int, typer.Option("--tokens", help="How many to write.")] = 200,
+    temperature: Annotated[float, typer.Option("--temperature", help="0 takes the likeliest each time.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random numbers.")] = 0,
+    data: Data = None,
+    as_json: Json = False,
+    out: Out = None,
+) -> None:
+    """Let the language model of a run go on from a prompt.
+
+    \b
+    Example:
+      splitstep generate runs/e8 --prompt "The "
+      splitstep generate runs/e8 --prompt "The " --tokens 500 --temperature 0.8 --seed 1
+    """
+    from ..studies.trained import generate as write
+
+    output = _beside(run, as_json, out)
+    result = write(run, prompt, tokens, temperature, seed, data)
+    output.emit(result.document(), lambda: f"{result.prompt}{result.text}\n")
+
+
+def _beside(run: Path, as_json: bool, out: Path | None) -> Output:
+    """The output of a verb that reads a run, which must not overwrite the run's own result."""
+    if out is not None and out.resolve() == run.resolve():
+        raise ValueError(f"--out {out} is the run itself, which keeps its own result: name another directory.")
+    return Output(as_json, out).open()
+
+
+def _counting(done: str) -> Callable[[int, int], None]:
+    """Progress on standard error: one line that counts up on a terminal, a line now and then elsewhere."""
+    import time
+
+    last = time.monotonic()
+
+    def show(number: int, total: int) -> None:
+        nonlocal last
+        if sys.stderr.isatty():
+            print(f"\r{done} {number}/{total} lines", end="\n" if number == total else "", file=sys.stderr, flush=True)
+        elif time.monotonic() - last > 10:
+            last = time.monotonic()
+            print(f"{done} {number}/{total} lines", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,245 @@
+"""The result of a comparison: its runs, its rows, how a table words them, and its JSON there and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..tasks.task import title_of
+from .statistics import Estimate
+from .test_sets import OnTestSet, Pair, Scored
+from .wording import label
+
+FORMAT = 1  # of result.json; a reader refuses a newer one
+STUDY = "compare"
+
+Setting = tuple[str, ...]  # the assignments of one point of a sweep, such as ("train.lr=1e-3",)
+
+
+class Curve(NamedTuple):
+    """A figure against the step."""
+
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: a scheme with a setting of the sweep and a seed."""
+
+    scheme: str
+    setting: Setting
+    seed: int
+    folder: str  # under the study's own
+    status: str  # "finished" or "diverged"
+    valid: dict[str, float] | None
+    test: dict[str, float] | None
+    best_step: int | None
+    steps: int
+    tokens: int
+    seconds: float
+    tokens_per_second: float | None
+    cost: dict[str, int]
+    matched: dict[str, Any] | None
+    shape: dict[str, Any]
+    device: str
+    precision: str
+    mode: str
+    commit: str | None
+    diverged: dict[str, Any] | None
+    train_loss: Curve
+    valid_loss: Curve
+    valid_metric: Curve
+    kept: dict[str, Any] | None = None  # which weights the run ended with
+    splits: dict[str, Any] = field(default_factory=dict)  # scores of what was written for each split, by split
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scheme over all seeds, at the setting that its validation figures chose."""
+
+    name: str
+    scheme: str
+    setting: Setting
+    finished: int
+    diverged: int
+    test: Estimate | None
+    valid: Estimate | None
+    difference: Estimate | None  # to the first row, of the test metric, seed by seed
+    cost: dict[str, int]
+    matched: dict[str, Any] | None
+    shape: dict[str, Any]
+    evaluations: int
+    order: int | None
+    seconds: float
+    tokens_per_second: float | None
+    structure: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of the study; rows are the schemes in the order given, and differences are to the first."""
+
+    task: str
+    metric: dict[str, Any]
+    match: str
+    reference: str
+    seeds: tuple[int, ...]
+    sweep: tuple[Setting, ...]
+    rows: tuple[Row, ...]
+    trials: tuple[Trial, ...]
+    recipe: dict[str, Any]
+    data: dict[str, Any]
+    engine: str
+    threads: int
+    command: str | None
+    versions: dict[str, str]
+    commit: str | None
+    date: str
+    tests: tuple[OnTestSet, ...] = ()  # of tasks whose models write, such as translation
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {"study": STUDY, "format": FORMAT, **_plain(self)}
+
+    @property
+    def devices(self) -> list[str]:
+        return sorted({trial.device for trial in self.trials})
+
+    def shown(self, value: float) -> str:
+        """A figure of the metric as a table prints it."""
+        return self.metric["format"].format(value)
+
+    def interval(self, value: Estimate | None, signed: bool = False) -> str:
+        """A mean with its interval in brackets below it; "-" where there is none."""
+        if value is None:
+            return "-"
+        show = self.shown_difference if signed else self.shown
+        interval = "one seed" if value.low is None or value.high is None else f"[{show(value.low)}, {show(value.high)}]"
+        return f"{show(value.mean)}\n{interval}"
+
+    def plus_minus(self, value: Estimate | None, signed: bool = False) -> str:
+        """A mean with half its interval below it."""
+        if value is None:
+            return "-"
+        show = self.shown_difference if signed else self.shown
+        half = "one seed" if value.high is None else f"\u00b1 {self.shown(value.high - value.mean)}"
+        return f"{show(value.mean)}\n{half}"
+
+    def shown_difference(self, value: float) -> str:
+        return self.metric["format"].replace("{:", "{:+").format(value)
+
+    def note(self) -> str:
+        """How to read the table."""
+        first, seeds = self.rows[0], len(self.seeds)
+        better = "higher" if self.metric["higher_is_better"] else "lower"
+        what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[self.match]
+        return (
+            f"{title_of(self.metric)}: {better} is better; mean over {seeds} seed{'s'[: seeds > 1]}, each with "
+            f"{self.kept}. Intervals: 95%, Student's t over seeds; differences to {first.name} are paired by seed. "
+            f"Matched: {what}, to {label(self.reference)}."
+        )
+
+    @property
+    def kept(self) -> str:
+        """Which weights the runs ended with."""
+        options = self.recipe.get("train", {})
+        if options.get("keep") == "average":
+            return f"the mean of its last {options['average']} snapshots"
+        return "the weights of its best validation step"
+
+    def scored(self) -> list[Scored]:
+        """The scores of the test sets, the metric first."""
+        found = next((one.scores for one in self.tests if one.scores), ())
+        return sorted(found, key=lambda score: score.key != self.metric["name"])
+
+    def score_text(self, score: Scored | None) -> str:
+        """A score's mean, of the metric with half its interval; a star where published scores are no match for it."""
+        if score is None:
+            return "-"
+        if score.key == self.metric["name"]:
+            return self.plus_minus(score.mean)
+        return f"{score.mean.mean:.2f}{'' if score.comparable else '*'}"
+
+    def told_apart(self, one: OnTestSet, level: float = 0.05) -> str:
+        """How many seeds differ from the first scheme's by sacrebleu's test, and to which side."""
+        known = [pair for pair in one.pairs if pair.p is not None]
+        sure = [pair.difference > 0 for pair in known if pair.p is not None and pair.p < level]
+        return f"{sum(sure)} better\n{len(sure) - sum(sure)} worse of {len(known)}" if known else ""
+
+    def test_difference(self, one: OnTestSet) -> str:
+        """The difference to the first scheme with its interval below; one seed has an interval over sentences alone."""
+        if one.difference is None:
+            return "" if one.scheme == self.rows[0].scheme else "-"
+        alone = "\nsentences alone" if one.difference.n == 1 else ""
+        return f"{self.interval(one.difference, signed=True)}{alone}"
+
+    def test_note(self) -> str:
+        """How to read the table of test sets."""
+        several = any(one.difference is not None and one.difference.n > 1 for one in self.tests)
+        over = "sentences and seeds" if several else "sentences alone, for there is one seed"
+        sentences = [
+            "Scores are means over seeds, with Student's t intervals.",
+            f"Differences to {self.rows[0].name} are of {title_of(self.metric)}, seed by seed; intervals: 95%, paired "
+            f"bootstrap over {over}.",
+        ]
+        if any(pair.p is not None for one in self.tests for pair in one.pairs):
+            sentences.append(f"p: sacrebleu's paired bootstrap test of each seed against {self.rows[0].name}'s.")
+        if not all(score.comparable for score in self.scored()):
+            sentences.append("*: not comparable with published scores, for the references are no published text.")
+        return " ".join(sentences)
+
+    def chosen(self, row: Row) -> list[Trial]:
+        """The runs that the row is the mean of, diverged ones too."""
+        return [t for t in self.trials if (t.scheme, t.setting) == (row.scheme, row.setting)]
+
+
+def _plain(value: Any) -> Any:
+    """A value for JSON: records and named tuples become objects."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Estimate | Curve | Scored | Pair):
+        return {name: _plain(inner) for name, inner in value._asdict().items()}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
+
+
+def read_comparison(document: Any, where: str) -> Comparison:
+    """The comparison that a result.json holds."""
+    if not isinstance(document, dict) or document.get("study") != STUDY:
+        raise ValueError(f"{where} is not the result of a comparison: name a directory that `splitstep compare` wrote.")
+    if document.get("format") != FORMAT:
+        raise ValueError(f"{where} has format {document.get('format')}, and this version of splitstep reads {FORMAT}.")
+    try:
+        document = {"tests": [], **document}  # documents of older versions have none
+        entries = {f.name: document[f.name] for f in dataclasses.fields(Comparison)}
+        entries["rows"] = tuple(_row_from(row) for row in entries["rows"])
+        entries["trials"] = tuple(_trial_from(trial) for trial in entries["trials"])
+        entries["tests"] = tuple(_on_test_set_from(one) for one in entries["tests"])
+        entries["seeds"] = tuple(entries["seeds"])
+        entries["sweep"] = tuple(tuple(setting) for setting in entries["sweep"])
+        return Comparison(**entries)
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{where} is damaged (at {error}): run `splitstep compare` again; finished runs are kept."
+        ) from None
+
+
+def _row_from(row: Mapping[str, Any]) -> Row:
+    estimates = {name: row[name] and Estimate(**row[name]) for name in ("test", "valid", "difference")}
+    return Row(**{**row, **estimates, "setting": tuple(row["setting"])})
+
+
+def _on_test_set_from(one: Mapping[str, Any]) -> OnTestSet:
+    scores = tuple(Scored(**{**score, "mean": Estimate(**score["mean"])}) for score in one["scores"])
+    found = one["difference"] and Estimate(**one["difference"])
+    return OnTestSet(**{**one, "scores": scores, "difference": found, "pairs": tuple(Pair(**p) for p in one["pairs"])})
+
+
+def _trial_from(trial: Mapping[str, Any]) -> Trial:
+    curves = {
+        name: Curve(*(tuple(trial[name][axis]) for axis in Curve._fields))
+        for name in ("train_loss", "valid_loss", "valid_metric")
+    }
+    return Trial(**{**trial, **curves, "setting": tuple(trial["setting"])})
