@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs import answer, die, die_once, linger, refuse
+from jobs import answer, clear_up, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, translation, trial
 
 from splitstep.studies import engines, running
@@ -404,6 +404,15 @@ def test_leaving_an_engine_ends_its_processes(tmp_path: Path) -> None:
     while time.monotonic() < end and Path(f"/proc/{pid}/stat").exists() and " Z " not in _stat(pid):
         time.sleep(0.05)
     assert not Path(f"/proc/{pid}/stat").exists() or " Z " in _stat(pid)
+
+
+def test_an_idle_process_clears_up_before_it_ends(tmp_path: Path) -> None:
+    file, end = tmp_path / "word", time.monotonic() + 10
+    with open_engine("local=1", 1) as engine:
+        engine.executor.submit(clear_up, str(file)).result(60)
+    while time.monotonic() < end and not file.exists():
+        time.sleep(0.05)
+    assert file.exists()
 
 
 def _stat(pid: int) -> str:

@@ -10,13 +10,15 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, TypeVar, final
 
 T = TypeVar("T")
 
 TRIES = 2  # of a job whose process dies
 ANSWER_SECONDS = 10  # in which a cluster must answer
+CLEAR_UP_SECONDS = 10  # in which an idle process must end by itself
 
 
 class Engine(NamedTuple):
@@ -151,7 +153,8 @@ class _Worker:
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
         self._ended = False
-        self._pid = 0
+        self._busy = False
+        self._process: BaseProcess | None = None
 
     def call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         if self._ended:
@@ -159,19 +162,28 @@ class _Worker:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, context, _prepare)
-            self._pid = self._pool.submit(os.getpid).result()
+            self._pool.submit(os.getpid).result()
+            [self._process] = self._pool._processes.values()  # one that has ended is never mistaken for another
+        self._busy = True
         try:
             return self._pool.submit(fn, *args, **kwargs).result()
         except BrokenProcessPool:
             self._pool.shutdown(wait=False)
             self._pool = None
             raise
+        finally:
+            self._busy = False
 
     def end(self) -> None:
+        """End the process: at once where it works; else it has time to clear up what its libraries hold."""
         self._ended = True
-        if self._pool is not None and self._pid:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGTERM)
+        if self._pool is not None and self._process is not None:
+            if self._busy:
+                self._process.terminate()
+            else:
+                late = threading.Timer(CLEAR_UP_SECONDS, self._process.terminate)
+                late.daemon = True
+                late.start()
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
