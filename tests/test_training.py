@@ -16,17 +16,19 @@ import yaml
 from children import lines
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from splitstep.models import SplitstepForImageClassification
+from splitstep.models import SplitstepForImageClassification, SplitstepForTranslation, TranslationConfig
 from splitstep.tasks import Task, task
 from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
 from splitstep.training import run as running
 from splitstep.training.clock import Clock, Times
 from splitstep.training.directory import git_hash
+from splitstep.training.halves import evaluated_once, with_halves
 from splitstep.training.processes import World
 from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import Spread, choose_parallel
-from splitstep.training.update import choose_mode, make_optimizer, make_update, plain_step
+from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
 from splitstep.training.work import Work, dropout_seed, prefetched, work_for
 
 CPU = torch.device("cpu")
@@ -231,6 +233,60 @@ def test_every_shape_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_commit_may_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLITSTEP_COMMIT", "abc123")
     assert git_hash() == "abc123"
+
+
+class Casts(TorchDispatchMode):
+    """Counts conversions of tensors, one by one and in lists."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.single = self.lists = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.single += func is torch.ops.aten._to_copy.default
+        self.lists += func is torch.ops.aten._foreach_copy_.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "share"), [("lie", 1.0), ("macaron", 1.0), ("strang", 28 / 44), ("rk4", 0.0), ("reversible", 0.0)]
+)
+def test_weights_in_half_precision_are_those_of_autocast(scheme: str, share: float) -> None:
+    """Loss and gradients bit for bit, with two conversions for all weights that are evaluated once."""
+    config = TranslationConfig(
+        scheme=scheme,
+        layers=2,
+        decoder_layers=2,
+        width=16,
+        heads=2,
+        ffn=32,
+        vocab_size=30,
+        max_positions=16,
+        dropout=0.1,
+    )
+    model = SplitstepForTranslation(config).train()
+    linear = [
+        f"{name}.{key}" for name, m in model.named_modules() if isinstance(m, nn.Linear) for key in ("weight", "bias")
+    ]
+    inside = [name for name in linear if ".layers." in name]
+    names = list(evaluated_once(model))
+    assert len(names) == len(set(names)) == round(share * len(inside))
+    assert set(names) <= set(inside)
+    ids = torch.randint(4, 30, (2, 7))
+    found = []
+    for call in (model, with_halves(model, torch.bfloat16)):
+        model.zero_grad(set_to_none=True)
+        with Casts() as casts:
+            with autocast(torch.bfloat16, CPU):
+                loss = call(input_ids=ids, attention_mask=ids > 0, labels=ids, dropout_seed=torch.tensor(3)).loss
+            loss.backward()
+        found.append((loss.item(), [p.grad for p in model.parameters()], casts))
+    (loss, gradients, before), (same, others, after) = found
+    assert loss == same
+    assert all(torch.equal(a, b) for a, b in zip(gradients, others, strict=True))
+    assert before.lists == 0
+    assert after.lists == (2 if names else 0)
+    assert after.single == before.single - 2 * len(names)
 
 
 def test_bfloat16_learns_with_float32_weights(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from .halves import with_halves
 from .processes import World
 from .recipe import TrainOptions
 from .sharding import Spread, gathered
@@ -190,6 +191,8 @@ def make_update(
     if "compile" in mode:
         torch._dynamo.config.recompile_limit = SHAPES  # pyright: ignore[reportAttributeAccessIssue]
         shared = shared._replace(call=torch.compile(shared.call, dynamic=False))
+    elif "capture" in mode and precision != torch.float32:  # a compiler fuses the casts of autocast by itself
+        shared = shared._replace(call=with_halves(model, precision))
     step = plain_step(shared, optimizer, options, precision, world)
     if "capture" in mode:
         return Captured(step, model, optimizer, world.device)
