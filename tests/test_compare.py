@@ -376,6 +376,13 @@ def test_a_document_that_is_none_is_refused(document: Any, message: str) -> None
         read_comparison(document, "result.json")
 
 
+def test_a_table_says_that_its_runs_shared_the_machine() -> None:
+    result = translation(2)
+    assert "at once" not in result.note()
+    assert "at once" not in dataclasses.replace(result, engine="local=1").note()
+    assert dataclasses.replace(result, engine="local=4").note().endswith(" Seconds and tokens/s: with 4 runs at once.")
+
+
 # Engines
 
 

@@ -139,7 +139,15 @@ class Comparison:
         return (
             f"{title_of(self.metric)}: {better} is better; mean over {seeds} seed{'s'[: seeds > 1]}, each with "
             f"{self.kept}. Intervals: 95%, Student's t over seeds; differences to {first.name} are paired by seed. "
-            f"Matched: {what}, to {label(self.reference)}."
+            f"Matched: {what}, to {label(self.reference)}.{self.crowd}"
+        )
+
+    @property
+    def crowd(self) -> str:
+        """A warning where runs shared the machine: schemes that ran in other company are slower or faster for it."""
+        at_once = self.engine.removeprefix("local=")
+        return (
+            f" Seconds and tokens/s: with {at_once} runs at once." if at_once.isdecimal() and int(at_once) > 1 else ""
         )
 
     @property
