@@ -35,6 +35,7 @@ from splitstep.files import write_atomically
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.models.cost import twin
 from splitstep.operators.dropout import kernel
+from splitstep.operators.loss import kernels
 from splitstep.tasks import task as load_task
 from splitstep.tasks.text_pairs.codec import END, PAD, START
 from splitstep.tasks.text_pairs.search import groups
@@ -388,6 +389,7 @@ class Results:
             "versions": versions(),
             "text": self.text,
             "fused_dropout": kernel(self.device.type) is not None,
+            "fused_loss": kernels(self.device.type) is not None,
             "wall_seconds": round(time.monotonic() - self.begun, 1),
             "bars": BARS,
             "updates": [one._asdict() for one in self.updates],

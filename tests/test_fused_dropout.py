@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,13 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from gpu import GPU, TRITON, interpret, kernels
 from torch import Tensor
 from torch._functorch.aot_autograd import aot_function
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.func import functional_call, jacfwd, jacrev, jvp, vjp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.profiler import ProfilerActivity
 from torch.utils.checkpoint import checkpoint
 
 import splitstep as ss
@@ -32,8 +27,6 @@ from splitstep.operators import dropout as dropped
 from splitstep.operators.dropout import FUSED, Fused, formula, keep, kernel
 
 CASES = [(0, 0, 0.1), (1, 5, 0.3), (2**31 - 2, 41, 0.5), (123456789, 3, 0.9)]
-ROOT = Path(__file__).parent.parent
-GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 def bits(x: Tensor) -> Tensor:
@@ -68,15 +61,13 @@ def agree(multiply: Callable[..., Tensor], device: str, truncates: Sequence[torc
         torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs triton, which comes with PyTorch for CUDA")
+@TRITON
 def test_the_kernel_is_the_formula_in_the_interpreter_of_triton() -> None:
     """The interpreter truncates to bfloat16, where a GPU rounds."""
-    code = (
-        "import sys; sys.path.append('tests'); import torch; from test_fused_dropout import agree; "
-        "from splitstep.operators.dropout_kernel import multiply; agree(multiply, 'cpu', [torch.bfloat16])"
+    interpret(
+        "import torch; from test_fused_dropout import agree; from splitstep.operators.dropout_kernel import multiply; "
+        "agree(multiply, 'cpu', [torch.bfloat16])"
     )
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "TRITON_INTERPRET": "1"})
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -330,20 +321,6 @@ def test_a_captured_graph_reads_the_seed_of_the_moment(kind: torch.dtype) -> Non
         assert torch.equal(slope, formula(g, 0.3, seed, 5))
         masks.append(y != 0)
     assert not torch.equal(masks[0], masks[1])
-
-
-def kernels(act: Callable[[], Any], trace: Path) -> list[str]:
-    """The names of what runs on the GPU; memory may be copied or set there, too."""
-    act()
-    torch.cuda.synchronize()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
-            act()
-            torch.cuda.synchronize()
-        seen.export_chrome_trace(str(trace))
-    events = json.loads(trace.read_text())["traceEvents"]
-    return [event["name"] for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
 
 
 @GPU

@@ -10,7 +10,6 @@ from typing import Any, final
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -23,6 +22,8 @@ from transformers.modeling_outputs import (
 
 from ..integrate import Observe
 from ..operators import ACTIVATIONS, Context, norm
+from ..operators.loss import IGNORED, cross_entropy, shifted
+from ..operators.project import project
 from .body import (
     EMBEDDING_SALT,
     Body,
@@ -38,27 +39,6 @@ from .body import (
     waves,
 )
 from .config import CausalConfig, ImageConfig, MaskedConfig, SequenceConfig, SplitstepConfig, TranslationConfig
-
-IGNORED = -100  # a label that no loss counts
-
-
-def cross_entropy(logits: Tensor, labels: Tensor, items: Tensor | int | None, smoothing: float = 0.0) -> Tensor:
-    """Cross-entropy over the labels that count, as a mean, or as a sum over `items` where the caller knows more of them
-    than this batch holds (several processes, accumulated batches)."""
-    reduction = "mean" if items is None else "sum"
-    loss = functional.cross_entropy(
-        logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32)),
-        labels.flatten(),
-        ignore_index=IGNORED,
-        reduction=reduction,
-        label_smoothing=smoothing,
-    )
-    return loss if items is None else loss / items
-
-
-def shifted(labels: Tensor) -> Tensor:
-    """Labels moved one to the left: position i predicts token i + 1. Cheaper than cutting the logits."""
-    return functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
 
 
 def refuse_pickles(place: Any, subfolder: str) -> None:
@@ -239,8 +219,8 @@ class SplitstepForCausalLM(SplitstepModel, GenerationMixin):  # pyright: ignore[
         observe, watch = self.observer(observe, output_hidden_states)
         x = self.embedding(input_ids, position_ids, None, seed, EMBEDDING_SALT, known)
         x = self.body(x, context, observe)
-        logits = self.head(x[:, -logits_to_keep:] if logits_to_keep else x)
-        loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch)
+        logits, wide = project(self.head, x[:, -logits_to_keep:] if logits_to_keep else x)
+        loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
         return CausalLMOutputWithPast(loss, logits, past_key_values, states_of(watch, x))  # pyright: ignore
 
 
@@ -289,8 +269,8 @@ class EncoderModel(SplitstepModel):
     def get_input_embeddings(self) -> nn.Module:
         return self.encoder.embedding.tokens
 
-    def read_out(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Logits of the states."""
+    def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Logits of the states, and what `cross_entropy` reads in their place."""
         raise NotImplementedError
 
     def forward(
@@ -308,8 +288,8 @@ class EncoderModel(SplitstepModel):
         seed = seed_for(self, self.config, dropout_seed, input_ids.device)
         observe, watch = self.observer(observe, output_hidden_states)
         x = self.encoder(input_ids, attention_mask, token_type_ids, seed, observe)
-        logits = self.read_out(x, attention_mask)
-        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
+        logits, wide = self.read_out(x, attention_mask)
+        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch, wide=wide)
         return self.Output(loss, logits, states_of(watch, x))  # pyright: ignore
 
 
@@ -331,8 +311,8 @@ class SplitstepForMaskedLM(EncoderModel):
     def get_output_embeddings(self) -> nn.Module:
         return self.head
 
-    def read_out(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        return self.head(self.norm(ACTIVATIONS["gelu"](self.transform(x))))
+    def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))
 
 
 class SplitstepForSequenceClassification(EncoderModel):
@@ -347,8 +327,8 @@ class SplitstepForSequenceClassification(EncoderModel):
         self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
         self.post_init()
 
-    def read_out(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        return self.head(pooled(x, mask, self.config.pool))
+    def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return project(self.head, pooled(x, mask, self.config.pool))
 
 
 def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
@@ -482,10 +462,10 @@ class SplitstepForTranslation(SplitstepModel, GenerationMixin):  # pyright: igno
             seed=seed,
         )
         y = self.encoder.embedding(decoder_input_ids, positions, None, seed, EMBEDDING_SALT + 4, past + length)
-        logits = self.head(self.decoder(y, context, observe))
+        logits, wide = project(self.head, self.decoder(y, context, observe))
         loss = None
         if labels is not None:
-            loss = cross_entropy(logits, labels, num_items_in_batch, self.config.label_smoothing)
+            loss = cross_entropy(logits, labels, num_items_in_batch, self.config.label_smoothing, wide)
         return Seq2SeqLMOutput(loss, logits, past_key_values, encoder_last_hidden_state=memory)  # pyright: ignore
 
 

@@ -12,9 +12,9 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue]
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+from torch import Tensor
+
+from .fusing import FUSED, ordinary
 
 
 def _shift(x: Tensor, n: int) -> Tensor:
@@ -49,9 +49,6 @@ def formula(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
     return x * (keep(seed, salt, x.shape, p).to(x.dtype) * (1 / (1 - p)))
 
 
-FUSED = (torch.float32, torch.bfloat16, torch.float16)  # float64 needs 1 / (1 - p) in its own precision
-
-
 @cache
 def kernel(kind: str) -> Callable[[Tensor, float, Tensor, int], Tensor] | None:
     """`formula` as one kernel on devices of this kind, where that works and the results are equal; else None.
@@ -73,24 +70,9 @@ def kernel(kind: str) -> Callable[[Tensor, float, Tensor, int], Tensor] | None:
     return multiply if same else None
 
 
-def plain(x: Tensor) -> bool:
-    """Whether x is numbers in memory: no stand-in of a tracer, no subclass, no batch under `vmap`."""
-    while functorch.is_gradtrackingtensor(x):
-        x = functorch.get_unwrapped(x)
-    return type(x) in (Tensor, nn.Parameter) and not functorch.is_functorch_wrapped_tensor(x)
-
-
 def fusible(x: Tensor, seed: Tensor) -> bool:
-    """Whether a kernel may run here and now. `is_compiling` is False in parts of a compilation: tensors tell."""
-    return (
-        not torch.compiler.is_compiling()
-        and x.dtype in FUSED
-        and x.device == seed.device
-        and plain(x)
-        and plain(seed)
-        and not is_in_torch_dispatch_mode()
-        and kernel(x.device.type) is not None  # last: its first call needs all of these
-    )
+    """Whether a kernel may run here and now."""
+    return ordinary(x, seed) and kernel(x.device.type) is not None  # last: its first call needs all of the rest
 
 
 class Fused(torch.autograd.Function):

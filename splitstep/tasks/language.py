@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from splitstep.operators.loss import shifted
 from splitstep.tasks import sampler
 from splitstep.tasks.options import at_least
 from splitstep.tasks.task import (
@@ -136,7 +137,7 @@ class Language(Task):
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
         """The tokens' sums; logits [B, T, V] align with the inputs, each guessing the next."""
-        return score_tokens(logits[:, :-1], batch["labels"][:, 1:])
+        return score_tokens(logits, shifted(batch["labels"]))
 
     @final
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:

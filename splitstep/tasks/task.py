@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from splitstep.operators.loss import IGNORED, cross_entropy, fusible
+
 Batch = dict[str, Tensor]
 """`input_ids`, `labels` and, where rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
-
-IGNORED = -100
-"""The label of a position that is not scored, as everywhere in PyTorch and Hugging Face."""
 
 SPLITS: tuple[str, ...] = ("train", "valid", "test")
 
@@ -91,7 +90,7 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """Sums over one batch, which add up over batches."""
+        """Sums over one batch, which add up over batches. The logits come in the precision of the evaluation."""
 
     @abstractmethod
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
@@ -124,9 +123,14 @@ def check_totals(task: Task, totals: Mapping[str, float], count: str) -> float:
 
 
 def score_tokens(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Sums of the surprise in nats, of right guesses and of tokens where there is a label; logits [B, T, V]."""
+    """Sums of the surprise in nats, of right guesses and of tokens where there is a label; logits [B, T, V].
+
+    On a GPU the logits are read where they are: a copy of all that a big vocabulary has may not fit.
+    """
     scored = labels != IGNORED
-    guesses, right = logits[scored].float(), labels[scored]
-    nll = functional.cross_entropy(guesses, right, reduction="sum")
-    correct = (guesses.argmax(-1) == right).sum()
-    return {"nll": float(nll), "correct": float(correct), "tokens": float(right.numel())}
+    if fusible(logits, labels):
+        nll, guesses, right = cross_entropy(logits, labels, 1), logits.argmax(-1), labels
+    else:
+        chosen, right = logits[scored].float(), labels[scored]
+        nll, guesses = functional.cross_entropy(chosen, right, reduction="sum"), chosen.argmax(-1)
+    return {"nll": float(nll), "correct": float((guesses == right).sum()), "tokens": float(scored.sum())}

@@ -39,7 +39,7 @@ def evaluate(
         moved = {name: x.to(device, non_blocking=True) for name, x in batch.items()}
         with autocast(precision, device):
             logits = model(**{name: x for name, x in moved.items() if name != "labels"}, use_cache=False).logits
-        for name, value in task.score(logits.float(), moved).items():
+        for name, value in task.score(logits, moved).items():
             totals[name] = totals.get(name, 0.0) + float(value) * counts
     model.train(was_training)
     if world.size > 1:

@@ -1,0 +1,40 @@
+"""Whether one kernel may stand for several operations of PyTorch: only on plain numbers, with nobody tracing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue]
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+FUSED = (torch.float32, torch.bfloat16, torch.float16)  # the types of kernels, which reckon in float32
+
+
+def plain(x: Tensor) -> bool:
+    """Whether x is numbers in memory: no stand-in of a tracer, no subclass, no batch under `vmap`."""
+    while functorch.is_gradtrackingtensor(x):
+        x = functorch.get_unwrapped(x)
+    return type(x) in (Tensor, nn.Parameter) and not functorch.is_functorch_wrapped_tensor(x)
+
+
+def ordinary(x: Tensor, other: Tensor) -> bool:
+    """Whether a kernel may run on both here and now. `is_compiling` is False in parts of a compilation: tensors tell.
+
+    Kernels reckon in float32, so that x must be no wider.
+    """
+    return (
+        not torch.compiler.is_compiling()
+        and x.dtype in FUSED
+        and x.device == other.device
+        and plain(x)
+        and plain(other)
+        and not is_in_torch_dispatch_mode()
+    )
+
+
+def transformed(*tensors: Tensor | None) -> bool:
+    """Whether a transform of `torch.func` or forward-mode differentiation needs each operation's own rules."""
+    if torch._C._are_functorch_transforms_active():  # pyright: ignore[reportAttributeAccessIssue]
+        return True
+    return any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)

@@ -1,0 +1,135 @@
+"""Cross-entropy over a vocabulary. On a GPU the logits are read once forward, and once more for their gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .fusing import FUSED, ordinary, transformed
+
+IGNORED = -100  # a label that no loss counts
+
+
+def shifted(labels: Tensor) -> Tensor:
+    """Labels moved one to the left: position i predicts token i + 1. Cheaper than cutting the logits."""
+    return functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
+
+
+def formula(logits: Tensor, labels: Tensor, items: Tensor | int | None, smoothing: float) -> Tensor:
+    """`cross_entropy` by PyTorch's own operations, which a compiler fuses by itself."""
+    reduction = "mean" if items is None else "sum"
+    loss = functional.cross_entropy(
+        logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32)),
+        labels.flatten(),
+        ignore_index=IGNORED,
+        reduction=reduction,
+        label_smoothing=smoothing,
+    )
+    return loss if items is None else loss / items
+
+
+class Kernels(NamedTuple):
+    """The loss of rows [N, width], of which the first `classes` columns are logits, and its gradient.
+
+    losses(logits, labels, classes, smoothing) -> (each row's loss, 0 where its label is ignored; its log-sum-exp)
+    slopes(logits, labels, lse, g, classes, smoothing) -> g * d(sum of losses)/d(logits), 0 in further columns
+    """
+
+    losses: Callable[[Tensor, Tensor, int, float], tuple[Tensor, Tensor]]
+    slopes: Callable[[Tensor, Tensor, Tensor, Tensor, int, float], Tensor]
+
+
+def slope_formula(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """The gradient of the summed loss in closed form: no automatic differentiation, which may be switched off."""
+    classes = logits.shape[-1]
+    truth = functional.one_hot(labels.clamp(min=0), classes) * (1 - smoothing) + smoothing / classes
+    return (logits.softmax(-1) - truth).masked_fill((labels == IGNORED)[:, None], 0.0)
+
+
+def check(kernels: Kernels, kind: str) -> None:
+    """An error unless the kernels do as the formulas do on a sample of several blocks, the last not full, padded."""
+    classes, smoothing, g = 10_007, 0.1, torch.tensor(1000.0, device=kind)
+    rows = torch.arange(5, device=kind)
+    labels = torch.where(rows == 2, IGNORED, rows * 2500)
+    sample = torch.linspace(0, 900, 5 * 10_048, device=kind).view(5, -1).cos() * 8
+    sample[:, classes:] = 50.0  # what is no class must not count
+    for dtype in FUSED:
+        logits = sample.to(dtype)
+        exact = logits[:, :classes].double()
+        losses, lse = kernels.losses(logits, labels, classes, smoothing)
+        slopes = kernels.slopes(logits, labels, lse, g, classes, smoothing)
+        expected = functional.pad(g * slope_formula(exact, labels, smoothing), (0, 41)).to(dtype)
+        torch.testing.assert_close(losses.sum().double(), formula(exact, labels, 1, smoothing), rtol=1e-5, atol=0)
+        torch.testing.assert_close(slopes, expected, rtol=1e-5 + 2 * torch.finfo(dtype).eps, atol=1e-5)
+
+
+@cache
+def kernels(kind: str) -> Kernels | None:
+    """The loss as one kernel and its gradient as another on devices of this kind, where that works; else None.
+
+    PyTorch's own operations go over the logits about ten times. The first call waits.
+    """
+    if kind != "cuda":
+        return None
+    try:
+        from .loss_kernel import losses, slopes
+
+        check(found := Kernels(losses, slopes), kind)
+    except Exception:  # no Triton, no compiler for it, a device that it does not know: each fails in its own way
+        return None
+    return found
+
+
+def fusible(logits: Tensor, labels: Tensor) -> bool:
+    """Whether the kernels may run here and now; wrong labels are left to the formula, which says what is wrong."""
+    return (
+        ordinary(logits, labels)
+        and not transformed(logits)
+        and labels.dtype == torch.int64
+        and 0 < logits.numel() == labels.numel() * logits.shape[-1]
+        and kernels(logits.device.type) is not None  # last: its first call needs all of these
+    )
+
+
+class Fused(torch.autograd.Function):
+    """The summed loss of all rows. Where a second derivative may follow, the first one is the formula's."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, classes: int, smoothing: float) -> Tensor:  # pyright: ignore
+        found = kernels(logits.device.type)
+        assert found is not None
+        ctx.slopes, ctx.classes, ctx.smoothing = found.slopes, classes, smoothing
+        losses, lse = found.losses(logits.flatten(0, -2), labels.flatten(), classes, smoothing)
+        ctx.save_for_backward(logits, labels, lse)
+        return losses.sum()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        logits, labels, lse = ctx.saved_tensors
+        if torch.is_grad_enabled():  # with create_graph=True
+            total = formula(logits[..., : ctx.classes], labels, 1, ctx.smoothing)
+            return *torch.autograd.grad(total, logits, g, create_graph=True), None, None, None
+        rows, targets = logits.flatten(0, -2), labels.flatten()
+        slopes: Tensor = ctx.slopes(rows, targets, lse, g, ctx.classes, ctx.smoothing)
+        return slopes.view(logits.shape), None, None, None
+
+
+def cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    items: Tensor | int | None,
+    smoothing: float = 0.0,
+    wide: Tensor | None = None,
+) -> Tensor:
+    """Cross-entropy over the labels that count, as a mean, or as a sum over `items` where the caller knows more of them
+    than this batch holds (several processes, accumulated batches). `wide` is what `project` gives beside the logits."""
+    wide = logits if wide is None else wide
+    if not fusible(wide, labels):
+        return formula(logits, labels, items, smoothing)
+    total: Tensor = Fused.apply(wide, labels, logits.shape[-1], smoothing)  # pyright: ignore
+    return total / ((labels != IGNORED).sum() if items is None else items)
