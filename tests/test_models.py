@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.utils import logging
 
 import splitstep as ss
-from splitstep.models import CONFIGS
+from splitstep.models import CONFIGS, MODELS
 from splitstep.models.config import FORMAT
 from splitstep.operators import Context, FeedForward, SelfAttention, norm
 
@@ -393,3 +393,22 @@ def test_inductor_compiles_forward_and_backward_in_one_graph(scheme: str) -> Non
     torch.testing.assert_close(compiled, eager, atol=1e-5, rtol=1e-5)
     for mine, other in zip(torch.autograd.grad(compiled, wanted, g), expected, strict=True):
         torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["causal", "masked", "sequence", "translation"])
+def test_the_vocabulary_can_grow(kind: str) -> None:
+    """Hugging Face replaces the embedding, and the output matrix with it where the two are tied."""
+    shape: dict[str, Any] = dict(layers=1, width=16, heads=2, ffn=32, vocab_size=20, max_positions=8)
+    model: Any = MODELS[kind](CONFIGS[kind](**shape)).eval()  # pyright: ignore[reportCallIssue]
+    known = torch.randint(4, 20, (2, 5))
+    labels = {"labels": torch.zeros(2, dtype=torch.long)} if kind == "sequence" else {"labels": known}
+    before = model(known, **labels).logits
+    model.resize_token_embeddings(23)
+    after = model(known, **labels).logits
+    if kind == "sequence":
+        assert torch.equal(after, before)
+    else:
+        assert after.shape[-1] == 23
+        torch.testing.assert_close(after[..., :20], before)
+        assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    assert model(torch.full((1, 3), 22), labels=labels["labels"][:1] if kind == "sequence" else known[:1, :3]).loss > 0

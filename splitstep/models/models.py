@@ -269,6 +269,9 @@ class EncoderModel(SplitstepModel):
     def get_input_embeddings(self) -> nn.Module:
         return self.encoder.embedding.tokens
 
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.encoder.embedding.tokens = value  # pyright: ignore
+
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Logits of the states, and what `cross_entropy` reads in their place."""
         raise NotImplementedError
@@ -310,6 +313,9 @@ class SplitstepForMaskedLM(EncoderModel):
 
     def get_output_embeddings(self) -> nn.Module:
         return self.head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.head = new_embeddings  # pyright: ignore
 
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))
@@ -408,8 +414,14 @@ class SplitstepForTranslation(SplitstepModel, GenerationMixin):  # pyright: igno
     def get_input_embeddings(self) -> nn.Module:
         return self.encoder.embedding.tokens
 
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.encoder.embedding.tokens = value  # pyright: ignore
+
     def get_output_embeddings(self) -> nn.Module:
         return self.head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.head = new_embeddings  # pyright: ignore
 
     def get_encoder(self, *unused: Any, **also_unused: Any) -> nn.Module:
         return EncoderForGeneration(self.encoder)
