@@ -233,6 +233,7 @@ COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
         (("generate", "nowhere"), "no recipe.yaml"),
         (("report", "nowhere"), "has no result.json"),
         (("report", "nowhere", "--markdown", "--json"), "leave out --json and --out"),
+        (("report", "nowhere", "--against", "lie"), "add --markdown"),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(

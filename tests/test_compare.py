@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 from jobs import answer, clear_up, die, die_once, linger, refuse
-from made_up import ACCURACY, LOSS, translation, trial
+from made_up import ACCURACY, LOSS, comparison, translation, trial
 
 from splitstep.studies import engines, running
 from splitstep.studies.compare import compare
 from splitstep.studies.comparison import Comparison, Curve, read_comparison
 from splitstep.studies.engines import Engine, Processes, check_engine, open_engine
 from splitstep.studies.plan import Planned, plan, read_sweep, split_schemes
-from splitstep.studies.rows import choose_setting, rows_of
+from splitstep.studies.rows import against, choose_setting, rows_of
 from splitstep.studies.statistics import bootstrap_difference
 from splitstep.studies.translate import bleu_of, sentence_counts, significance
 from splitstep.studies.trials import thinned
@@ -374,6 +374,23 @@ def test_a_document_of_ten_translators_is_small() -> None:
 def test_a_document_that_is_none_is_refused(document: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_comparison(document, "result.json")
+
+
+def test_differences_can_be_to_another_scheme() -> None:
+    tests = {"lie": (0.80, 0.82, 0.90), "macaron": (0.85, 0.87, 0.95), "strang": (0.84, 0.83, 0.94)}
+    result = comparison([trial(name, seed, test) for name, own in tests.items() for seed, test in enumerate(own)])
+    turned = against(result, "macaron")
+    assert [row.name for row in turned.rows] == ["macaron", "lie", "strang"]
+    [_, lie, strang] = turned.rows
+    assert lie.difference is not None
+    assert strang.difference is not None
+    assert lie.difference.mean == pytest.approx(-0.05)
+    assert strang.difference.mean == pytest.approx(-0.02)
+    assert [row.test for row in against(turned, "A F").rows] == [row.test for row in result.rows]
+    with pytest.raises(ValueError, match="use one of lie, macaron, strang"):
+        against(result, "rk4")
+    with pytest.raises(ValueError, match="again with macaron first"):
+        against(translation(2), "macaron")
 
 
 def test_a_table_says_that_its_runs_shared_the_machine() -> None:

@@ -59,7 +59,8 @@ def test_tables_of_comparisons_are_what_the_command_prints(
 
 def test_every_comparison_is_shown() -> None:
     pages = [ROOT / "README.md", *DOCS.glob("*.md")]
-    shown = {word for page in pages for words, _ in TABLE.findall(page.read_text()) for word in words.split()}
+    words = " ".join(words for page in pages for words, _ in TABLE.findall(page.read_text())).split()
+    shown = {word for word in words if word.startswith("results/")}
     kept = {str(path.parent.relative_to(ROOT)) for path in ROOT.glob("results/compare/*/result.json")}
     assert len(kept) >= 3
     assert shown == kept

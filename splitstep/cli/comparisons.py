@@ -121,19 +121,29 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write result and page there, not where they were.")
     ] = None,
+    first: Annotated[
+        str | None, typer.Option("--against", metavar="SCHEME", help="Differences to this scheme, not to the first.")
+    ] = None,
 ) -> None:
-    """Draw report.html again from result.json; nothing is computed.
+    """Draw report.html again from result.json; nothing is trained.
 
     \b
     Example:
       splitstep report runs/digits
       splitstep report runs/digits runs/listops --markdown
+      splitstep report runs/digits --against macaron --markdown
     """
     from ..report import markdown, write_report
+    from ..studies.rows import against
 
     if as_markdown and (as_json or out):
         raise ValueError("--markdown prints a table and nothing else: leave out --json and --out.")
+    if first and not (as_markdown or out):
+        raise ValueError("--against leaves what the comparison wrote as it is: add --markdown, or --out DIR.")
     found = [(directory, *_read_comparison(directory)) for directory in directories]
+    if first:
+        turned = [(directory, against(result, first)) for directory, _, result in found]
+        found = [(directory, result.document(), result) for directory, result in turned]
     if as_markdown:
         sys.stdout.write(markdown([result for _, _, result in found]))
         return

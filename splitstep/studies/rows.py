@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..scheme import Project, Scheme
 from ..schemes import scheme
-from .comparison import Row, Setting, Trial
+from .comparison import Comparison, Row, Setting, Trial
 from .statistics import estimate, paired_difference
 from .wording import label
 
@@ -47,6 +48,20 @@ def rows_of(trials: Sequence[Trial], metric: Mapping[str, Any]) -> list[Row]:
             )
         )
     return rows
+
+
+def against(result: Comparison, text: str) -> Comparison:
+    """The comparison with another of its schemes first, to which differences are then."""
+    notation = str(scheme(text))
+    if notation not in {t.scheme for t in result.trials}:
+        raise ValueError(f"{text} is not in this comparison: use one of {', '.join(row.name for row in result.rows)}.")
+    if result.tests:
+        raise ValueError(
+            f"differences on test sets need the translations: run `splitstep compare` again with {text} first; "
+            "finished runs are kept."
+        )
+    trials = sorted(result.trials, key=lambda t: t.scheme != notation)
+    return replace(result, trials=tuple(trials), rows=tuple(rows_of(trials, result.metric)))
 
 
 def choose_setting(trials: Sequence[Trial], metric: Mapping[str, Any]) -> Setting:
