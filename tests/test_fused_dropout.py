@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ import splitstep as ss
 from splitstep.operators import Context
 from splitstep.operators import dropout as dropped
 from splitstep.operators.dropout import FUSED, Fused, formula, keep, kernel
+from splitstep.operators.fusing import checked
 
 CASES = [(0, 0, 0.1), (1, 5, 0.3), (2**31 - 2, 41, 0.5), (123456789, 3, 0.9)]
 
@@ -248,6 +250,19 @@ def test_other_devices_have_no_kernel() -> None:
         assert kernel("cuda") is None
 
 
+def test_a_kernel_that_fails_is_told_once_and_one_that_is_missing_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(error: Exception) -> Any:
+        raise error
+
+    assert checked("dropout", "cuda", lambda: 5) == (5 if torch.cuda.is_available() else None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert checked("dropout", "cuda", lambda: 5) == 5
+    assert checked("dropout", "cpu", lambda: 5) is None
+    assert checked("dropout", "cuda", lambda: fail(ImportError("no triton"))) is None
+    with pytest.warns(UserWarning, match="^dropout runs without its kernel, which fails: OSError: no compiler$"):
+        assert checked("dropout", "cuda", lambda: fail(OSError("no compiler\nand more"))) is None
+
+
 @GPU
 def test_a_kernel_that_differs_or_fails_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
@@ -258,7 +273,8 @@ def test_a_kernel_that_differs_or_fails_is_not_used(monkeypatch: pytest.MonkeyPa
 
     for multiply, used in ((wrong, False), (broken, False), (formula, True)):
         monkeypatch.setitem(sys.modules, "splitstep.operators.dropout_kernel", SimpleNamespace(multiply=multiply))
-        assert (kernel.__wrapped__("cuda") is not None) == used
+        with nullcontext() if used else pytest.warns(UserWarning, match="runs without its kernel"):
+            assert (kernel.__wrapped__("cuda") is not None) == used
 
 
 @GPU

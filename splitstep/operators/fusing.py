@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 from torch._C import _functorch as functorch  # pyright: ignore[reportAttributeAccessIssue]
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+T = TypeVar("T")
 
 FUSED = (torch.float32, torch.bfloat16, torch.float16)  # the types of kernels, which reckon in float32
 
@@ -38,3 +44,21 @@ def transformed(*tensors: Tensor | None) -> bool:
     if torch._C._are_functorch_transforms_active():  # pyright: ignore[reportAttributeAccessIssue]
         return True
     return any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
+
+
+def checked(what: str, kind: str, make: Callable[[], T]) -> T | None:
+    """What `make` imports and checks, on devices of this kind; else None, and PyTorch's own operations serve.
+
+    No Triton is nothing to speak of. No compiler for it, a device that it does not know, results that are wrong: each
+    fails in its own way, and who waits for a slower program should know why.
+    """
+    if kind != "cuda" or not torch.cuda.is_available():
+        return None
+    try:
+        return make()
+    except ImportError:
+        return None
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        warnings.warn(f"{what} runs without its kernel, which fails: {type(error).__name__}: {reason}", stacklevel=2)
+        return None

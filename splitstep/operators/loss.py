@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .fusing import FUSED, ordinary, transformed
+from .fusing import FUSED, checked, ordinary, transformed
 
 IGNORED = -100  # a label that no loss counts
 
@@ -74,15 +74,14 @@ def kernels(kind: str) -> Kernels | None:
 
     PyTorch's own operations go over the logits about ten times. The first call waits.
     """
-    if kind != "cuda":
-        return None
-    try:
+
+    def make() -> Kernels:
         from .loss_kernel import losses, slopes
 
         check(found := Kernels(losses, slopes), kind)
-    except Exception:  # no Triton, no compiler for it, a device that it does not know: each fails in its own way
-        return None
-    return found
+        return found
+
+    return checked("cross-entropy", kind, make)
 
 
 def fusible(logits: Tensor, labels: Tensor) -> bool:
