@@ -7,9 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from splitstep.operators.loss import IGNORED, cross_entropy, fusible
+from splitstep.operators.loss import IGNORED, cross_entropy
 
 Batch = dict[str, Tensor]
 """`input_ids`, `labels` and, where rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
@@ -123,14 +122,6 @@ def check_totals(task: Task, totals: Mapping[str, float], count: str) -> float:
 
 
 def score_tokens(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Sums of the surprise in nats, of right guesses and of tokens where there is a label; logits [B, T, V].
-
-    On a GPU the logits are read where they are: a copy of all that a big vocabulary has may not fit.
-    """
-    scored = labels != IGNORED
-    if fusible(logits, labels):
-        nll, guesses, right = cross_entropy(logits, labels, 1), logits.argmax(-1), labels
-    else:
-        chosen, right = logits[scored].float(), labels[scored]
-        nll, guesses = functional.cross_entropy(chosen, right, reduction="sum"), chosen.argmax(-1)
-    return {"nll": float(nll), "correct": float((guesses == right).sum()), "tokens": float(scored.sum())}
+    """Sums of the surprise in nats, of right guesses and of tokens where there is a label; logits [B, T, V]."""
+    nll, right = cross_entropy(logits, labels, 1), logits.argmax(-1) == labels
+    return {"nll": float(nll), "correct": float(right.sum()), "tokens": float((labels != IGNORED).sum())}
