@@ -17,20 +17,14 @@ from ..operators import FeedForward
 from ..scheme import Scheme
 from ..schemes import name_of
 from ..schemes import scheme as scheme_of
-from ..stack import Stack
-from .body import Body, ffn_widths
+from .base import SplitstepModel, all_stacks
+from .body import Body, check_length, ffn_widths
+from .causal import SplitstepForCausalLM
+from .classifiers import SplitstepForImageClassification, SplitstepForSequenceClassification
 from .config import ImageConfig, SplitstepConfig, TranslationConfig
-from .models import (
-    MODELS,
-    SplitstepForCausalLM,
-    SplitstepForImageClassification,
-    SplitstepForMaskedLM,
-    SplitstepForSequenceClassification,
-    SplitstepForTranslation,
-    SplitstepModel,
-    all_stacks,
-    check_length,
-)
+from .masked import SplitstepForMaskedLM
+from .models import MODELS
+from .translation import SplitstepForTranslation
 
 By = Literal["parameters", "flops"]
 TOLERANCE: dict[By, float] = {"parameters": 0.001, "flops": 0.01}
@@ -105,7 +99,7 @@ def example_flops(model: SplitstepModel, length: int, source: int) -> int:
 
 def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tuple[nn.Module, int]]:
     """Each field, layer by layer and stack after stack, with its cost times the scheme's evaluations of it."""
-    stacks: list[Stack] = list(all_stacks(model))
+    stacks = list(all_stacks(model))
     tokens = (length,) if len(stacks) == 1 else (source, length)
     for stack, n in zip(stacks, tokens, strict=True):
         for layer in stack.layers:
