@@ -233,3 +233,8 @@ def _write_scale(fraction: Coefficient) -> str:
 
 def _write_number(value: Coefficient) -> str:
     return str(value) if isinstance(value, Fraction) else repr(value)
+
+
+def shortened(notation: str) -> str:
+    """The notation with long decimals cut, for reading; powers of ten stay."""
+    return re.sub(r"(\d\.\d{3})\d{5,}", r"\1..", notation)

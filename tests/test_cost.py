@@ -216,13 +216,29 @@ def test_what_was_matched_is_in_config_json_and_summary(tmp_path: Any) -> None:
     text = summary(other)
     assert "F0 2048; F1 2048 in 4 layers" in text
     assert f"{cost(other, 100).flops:,} at length 100" in text
-    assert "FLOPs per token of lie; difference +0.0000%" in text
+    assert "FLOPs per token of lie at length 100; difference +0.0000%" in text
     assert "matched" not in summary(reference)
     assert reference.matched is None
 
 
+def test_a_summary_says_at_which_length_flops_are_counted_and_why() -> None:
+    reference = CausalConfig(layers=4, width=64, heads=4, ffn=4096, max_positions=512)
+    other = twin(reference, "macaron", length=100)
+    assert f"{cost(reference, 512).flops:,} at length 512, its max_positions\n" in summary(reference)
+    assert f"{cost(other, 100).flops:,} at length 100, where it was matched\n" in summary(other)
+    for config in (reference, other):
+        assert f"{cost(config, 200).flops:,} at length 200\n" in summary(config, 200)
+    by_flops = summary(twin(reference, "rk4", "flops", 100), 200)
+    assert f"matched          {cost(reference, 100).flops:,} FLOPs per token of lie at length 100;" in by_flops
+    translator = TranslationConfig(**SMALL, decoder_layers=1)
+    assert f"{cost(translator, 8, 8).flops:,} at length 8 of source and target\n" in summary(translator, 8)
+
+
 BAD = [
-    (lambda: twin(CausalConfig(layers=1, width=16, heads=4, ffn=32), "rk4", "flops"), "layers=1, ffn=1"),
+    (
+        lambda: twin(CausalConfig(layers=1, width=16, heads=4, ffn=32), "rk4", "flops", 64),
+        "at length 64.*layers=1, ffn=1",
+    ),
     (lambda: twin(CausalConfig(layers=1, width=16, heads=4, ffn=3), "A0/2 F A1/2"), "no nearer than .* more"),
     (lambda: twin(TranslationConfig(layers=6, decoder_layers=5), "rk4", "flops"), "6 \\+ 5.*common divisor"),
     (lambda: twin(CausalConfig(), "macron"), "Did you mean macaron"),

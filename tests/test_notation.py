@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import schemes
 
 from splitstep import SCHEMES, Scheme, scheme
-from splitstep.notation import read
+from splitstep.notation import read, shortened
 from splitstep.scheme import Substep, average, compose
 from splitstep.tableau import coefficient
 
@@ -178,6 +178,20 @@ def test_a_number_of_any_size_is_refused_in_one_line(text: str, number: str) -> 
 def test_a_coefficient_is_a_finite_number(value: float) -> None:
     with pytest.raises(ValueError, match="below 10"):
         Substep(("A",), value)
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("F0/2 A F1/2", "F0/2 A F1/2"),
+        ("A*0.675 F*-0.8512", "A*0.675 F*-0.8512"),
+        ("A*1.3512071919596578 F", "A*1.351.. F"),
+        ("A*-1.2345678901234567e-05 F", "A*-1.234..e-05 F"),
+        ("0.33333333333333331(A F) + 2/3(F A) @rk4", "0.333..(A F) + 2/3(F A) @rk4"),
+    ],
+)
+def test_a_long_decimal_is_cut_for_reading_and_keeps_its_power_of_ten(text: str, short: str) -> None:
+    assert shortened(text) == short
 
 
 @pytest.mark.parametrize(("wrong", "right"), [("macron", "macaron"), ("strang-mid", "strang-midpoint"), ("rk3", "rk4")])

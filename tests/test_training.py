@@ -348,8 +348,15 @@ def test_the_average_is_the_mean_of_the_last_snapshots(
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"average": 5, "average_every": 2}, "average is 5, and 8 steps hold only 4 every 2 steps: use average=4"),
-        ({"average": 4, "evaluate_every": 3}, "average is 4, and 8 steps hold only 3 at each evaluation: use av"),
+        (
+            {"average": 5, "average_every": 2},
+            "8 steps hold only 4 snapshots every 2 steps: add train.average_every=1 .* or train.average=4$",
+        ),
+        (
+            {"average": 4, "evaluate_every": 3},
+            "8 steps hold only 3 snapshots at each evaluation: add train.average_every=1 ",
+        ),
+        ({"average": 9}, "average is 9, and 8 steps hold only 8 snapshots at each evaluation: add train.average=8$"),
         ({"average": 0}, "average is 0, and needs at least 1"),
         ({"average_every": -1}, "average_every is -1"),
     ],

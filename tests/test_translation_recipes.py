@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from math import sqrt
 from pathlib import Path
@@ -60,6 +61,20 @@ def test_translators_end_with_the_mean_of_ten_snapshots(name: str) -> None:
     assert len(steps) == 10
     assert steps[-1] == options.steps
     assert steps[0] > options.steps / 2  # the last part of the run, not all of it
+
+
+@pytest.mark.parametrize("steps", [500, 12, 5])
+@pytest.mark.parametrize("name", ["multi30k-en-de", "tatoeba-de-en", "wmt14-en-de-base"])
+def test_a_shorter_run_is_refused_with_overrides_that_work(name: str, steps: int) -> None:
+    file, shorter = str(RECIPES / f"{name}.yaml"), f"train.steps={steps}"
+    with pytest.raises(ValueError, match="option average is 10, and") as caught:
+        load_recipe(file, [shorter])
+    proposed = re.findall(r"train\.\S+", str(caught.value))
+    assert len(proposed) == (2 if steps >= 10 else 1)
+    for override in proposed:
+        kept = snapshot_steps(load_recipe(file, [shorter, override]).train)
+        assert kept[-1] == steps
+        assert len(kept) == (10 if "average_every" in override else int(override.rpartition("=")[2]))
 
 
 def test_own_text_needs_two_files() -> None:

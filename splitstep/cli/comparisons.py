@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .options import Data, Json, NewDirectory
-from .output import Output, empty_table, nearest, shortened
+from .output import Output, empty_table, nearest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -175,6 +175,7 @@ def _comparison_table(result: Comparison) -> RenderableType:
     from rich.table import Column
     from rich.text import Text
 
+    from ..notation import shortened
     from ..tasks.task import title_of
 
     metric, first = _narrow(title_of(result.metric)), result.rows[0].name
@@ -202,6 +203,7 @@ def _test_sets_table(result: Comparison) -> RenderableType:
     from rich.table import Column
     from rich.text import Text
 
+    from ..notation import shortened
     from ..studies.wording import label
 
     metric, *rest = result.scored()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .options import Json, Out
-from .output import Output, empty_table, shortened
+from .output import Output, empty_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -54,6 +54,8 @@ def _orders_table(result: Orders) -> RenderableType:
     from rich.console import Group
     from rich.table import Column
     from rich.text import Text
+
+    from ..notation import shortened
 
     texts = [Column("scheme", no_wrap=True), Column("notation", min_width=16)]
     table = empty_table(texts, ["evals", "split", "order", *(["f(x)", "f(t,x)"] if result.measured else [])])

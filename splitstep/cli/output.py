@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -68,11 +67,6 @@ def empty_table(texts: Sequence[Column], numbers: Sequence[str]) -> Table:
     for head in numbers:
         table.add_column(head, justify="right", no_wrap=True)
     return table
-
-
-def shortened(notation: str) -> str:
-    """The notation with long decimals cut, for reading."""
-    return re.sub(r"(\d\.\d{3})\d{5,}(e[-+]?\d+)?", r"\1..\2", notation)
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

@@ -12,17 +12,14 @@ with uncollected():
         AutoModelForSequenceClassification,
     )
 
+    from .base import SplitstepModel
+    from .causal import SplitstepForCausalLM
+    from .classifiers import SplitstepForImageClassification, SplitstepForSequenceClassification
     from .config import CausalConfig, ImageConfig, MaskedConfig, SequenceConfig, SplitstepConfig, TranslationConfig
     from .cost import Cost, cost, summary, twin
-    from .models import (
-        MODELS,
-        SplitstepForCausalLM,
-        SplitstepForImageClassification,
-        SplitstepForMaskedLM,
-        SplitstepForSequenceClassification,
-        SplitstepForTranslation,
-        SplitstepModel,
-    )
+    from .masked import SplitstepForMaskedLM
+    from .models import MODELS
+    from .translation import SplitstepForTranslation
 
 for _config, _model, _auto in (
     (CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM),

@@ -154,6 +154,15 @@ def positions_of(mask: Tensor | None, length: int, past: int, device: torch.devi
     return (mask.long().cumsum(-1) - 1).clamp(min=0)[:, -length:]
 
 
+def check_length(length: int, config: SplitstepConfig) -> None:
+    """Refuse more tokens than the model has learned positions for."""
+    if config.positions == "learned" and length > config.max_positions:
+        raise ValueError(
+            f"{length} tokens are more than this model's max_positions={config.max_positions} learned positions: "
+            "shorten the input or generate fewer tokens."
+        )
+
+
 def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Tensor | None:
     """The barrier to the future and to padding, [B, 1, T, past + T], in the type of `like` and on its device; None
     where a plain causal kernel says it all."""
@@ -193,6 +202,11 @@ class Watch:
             self.then(event)
 
 
+def states_of(watch: Watch | None, last: Tensor) -> tuple[Tensor, ...] | None:
+    """The states at the start of every step and the normalised last one, as Hugging Face counts hidden states."""
+    return None if watch is None else (*watch.states, last)
+
+
 class Body(nn.Module):
     """Embedded states through one stack and its final norm."""
 
@@ -208,3 +222,9 @@ class Body(nn.Module):
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None
         return self.norm(self.stack(x, context, observe, at(self.stack) if cached else None))
+
+
+def single_body(config: SplitstepConfig) -> Body:
+    """The body of a model with one stack."""
+    [(scheme, layers)] = config.stacks()
+    return Body(config, scheme, layers, ffn_widths(config), count())

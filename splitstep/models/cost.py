@@ -17,20 +17,14 @@ from ..operators import FeedForward
 from ..scheme import Scheme
 from ..schemes import name_of
 from ..schemes import scheme as scheme_of
-from ..stack import Stack
-from .body import Body, ffn_widths
+from .base import SplitstepModel, all_stacks
+from .body import Body, check_length, ffn_widths
+from .causal import SplitstepForCausalLM
+from .classifiers import SplitstepForImageClassification, SplitstepForSequenceClassification
 from .config import ImageConfig, SplitstepConfig, TranslationConfig
-from .models import (
-    MODELS,
-    SplitstepForCausalLM,
-    SplitstepForImageClassification,
-    SplitstepForMaskedLM,
-    SplitstepForSequenceClassification,
-    SplitstepForTranslation,
-    SplitstepModel,
-    all_stacks,
-    check_length,
-)
+from .masked import SplitstepForMaskedLM
+from .models import MODELS
+from .translation import SplitstepForTranslation
 
 By = Literal["parameters", "flops"]
 TOLERANCE: dict[By, float] = {"parameters": 0.001, "flops": 0.01}
@@ -105,7 +99,7 @@ def example_flops(model: SplitstepModel, length: int, source: int) -> int:
 
 def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tuple[nn.Module, int]]:
     """Each field, layer by layer and stack after stack, with its cost times the scheme's evaluations of it."""
-    stacks: list[Stack] = list(all_stacks(model))
+    stacks = list(all_stacks(model))
     tokens = (length,) if len(stacks) == 1 else (source, length)
     for stack, n in zip(stacks, tokens, strict=True):
         for layer in stack.layers:
@@ -171,9 +165,10 @@ def unreachable(by: By, reference: SplitstepConfig, goal: Cost, nearest: Splitst
     stuck = by == "flops" and len(depths) > 1 and gcd(*depths) == 1 and excess > 0
     hint = " whose layers and decoder_layers have a common divisor, to take fewer steps in both," if stuck else ""
     return (
-        f"The reference {label(reference.scheme)} has {goal.of(by):,} {UNIT[by]}; {label(nearest.scheme)} comes no "
-        f"nearer than {found.of(by):,} (layers={layers}, ffn={span(list(widths_of(nearest)))}), {abs(excess):,} "
-        f"{'more' if excess > 0 else 'fewer'}: use a reference{hint} within {TOLERANCE[by]:.1%} of that."
+        f"The reference {label(reference.scheme)} has {goal.of(by):,} {UNIT[by]}{at_length(by, goal)}; "
+        f"{label(nearest.scheme)} comes no nearer than {found.of(by):,} (layers={layers}, "
+        f"ffn={span(list(widths_of(nearest)))}), {abs(excess):,} {'more' if excess > 0 else 'fewer'}: use a "
+        f"reference{hint} within {TOLERANCE[by]:.1%} of that."
     )
 
 
@@ -354,24 +349,39 @@ def span(widths: Sequence[int]) -> str:
 
 
 def summary(config: SplitstepConfig, length: int | None = None) -> str:
-    """The cost of a config, its widths and what it was matched to, one line each."""
+    """The cost of a config, its widths and what it was matched to, one line each.
+
+    FLOPs are those at `length`, by default where a twin was matched and else at max_positions; the line says which.
+    """
     matched: dict[str, Any] = config.matched or {}
     c = cost(config, matched["cost"]["length"] if matched and length is None else length)
+    why = "" if length is not None else ", where it was matched" if matched else ", its max_positions"
+    both = " of source and target" if isinstance(config, TranslationConfig) else ""
     rows = [
         ("scheme", f"{label(config.scheme)}, step {config.step:g}"),
         ("parameters", f"{c.parameters:,}"),
         ("body", f"{c.body:,} parameters without embeddings and head"),
-        ("FLOPs per token", f"{c.flops:,} at length {c.length:,}"),
+        ("FLOPs per token", f"{c.flops:,} at length {c.length:,}{both}{why}"),
+        *width_rows(config),
     ]
+    if matched:
+        by, goal = matched["by"], Cost(**matched["reference_cost"])
+        reference = f"{goal.of(by):,} {UNIT[by]} of {label(matched['reference'])}{at_length(by, goal)}"
+        rows.append(("matched", f"{reference}; difference {matched['difference']:+.4%}"))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def at_length(by: By, c: Cost) -> str:
+    """The length that a count holds for: FLOPs per token grow with it, parameters do not."""
+    return f" at length {c.length:,}" if by == "flops" else ""
+
+
+def width_rows(config: SplitstepConfig) -> Iterator[tuple[str, str]]:
+    """The feed-forward widths of each stack, half by half."""
     given, stacks = widths_of(config), config.stacks()
     for (s, layers), where in zip(stacks, ("encoder ffn", "decoder ffn") if len(stacks) > 1 else ("ffn",), strict=True):
         names = feed_forwards(s)
         widths = list(islice(given, layers * len(names)))
         halves = "; ".join(f"{name} {span(widths[i :: len(names)])}" for i, name in enumerate(names))
-        rows.append((where, f"{halves or 'none'} in {layers} layer{'s'[: layers > 1]}"))
-    if matched:
-        by: By = matched["by"]
-        reference = f"{Cost(**matched['reference_cost']).of(by):,} {UNIT[by]} of {label(matched['reference'])}"
-        rows.append(("matched", f"{reference}; difference {matched['difference']:+.4%}"))
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        yield where, f"{halves or 'none'} in {layers} layer{'s'[: layers > 1]}"

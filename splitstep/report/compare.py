@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 from ..files import write_atomically
+from ..notation import shortened
 from ..schemes import scheme
 from ..studies.comparison import Comparison, Row
 from ..studies.test_sets import OnTestSet
@@ -13,7 +14,7 @@ from ..studies.wording import kept_text, label, widths
 from ..tasks.task import title_of
 from . import charts
 from .diagram import draw
-from .page import page, pairs, shortened, table
+from .page import page, pairs, table
 
 NAME = "report.html"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -99,11 +98,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], stacked: bool = T
         lines.append(f'<tr><th scope="row">{cell(first)}</th>{"".join(cells)}</tr>')
     kind, inner = "scroll stack" if stacked else "scroll", f"<tbody>{''.join(lines)}</tbody>"
     return f'<div class="{kind}"><table><thead><tr>{top}</tr></thead>{inner}</table></div>'
-
-
-def shortened(notation: str) -> str:
-    """The notation with long decimals cut, for reading."""
-    return re.sub(r"(\d\.\d{3})\d{5,}", r"\1..", notation)
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:

@@ -104,15 +104,19 @@ def snapshot_steps(options: TrainOptions) -> tuple[int, ...]:
     return tuple(reversed(list(islice(back, options.average))))
 
 
+SNAPSHOTS_SPAN = 5  # the snapshots that an error proposes lie in the last fifth of a run, much as in the recipes
+
+
 def check_snapshots(options: TrainOptions) -> None:
-    """Refuse a mean of more snapshots than the run has."""
+    """Refuse a mean of more snapshots than the run has; the error says what to add to the command."""
     fit = len(snapshot_steps(options))
     if options.keep == "average" and fit < options.average:
         apart = f"every {options.average_every} steps" if options.average_every else "at each evaluation"
+        nearer = max(1, options.steps // (SNAPSHOTS_SPAN * options.average))
+        all_fit = f"train.average_every={nearer} (all {options.average} near the end) or "
         raise ValueError(
-            f"option average is {options.average}, and {options.steps} steps hold only {fit} {apart}: use "
-            f"average={fit}, or a smaller {'average_every' if options.average_every else 'evaluate_every'}, or "
-            "more steps"
+            f"option average is {options.average}, and {options.steps} steps hold only {fit} snapshots {apart}: add "
+            f"{all_fit if options.average <= options.steps else ''}train.average={fit}"
         )
 
 

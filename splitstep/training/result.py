@@ -13,8 +13,8 @@ from torch import Tensor
 from ..files import whole_folder
 from ..integrate import Event
 from ..models import SplitstepModel
+from ..models.base import all_stacks
 from ..models.cost import cost
-from ..models.models import all_stacks
 from ..schemes import name_of, scheme
 from ..tasks import FreeRun
 from .directory import git_hash, versions

@@ -1,0 +1,153 @@
+"""What all models share: initialisation, loading from safetensors, the lazy cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
+
+from ..integrate import Observe
+from ..stack import Stack
+from .body import Embedding, Watch, waves
+from .config import SplitstepConfig
+
+
+def refuse_pickles(place: Any, subfolder: str) -> None:
+    """An error that names the pickle, where a directory holds one and no safetensors."""
+    folder = Path(place or "") / subfolder
+    if place is None or not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return
+    if pickles := sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl")):
+        raise ValueError(
+            f"{folder} holds {pickles[0]} and no model.safetensors. That file is a pickle, which can run code when it "
+            "is read, so splitstep does not open it: save the model with save_pretrained, which writes safetensors."
+        )
+
+
+def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -> None:
+    """An error that names the first weights which config and checkpoint do not share."""
+    wrong = {name: f"has shape {list(found)}, not {list(wanted)}" for name, found, wanted in info["mismatched_keys"]}
+    problems = {} if resize else wrong
+    if own:
+        problems |= dict.fromkeys(info["missing_keys"], "is missing")
+        problems |= dict.fromkeys(info["unexpected_keys"], "is unknown to this config")
+    if problems:
+        name = min(problems)
+        more = f", and {len(problems) - 1} more like it" if len(problems) > 1 else ""
+        raise ValueError(
+            f"The checkpoint {place} does not fit its config: {name} {problems[name]}{more}. Use the config.json that "
+            "was saved with these weights."
+        )
+
+
+@final
+class SourceCache(DynamicCache):
+    """Keys and values of the source. Beams change places within their source only, which is the same for all of them:
+    there is nothing to reorder, where transformers would copy everything in every step."""
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Leave everything in its place."""
+
+
+class SplitstepModel(PreTrainedModel):
+    """What all models share: initialisation and the lazy cache, which has a slot for every evaluation of attention."""
+
+    config: Any
+    config_class = SplitstepConfig
+    base_model_prefix = "body"
+    _supports_sdpa = True
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """The saved model, from safetensors only: a pickle can run code when it is read, so none is opened.
+
+        Weights that are missing, unknown or of the wrong shape are an error where the checkpoint is one of this class;
+        another model's checkpoint may bring a part of the weights.
+        """
+        place = pretrained_model_name_or_path
+        if kwargs.pop("use_safetensors", None) is False:
+            raise ValueError("use_safetensors=False asks for a pickle, which splitstep does not open: leave it out.")
+        refuse_pickles(place, kwargs.get("subfolder", ""))
+        resize, informed = kwargs.pop("ignore_mismatched_sizes", False), kwargs.pop("output_loading_info", False)
+        try:
+            model, info = super().from_pretrained(  # pyright: ignore[reportGeneralTypeIssues]
+                place, *args, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **kwargs
+            )
+        except SafetensorError as error:
+            raise ValueError(
+                f"The weights in {place} are damaged ({error}): copy the checkpoint again, or use an earlier one."
+            ) from None
+        refuse_mismatch(place, info, resize, (model.config.architectures or [cls.__name__]) == [cls.__name__])
+        return (model, info) if informed else model
+
+    def _init_weights(self, module: nn.Module) -> None:
+        config: SplitstepConfig = self.config
+        if isinstance(module, nn.Linear):
+            if config.init == "xavier":
+                nn.init.xavier_uniform_(module.weight)
+            else:
+                nn.init.normal_(module.weight, std=config.init_std)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=config.width**-0.5 if config.init == "xavier" else config.init_std)
+            if module.padding_idx is not None:
+                nn.init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+            if module.weight is not None:
+                nn.init.ones_(module.weight)
+            if isinstance(module, nn.LayerNorm) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, Embedding) and module.waves is not None:  # no file holds them
+            with torch.no_grad():
+                module.waves.copy_(waves(module.config))
+
+    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
+        """transformers sizes its cache by layers; a scheme needs a slot per evaluation, so start with a lazy one."""
+        lazy = generation_config.use_cache is not False and generation_config.cache_implementation is None
+        if not lazy or model_kwargs.get("past_key_values") is not None:
+            return super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # pyright: ignore
+        cache = DynamicCache()
+        encdec = self.config.is_encoder_decoder
+        model_kwargs["past_key_values"] = EncoderDecoderCache(cache, SourceCache()) if encdec else cache
+        return None
+
+    def observer(self, observe: Observe | None, hidden: bool | None) -> tuple[Observe | None, Watch | None]:
+        if not (self.config.output_hidden_states if hidden is None else hidden):
+            return observe, None
+        watch = Watch(observe)
+        return watch, watch
+
+
+class TextModel(SplitstepModel):
+    """What models of tokens share: where the vectors of tokens are, which Hugging Face reads and replaces."""
+
+    tokens_at: str
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.get_submodule(self.tokens_at)
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.set_submodule(self.tokens_at, value)
+
+
+class Writer:
+    """What models of tokens with a `head` onto the vocabulary share: Hugging Face reads and replaces that too."""
+
+    head: nn.Module
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.head
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.head = new_embeddings
+
+
+def all_stacks(model: SplitstepModel) -> Iterator[Stack]:
+    """The stacks of a model, in order."""
+    yield from (module for module in model.modules() if isinstance(module, Stack))

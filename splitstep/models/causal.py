@@ -1,0 +1,82 @@
+"""The causal language model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import DynamicCache, GenerationMixin
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from ..integrate import Observe
+from ..operators import Context
+from ..operators.loss import cross_entropy, shifted
+from ..operators.project import project
+from .base import TextModel, Writer
+from .body import (
+    EMBEDDING_SALT,
+    Embedding,
+    causal_mask,
+    check_length,
+    positions_of,
+    seed_for,
+    single_body,
+    states_of,
+    turn,
+)
+from .config import CausalConfig
+
+
+class SplitstepForCausalLM(Writer, TextModel, GenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """A causal language model over one stack."""
+
+    config_class = CausalConfig
+    tokens_at = "embedding.tokens"
+    _tied_weights_keys = {"head.weight": f"{tokens_at}.weight"}  # noqa: RUF012
+
+    def __init__(self, config: CausalConfig) -> None:
+        super().__init__(config)
+        self.embedding = Embedding(config)
+        self.body = single_body(config)
+        self.head = nn.Linear(config.width, config.vocab_size, bias=False)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        labels: Tensor | None = None,
+        logits_to_keep: int = 0,
+        num_items_in_batch: Tensor | int | None = None,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        **unused: Any,
+    ) -> CausalLMOutputWithPast:
+        length, device = input_ids.shape[1], input_ids.device
+        caching = self.config.use_cache if use_cache is None else use_cache
+        if past_key_values is None and caching and not self.training and labels is None:
+            past_key_values = DynamicCache()
+        past = 0 if past_key_values is None else past_key_values.get_seq_length()
+        check_length(past + length, self.config)
+        known = past + length if position_ids is None else None
+        if position_ids is None:
+            position_ids = positions_of(attention_mask, length, past, device)
+        seed = seed_for(self, self.config, dropout_seed, device)
+        mask = causal_mask(attention_mask, length, past, self.embedding.tokens.weight)
+        context = Context(
+            mask=mask,
+            causal=mask is None and length > 1,
+            rotary=turn(self.config, position_ids),
+            cache=past_key_values,
+            seed=seed,
+        )
+        observe, watch = self.observer(observe, output_hidden_states)
+        x = self.embedding(input_ids, position_ids, None, seed, EMBEDDING_SALT, known)
+        x = self.body(x, context, observe)
+        logits, wide = project(self.head, x[:, -logits_to_keep:] if logits_to_keep else x)
+        loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
+        return CausalLMOutputWithPast(loss, logits, past_key_values, states_of(watch, x))  # pyright: ignore

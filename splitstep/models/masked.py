@@ -1,0 +1,32 @@
+"""The masked language model."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from transformers.modeling_outputs import MaskedLMOutput
+
+from ..operators import ACTIVATIONS, norm
+from ..operators.project import project
+from .base import Writer
+from .body import Embedding, single_body
+from .config import MaskedConfig
+from .encoder import Encoder, EncoderModel
+
+
+class SplitstepForMaskedLM(Writer, EncoderModel):
+    """A masked language model: encoder, then dense, activation, norm and the tied output matrix with a bias."""
+
+    config_class = MaskedConfig
+    Output = MaskedLMOutput
+    _tied_weights_keys = {"head.weight": f"{EncoderModel.tokens_at}.weight"}  # noqa: RUF012
+
+    def __init__(self, config: MaskedConfig) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(config, single_body(config), Embedding(config))
+        self.transform = nn.Linear(config.width, config.width)
+        self.norm = norm(config.norm, config.width, config.norm_eps)
+        self.head = nn.Linear(config.width, config.vocab_size)
+        self.post_init()
+
+    def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))

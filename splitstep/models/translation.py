@@ -1,0 +1,117 @@
+"""The translator: an encoder-decoder."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationMixin
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+
+from ..integrate import Observe
+from ..operators import Context
+from ..operators.loss import IGNORED, cross_entropy
+from ..operators.project import project
+from .base import TextModel, Writer
+from .body import (
+    EMBEDDING_SALT,
+    Body,
+    Embedding,
+    causal_mask,
+    check_length,
+    ffn_widths,
+    key_mask,
+    positions_of,
+    seed_for,
+    turn,
+)
+from .config import TranslationConfig
+from .encoder import Encoder
+
+
+class SplitstepForTranslation(Writer, TextModel, GenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
+    """An encoder-decoder: one embedding for source, target and output; the decoder's scheme gains cross-attention."""
+
+    config_class = TranslationConfig
+    base_model_prefix = "decoder"
+    tokens_at = "encoder.embedding.tokens"
+    _tied_weights_keys = {"head.weight": f"{tokens_at}.weight"}  # noqa: RUF012
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__(config)
+        widths, salts = ffn_widths(config), count()
+        (scheme, layers), (decoder_scheme, decoder_layers) = config.stacks()
+        self.encoder = Encoder(config, Body(config, scheme, layers, widths, salts), Embedding(config))
+        self.decoder = Body(config, decoder_scheme, decoder_layers, widths, salts)
+        self.head = nn.Linear(config.width, config.vocab_size, bias=False)
+        self.post_init()
+
+    def get_encoder(self, *unused: Any, **also_unused: Any) -> nn.Module:
+        return EncoderForGeneration(self.encoder)
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """Labels moved one to the right behind the start token; what is ignored becomes padding."""
+        start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
+        moved = torch.cat((start, labels[:, :-1]), 1)
+        return moved.masked_fill(moved == IGNORED, self.config.pad_token_id)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: Any = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        dropout_seed: Tensor | None = None,
+        observe: Observe | None = None,
+        **unused: Any,
+    ) -> Seq2SeqLMOutput:
+        if decoder_input_ids is None:
+            if labels is None:
+                raise ValueError("A translation model needs labels or decoder_input_ids beside input_ids.")
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        length, device = decoder_input_ids.shape[1], decoder_input_ids.device
+        seed = seed_for(self, self.config, dropout_seed, device)
+        if encoder_outputs is None:
+            assert input_ids is not None
+            memory = self.encoder(input_ids, attention_mask, None, seed, observe)
+        else:
+            memory = encoder_outputs[0]
+        past = 0 if past_key_values is None else past_key_values.get_seq_length()
+        check_length(past + length, self.config)
+        positions = positions_of(decoder_attention_mask, length, past, device)
+        weight = self.encoder.embedding.tokens.weight
+        mask = causal_mask(decoder_attention_mask, length, past, weight)
+        context = Context(
+            mask=mask,
+            causal=mask is None and length > 1,
+            rotary=turn(self.config, positions),
+            cache=None if past_key_values is None else past_key_values.self_attention_cache,
+            cross_cache=None if past_key_values is None else past_key_values.cross_attention_cache,
+            memory=memory,
+            memory_mask=key_mask(attention_mask, weight),
+            seed=seed,
+        )
+        y = self.encoder.embedding(decoder_input_ids, positions, None, seed, EMBEDDING_SALT + 4, past + length)
+        logits, wide = project(self.head, self.decoder(y, context, observe))
+        loss = None
+        if labels is not None:
+            loss = cross_entropy(logits, labels, num_items_in_batch, self.config.label_smoothing, wide)
+        return Seq2SeqLMOutput(loss, logits, past_key_values, encoder_last_hidden_state=memory)  # pyright: ignore
+
+
+class EncoderForGeneration(nn.Module):
+    """The encoder with the signature that `generate` calls."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=self.encoder(input_ids, attention_mask))  # pyright: ignore
