@@ -51,3 +51,8 @@ def scheme(text: str | Scheme) -> Scheme:
 def name_of(value: Scheme) -> str | None:
     """The row's name, where the scheme is one of the table."""
     return next((name for name, row in SCHEMES.items() if row == value), None)
+
+
+def label(value: str | Scheme) -> str:
+    """A scheme for humans: its row's name, else its notation."""
+    return name_of(scheme(value)) or str(value)

@@ -204,7 +204,7 @@ def _test_sets_table(result: Comparison) -> RenderableType:
     from rich.text import Text
 
     from ..notation import shortened
-    from ..studies.wording import label
+    from ..schemes import label
 
     metric, *rest = result.scored()
     others = [one for one in rest if one.key != "exact_match"]

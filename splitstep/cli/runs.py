@@ -57,7 +57,8 @@ def train(
 
 
 def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
-    from ..studies.wording import kept_text, label, widths
+    from ..schemes import label
+    from ..studies.wording import kept_text, widths
     from ..tasks.task import title_of
 
     metric, cost, shape = document["metric"], document["cost"], document["shape"]
@@ -95,7 +96,7 @@ def _scores(found: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
 
 def _matched(matched: Mapping[str, Any] | None) -> str:
     """What an equal-cost twin was matched to, in one line."""
-    from ..studies.wording import label
+    from ..schemes import label
 
     if matched is None:
         return "the reference itself"

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..operators import FeedForward
 from ..scheme import Scheme
-from ..schemes import name_of
+from ..schemes import label
 from ..schemes import scheme as scheme_of
 from .base import SplitstepModel, all_stacks
 from .body import Body, check_length, ffn_widths
@@ -170,11 +170,6 @@ def unreachable(by: By, reference: SplitstepConfig, goal: Cost, nearest: Splitst
         f"ffn={span(list(widths_of(nearest)))}), {abs(excess):,} {'more' if excess > 0 else 'fewer'}: use a "
         f"reference{hint} within {TOLERANCE[by]:.1%} of that."
     )
-
-
-def label(scheme: str | Scheme) -> str:
-    """A scheme for humans: its row's name, else its notation."""
-    return name_of(scheme_of(scheme)) or str(scheme)
 
 
 def with_scheme(reference: SplitstepConfig, new: Scheme) -> SplitstepConfig:

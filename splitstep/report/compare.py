@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ..files import write_atomically
 from ..notation import shortened
-from ..schemes import scheme
+from ..schemes import label, scheme
 from ..studies.comparison import Comparison, Row
 from ..studies.test_sets import OnTestSet
-from ..studies.wording import kept_text, label, widths
+from ..studies.wording import kept_text, widths
 from ..tasks.task import title_of
 from . import charts
 from .diagram import draw

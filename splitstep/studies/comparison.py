@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..schemes import label
 from ..tasks.task import title_of
 from .statistics import Estimate
 from .test_sets import OnTestSet, Pair, Scored
-from .wording import label
 
 FORMAT = 1  # of result.json; a reader refuses a newer one
 STUDY = "compare"

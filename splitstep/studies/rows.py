@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..scheme import Project, Scheme
-from ..schemes import scheme
+from ..schemes import label, scheme
 from .comparison import Comparison, Row, Setting, Trial
 from .statistics import estimate, paired_difference
-from .wording import label
 
 
 def rows_of(trials: Sequence[Trial], metric: Mapping[str, Any]) -> list[Row]:

@@ -6,12 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..models.cost import span
-from ..schemes import name_of, scheme
-
-
-def label(notation: str) -> str:
-    """A scheme for humans: its row's name, else its notation."""
-    return name_of(scheme(notation)) or notation
+from ..schemes import scheme
 
 
 def kept_text(kept: Mapping[str, Any] | None, best_step: int | None, steps: int) -> str:
