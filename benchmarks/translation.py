@@ -373,7 +373,6 @@ class Results:
     """What was measured so far, written anew after every part."""
 
     out: Path
-    small: bool
     device: torch.device
     begun: float
     text: str
@@ -382,7 +381,7 @@ class Results:
 
     def keep(self) -> None:
         document = {
-            "command": f"python benchmarks/translation.py{' --small' if self.small else ''}",
+            "command": " ".join(["python", "benchmarks/translation.py", *sys.argv[1:]]),
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
             "commit": git_hash(),
             "date": datetime.now(UTC).date().isoformat(),
@@ -455,7 +454,7 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         recipe, overrides = data_options(Path(scratch), size)
-        results = Results(options.out, options.small, device, begun, "made up" if overrides else "Multi30k")
+        results = Results(options.out, device, begun, "made up" if overrides else "Multi30k")
         time_real_training(recipe, overrides, Path(scratch), size, world, results)
         task: Any = load_recipe(str(RECIPES / recipe), overrides).load_task()
     time_decoding(task, size, world, until, results)
