@@ -511,6 +511,27 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr() == ("", "")
 
 
+def test_the_first_line_says_what_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that a run cut short by hand is cut short of its learning rate."""
+    train(recipe(steps=8, warmup=8), tmp_path / "run")
+    [first, *_] = capsys.readouterr().err.splitlines()
+    count = sum(p.numel() for p in last_weights(tmp_path / "run").values())
+    assert first == f"digits lie seed 0  {count:,} parameters, 8 steps, cpu, float32, eager"
+
+    def stop(run: running.Run, work: Work, lr: float) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "run" / "result.json").unlink()
+    train(recipe(steps=8, warmup=8), tmp_path / "run")
+    assert "8 steps, cpu, float32, eager, goes on after step 8" in capsys.readouterr().err
+    monkeypatch.setattr(running.Run, "advance", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe(steps=8, warmup=9), tmp_path / "other")
+    assert "never gets to its peak: lower train.warmup" in capsys.readouterr().err
+
+
 # Divergence
 
 

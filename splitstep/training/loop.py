@@ -96,7 +96,9 @@ def train(
                 directory.forget()
             raise
         try:
-            with open_journal(run, quiet, tensorboard) as journal:
+            journal = open_journal(run, quiet, tensorboard)
+            journal.progress.say(opening(run))
+            with journal:
                 fit(run, journal)
         except Diverged as error:
             return give_up(run, error)
@@ -107,6 +109,16 @@ def train(
                 f"{out}: the device has too little memory: lower train.batch or raise train.accumulate"
             ) from None
         return finish(run)
+
+
+def opening(run: Run) -> str:
+    """What begins, in a line."""
+    options, step = run.options, run.state.step
+    parameters = sum(p.numel() for p in run.model.parameters())
+    where = f"{run.world.device.type}, {str(run.precision).removeprefix('torch.')}, {run.mode}"
+    on = f", goes on after step {step:,}" if step else ""
+    late = "; the learning rate never gets to its peak: lower train.warmup" if options.warmup > options.steps else ""
+    return f"{parameters:,} parameters, {options.steps:,} steps, {where}{on}{late}"
 
 
 def environment(task: Task) -> dict[str, Any]:

@@ -43,6 +43,11 @@ class Progress:
             self.task = self.bar.add_task(self.title, total=self.total, figures="")
         return self
 
+    def say(self, text: str) -> None:
+        """A line that stays, above the bar where there is one."""
+        if not self.quiet:
+            print(f"{self.title}  {text}", file=sys.stderr, flush=True)
+
     def update(self, step: int, figures: Figures, seconds_left: float | None = None, force: bool = False) -> None:
         if self.bar is not None:
             self.bar.update(self.task, completed=step, figures=shown(figures))
