@@ -44,7 +44,7 @@ def test_tables_of_orders_are_real(capsys: pytest.CaptureFixture[str]) -> None:
             assert line.split() in shown
 
 
-TABLE = re.compile(r"`splitstep report ([^`]+) --markdown`[^|]*?\n\n((?:\|[^\n]*\n)+)")
+TABLE = re.compile(r"`splitstep report ([^`]+) --markdown`[^|]*?\n\n((?:\n?\|[^\n]*\n)+)")
 
 
 @pytest.mark.parametrize("file", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("*.md"))])

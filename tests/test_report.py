@@ -17,7 +17,7 @@ import pytest
 from made_up import LOSS, comparison, translation, trial
 
 from splitstep import SCHEMES, cli
-from splitstep.report import MissingPackage, write_report
+from splitstep.report import MissingPackage, markdown, write_report
 from splitstep.report.charts import band, side_by_side
 from splitstep.report.compare import compare_page
 from splitstep.report.diagram import draw
@@ -266,6 +266,41 @@ def test_without_plotly_the_result_is_kept_and_the_remedy_told(
     assert cli.main(["report", str(tmp_path)]) == 2
     assert "pip install 'splitstep[report]'" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["result.json"]
+
+
+def markdown_tables(text: str) -> list[list[list[str]]]:
+    """The cells of each table of a Markdown text that has nothing but tables."""
+    rows = [[re.split(r"(?<!\\)\|", line) for line in block.splitlines()] for block in text.strip().split("\n\n")]
+    assert all(row[0] == row[-1] == "" for block in rows for row in block)
+    return [[[cell.strip() for cell in row[1:-1]] for row in block] for block in rows]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_markdown_is_tables_with_as_many_cells_in_every_row(name: str) -> None:
+    tables = markdown_tables(markdown([PAGES[name](), made("lie", "parallel")]))
+    assert len(tables) == (3 if "translation" in name else 1)
+    for heads, rule, *rows in tables:
+        assert set(rule) == {"---"}
+        assert rows
+        assert {len(row) for row in rows} == {len(heads)}
+
+
+def test_markdown_has_every_score_on_every_test_set() -> None:
+    result = translation(5)
+    _, [heads, _, *rows], [_, _, *signatures] = markdown_tables(markdown([result]))
+    assert len(rows) == len(result.tests)
+    for row, one in zip(rows, result.tests, strict=True):
+        cells = dict(zip(heads, row, strict=True))
+        assert cells["scheme"] == ("lie" if one.scheme == "A F" else "macaron")
+        assert cells["test set"] == (f"{result.task} {one.split}, {one.lines:,} lines" if one.scheme == "A F" else "")
+        assert (cells["against the first [95%]"] == "") == (one.scheme == "A F")
+        for score in one.scores[:-1]:  # all but the exact matches
+            [cell] = [text for head, text in cells.items() if head.removesuffix(" [95%]") == score.name]
+            assert cell.startswith(f"{score.mean.mean:.2f}")
+    assert [name for name, _ in signatures] == [score.name for score in result.main_scores()]
+    for (_, told), score in zip(signatures, result.main_scores(), strict=True):
+        assert told.replace("\\|", "|").startswith(f"`{score.signature}`")
+        assert ("not comparable" in told) == (not score.comparable)
 
 
 def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

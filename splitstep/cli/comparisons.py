@@ -116,7 +116,7 @@ def _draw(result: Comparison, out: Path) -> None:
 
 def report(
     directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="What `splitstep compare` wrote.")],
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print one Markdown table; draw nothing.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables; draw nothing.")] = False,
     as_json: Json = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write result and page there, not where they were.")
@@ -206,8 +206,7 @@ def _test_sets_table(result: Comparison) -> RenderableType:
     from ..notation import shortened
     from ..schemes import label
 
-    metric, *rest = result.scored()
-    others = [one for one in rest if one.key != "exact_match"]
+    metric, *others = result.main_scores()
     heads = [f"{_narrow(metric.name)}\n\u00b1 95%", f"against {result.rows[0].name}\n95%", "seeds\np < 0.05"]
     texts = [Column(head, min_width=8) for head in ("test set", "scheme")]
     table = empty_table(texts, [*heads, *(one.name for one in others)])

@@ -1,23 +1,33 @@
-"""Comparisons as one Markdown table, for a README or a paper's draft."""
+"""Comparisons as Markdown tables, for a README or a paper's draft."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..notation import shortened
+from ..schemes import label
 from ..studies.comparison import Comparison, Row
 from ..studies.rows import rows_of
+from ..studies.test_sets import OnTestSet, Scored
 from ..tasks.task import title_of
 
 HEADS = ("task", "metric", "scheme", "test [95%]", "against the first [95%]", "parameters", "FLOPs/token")
 
 
 def markdown(results: Sequence[Comparison]) -> str:
-    """A row per scheme of each comparison, and per setting of its sweep; task and metric stand at the first."""
-    lines = [HEADS, ("---",) * len(HEADS)]
+    """A row per scheme of each comparison, and per setting of its sweep; then the test sets of those that have some."""
+    lines = [HEADS]
     for result in results:
         for rows in by_setting(result):
             lines += [_cells(result, row, first=row is rows[0]) for row in rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return "\n".join([_table(lines), *(found for result in results for found in _test_sets(result))])
+
+
+def _table(lines: Sequence[Sequence[str]]) -> str:
+    """Cells as a table, heads first; what breaks a line or a cell elsewhere does not here."""
+    written = [[cell.replace("|", "\\|").replace("\n", " ") for cell in cells] for cells in lines]
+    written.insert(1, ["---"] * len(lines[0]))
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in written)
 
 
 def by_setting(result: Comparison) -> list[Sequence[Row]]:
@@ -33,9 +43,34 @@ def _cells(result: Comparison, row: Row, first: bool) -> tuple[str, ...]:
     return (
         result.task if first else "",
         title_of(result.metric) if first else "",
-        ", ".join([name, *row.setting]).replace("|", "\\|") + lost,
-        result.interval(row.test).replace("\n", " "),
-        "" if first else result.interval(row.difference, signed=True).replace("\n", " "),
+        ", ".join([name, *row.setting]) + lost,
+        result.interval(row.test),
+        "" if first else result.interval(row.difference, signed=True),
         f"{row.cost['parameters']:,}",
         f"{row.cost['flops']:,}",
+    )
+
+
+def _test_sets(result: Comparison) -> list[str]:
+    """Every scheme on every test set with all its scores, and what these scores are; nothing where there are none."""
+    scores = result.main_scores()
+    if not scores:
+        return []
+    metric, *others = scores
+    heads = ("test set", "scheme", f"{metric.name} [95%]", "against the first [95%]", "seeds apart, p < 0.05")
+    rows = [_scores(result, one, metric, others) for one in result.tests]
+    star = "; *: not comparable with published scores"
+    signatures = [(one.name, f"`{one.signature}`{'' if one.comparable else star}") for one in scores]
+    return [_table([(*heads, *(one.name for one in others)), *rows]), _table([("score", "signature"), *signatures])]
+
+
+def _scores(result: Comparison, one: OnTestSet, metric: Scored, others: Sequence[Scored]) -> tuple[str, ...]:
+    found = one.score(metric.key)
+    return (
+        f"{result.task} {one.split}, {one.lines:,} lines" if one.scheme == result.rows[0].scheme else "",
+        shortened(label(one.scheme)),
+        "-" if found is None else result.interval(found.mean),
+        result.test_difference(one),
+        result.told_apart(one).replace("\n", ", "),
+        *(result.score_text(one.score(other.key)) for other in others),
     )

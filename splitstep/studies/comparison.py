@@ -163,6 +163,10 @@ class Comparison:
         found = next((one.scores for one in self.tests if one.scores), ())
         return sorted(found, key=lambda score: score.key != self.metric["name"])
 
+    def main_scores(self) -> list[Scored]:
+        """The scores for a table: exact matches only where they are the metric."""
+        return [one for one in self.scored() if one.key in (self.metric["name"], "bleu", "sacrebleu", "chrf")]
+
     def score_text(self, score: Scored | None) -> str:
         """A score's mean, of the metric with half its interval; a star where published scores are no match for it."""
         if score is None:
