@@ -40,5 +40,5 @@ def multiply(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
     y, n = torch.empty_like(x), x.numel()
     launch = _multiply[(triton.cdiv(n, BLOCK),)]  # pyright: ignore[reportIndexIssue]
     with torch.cuda.device_of(x):  # kernels start on the current device, not on that of their tensors
-        launch(x, y, seed, offset_of(salt), floor_of(p), 1 / (1 - p), n, BLOCK, sanitize_overflow=False)
+        launch(x, y, seed, offset_of(salt), floor_of(p), 1 / (1 - p), n, BLOCK, sanitize_overflow=False)  # pyright: ignore
     return y
