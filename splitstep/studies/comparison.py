@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..schemes import label
 from ..tasks.task import title_of
+from ..tasks.translation import EXACT_MATCH
 from .statistics import Estimate
 from .test_sets import OnTestSet, Pair, Scored
 
@@ -165,7 +166,7 @@ class Comparison:
 
     def main_scores(self) -> list[Scored]:
         """The scores for a table: exact matches only where they are the metric."""
-        return [one for one in self.scored() if one.key in (self.metric["name"], "bleu", "sacrebleu", "chrf")]
+        return [one for one in self.scored() if one.key != EXACT_MATCH.name or one.key == self.metric["name"]]
 
     def score_text(self, score: Scored | None) -> str:
         """A score's mean, of the metric with half its interval; a star where published scores are no match for it."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..schemes import name_of, scheme
+from ..schemes import label
 from ..tasks import Task
 from .directory import RunDirectory, git_hash, versions
 from .evaluate import evaluate, free_run
@@ -129,6 +129,6 @@ def environment(task: Task) -> dict[str, Any]:
 def open_journal(run: Run, quiet: bool, tensorboard: bool) -> Journal:
     """The run's journal, silent on all processes but the first."""
     recipe, silent = run.recipe, run.world.rank > 0
-    title = f"{recipe.task} {name_of(scheme(recipe.scheme)) or recipe.scheme} seed {recipe.train.seed}"
+    title = f"{recipe.task} {label(recipe.scheme)} seed {recipe.train.seed}"
     writer = open_tensorboard(run.directory, run.state.step) if tensorboard and not silent else None
     return Journal(run.directory, Progress(title, recipe.train.steps, quiet or silent), writer, silent)

@@ -44,7 +44,7 @@ class Progress:
         return self
 
     def say(self, text: str) -> None:
-        """A line that stays, above the bar where there is one."""
+        """A line that stays, before the bar begins."""
         if not self.quiet:
             print(f"{self.title}  {text}", file=sys.stderr, flush=True)
 
