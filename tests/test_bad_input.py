@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,9 @@ def test_a_step_without_its_field_names_what_is_there() -> None:
         ({"kv_heads": -2}, ("kv_heads=-2", "positive")),
         ({"norm_eps": -1.0}, ("norm_eps=-1.0", "positive")),
         ({"init_std": -1.0}, ("init_std=-1.0", "positive")),
+        ({"rotary_bias": 1.0}, ("rotary_bias=1.0", "positions=rotary")),
+        ({"rotary_bias": 1.0, "positions": "rotary", "bias": False}, ("rotary_bias=1.0", "bias=true")),
+        ({"rotary_bias": math.inf, "positions": "rotary"}, ("rotary_bias=inf", "finite")),
     ],
 )
 def test_a_wrong_config_entry_is_refused_in_one_line(entries: dict[str, Any], words: tuple[str, ...]) -> None:

@@ -17,7 +17,7 @@ from transformers.utils import logging
 import splitstep as ss
 from splitstep.models import CONFIGS, MODELS
 from splitstep.models.config import FORMAT
-from splitstep.operators import Context, FeedForward, SelfAttention, norm
+from splitstep.operators import Context, FeedForward, SelfAttention, norm, rotary
 
 B, T, D, HEADS, VOCAB = 3, 7, 16, 4, 23
 SHAPE: dict[str, Any] = {"layers": 2, "width": D, "heads": HEADS, "ffn": 24, "init_std": 0.3}
@@ -153,6 +153,42 @@ def test_xavier_initialisation_has_its_bounds_and_the_embedding_of_the_paper() -
     assert (table[0] == 0).all()
     assert abs(table[1:].std().item() * 8 - 1) < 0.03  # N(0, d^-1/2)
     assert model.head.weight is table
+
+
+@pytest.mark.parametrize("kind", ["causal", "sequence", "translation"])
+def test_rotary_attention_begins_local_with_a_rotary_bias(kind: str) -> None:
+    """Without content (weights of zero) scores at distance d are 2 c^2 sum_f cos(w_f d) / sqrt(size)."""
+    c, base, size = 1.5, 50.0, 8
+    model = build(kind, positions="rotary", rotary_base=base, rotary_bias=c, heads=2).double()
+    fields = [module for module in model.modules() if isinstance(module, SelfAttention)]
+    assert fields
+    distance = torch.arange(T)[:, None] - torch.arange(T)
+    rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    scores = 2 * c * c * (distance[..., None] * rates).cos().sum(-1) / math.sqrt(size)
+    turns = rotary(torch.arange(T)[None], size, base)
+    for field in fields:
+        assert (field.qkv.bias[: 2 * D] == c).all()
+        assert (field.qkv.bias[2 * D :] == 0).all()
+        with torch.no_grad():
+            field.qkv.weight[: 2 * D] = 0
+            field.qkv.weight[2 * D :] = torch.eye(D)
+            field.out.weight[:] = torch.eye(D)
+            field.norm = nn.Identity()
+        x = torch.randn(1, T, D, dtype=torch.float64)
+        found = field(0.0, x, Context(rotary=turns))
+        assert torch.allclose(found, scores.softmax(-1) @ x, atol=1e-6)  # angles are in single precision
+    others = {name for name, p in model.named_parameters() if name.endswith("bias") and "qkv" not in name}
+    assert all((p == 0).all() for name, p in model.named_parameters() if name in others)
+
+
+def test_a_loaded_model_keeps_what_its_rotary_biases_became(tmp_path: Path) -> None:
+    model = build("causal", positions="rotary", rotary_bias=1.0)
+    field = next(module for module in model.modules() if isinstance(module, SelfAttention))
+    nn.init.normal_(field.qkv.bias)
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    found = next(module for module in again.modules() if isinstance(module, SelfAttention))
+    assert torch.equal(found.qkv.bias, field.qkv.bias)
 
 
 def test_the_padding_row_gets_no_gradient_from_the_input() -> None:

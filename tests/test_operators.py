@@ -50,7 +50,7 @@ def self_attention(**more: Any) -> Any:
 def written_out(field: Any, x: Tensor, mask: Tensor | None = None, drop: Tensor | float = 1.0) -> Tensor:
     """A(x), head by head."""
     z, e = field.norm(x), field.size
-    q, k, v = field.qkv(z).split(field.sizes, -1)
+    q, k, v = field.qkv(z).split(field.qkv.sizes, -1)
     group = q.shape[-1] // k.shape[-1]
     heads = []
     for i in range(HEADS):
@@ -99,7 +99,7 @@ def test_grouped_queries_are_repeated_heads(p: float) -> None:
     weight, bias = grouped.qkv.weight.detach(), grouped.qkv.bias.detach()
 
     def spread(w: Tensor) -> Tensor:
-        q, k, v = w.split(grouped.sizes)
+        q, k, v = w.split(grouped.qkv.sizes)
         repeated = [y.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1) for y in (k, v)]
         return torch.cat((q, *repeated))
 

@@ -9,9 +9,10 @@ from typing import Any, final
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
+from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, initialization
 
 from ..integrate import Observe
+from ..operators.attention import QueriesKeysValues
 from ..stack import Stack
 from .body import Embedding, Watch, waves
 from .config import SplitstepConfig
@@ -94,6 +95,9 @@ class SplitstepModel(PreTrainedModel):
                 nn.init.normal_(module.weight, std=config.init_std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+                if isinstance(module, QueriesKeysValues) and config.rotary_bias:
+                    starts = torch.tensor((config.rotary_bias, config.rotary_bias, 0.0))
+                    initialization.copy_(module.bias, starts.repeat_interleave(torch.tensor(module.sizes)))
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=config.width**-0.5 if config.init == "xavier" else config.init_std)
             if module.padding_idx is not None:

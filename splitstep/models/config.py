@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from difflib import get_close_matches
 from inspect import get_annotations
-from math import inf
+from math import inf, isfinite
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from transformers import GenerationConfig, PreTrainedConfig
@@ -55,7 +55,8 @@ class SplitstepConfig(PreTrainedConfig):
 
     `scheme` takes a row's name or a notation and is kept as canonical text. `ffn` is the inner width of each
     feed-forward field: one number, or a list with one entry per field, layer by layer. A scheme with projections is
-    post-norm: its fields carry no norm of their own and the stack ends without one.
+    post-norm: its fields carry no norm of their own and the stack ends without one. `rotary_bias` is what every entry
+    of queries and keys begins with: rotary attention then starts local, with scores that fall with distance.
     """
 
     model_type: ClassVar[str] = "splitstep"
@@ -84,6 +85,7 @@ class SplitstepConfig(PreTrainedConfig):
     bias: bool = True
     positions: Literal["none", "sinusoidal", "learned", "rotary"] = "learned"
     rotary_base: float | int = 10000.0
+    rotary_bias: float | int = 0.0
     max_positions: int = 1024
     dropout: float | int = 0.0
     attention_dropout: float | int = 0.0
@@ -115,6 +117,11 @@ class SplitstepConfig(PreTrainedConfig):
         size = check_heads(self.width, self.heads, self.kv_heads or self.heads)
         if self.positions == "rotary" and size % 2:
             raise ValueError(f"Rotary positions turn pairs: the width of a head, {size}, must be even.")
+        if not isfinite(self.rotary_bias) or (self.rotary_bias and not (self.positions == "rotary" and self.bias)):
+            raise ValueError(
+                f"rotary_bias={self.rotary_bias} is where the biases of rotary attention begin: use a finite number, "
+                "with positions=rotary and bias=true."
+            )
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is a probability: use a number in [0, 1).")

@@ -99,6 +99,14 @@ def check_heads(width: int, heads: int, kv_heads: int) -> int:
     return width // heads
 
 
+class QueriesKeysValues(nn.Linear):
+    """Queries, keys and values by one product; `sizes` are their widths."""
+
+    def __init__(self, width: int, sizes: tuple[int, int, int], bias: bool) -> None:
+        super().__init__(width, sum(sizes), bias)
+        self.sizes = sizes
+
+
 class SelfAttention(nn.Module):
     """A(t, x) = W_o softmax(q k^T / sqrt(e)) v with q, k, v from norm(x); grouped where kv_heads < heads."""
 
@@ -118,15 +126,14 @@ class SelfAttention(nn.Module):
         kv_heads = heads if kv_heads is None else kv_heads
         self.size = check_heads(width, heads, kv_heads)
         self.norm = norm
-        self.sizes = (width, kv_heads * self.size, kv_heads * self.size)
-        self.qkv = nn.Linear(width, sum(self.sizes), bias)
+        self.qkv = QueriesKeysValues(width, (width, kv_heads * self.size, kv_heads * self.size), bias)
         self.softmax = Softmax(attention_dropout, fused_dropout, 4 * salt)
         self.out = nn.Linear(width, width, bias)
         self.p, self.salt = dropout, salt
 
     def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
         c = EMPTY if context is None else context
-        q, k, v = (heads_of(y, self.size) for y in self.qkv(self.norm(x)).split(self.sizes, -1))
+        q, k, v = (heads_of(y, self.size) for y in self.qkv(self.norm(x)).split(self.qkv.sizes, -1))
         if c.rotary is not None:
             q, k = rotate(q, c.rotary), rotate(k, c.rotary)
         if c.cache is not None:
@@ -137,7 +144,7 @@ class SelfAttention(nn.Module):
     def flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one evaluation on `length` tokens; causal or not, a query meets every key."""
         linear = self.qkv.in_features * self.qkv.out_features + self.out.in_features * self.out.out_features
-        return 2 * length * linear + 4 * length * length * self.sizes[0]
+        return 2 * length * linear + 4 * length * length * self.qkv.sizes[0]
 
 
 class CrossAttention(nn.Module):
