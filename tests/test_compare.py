@@ -327,6 +327,7 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
     alone = compare(translators, ["lie", "macaron"], [0], out, quiet=True)
     assert "sentences alone, for there is one seed" in alone.test_note()
     assert "sentences alone" in alone.test_difference(alone.tests[1])
+    assert "Differences" not in compare(translators, ["lie"], range(2), out, quiet=True).test_note()
     (out / result.trials[0].folder / "translations" / "test.txt").unlink()
     with pytest.raises(ValueError, match=r"translations/test.txt is missing: delete .*lie-seed0"):
         compare(translators, ["lie", "macaron"], range(2), out, quiet=True)

@@ -191,13 +191,14 @@ class Comparison:
 
     def test_note(self) -> str:
         """How to read the table of test sets."""
-        several = any(one.difference is not None and one.difference.n > 1 for one in self.tests)
-        over = "sentences and seeds" if several else "sentences alone, for there is one seed"
-        sentences = [
-            "Scores are means over seeds, with Student's t intervals.",
-            f"Differences to {self.rows[0].name} are of {title_of(self.metric)}, seed by seed; intervals: 95%, paired "
-            f"bootstrap over {over}.",
-        ]
+        sentences = ["Scores are means over seeds, with Student's t intervals."]
+        counts = [one.difference.n for one in self.tests if one.difference is not None]
+        if counts:
+            over = "sentences and seeds" if max(counts) > 1 else "sentences alone, for there is one seed"
+            sentences.append(
+                f"Differences to {self.rows[0].name} are of {title_of(self.metric)}, seed by seed; intervals: 95%, "
+                f"paired bootstrap over {over}."
+            )
         if any(pair.p is not None for one in self.tests for pair in one.pairs):
             sentences.append(f"p: sacrebleu's paired bootstrap test of each seed against {self.rows[0].name}'s.")
         if not all(score.comparable for score in self.scored()):
