@@ -61,7 +61,9 @@ def test_every_comparison_is_shown() -> None:
     pages = [ROOT / "README.md", *DOCS.glob("*.md")]
     words = " ".join(words for page in pages for words, _ in TABLE.findall(page.read_text())).split()
     shown = {word for word in words if word.startswith("results/")}
-    found = (path.parent for study in ("compare", "translation") for path in ROOT.glob(f"results/{study}/*/result.json"))
+    found = (
+        path.parent for study in ("compare", "translation") for path in ROOT.glob(f"results/{study}/*/result.json")
+    )
     kept = {str(folder.relative_to(ROOT)) for folder in found} - {"results/translation/speed"}
     assert len(kept) >= 3
     assert shown == kept

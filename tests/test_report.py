@@ -277,7 +277,7 @@ def markdown_tables(text: str) -> list[list[list[str]]]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_markdown_is_tables_with_as_many_cells_in_every_row(name: str) -> None:
-    tables = markdown_tables(markdown([PAGES[name](), made("lie", "parallel")]))
+    tables = markdown_tables(markdown([("one", PAGES[name]()), ("another", made("lie", "parallel"))]))
     assert len(tables) == (3 if "translation" in name else 1)
     for heads, rule, *rows in tables:
         assert set(rule) == {"---"}
@@ -287,12 +287,12 @@ def test_markdown_is_tables_with_as_many_cells_in_every_row(name: str) -> None:
 
 def test_markdown_has_every_score_on_every_test_set() -> None:
     result = translation(5)
-    _, [heads, _, *rows], [_, _, *signatures] = markdown_tables(markdown([result]))
+    _, [heads, _, *rows], [_, _, *signatures] = markdown_tables(markdown([("mine", result)]))
     assert len(rows) == len(result.tests)
     for row, one in zip(rows, result.tests, strict=True):
         cells = dict(zip(heads, row, strict=True))
         assert cells["scheme"] == ("lie" if one.scheme == "A F" else "macaron")
-        assert cells["test set"] == (f"{result.task} {one.split}, {one.lines:,} lines" if one.scheme == "A F" else "")
+        assert cells["test set"] == (f"mine {one.split}, {one.lines:,} lines" if one.scheme == "A F" else "")
         assert (cells["against the first [95%]"] == "") == (one.scheme == "A F")
         for score in one.scores[:-1]:  # all but the exact matches
             [cell] = [text for head, text in cells.items() if head.removesuffix(" [95%]") == score.name]
@@ -301,6 +301,34 @@ def test_markdown_has_every_score_on_every_test_set() -> None:
     for (_, told), score in zip(signatures, result.main_scores(), strict=True):
         assert told.replace("\\|", "|").startswith(f"`{score.signature}`")
         assert ("not comparable" in told) == (not score.comparable)
+
+
+def test_comparisons_with_the_same_scores_share_a_table_of_test_sets() -> None:
+    one, other = translation(5), dataclasses.replace(translation(1), task="another")
+    [_, _, *rows], [_, _, *test_rows], signatures = markdown_tables(markdown([("one", one), ("other", other)]))
+    assert [row[0] for row in rows if row[0]] == ["one", "other"]
+    assert len(test_rows) == len(one.tests) + len(other.tests)
+    assert {row[0].split()[0] for row in test_rows if row[0]} == {"one", "other"}
+    scores = [
+        dataclasses.replace(test, scores=tuple(s._replace(signature="new") for s in test.scores))
+        for test in other.tests
+    ]
+    apart = markdown([("one", one), ("other", dataclasses.replace(other, tests=scores))])
+    assert len(markdown_tables(apart)) == 5
+    assert len(signatures) == 2 + len(one.main_scores())
+
+
+def test_two_comparisons_of_one_task_are_told_apart_by_their_directories(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("small", "large"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(json.dumps(made("lie").document()))
+    task = made("lie").task
+    assert cli.main(["report", str(tmp_path / "small"), "--markdown"]) == 0
+    assert [row[0] for row in markdown_tables(capsys.readouterr().out)[0]][2:] == [task]
+    assert cli.main(["report", str(tmp_path / "small"), str(tmp_path / "large"), "--markdown"]) == 0
+    assert [row[0] for row in markdown_tables(capsys.readouterr().out)[0]][2:] == [f"{task} (small)", f"{task} (large)"]
 
 
 def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -145,7 +146,12 @@ def report(
         turned = [(directory, against(result, first)) for directory, _, result in found]
         found = [(directory, result.document(), result) for directory, result in turned]
     if as_markdown:
-        sys.stdout.write(markdown([result for _, _, result in found]))
+        tasks = Counter(result.task for _, _, result in found)
+        names = [  # the task, and where it has several comparisons the directory, too
+            result.task if tasks[result.task] == 1 else f"{result.task} ({directory.absolute().name})"
+            for directory, _, result in found
+        ]
+        sys.stdout.write(markdown([(name, result) for name, (_, _, result) in zip(names, found, strict=True)]))
         return
     if len(found) > 1 and (as_json or out):
         raise ValueError(f"{len(found)} directories at once have no single document: leave out --json and --out.")

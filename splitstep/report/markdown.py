@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from ..notation import shortened
 from ..schemes import label
@@ -14,13 +14,19 @@ from ..tasks.task import title_of
 HEADS = ("task", "metric", "scheme", "test [95%]", "against the first [95%]", "parameters", "FLOPs/token")
 
 
-def markdown(results: Sequence[Comparison]) -> str:
-    """A row per scheme of each comparison, and per setting of its sweep; then the test sets of those that have some."""
-    lines = [HEADS]
-    for result in results:
+def markdown(results: Sequence[tuple[str, Comparison]]) -> str:
+    """A row per scheme of each comparison, and per setting of its sweep; then the test sets of those that have some.
+
+    Each comparison comes with what to call it. Those whose test sets have the same scores share a table of these.
+    """
+    lines, alike = [HEADS], dict[tuple[Hashable, ...], list[tuple[str, Comparison]]]()
+    for name, result in results:
         for rows in by_setting(result):
-            lines += [_cells(result, row, first=row is rows[0]) for row in rows]
-    return "\n".join([_table(lines), *(found for result in results for found in _test_sets(result))])
+            lines += [_cells(name, result, row, first=row is rows[0]) for row in rows]
+        scores = tuple((one.key, one.name, one.signature, one.comparable) for one in result.main_scores())
+        if scores:
+            alike.setdefault(scores, []).append((name, result))
+    return "\n".join([_table(lines), *(table for group in alike.values() for table in _test_sets(group))])
 
 
 def _table(lines: Sequence[Sequence[str]]) -> str:
@@ -37,13 +43,13 @@ def by_setting(result: Comparison) -> list[Sequence[Row]]:
     return [rows_of([t for t in result.trials if t.setting == setting], result.metric) for setting in result.sweep]
 
 
-def _cells(result: Comparison, row: Row, first: bool) -> tuple[str, ...]:
-    name = row.name if row.name == row.scheme else f"{row.name}, `{row.scheme}`"
+def _cells(name: str, result: Comparison, row: Row, first: bool) -> tuple[str, ...]:
+    scheme = row.name if row.name == row.scheme else f"{row.name}, `{row.scheme}`"
     lost = f", {row.diverged} of {row.diverged + row.finished} diverged" if row.diverged else ""
     return (
-        result.task if first else "",
+        name if first else "",
         title_of(result.metric) if first else "",
-        ", ".join([name, *row.setting]) + lost,
+        ", ".join([scheme, *row.setting]) + lost,
         result.interval(row.test),
         "" if first else result.interval(row.difference, signed=True),
         f"{row.cost['parameters']:,}",
@@ -51,23 +57,20 @@ def _cells(result: Comparison, row: Row, first: bool) -> tuple[str, ...]:
     )
 
 
-def _test_sets(result: Comparison) -> list[str]:
-    """Every scheme on every test set with all its scores, and what these scores are; nothing where there are none."""
-    scores = result.main_scores()
-    if not scores:
-        return []
-    metric, *others = scores
+def _test_sets(results: Sequence[tuple[str, Comparison]]) -> list[str]:
+    """Every scheme on every test set with all its scores, and what these scores are, the same for all."""
+    metric, *others = scores = results[0][1].main_scores()
     heads = ("test set", "scheme", f"{metric.name} [95%]", "against the first [95%]", "seeds apart, p < 0.05")
-    rows = [_scores(result, one, metric, others) for one in result.tests]
+    rows = [_scores(name, result, one, metric, others) for name, result in results for one in result.tests]
     star = "; *: not comparable with published scores"
     signatures = [(one.name, f"`{one.signature}`{'' if one.comparable else star}") for one in scores]
     return [_table([(*heads, *(one.name for one in others)), *rows]), _table([("score", "signature"), *signatures])]
 
 
-def _scores(result: Comparison, one: OnTestSet, metric: Scored, others: Sequence[Scored]) -> tuple[str, ...]:
+def _scores(name: str, result: Comparison, one: OnTestSet, metric: Scored, others: Sequence[Scored]) -> tuple[str, ...]:
     found = one.score(metric.key)
     return (
-        f"{result.task} {one.split}, {one.lines:,} lines" if one.scheme == result.rows[0].scheme else "",
+        f"{name} {one.split}, {one.lines:,} lines" if one.scheme == result.rows[0].scheme else "",
         shortened(label(one.scheme)),
         "-" if found is None else result.interval(found.mean),
         result.test_difference(one),
