@@ -331,6 +331,23 @@ def test_two_comparisons_of_one_task_are_told_apart_by_their_directories(
     assert [row[0] for row in markdown_tables(capsys.readouterr().out)[0]][2:] == [f"{task} (small)", f"{task} (large)"]
 
 
+def test_a_long_setting_of_a_sweep_is_shown_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    setting = ("model.embedding_scale=22.627417",)
+    result = made("lie", "macaron")
+    rows = tuple(dataclasses.replace(row, setting=setting) for row in result.rows)
+    trials = tuple(dataclasses.replace(trial, setting=setting) for trial in result.trials)
+    document = dataclasses.replace(result, rows=rows, trials=trials, sweep=(setting,)).document()
+    (tmp_path / "result.json").write_text(json.dumps(document))
+    assert cli.main(["report", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "\u2026" not in "".join(lines)
+    column = "".join(line[: line.index(" ")] if " " in line else line for line in lines)
+    assert column.count(setting[0]) == 2
+
+
 def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = made("lie", "macaron")
     (tmp_path / "result.json").write_text(json.dumps(result.document()))

@@ -186,11 +186,11 @@ def _comparison_table(result: Comparison) -> RenderableType:
 
     metric, first = _narrow(title_of(result.metric)), result.rows[0].name
     heads = [f"{metric}, test\n\u00b1 95%", f"against {first}\n\u00b1 95%", "valid", "parameters\nFLOPs/token"]
-    table = empty_table([Column("scheme", min_width=8)], [*heads, "seconds\ntokens/s"])
+    table = empty_table([Column("scheme", min_width=8, overflow="fold")], [*heads, "seconds\ntokens/s"])
     for row in result.rows:
         rate = "-" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
         cells = [
-            "\n".join(filter(None, [shortened(row.name), *row.setting, _diverged(row)])),
+            "\n".join(filter(None, [shortened(row.name), *map(_setting, row.setting), _diverged(row)])),
             result.plus_minus(row.test),
             result.plus_minus(row.difference, signed=True) if row is not result.rows[0] else "",
             "-" if row.valid is None else result.shown(row.valid.mean),
@@ -214,7 +214,7 @@ def _test_sets_table(result: Comparison) -> RenderableType:
 
     metric, *others = result.main_scores()
     heads = [f"{_narrow(metric.name)}\n\u00b1 95%", f"against {result.rows[0].name}\n95%", "seeds\np < 0.05"]
-    texts = [Column(head, min_width=8) for head in ("test set", "scheme")]
+    texts = [Column(head, min_width=8, overflow="fold") for head in ("test set", "scheme")]
     table = empty_table(texts, [*heads, *(one.name for one in others)])
     for one in result.tests:
         cells = [
@@ -234,6 +234,11 @@ def _narrow(head: str) -> str:
     import textwrap
 
     return textwrap.fill(head, 13)
+
+
+def _setting(text: str) -> str:
+    """An override, on two lines where it is long."""
+    return text if len(text) <= 16 else text.replace(".", ".\n", 1)
 
 
 def _diverged(row: Row) -> str:
