@@ -26,6 +26,7 @@ from splitstep.training.clock import Clock, Times
 from splitstep.training.directory import git_hash
 from splitstep.training.halves import evaluated_once, with_halves
 from splitstep.training.processes import World
+from splitstep.training.result import device_name
 from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import Spread, choose_parallel
 from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
@@ -733,3 +734,9 @@ def test_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_parallel("fsdp", ALONE) == "none"
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     assert [choose_parallel(p, two) for p in ("auto", "ddp")] == ["fsdp", "ddp"]
+
+
+@pytest.mark.parametrize(("threads", "told"), [(1, "cpu, 1 thread"), (4, "cpu, 4 threads")])
+def test_a_device_is_named_with_its_threads(threads: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert device_name(torch.device("cpu")) == told
