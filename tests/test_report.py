@@ -309,11 +309,11 @@ def test_comparisons_with_the_same_scores_share_a_table_of_test_sets() -> None:
     assert [row[0] for row in rows if row[0]] == ["one", "other"]
     assert len(test_rows) == len(one.tests) + len(other.tests)
     assert {row[0].split()[0] for row in test_rows if row[0]} == {"one", "other"}
-    scores = [
+    resigned = tuple(
         dataclasses.replace(test, scores=tuple(s._replace(signature="new") for s in test.scores))
         for test in other.tests
-    ]
-    apart = markdown([("one", one), ("other", dataclasses.replace(other, tests=scores))])
+    )
+    apart = markdown([("one", one), ("other", dataclasses.replace(other, tests=resigned))])
     assert len(markdown_tables(apart)) == 5
     assert len(signatures) == 2 + len(one.main_scores())
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,12 +147,7 @@ def report(
         turned = [(directory, against(result, first)) for directory, _, result in found]
         found = [(directory, result.document(), result) for directory, result in turned]
     if as_markdown:
-        tasks = Counter(result.task for _, _, result in found)
-        names = [  # the task, and where it has several comparisons the directory, too
-            result.task if tasks[result.task] == 1 else f"{result.task} ({directory.absolute().name})"
-            for directory, _, result in found
-        ]
-        sys.stdout.write(markdown([(name, result) for name, (_, _, result) in zip(names, found, strict=True)]))
+        sys.stdout.write(markdown(_named([(directory, result) for directory, _, result in found])))
         return
     if len(found) > 1 and (as_json or out):
         raise ValueError(f"{len(found)} directories at once have no single document: leave out --json and --out.")
@@ -160,6 +156,15 @@ def report(
         page = write_report(result, out or directory)
         output.emit(document, lambda result=result: _comparison_table(result))
         print(f"Report: {page}", file=sys.stderr)
+
+
+def _named(found: Sequence[tuple[Path, Comparison]]) -> list[tuple[str, Comparison]]:
+    """Comparisons by their task, and where a task has several of them by their directory, too."""
+    tasks = Counter(result.task for _, result in found)
+    return [
+        (result.task if tasks[result.task] == 1 else f"{result.task} ({directory.absolute().name})", result)
+        for directory, result in found
+    ]
 
 
 def _read_comparison(directory: Path) -> tuple[Any, Comparison]:
