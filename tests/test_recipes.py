@@ -181,6 +181,14 @@ def test_the_twin_is_matched() -> None:
     assert matched.matched is not None
 
 
+def test_where_nothing_is_matched_the_shape_is_the_schemes_own() -> None:
+    shape = {"layers": 2, "width": 32, "heads": 2, "ffn": [16, 48, 24, 40]}  # two feed-forwards a layer
+    document = {**MINIMAL, "model": shape, "scheme": "macaron"}
+    assert read_recipe({**document, "match": "none"}, "r").config(task("digits", {}, None)).ffn == shape["ffn"]
+    with pytest.raises(ValueError, match="r: model: ffn lists 4 widths; this network has 2 feed-forward fields"):
+        read_recipe(document, "r")
+
+
 def test_the_documented_defaults_are_the_defaults() -> None:
     page = (FILES[0].parent.parent / "docs" / "training.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page, re.M))

@@ -122,7 +122,8 @@ def check_snapshots(options: TrainOptions) -> None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training run. `model` is the shape of the `reference` scheme; `scheme` is its twin at equal cost."""
+    """One training run. `model` is the shape of the `reference` scheme, and `scheme` its twin at equal cost; where
+    nothing is matched, it is the scheme's own shape."""
 
     task: str
     scheme: str = "lie"
@@ -153,11 +154,9 @@ class Recipe:
                 raise ValueError(
                     f"model.{key} is {self.model[key]}, and the task has {shape[key]}: leave it out of the recipe"
                 )
-        reference = kind(**{**shape, **self.model, "scheme": self.reference})
-        if self.scheme == self.reference:
-            return reference
-        if self.match == "none":
+        if self.scheme == self.reference or self.match == "none":
             return kind(**{**shape, **self.model, "scheme": self.scheme})
+        reference = kind(**{**shape, **self.model, "scheme": self.reference})
         return twin(reference, self.scheme, self.match, task.length)
 
 
@@ -182,7 +181,8 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
             raise ValueError(f"{where}: {name} is {section!r}, and needs entries of its own such as {name}.key=value")
     kind = TASKS[values["task"]]
     read_options(kind.Options, sections["data"], f"{where}: data")
-    check_model(kind.model, sections["model"], values.get("reference", Recipe.reference), where)
+    shaped = "scheme" if values.get("match") == "none" else "reference"  # the one that `model` is the shape of
+    check_model(kind.model, sections["model"], values.get(shaped, getattr(Recipe, shaped)), where)
     train = read_options(TrainOptions, sections["train"], f"{where}: train")
     return Recipe(**values, data=dict(sections["data"]), model=dict(sections["model"]), train=train)
 
@@ -203,7 +203,7 @@ def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     return dict(values)
 
 
-def check_model(kind: str, given: Mapping[str, Any], reference: str, where: str) -> None:
+def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) -> None:
     """Refuse entries that the task's model does not have, and values that no task could make right."""
     names = [f.name for f in dataclasses.fields(CONFIGS[kind]) if f.name in fields_of(kind) and f.name not in OURS]
     for key in given:
@@ -211,7 +211,7 @@ def check_model(kind: str, given: Mapping[str, Any], reference: str, where: str)
             near = nearest(str(key), names)
             raise ValueError(f'{where}: the model has no entry "{key}"{near} its entries are {", ".join(names)}')
     try:
-        CONFIGS[kind](**given, scheme=reference)
+        CONFIGS[kind](**given, scheme=notation)
     except ValueError as error:
         raise ValueError(f"{where}: model: {error}") from None
 
