@@ -70,7 +70,7 @@ class Size(NamedTuple):
     new_tokens: int  # at most, per source
 
 
-WHOLE = Size(29_000, 1500, {}, ("capture", "compile", "eager"), 5, 20, 1000, (16384, 4096), 60)
+WHOLE = Size(29_000, 1500, {}, ("capture", "eager", "compile"), 5, 20, 1000, (16384, 4096), 60)
 SMALL = Size(
     400, 12, {"layers": 1, "decoder_layers": 1, "width": 16, "heads": 2, "ffn": 32}, ("capture", "eager"), 1, 2, 8,
     (128,), 4,

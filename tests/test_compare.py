@@ -26,8 +26,8 @@ from splitstep.studies.comparison import Comparison, Curve, read_comparison
 from splitstep.studies.engines import Engine, Processes, check_engine, open_engine
 from splitstep.studies.plan import Planned, plan, read_sweep, split_schemes
 from splitstep.studies.rows import against, choose_setting, rows_of
-from splitstep.studies.statistics import bootstrap_difference
-from splitstep.studies.translate import bleu_of, sentence_counts, significance
+from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
+from splitstep.studies.translate import bleu_of, sentence_counts
 from splitstep.studies.trials import thinned
 from splitstep.studies.wording import widths
 from splitstep.training import Recipe, read_recipe
@@ -314,12 +314,11 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
     assert (first.difference, first.pairs) == (None, ())
     counts = {key: sentence_counts(words(found), references) for key, found in lines.items()}
     ours, theirs = (np.stack([counts[notation, seed] for seed in (0, 1)]) for notation in ("F0/2 A F1/2", "A F"))
-    assert second.difference == bootstrap_difference(ours, theirs, bleu_of)
-    assert second.difference is not None
-    assert second.difference.mean == pytest.approx(sum(p.difference for p in second.pairs) / 2)
-    for pair in second.pairs:
-        ours, theirs = (words(lines[s, pair.seed]) for s in ("F0/2 A F1/2", "A F"))
-        assert pair.p == significance(theirs, ours, references)
+    found, drawn = (bleu_of(one.sum(1)) for one in (ours, theirs)), draw_sentences(60)
+    gaps, resampled = np.subtract(*found), resampled_differences(ours, theirs, bleu_of, drawn)
+    assert second.difference == mean_difference(gaps, resampled)
+    assert [pair.difference for pair in second.pairs] == gaps.tolist()
+    assert [pair.p for pair in second.pairs] == [two_sided_p(gaps[n], resampled[:, n]) for n in (0, 1)]
     text = json.dumps(result.document(), allow_nan=False)
     assert read_comparison(json.loads(text), "there") == result
     assert lines["A F", 0][0] not in text

@@ -99,7 +99,7 @@ def test_sets(result: Comparison) -> list[str]:
     metric, *others = scores
     heads = [
         "test set and scheme", f"{over_two_lines(metric.name)}\n95% interval",
-        f"difference to {result.rows[0].name}\n95% interval, bootstrap", "seeds apart\np < 0.05", "seed by seed",
+        f"difference to {result.rows[0].name}\n95% interval", "seeds apart\np < 0.05", "seed by seed",
         *(over_two_lines(one.name) for one in others),
     ]  # fmt: skip
     rows = [

@@ -177,10 +177,9 @@ class Comparison:
         return f"{score.mean.mean:.2f}{'' if score.comparable else '*'}"
 
     def told_apart(self, one: OnTestSet, level: float = 0.05) -> str:
-        """How many seeds differ from the first scheme's by sacrebleu's test, and to which side."""
-        known = [pair for pair in one.pairs if pair.p is not None]
-        sure = [pair.difference > 0 for pair in known if pair.p is not None and pair.p < level]
-        return f"{sum(sure)} better\n{len(sure) - sum(sure)} worse of {len(known)}" if known else ""
+        """How many seeds differ from the first scheme's on these sentences, and to which side."""
+        sure = [pair.difference > 0 for pair in one.pairs if pair.p < level]
+        return f"{sum(sure)} better\n{len(sure) - sum(sure)} worse of {len(one.pairs)}" if one.pairs else ""
 
     def test_difference(self, one: OnTestSet) -> str:
         """The difference to the first scheme with its interval below; one seed has an interval over sentences alone."""
@@ -194,13 +193,15 @@ class Comparison:
         sentences = ["Scores are means over seeds, with Student's t intervals."]
         counts = [one.difference.n for one in self.tests if one.difference is not None]
         if counts:
-            over = "sentences and seeds" if max(counts) > 1 else "sentences alone, for there is one seed"
+            how = (
+                "Student's t over seeds and a paired bootstrap over sentences, together"
+                if max(counts) > 1
+                else "paired bootstrap over sentences alone, for there is one seed"
+            )
             sentences.append(
                 f"Differences to {self.rows[0].name} are of {title_of(self.metric)}, seed by seed; intervals: 95%, "
-                f"paired bootstrap over {over}."
+                f"{how}. p: paired bootstrap over sentences, two-sided, of each seed against {self.rows[0].name}'s."
             )
-        if any(pair.p is not None for one in self.tests for pair in one.pairs):
-            sentences.append(f"p: sacrebleu's paired bootstrap test of each seed against {self.rows[0].name}'s.")
         if not all(score.comparable for score in self.scored()):
             sentences.append("*: not comparable with published scores, for the references are no published text.")
         return " ".join(sentences)

@@ -10,8 +10,16 @@ import numpy as np
 
 from ..tasks.text_pairs.scores import Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
 from ..tasks.translation import EXACT_MATCH, Translation
-from .statistics import Estimate, Figure, bootstrap_difference, estimate
-from .translate import bleu_of, match_of, sentence_counts, significance
+from .statistics import (
+    Estimate,
+    Figure,
+    draw_sentences,
+    estimate,
+    mean_difference,
+    resampled_differences,
+    two_sided_p,
+)
+from .translate import bleu_of, match_of, sentence_counts
 
 
 class Written(NamedTuple):
@@ -40,12 +48,12 @@ class Scored(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two runs of one seed on the same sentences: ours less that of the first scheme, and the p of sacrebleu's paired
-    bootstrap test, which knows BLEU alone."""
+    """Two runs of one seed on the same sentences: ours less that of the first scheme, and how likely a difference as
+    large is where there is none, by a paired bootstrap over sentences."""
 
     seed: int
     difference: float
-    p: float | None
+    p: float
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class OnTestSet:
     scheme: str
     lines: int
     scores: tuple[Scored, ...]
-    difference: Estimate | None  # its interval is over sentences and pairs of seeds
+    difference: Estimate | None  # its interval is over sentences and seeds
     pairs: tuple[Pair, ...]
 
     def score(self, key: str) -> Scored | None:
@@ -90,14 +98,14 @@ def tested(system: System, split: str, own: Mapping[int, Counted], first: Mappin
         for seed, one in sorted(own.items())
         if seed in first and list(one.texts.theirs) == list(first[seed].texts.theirs)
     }
-    figure = FIGURES[system.task.metric.name]
+    difference, apart = compared(pairs, FIGURES[system.task.metric.name])
     return OnTestSet(
         split,
         system.scheme,
         lines=max((len(one.counts) for one in own.values()), default=0),
         scores=over_seeds([run.scores[split] for run in system.runs.values()]),
-        difference=difference(list(pairs.values()), figure),
-        pairs=tuple(paired(seed, *both, figure) for seed, both in pairs.items()),
+        difference=difference,
+        pairs=apart,
     )
 
 
@@ -111,18 +119,16 @@ def over_seeds(runs: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Scored, ...
     return tuple(found)
 
 
-def difference(pairs: Sequence[tuple[Counted, Counted]], figure: Figure) -> Estimate | None:
+def compared(pairs: Mapping[int, tuple[Counted, Counted]], figure: Figure) -> tuple[Estimate | None, tuple[Pair, ...]]:
+    """The mean difference with its interval, and each seed's by itself."""
     if not pairs:
-        return None
-    ours, theirs = (np.stack([pair[side].counts for pair in pairs]) for side in (0, 1))
-    return bootstrap_difference(ours, theirs, figure)
-
-
-def paired(seed: int, ours: Counted, theirs: Counted, figure: Figure) -> Pair:
-    """One seed of both."""
-    gap = float(figure(ours.counts.sum(0)) - figure(theirs.counts.sum(0)))
-    p = significance(theirs.texts.ours, ours.texts.ours, ours.texts.theirs) if figure is bleu_of else None
-    return Pair(seed, gap, p)
+        return None, ()
+    ours, theirs = (np.stack([pair[side].counts for pair in pairs.values()]) for side in (0, 1))
+    found = figure(ours.sum(1)) - figure(theirs.sum(1))
+    resampled = resampled_differences(ours, theirs, figure, draw_sentences(ours.shape[1]))
+    each = zip(pairs, found.tolist(), resampled.T, strict=True)
+    apart = tuple(Pair(seed, gap, two_sided_p(gap, drawn)) for seed, gap, drawn in each)
+    return mean_difference(found, resampled), apart
 
 
 def count(task: Translation, split: str, lines: Sequence[str]) -> Counted:

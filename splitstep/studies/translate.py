@@ -13,7 +13,6 @@ from ..models import SplitstepForTranslation
 from ..tasks.text_pairs.scores import Score, multi_bleu_metric
 from ..tasks.text_pairs.search import Progress, Search
 from ..tasks.translation import Translation
-from .statistics import SAMPLES
 
 
 @dataclass(frozen=True)
@@ -50,26 +49,6 @@ def translate_split(
     search = search or task.search
     found, scores = task.translate(model, split, search, precision, progress)
     return Translated(task.name, model.config.scheme, split, len(found), search, tuple(scores), tuple(found))
-
-
-def significance(baseline: Sequence[str], system: Sequence[str], references: Sequence[str]) -> float:
-    """The p of sacrebleu's paired bootstrap test, on tokens as they stand."""
-    from sacrebleu.significance import PairedTest
-
-    if not len(baseline) == len(system) == len(references) > 0:
-        raise ValueError(
-            f"a paired test needs the same sentences: {len(baseline):,} and {len(system):,} translations, "
-            f"{len(references):,} references"
-        )
-    # sacrebleu counts differences above the mean, of which equal systems have none, and so would call them different.
-    if list(baseline) == list(system):
-        return 1.0
-    named: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline)), ("system", list(system))]
-    _, results = PairedTest(named, {"BLEU": multi_bleu_metric()}, [list(references)], "bs", SAMPLES)()
-    found = results["BLEU"][1]
-    assert not isinstance(found, str), found
-    assert found.p_value is not None, found
-    return float(found.p_value)
 
 
 def sentence_counts(lines: Sequence[str], references: Sequence[str]) -> np.ndarray:
