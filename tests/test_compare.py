@@ -86,10 +86,16 @@ def test_a_sweep_has_every_combination() -> None:
     assert both == [(f"train.lr={a}", f"train.clip={b}") for a in (1, 2) for b in (0, 1)]
 
 
-@pytest.mark.parametrize("text", ["train.lr", "train.lr=", "train.lr=1,,2", "scheme=lie,macaron", "train.seed=1,2"])
-def test_a_bad_sweep_is_refused(text: str) -> None:
+BAD_SWEEPS = [
+    ["train.lr"], ["train.lr="], ["train.lr=1,,2"], ["scheme=lie,macaron"], ["train.seed=1,2"], ["train.lr=1, 1"],
+    ["train.lr=1,2", "train.lr=3"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("texts", BAD_SWEEPS)
+def test_a_bad_sweep_is_refused(texts: list[str]) -> None:
     with pytest.raises(ValueError, match="--sweep"):
-        read_sweep([text])
+        read_sweep(texts)
 
 
 def test_the_plan_has_every_scheme_with_every_setting_and_seed_in_a_folder_of_its_own() -> None:

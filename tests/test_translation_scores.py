@@ -23,10 +23,10 @@ from splitstep.studies.statistics import (
 )
 from splitstep.studies.translate import bleu_of, match_of, sentence_counts, translate_split
 from splitstep.tasks import task
-from splitstep.tasks.text_pairs.codec import Codec, Form, learn
+from splitstep.tasks.text_pairs.codec import END, PAD, Codec, Form, learn
 from splitstep.tasks.text_pairs.lines import Lines
 from splitstep.tasks.text_pairs.scores import multi_bleu, score, split_compounds
-from splitstep.tasks.text_pairs.search import Search, longer_than_trained, translate
+from splitstep.tasks.text_pairs.search import Search, generate_ids, longer_than_trained, translate
 from splitstep.tasks.translation import Translation
 
 WORDS = ["the", "a", "dog", "cat", "house", "tree", "runs", "sees", "red", "blue", "and", "of", "on", "."]
@@ -258,11 +258,17 @@ def test_batches_and_order_change_nothing(codec: Codec, beams: int) -> None:
     model = model_for(codec)
     lines = [*sentences(7, seed=5), "", "dog", *sentences(3, seed=6)]
     seen: list[tuple[int, int]] = []
-    search = Search(beams=beams, batch_tokens=48, stretch=0.0, extra=12)
+    search = Search(beams=beams, batch_tokens=48, stretch=1.5, extra=2)  # random weights: most lines meet their limit
     together = translate(model, codec, lines, search, progress=lambda done, total: seen.append((done, total)))
     assert together == [translate(model, codec, [line], search)[0] for line in lines]
     assert together[7] == ""
     assert len(set(together)) > 3
+    sources = list(codec.encode(lines))
+    found = generate_ids(model, sources, search, torch.float32)  # no autocast
+    written = [len([one for one in ids[1:] if one not in (END, PAD)]) for ids in found]
+    most = [int(1.5 * len(source)) + 2 for source in sources]
+    assert all(count <= limit for count, limit in zip(written, most, strict=True))
+    assert any(count == limit < max(most) for count, limit in zip(written, most, strict=True))
     assert seen == sorted(seen)
     assert seen[-1] == (12, 12)
 

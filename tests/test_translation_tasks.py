@@ -359,6 +359,23 @@ def test_the_cache_is_used_checked_and_mended(
     assert len(list((cache / "translation").iterdir())) == 2  # and no half-made folders
 
 
+@pytest.mark.usefixtures("cache")
+def test_files_of_one_name_and_in_another_order_are_other_text(tmp_path: Path) -> None:
+    names = [tmp_path / language / "train.txt" for language in ("en", "de")]
+    lines = sentences(80)
+    for path in names:
+        path.parent.mkdir()
+        path.write_text("\n".join(lines), encoding="utf-8")
+    before = parallel(train=list(map(str, names)), merges=50).text("valid").source
+    names[0].write_text("\n".join(line.upper() for line in lines), encoding="utf-8")
+    made = parallel(train=list(map(str, names)), merges=50)
+    assert [line.lower() for line in made.text("valid").source] != made.text("valid").source  # and before they were:
+    assert [line for line in before if line not in lines] == []
+    swapped = parallel(train=list(map(str, names[::-1])), merges=50)
+    assert set(swapped.text("valid").target) <= {line.upper() for line in lines}
+    assert [name for name, _ in made.describe()["files"]["train"]] == ["train.txt", "train.txt"]
+
+
 def test_ids_stay_on_disk(files: tuple[str, str]) -> None:
     pairs = parallel(train=files, merges=50)._prepared.pairs["train"]
     assert isinstance(pairs.source.tokens, np.memmap)

@@ -40,7 +40,10 @@ def read_sweep(texts: Sequence[str]) -> list[Setting]:
             raise ValueError(f"--sweep {text!r} is not of the form key=value,value such as train.lr=1e-3,3e-3")
         if key in ("task", "scheme", "reference", "match", "train.seed"):
             raise ValueError(f"--sweep {key}: what is compared cannot be swept; sweep an entry such as train.lr")
-        axes.append([f"{key}={value.strip()}" for value in values.split(",")])
+        axis = [f"{key}={value.strip()}" for value in values.split(",")]
+        if len(set(axis)) < len(axis) or any(key == other[0].partition("=")[0] for other in axes):
+            raise ValueError(f"--sweep {text!r} names a value or an entry twice: name each once")
+        axes.append(axis)
     return [tuple(setting) for setting in product(*axes)] if axes else []
 
 

@@ -17,10 +17,12 @@ from splitstep.tasks.text_pairs.codec import Codec, Form, learn
 from splitstep.tasks.text_pairs.lines import Lines, chosen
 from splitstep.tasks.text_pairs.moses import keep_by_length
 
-FORMAT = 1
+FORMAT = 2
 """Of the cache: another number makes everything anew."""
 MANIFEST = "manifest.json"
 Side = Literal["source", "target"]
+Files = dict[str, list[tuple[str, str]]]
+"""Name and hash of a split's files in their order: two may have one name, and source and target are not the same."""
 
 
 class Part(NamedTuple):
@@ -70,7 +72,7 @@ class Prepared(NamedTuple):
     codec: Codec
     pairs: dict[str, Pairs]
     counts: dict[str, dict[str, int]]
-    files: dict[str, dict[str, str]]
+    files: Files
 
     def text(self, split: str) -> Lines:
         """The lines of a held-out split, as its files have them."""
@@ -92,7 +94,7 @@ def prepare(
     more: object = None,
 ) -> Prepared:
     """The prepared text, from the cache where it is there and whole; `limit` takes the first training pairs only."""
-    files = {split: {path.name: digest(path) for path in part.files} for split, part in parts.items()}
+    files = {split: [(path.name, digest(path)) for path in part.files] for split, part in parts.items()}
     asked = {"form": dataclasses.asdict(form), "merges": merges, "limits": limits._asdict(), "limit": limit}
     folder = cache_root() / "translation" / f"{task}-{key({'format': FORMAT, 'files': files, **asked, 'more': more})}"
     found = load(folder, files)
@@ -108,7 +110,7 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def load(folder: Path, files: dict[str, dict[str, str]]) -> Prepared | None:
+def load(folder: Path, files: Files) -> Prepared | None:
     """What a folder of the cache holds, every file checked against its hash, or nothing where one is not right."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))

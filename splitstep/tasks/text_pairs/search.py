@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...models import SplitstepForTranslation
 from .codec import END, PAD, Codec, check_fit
@@ -29,7 +30,7 @@ class Search:
     """How to decode: beams, the power of the length that scores are divided by, and source tokens in a batch, by
     default as many as suit the device.
 
-    A translation has at most `stretch` times as many tokens as its source, and `extra` more.
+    A translation has at most `stretch` times as many tokens as its source, and `extra` more, whatever is beside it.
     """
 
     beams: int = 5
@@ -131,6 +132,22 @@ def longer_than_trained(model: SplitstepForTranslation, codec: Codec, prepared: 
     return [row for row, ids in enumerate(codec.encode(prepared), 1) if len(ids) > model.config.max_positions]
 
 
+class Ends:
+    """Ends each line at its own limit: generate() knows one for the whole batch."""
+
+    def __init__(self, most: Sequence[int], beams: int, device: torch.device) -> None:
+        self.first = min(most)
+        self.most = torch.tensor(most, device=device).repeat_interleave(beams)[:, None]
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Scores of the next token [B * beams, V], with nothing but the end where a line has written enough."""
+        written = input_ids.shape[1] - 1  # behind <s>
+        if written < self.first:
+            return scores
+        others = torch.arange(scores.shape[1], device=scores.device) != END
+        return scores.masked_fill((self.most <= written) & others, -torch.inf)
+
+
 @torch.no_grad()
 def generate_ids(
     model: SplitstepForTranslation, sources: Sequence[Sequence[int]], search: Search, precision: torch.dtype
@@ -140,13 +157,14 @@ def generate_ids(
     width = max(map(len, sources))
     ids = torch.tensor([[*source, *[PAD] * (width - len(source))] for source in sources])
     mask = torch.arange(width) < torch.tensor([[len(source)] for source in sources])
-    most = int(search.stretch * width) + search.extra
+    most = [int(search.stretch * len(source)) + search.extra for source in sources]
     if model.config.positions == "learned":
-        most = min(most, model.config.max_positions - 1)
+        most = [min(one, model.config.max_positions - 1) for one in most]
     beams: dict[str, Any] = {} if search.beams == 1 else {"length_penalty": search.length_penalty}
     with torch.autocast(device.type, dtype=precision, enabled=precision != torch.float32):
         found: Any = model.generate(  # pyright: ignore[reportAttributeAccessIssue]
             ids.to(device), attention_mask=mask.long().to(device), num_beams=search.beams, do_sample=False,
-            max_new_tokens=most, eos_token_id=END, **beams,
+            max_new_tokens=max(most) + 1, eos_token_id=END, logits_processor=[Ends(most, search.beams, device)],
+            **beams,
         )  # fmt: skip
     return found.tolist()
