@@ -452,6 +452,27 @@ def test_directories_of_others(tmp_path: Path) -> None:
         train(recipe(), tmp_path / "run", quiet=True)
 
 
+def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "environment.json"
+    directory = RunDirectory(tmp_path / "run")
+    directory.claim(recipe().document())
+    directory.keep_environment({"data": recipe().load_task().describe()})
+    begun = file.read_text()
+    assert json.loads(begun)["data"]["sha256"]["train"]
+    changed = json.loads(begun)
+    changed["data"]["sha256"]["train"] = "0" * 64
+    file.write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="run began with other data"):
+        train(recipe(), tmp_path / "run", quiet=True)
+    del changed["data"]["sha256"]  # as an older version wrote it
+    file.write_text(json.dumps(changed))
+    assert train(recipe(), tmp_path / "run", quiet=True)["status"] == "finished"
+    directory.keep_environment({"data": recipe().load_task().describe()})
+    file.write_text("{")
+    with pytest.raises(ValueError, match=r"environment\.json is damaged"):
+        directory.keep_environment({"data": {}})
+
+
 def test_a_run_of_an_older_version_is_gone_on_with(tmp_path: Path) -> None:
     """Entries that a recipe did not have then are as by default."""
     file = tmp_path / "run" / "recipe.yaml"

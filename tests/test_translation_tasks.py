@@ -300,6 +300,39 @@ def test_subwords_are_merged_by_rank() -> None:
         assert [codec.tokenizer.id_to_token(i) for i in ids[:-1]] == wanted
 
 
+def learnt_by_definition(lines: list[str], merges: int) -> list[list[str]]:
+    """The most frequent pair of neighbours again and again; of equally frequent ones that of the oldest symbols."""
+    counts = Counter(word for line in lines for word in line.split())
+    words = {word: [*word[:-1], word[-1] + "</w>"] for word in counts}
+    symbols = [*sorted({c for word in words for c in word}), *sorted({parts[-1] for parts in words.values()})]
+    found: list[list[str]] = []
+    while len(found) < merges:
+        pairs = Counter[tuple[str, str]]()
+        for word, parts in words.items():
+            for pair in itertools.pairwise(parts):
+                pairs[pair] += counts[word]
+        best = min(pairs, key=lambda pair: (-pairs[pair], *map(symbols.index, pair)))
+        found.append(list(best))
+        symbols.append("".join(best))
+        for parts in words.values():
+            place = 0
+            while place < len(parts) - 1:
+                if (parts[place], parts[place + 1]) == best:
+                    parts[place : place + 2] = ["".join(best)]
+                place += 1
+    return found
+
+
+def test_subwords_are_learnt_as_defined_and_always_the_same() -> None:
+    lines = [*sentences(120), "anders als gedacht : (nur) \U000f0000 x\U000f0000"]  # a mark of our own in the text
+    codecs = [learn(lines, lines, Form("de", "de", "given"), 60) for _ in range(4)]
+    assert len({codec.tokenizer.to_str() for codec in codecs}) == 1
+    assert merges_of(codecs[0]) == learnt_by_definition(lines, 60)
+    assert codecs[0].decode(list(codecs[0].encode(lines))) == lines
+    (within,) = codecs[0].encode(["u:."])  # where the text has it at the end of words alone
+    assert UNKNOWN not in within
+
+
 def test_subwords_are_saved_and_checked(tmp_path: Path) -> None:
     lines = sentences(50)
     codec = learn(lines, lines, Form("de", "en", "moses", lower=True), 30)

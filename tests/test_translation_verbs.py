@@ -1,6 +1,7 @@
 """The verbs of translation: a run is enough to translate with, and what goes in comes out line by line."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,22 @@ def test_bytes_that_are_no_text_are_refused_with_their_line(run: Path, given: by
     done = splitstep("translate", str(run), given=given)
     assert done.returncode == 2
     assert told in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
+
+
+def test_other_subwords_than_the_run_s_are_refused(run: Path, tmp_path: Path) -> None:
+    """As many of them, and two have changed places: nothing but their names would tell."""
+    other = tmp_path / "run"
+    shutil.copytree(run, other)
+    file = other / "model" / "tokenizer.json"
+    document = json.loads(file.read_text())
+    vocabulary = document["model"]["vocab"]
+    one, two = list(vocabulary)[-2:]
+    vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+    file.write_text(json.dumps(document))
+    done = splitstep("evaluate", str(other))
+    assert done.returncode == 2
+    assert "was trained with other subwords" in done.stderr.decode()
     assert len(done.stderr.decode().splitlines()) == 1
 
 

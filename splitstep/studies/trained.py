@@ -44,6 +44,11 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
     if result["status"] != "finished" or not directory.model.is_dir():
         raise ValueError(f"{path} has no model: the run {result['status']} at step {result['steps']}")
     task = recipe.load_task(data)
+    if isinstance(task, Translation) and not task.codec.same_as(Codec.load(directory.model)):
+        raise ValueError(
+            f"{path} was trained with other subwords than its data have now: the files, or the version of tokenizers, "
+            "are not those of environment.json"
+        )
     with silent():
         model = MODELS[task.model].from_pretrained(directory.model)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

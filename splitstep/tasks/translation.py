@@ -31,7 +31,7 @@ from splitstep.tasks.task import (
 )
 from splitstep.tasks.text_pairs import moses
 from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, rows_of
-from splitstep.tasks.text_pairs.codec import PAD, START, Codec, Form
+from splitstep.tasks.text_pairs.codec import PAD, START, TOKENIZER, Codec, Form
 from splitstep.tasks.text_pairs.lines import Lines
 from splitstep.tasks.text_pairs.prepared import Limits, Part, Ragged, prepare
 from splitstep.tasks.text_pairs.scores import PAPERS, PapersBleu, Score
@@ -249,6 +249,7 @@ class Translation(Task):
             "longest": {split: int(pairs.lengths.max()) for split, pairs in prepared.pairs.items()},
             "padding": {split: round(self._padding(split), 4) for split in prepared.pairs},
             "files": prepared.files,
+            "sha256": {name: found for name, found in prepared.hashes.items() if name.endswith((".npy", TOKENIZER))},
         }
 
     def _padding(self, split: str) -> float:

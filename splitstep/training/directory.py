@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -125,9 +125,22 @@ class RunDirectory:
     def write_result(self, document: Mapping[str, Any]) -> None:
         write_atomically(self.path / "result.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
 
-    def write_once(self, name: str, make: Callable[[], Mapping[str, Any]]) -> None:
-        if not (self.path / name).exists():
-            write_atomically(self.path / name, json.dumps(make(), indent=2) + "\n")
+    def keep_environment(self, environment: Mapping[str, Any]) -> None:
+        """Write down what the run stands on; where that is written, refuse data that are no longer the same."""
+        file = self.path / "environment.json"
+        if not file.exists():
+            write_atomically(file, json.dumps(environment, indent=2) + "\n")
+            return
+        try:
+            before = json.loads(file.read_text(encoding="utf-8"))["data"].get("sha256")
+        except (ValueError, KeyError, AttributeError):
+            raise ValueError(f"{file} is damaged: name a new directory with --out") from None
+        now = json.loads(json.dumps(environment))["data"].get("sha256")
+        if before is not None and before != now:
+            raise ValueError(
+                f"{self.path} began with other data, by the hashes in {file.name}: bring those back, or name a new "
+                "directory with --out"
+            )
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append one line, or nothing where there is no room for all of it."""

@@ -89,7 +89,7 @@ def train(
         # The first process fetches what there is to fetch; the others find it there.
         try:
             task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
-            world.on_first(lambda: directory.write_once("environment.json", lambda: environment(task)))
+            world.on_first(lambda: directory.keep_environment(environment(task)))
             run = Run(recipe, directory, task, world)
         except ValueError:  # put right, the recipe will be another one, and must find the directory free
             if world.rank == 0 and not begun:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -16,7 +16,7 @@ PAD, START, END, UNKNOWN = range(4)
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 TOKENIZER, FORM = "tokenizer.json", "translation.json"
 BLOCK = 20_000
-WORD_END = "</w>"
+WORD_START, WORD_END = "▁", "</w>"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,11 @@ def empty_tokenizer(form: Form) -> Any:
     if form.tokens == "plain":
         tokenizer = Tokenizer(BPE(unk_token=SPECIAL[UNKNOWN]))
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True)]
+            [
+                pre_tokenizers.Metaspace(WORD_START),
+                pre_tokenizers.Punctuation(),
+                pre_tokenizers.Digits(individual_digits=True),
+            ]
         )
         tokenizer.decoder = decoders.Metaspace()
     else:
@@ -69,31 +73,67 @@ def empty_tokenizer(form: Form) -> Any:
 
 
 def learn(source: Sequence[str], target: Sequence[str], form: Form, merges: int) -> "Codec":
-    """Joint byte-pair encoding: at most `merges` merges learnt from both sides of prepared training text."""
+    """Joint byte-pair encoding: at most `merges` merges learnt from both sides of prepared training text.
+
+    The same text gives the same subwords. The trainer numbers symbols such as `e</w>` in a random order, and so breaks
+    ties between merges at random; it sorts single characters. So ends of words are learnt as characters of their own.
+    """
     from tokenizers.trainers import BpeTrainer
 
     tokenizer = empty_tokenizer(form)
-    suffix: dict[str, Any] = {} if form.tokens == "plain" else {"end_of_word_suffix": WORD_END}
+    characters, ends = alphabet(chain(source, target))
+    marks = {} if form.tokens == "plain" else dict(zip(sorted(ends), unused(characters), strict=False))
+    first = characters | ({WORD_START} if form.tokens == "plain" else set())
     trainer = BpeTrainer(
-        vocab_size=len(SPECIAL) + alphabet(chain(source, target), form) + merges,
+        vocab_size=len(SPECIAL) + len(first) + len(marks) + merges,
         special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(first),  # a character that only ends words may stand within one elsewhere
         min_frequency=2,
         show_progress=False,
-        **suffix,
     )
-    tokenizer.train_from_iterator(chain(blocks_of(source), blocks_of(target)), trainer)
+    both = chain(blocks_of(source), blocks_of(target))
+    tokenizer.train_from_iterator(with_marked_ends(both, marks) if marks else both, trainer)
+    if marks:
+        tokenizer.model = unmarked(tokenizer, {mark: f"{end}{WORD_END}" for end, mark in marks.items()})
     return Codec(form, tokenizer)
 
 
-def alphabet(lines: Iterable[str], form: Form) -> int:
-    """How many symbols there are before the first merge: characters, and those that end a word with their mark."""
+def alphabet(lines: Iterable[str]) -> tuple[set[str], set[str]]:
+    """All characters, and those that end a word."""
     characters: set[str] = set()
     ends: set[str] = set()
     for block in blocks_of(lines):
         for word in set(chain.from_iterable(line.split() for line in block)):
             characters.update(word)
             ends.add(word[-1])
-    return len(characters) + (1 if form.tokens == "plain" else len(ends))  # 1: the mark at which a word begins
+    return characters, ends
+
+
+def unused(characters: set[str]) -> Iterator[str]:
+    """Characters for private use that the text does not have."""
+    return (mark for mark in map(chr, range(0xF0000, 0x10FFFE)) if mark not in characters)
+
+
+def with_marked_ends(blocks: Iterable[list[str]], marks: Mapping[str, str]) -> Iterator[list[str]]:
+    """Lines with the last character of each word replaced by its mark."""
+    known: dict[str, str] = {}
+    for block in blocks:
+        words = [line.split() for line in block]
+        known |= {
+            word: word[:-1] + marks[word[-1]] for word in {word for line in words for word in line} - known.keys()
+        }
+        yield [" ".join(map(known.__getitem__, line)) for line in words]
+
+
+def unmarked(tokenizer: Any, ends: Mapping[str, str]) -> Any:
+    """The tokenizer's model with ends of words in place of their marks."""
+    from tokenizers.models import BPE
+
+    found = json.loads(tokenizer.to_str())["model"]
+    table = str.maketrans(dict(ends))
+    vocabulary = {token.translate(table): number for token, number in found["vocab"].items()}
+    merges = [(one.translate(table), two.translate(table)) for one, two in found["merges"]]
+    return BPE(vocabulary, merges, unk_token=SPECIAL[UNKNOWN], end_of_word_suffix=WORD_END)
 
 
 @final
@@ -108,6 +148,10 @@ class Codec:
     def size(self) -> int:
         """Entries of the vocabulary."""
         return self.tokenizer.get_vocab_size()
+
+    def same_as(self, other: "Codec") -> bool:
+        """Whether both cut all text alike."""
+        return self.form == other.form and self.tokenizer.to_str() == other.tokenizer.to_str()
 
     def encode(self, lines: Sequence[str]) -> Iterator[list[int]]:
         """The ids of prepared lines, each with an end."""

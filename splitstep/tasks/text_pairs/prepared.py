@@ -73,6 +73,7 @@ class Prepared(NamedTuple):
     pairs: dict[str, Pairs]
     counts: dict[str, dict[str, int]]
     files: Files
+    hashes: dict[str, str]  # of the prepared files
 
     def text(self, split: str) -> Lines:
         """The lines of a held-out split, as its files have them."""
@@ -117,7 +118,7 @@ def load(folder: Path, files: Files) -> Prepared | None:
         if any(digest(folder / name) != wanted for name, wanted in manifest["files"].items()):
             return None
         pairs = {split: Pairs(ragged(folder, split, "source"), ragged(folder, split, "target")) for split in files}
-        return Prepared(folder, Codec.load(folder), pairs, manifest["counts"], files)
+        return Prepared(folder, Codec.load(folder), pairs, manifest["counts"], files, manifest["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
