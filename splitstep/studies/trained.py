@@ -46,8 +46,8 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
     task = recipe.load_task(data)
     if isinstance(task, Translation) and not task.codec.same_as(Codec.load(directory.model)):
         raise ValueError(
-            f"{path} was trained with other subwords than its data have now: the files, or the version of tokenizers, "
-            "are not those of environment.json"
+            f"{path} was trained with other subwords than its data have now: bring back the files and the version of "
+            f"tokenizers that its environment.json names; `splitstep translate {path}` needs neither"
         )
     with silent():
         model = MODELS[task.model].from_pretrained(directory.model)
