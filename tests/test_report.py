@@ -190,7 +190,7 @@ def test_a_page_of_translators_has_every_test_set(seeds: int) -> None:
         for pair in one.pairs:
             assert f"{pair.seed}: {pair.difference:+.2f}, p {pair.p:.3f}" in own
     assert "[-0.35, +0.71]" in own
-    assert ("over sentences and seeds" in own) == (seeds > 1)
+    assert ("over seeds and a paired bootstrap over sentences" in own) == (seeds > 1)
     assert ("over sentences alone, for there is one seed" in own) == (seeds == 1)
     assert ("sentences alone</small>" in own) == (seeds == 1)
     assert "40.50*" in own  # sacreBLEU against references that are no published text
