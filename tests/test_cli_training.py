@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -258,6 +260,48 @@ def test_a_directory_of_another_run_is_refused(folder: Path, capsys: pytest.Capt
     assert "belongs to a single run" in refusal(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--out", "run")
     (folder / "file").touch()
     assert "not a directory" in refusal(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--out", "file")
+
+
+def test_no_verb_overwrites_the_result_of_a_run_or_a_comparison(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for out in ("run", "other"):
+        call(capsys, "train", "tiny.yaml", "--out", out)
+    call(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--seeds", "1", "--engine", "local=1", "--out", "compared")
+    before = {file: file.read_bytes() for file in folder.glob("*/result.json")}
+    assert len(before) == 3
+    for words in (("evaluate", "run"), ("schemes", "lie"), ("report", "compared")):
+        assert "belongs to a single run" in refusal(capsys, *words, "--out", "other")
+        assert "holds a comparison" in refusal(capsys, *words, "--out", "compared")
+    assert {file: file.read_bytes() for file in folder.glob("*/result.json")} == before
+    for text in ("{}", "[]", "{"):
+        (folder / "other" / "result.json").write_text(text)
+        assert "result.json is damaged" in refusal(capsys, "evaluate", "other")
+        assert "result.json is damaged" in refusal(capsys, "train", "tiny.yaml", "--out", "other")
+
+
+def test_a_start_that_fails_leaves_the_directory_free(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error, message in (
+        (PermissionError(13, "Permission denied", "book.txt"), "book.txt: Permission denied"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 TB"), "too little memory"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr("splitstep.training.loop.Run", Mock(side_effect=error))
+            assert message in refusal(capsys, "train", "tiny.yaml", "--out", "out")
+        assert not (folder / "out").exists()
+
+
+def test_a_mistake_in_yaml_has_its_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.yaml").write_text("task: digits\nmodel: {layers: 1\ntrain: 3\n")
+    line = refusal(capsys, "train", "bad.yaml", "--out", "out")
+    assert "bad.yaml, line 3, column 6 is not YAML: expected ',' or '}'" in line
+
+
+def test_what_is_not_matched_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "tiny.yaml", "scheme=macaron", "match=none", "--out", "out"]) == 0
+    assert re.search(r"matched +nothing", capsys.readouterr().out)
 
 
 def test_an_unfinished_run_says_how_to_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

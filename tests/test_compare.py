@@ -24,7 +24,7 @@ from splitstep.studies import engines, running
 from splitstep.studies.compare import compare
 from splitstep.studies.comparison import Comparison, Curve, read_comparison
 from splitstep.studies.engines import Engine, Processes, check_engine, open_engine
-from splitstep.studies.plan import Planned, plan, read_sweep, split_schemes
+from splitstep.studies.plan import Planned, file_name, plan, read_sweep, split_schemes
 from splitstep.studies.rows import against, choose_setting, rows_of
 from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
 from splitstep.studies.translate import bleu_of, sentence_counts
@@ -87,9 +87,19 @@ def test_a_sweep_has_every_combination() -> None:
 
 
 BAD_SWEEPS = [
-    ["train.lr"], ["train.lr="], ["train.lr=1,,2"], ["scheme=lie,macaron"], ["train.seed=1,2"], ["train.lr=1, 1"],
+    ["train.lr"], ["train.lr="], ["train.lr=1,,2"], ["scheme=lie,macaron"], ["train.seed=1,2"],
     ["train.lr=1,2", "train.lr=3"],
 ]  # fmt: skip
+
+
+def test_lists_are_swept_and_no_setting_is_twice_or_in_another_s_folder() -> None:
+    runs = plan(tiny(), ["lie"], [0], read_sweep(["train.betas=[0.9, 0.95],[0.9, 0.99]"]))
+    assert [run.recipe.train.betas for run in runs] == [(0.9, 0.95), (0.9, 0.99)]
+    assert len({run.folder for run in runs}) == 2
+    assert len({file_name(text) for text in ("pathx/y.txt", "pathxy.txt", "path x/y.txt")}) == 3
+    for same in ("train.lr=1e-3,0.001", "train.lr=1, 1"):
+        with pytest.raises(ValueError, match="is the same as a setting before it"):
+            plan(tiny(), ["lie", "macaron"], range(2), read_sweep([same]))
 
 
 @pytest.mark.parametrize("texts", BAD_SWEEPS)

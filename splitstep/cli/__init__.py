@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon_stdout()
         return PIPE_CLOSED
     except OSError as error:
+        if error.errno is None:  # raised with a text alone
+            return _fail(str(error))
         if error.filename is None:
             _abandon_stdout()
         return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}.")

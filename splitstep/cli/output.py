@@ -27,10 +27,14 @@ class Output(NamedTuple):
             self.out.mkdir(parents=True, exist_ok=True)
         return self
 
-    def check(self) -> Output:
-        """Refuse what cannot be a directory."""
+    def check(self, comparison: bool = False) -> Output:
+        """Refuse what cannot be a directory, and directories whose result is that of a run or of a comparison."""
         if self.out is not None and self.out.exists() and not self.out.is_dir():
             raise ValueError(f"--out {self.out} is not a directory: name one that is, or a new one.")
+        if self.out is not None and (self.out / "recipe.yaml").exists():
+            raise ValueError(f"{self.out} belongs to a single run: name a new directory with --out")
+        if self.out is not None and not comparison and (self.out / "runs").is_dir():
+            raise ValueError(f"{self.out} holds a comparison: name a new directory with --out")
         return self
 
     def emit(self, document: Any, table: Callable[[], RenderableType]) -> None:

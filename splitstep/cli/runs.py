@@ -79,7 +79,7 @@ def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
         ("parameters", f"{cost['parameters']:,} ({cost['body']:,} without embeddings and head)"),
         ("FLOPs per token", f"{cost['flops']:,} at length {cost['length']:,}"),
         ("shape", f"{shape['layers']} layers, width {shape['width']}, ffn {widths(notation, shape)}"),
-        ("matched", _matched(document["matched"])),
+        ("matched", _matched(document["matched"], document["recipe"])),
         ("time", f"{document['seconds']:,.1f} s" + (f", {rate:,.0f} tokens/s" if rate else "")),
         ("device", f"{document['device']}, {document['precision']}, {document['mode']}"),
         ("model", str(out / "model") if not diverged else "none"),
@@ -94,12 +94,12 @@ def _scores(found: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
     return f"{first}; " + ", ".join(f"{one['name']} {one['value']:.2f}" for one in others)
 
 
-def _matched(matched: Mapping[str, Any] | None) -> str:
+def _matched(matched: Mapping[str, Any] | None, recipe: Mapping[str, Any]) -> str:
     """What an equal-cost twin was matched to, in one line."""
     from ..schemes import label
 
     if matched is None:
-        return "the reference itself"
+        return "the reference itself" if recipe["scheme"] == recipe["reference"] else "nothing"
     return f"{matched['by']} of {label(matched['reference'])}, difference {matched['difference']:+.3%}"
 
 

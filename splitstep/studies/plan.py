@@ -17,18 +17,24 @@ from ..training.directory import RunDirectory
 from .comparison import Setting
 
 
-def split_schemes(text: str) -> list[str]:
-    """The schemes of a list, split at commas outside brackets."""
+def split_list(text: str) -> list[str]:
+    """The parts between commas outside brackets."""
     found, depth = [""], 0
     for character in text:
-        depth += (character == "(") - (character == ")")
+        depth += (character in "([{") - (character in ")]}")
         if character == "," and depth == 0:
             found.append("")
         else:
             found[-1] += character
-    if not all(part.strip() for part in found):
-        raise ValueError(f"--schemes {text!r} names nothing between two commas: write --schemes lie,macaron")
     return [part.strip() for part in found]
+
+
+def split_schemes(text: str) -> list[str]:
+    """The schemes of a list."""
+    found = split_list(text)
+    if not all(found):
+        raise ValueError(f"--schemes {text!r} names nothing between two commas: write --schemes lie,macaron")
+    return found
 
 
 def read_sweep(texts: Sequence[str]) -> list[Setting]:
@@ -36,14 +42,13 @@ def read_sweep(texts: Sequence[str]) -> list[Setting]:
     axes = []
     for text in texts:
         key, equals, values = text.partition("=")
-        if not equals or not all(value.strip() for value in values.split(",")):
+        if not equals or not all(split_list(values)):
             raise ValueError(f"--sweep {text!r} is not of the form key=value,value such as train.lr=1e-3,3e-3")
         if key in ("task", "scheme", "reference", "match", "train.seed"):
             raise ValueError(f"--sweep {key}: what is compared cannot be swept; sweep an entry such as train.lr")
-        axis = [f"{key}={value.strip()}" for value in values.split(",")]
-        if len(set(axis)) < len(axis) or any(key == other[0].partition("=")[0] for other in axes):
-            raise ValueError(f"--sweep {text!r} names a value or an entry twice: name each once")
-        axes.append(axis)
+        if any(key == other[0].partition("=")[0] for other in axes):
+            raise ValueError(f"--sweep {key} is given twice: name all its values in one")
+        axes.append([f"{key}={value}" for value in split_list(values)])
     return [tuple(setting) for setting in product(*axes)] if axes else []
 
 
@@ -65,12 +70,22 @@ def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Se
             raise ValueError(f"{schemes[position]!r} is listed twice: name each scheme once")
     if len(notations) < 1 or len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"a comparison needs schemes and different seeds; got {list(schemes)} and {list(seeds)}")
-    runs = []
+    runs = list[Planned]()
     for notation, setting, seed in product(notations, sweep or [()], seeds):
         document = override({**recipe.document(), "scheme": notation}, [*setting, f"train.seed={seed}"])
-        parts = [slug(notation), *(re.sub(r"[^\w.+-]", "", text) for text in _short(setting)), f"seed{seed}"]
+        parts = [slug(notation), *map(file_name, _short(setting)), f"seed{seed}"]
         runs.append(Planned(notation, setting, seed, read_recipe(document, "the recipe"), f"runs/{'-'.join(parts)}"))
+    first = [run for run in runs if (run.scheme, run.seed) == (runs[0].scheme, runs[0].seed)]
+    for position, run in enumerate(first):
+        if run.recipe in [other.recipe for other in first[:position]]:
+            raise ValueError(f"--sweep: {', '.join(run.setting)} is the same as a setting before it: name each once")
     return runs
+
+
+def file_name(text: str) -> str:
+    """A part of a folder's name; what such a name cannot have is left to a hash."""
+    plain = re.sub(r"[^\w.+-]", "", text)
+    return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def _short(setting: Setting) -> Iterator[str]:

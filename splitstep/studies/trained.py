@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -177,7 +178,7 @@ def generate(
     path: Path, prompt: str, tokens: int = 200, temperature: float = 1.0, seed: int = 0, data: Path | None = None
 ) -> Sample:
     """Let a run's language model go on from the prompt; a temperature of 0 takes the likeliest token each time."""
-    if tokens < 1 or not temperature >= 0:
+    if tokens < 1 or not 0 <= temperature < math.inf:
         raise ValueError(
             f"generate needs at least one token and a temperature of at least 0; got {tokens} and {temperature}"
         )
@@ -209,4 +210,4 @@ def sample(run: Trained, given: list[int], tokens: int, temperature: float, seed
 def draw(logits: Tensor, temperature: float, random: torch.Generator) -> Tensor:
     if temperature == 0:
         return logits.argmax()
-    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=random)
+    return torch.multinomial(((logits - logits.max()) / temperature).softmax(-1), 1, generator=random)

@@ -117,10 +117,13 @@ class RunDirectory:
 
     def result(self) -> dict[str, Any] | None:
         file = self.path / "result.json"
-        try:
-            return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
-        except ValueError:
-            raise ValueError(f"{file} is damaged: delete it and start the run again") from None
+        if not file.is_file():
+            return None
+        with suppress(ValueError):
+            found = json.loads(file.read_text(encoding="utf-8"))
+            if isinstance(found, dict) and {"status", "steps", "metric", "cost", "shape"} <= found.keys():
+                return found
+        raise ValueError(f"{file} is damaged: delete it and start the run again")
 
     def write_result(self, document: Mapping[str, Any]) -> None:
         write_atomically(self.path / "result.json", json.dumps(document, indent=2, allow_nan=False) + "\n")

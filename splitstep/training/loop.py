@@ -91,9 +91,11 @@ def train(
             task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
             world.on_first(lambda: directory.keep_environment(environment(task)))
             run = Run(recipe, directory, task, world)
-        except ValueError:  # put right, the recipe will be another one, and must find the directory free
+        except BaseException as error:  # put right, the recipe will be another one, and must find the directory free
             if world.rank == 0 and not begun:
                 directory.forget()
+            if no_memory(error):
+                raise ValueError(TOO_LARGE.format(out)) from None
             raise
         try:
             journal = open_journal(run, quiet, tensorboard)
@@ -102,13 +104,21 @@ def train(
                 fit(run, journal)
         except Diverged as error:
             return give_up(run, error)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not no_memory(error):
+                raise
             if world.rank == 0 and not run.state.step:
                 directory.forget()
-            raise ValueError(
-                f"{out}: the device has too little memory: lower train.batch or raise train.accumulate"
-            ) from None
+            raise ValueError(TOO_LARGE.format(out)) from None
         return finish(run)
+
+
+TOO_LARGE = "{}: the device has too little memory: lower train.batch, raise train.accumulate, or make the model smaller"
+
+
+def no_memory(error: BaseException) -> bool:
+    """Whether an allocation failed; that of a CPU has no exception of its own."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def opening(run: Run) -> str:

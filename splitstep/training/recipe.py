@@ -266,9 +266,12 @@ def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
         raise ValueError(f"there is no recipe {path!r}{hint}")
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
+        raise ValueError(f"{path}{where} is not YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        line = str(error).splitlines()[-1].strip()
-        raise ValueError(f"{path} is not YAML: {line}") from None
+        raise ValueError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(document, Mapping):
         raise ValueError(f"{path} is not a recipe: it needs entries such as `task: digits`")
     return read_recipe(override(numbers(document), assignments), path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,8 +41,11 @@ class Search:
     extra: int = 10
 
     def __post_init__(self) -> None:
-        if self.beams < 1 or (self.batch_tokens is not None and self.batch_tokens < 1):
-            raise ValueError(f"beams {self.beams} and batch_tokens {self.batch_tokens} must be at least 1")
+        for name, value in (("beams", self.beams), ("batch_tokens", self.batch_tokens)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}, and needs at least 1")
+        if not math.isfinite(self.length_penalty):
+            raise ValueError(f"the length penalty is {self.length_penalty}, and needs a number such as 1.0")
         if self.stretch < 0 or self.extra < 1:
             raise ValueError(f"stretch {self.stretch} must not be negative, and extra {self.extra} be at least 1")
 
