@@ -204,7 +204,7 @@ def test_intervals_contain_the_truth_as_often_as_they_say(seeds: int) -> None:
 
 
 def test_p_is_two_sided() -> None:
-    """Of equal systems about one in twenty is below .05; sacrebleu's own p counts one side, and is half of ours."""
+    """Of equal systems about one in twenty is below .05; sacrebleu's own p counts one side: about half of ours."""
     random, below, times = np.random.default_rng(0), 0, 400
     for _ in range(times):
         right = (random.random((2, 1, 100)) < 0.5).astype(float)

@@ -64,9 +64,7 @@ def compare(
         raise ValueError(f"--seeds {seeds}: give at least 1.")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("compare starts its own processes: run it without torchrun, with --engine local=N.")
-    output = Output(as_json, out).check(
-        comparison=True
-    )  # the first run makes it, once all that was asked for is known to be right
+    output = Output(as_json, out).check()  # the first run makes it, once all that was asked for is known to be right
     result = study(
         recipe,
         split_schemes(schemes),

@@ -21,20 +21,19 @@ class Output(NamedTuple):
     out: Path | None
 
     def open(self) -> Output:
-        """Make the directory, before work begins that would be lost without it."""
+        """Make the directory, before work begins that would be lost without it; others keep their own results."""
         self.check()
         if self.out is not None:
+            for mark, owner in (("recipe.yaml", "belongs to a single run"), ("runs", "holds a comparison")):
+                if (self.out / mark).exists():
+                    raise ValueError(f"{self.out} {owner}: name a new directory with --out")
             self.out.mkdir(parents=True, exist_ok=True)
         return self
 
-    def check(self, comparison: bool = False) -> Output:
-        """Refuse what cannot be a directory, and directories whose result is that of a run or of a comparison."""
+    def check(self) -> Output:
+        """Refuse what cannot be a directory."""
         if self.out is not None and self.out.exists() and not self.out.is_dir():
             raise ValueError(f"--out {self.out} is not a directory: name one that is, or a new one.")
-        if self.out is not None and (self.out / "recipe.yaml").exists():
-            raise ValueError(f"{self.out} belongs to a single run: name a new directory with --out")
-        if self.out is not None and not comparison and (self.out / "runs").is_dir():
-            raise ValueError(f"{self.out} holds a comparison: name a new directory with --out")
         return self
 
     def emit(self, document: Any, table: Callable[[], RenderableType]) -> None:

@@ -138,8 +138,7 @@ class RunDirectory:
             before = json.loads(file.read_text(encoding="utf-8"))["data"].get("sha256")
         except (ValueError, KeyError, AttributeError):
             raise ValueError(f"{file} is damaged: name a new directory with --out") from None
-        now = json.loads(json.dumps(environment))["data"].get("sha256")
-        if before is not None and before != now:
+        if before is not None and before != environment["data"].get("sha256"):
             raise ValueError(
                 f"{self.path} began with other data, by the hashes in {file.name}: bring those back, or name a new "
                 "directory with --out"

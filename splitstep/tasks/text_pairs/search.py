@@ -139,17 +139,17 @@ def longer_than_trained(model: SplitstepForTranslation, codec: Codec, prepared: 
 class Ends:
     """Ends each line at its own limit: generate() knows one for the whole batch."""
 
-    def __init__(self, most: Sequence[int], beams: int, device: torch.device) -> None:
+    def __init__(self, most: Sequence[int], beams: int, vocabulary: int, device: torch.device) -> None:
         self.first = min(most)
         self.most = torch.tensor(most, device=device).repeat_interleave(beams)[:, None]
+        self.others = torch.arange(vocabulary, device=device) != END
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Scores of the next token [B * beams, V], with nothing but the end where a line has written enough."""
         written = input_ids.shape[1] - 1  # behind <s>
         if written < self.first:
             return scores
-        others = torch.arange(scores.shape[1], device=scores.device) != END
-        return scores.masked_fill((self.most <= written) & others, -torch.inf)
+        return scores.masked_fill((self.most <= written) & self.others, -torch.inf)
 
 
 @torch.no_grad()
@@ -164,11 +164,11 @@ def generate_ids(
     most = [int(search.stretch * len(source)) + search.extra for source in sources]
     if model.config.positions == "learned":
         most = [min(one, model.config.max_positions - 1) for one in most]
+    ends = Ends(most, search.beams, model.config.vocab_size, device)
     beams: dict[str, Any] = {} if search.beams == 1 else {"length_penalty": search.length_penalty}
     with torch.autocast(device.type, dtype=precision, enabled=precision != torch.float32):
         found: Any = model.generate(  # pyright: ignore[reportAttributeAccessIssue]
             ids.to(device), attention_mask=mask.long().to(device), num_beams=search.beams, do_sample=False,
-            max_new_tokens=max(most) + 1, eos_token_id=END, logits_processor=[Ends(most, search.beams, device)],
-            **beams,
+            max_new_tokens=max(most) + 1, eos_token_id=END, logits_processor=[ends], **beams,
         )  # fmt: skip
     return found.tolist()
