@@ -254,3 +254,26 @@ def test_training_mode_and_labels_build_no_cache() -> None:
     assert model(tokens, use_cache=False).past_key_values is None
     assert model.train()(tokens).past_key_values is None
     assert isinstance(model, nn.Module)
+
+
+@pytest.mark.parametrize("make", [causal, translation])
+def test_no_plans_are_made_for_keys_that_grow(make: Any) -> None:
+    """cuDNN's attention is off inside generate(), and as it was behind it, whatever happens."""
+    seen = list[bool]()
+
+    def stop(tokens: Tensor, scores: Tensor) -> Tensor:
+        seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+        if tokens.shape[1] > 7:
+            raise ArithmeticError
+        return scores
+
+    for before in (True, False):
+        torch.backends.cuda.enable_cudnn_sdp(before)
+        try:
+            with pytest.raises(ArithmeticError):
+                generated(make("lie"), *left_padded(), True, **GREEDY, logits_processor=[stop])
+            assert torch.backends.cuda.cudnn_sdp_enabled() == before
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(True)
+    assert seen
+    assert not any(seen)

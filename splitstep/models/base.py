@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, initialization
+from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 
 from ..integrate import Observe
 from ..operators.attention import QueriesKeysValues
@@ -56,7 +56,7 @@ class SourceCache(DynamicCache):
 
 
 class SplitstepModel(PreTrainedModel):
-    """What all models share: initialisation and the lazy cache, which has a slot for every evaluation of attention."""
+    """What all models share: initialisation and loading."""
 
     config: Any
     config_class = SplitstepConfig
@@ -111,7 +111,31 @@ class SplitstepModel(PreTrainedModel):
             with torch.no_grad():
                 module.waves.copy_(waves(module.config))
 
-    def _prepare_cache_for_generation(self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any) -> Any:
+    def observer(self, observe: Observe | None, hidden: bool | None) -> tuple[Observe | None, Watch | None]:
+        if not (self.config.output_hidden_states if hidden is None else hidden):
+            return observe, None
+        watch = Watch(observe)
+        return watch, watch
+
+
+class SplitstepGenerationMixin(GenerationMixin):
+    """What models that `generate` share: a lazy cache, and attention without cuDNN's kernels."""
+
+    config: Any
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers. cuDNN, which PyTorch prefers on some cards, would plan anew for every length of the keys,
+        and there is another one in every step: 50 ms a step on an H200 instead of 10."""
+        before = torch.backends.cuda.cudnn_sdp_enabled()
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        try:
+            return super().generate(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(before)
+
+    def _prepare_cache_for_generation(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any
+    ) -> Any:
         """transformers sizes its cache by layers; a scheme needs a slot per evaluation, so start with a lazy one."""
         lazy = generation_config.use_cache is not False and generation_config.cache_implementation is None
         if not lazy or model_kwargs.get("past_key_values") is not None:
@@ -120,12 +144,6 @@ class SplitstepModel(PreTrainedModel):
         encdec = self.config.is_encoder_decoder
         model_kwargs["past_key_values"] = EncoderDecoderCache(cache, SourceCache()) if encdec else cache
         return None
-
-    def observer(self, observe: Observe | None, hidden: bool | None) -> tuple[Observe | None, Watch | None]:
-        if not (self.config.output_hidden_states if hidden is None else hidden):
-            return observe, None
-        watch = Watch(observe)
-        return watch, watch
 
 
 class TextModel(SplitstepModel):

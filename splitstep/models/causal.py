@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import DynamicCache, GenerationMixin
+from transformers import DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..integrate import Observe
 from ..operators import Context
 from ..operators.loss import cross_entropy, shifted
 from ..operators.project import project
-from .base import TextModel, Writer
+from .base import SplitstepGenerationMixin, TextModel, Writer
 from .body import (
     EMBEDDING_SALT,
     Embedding,
@@ -27,7 +27,7 @@ from .body import (
 from .config import CausalConfig
 
 
-class SplitstepForCausalLM(Writer, TextModel, GenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
+class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """A causal language model over one stack."""
 
     config_class = CausalConfig

@@ -7,14 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from ..integrate import Observe
 from ..operators import Context
 from ..operators.loss import IGNORED, cross_entropy
 from ..operators.project import project
-from .base import TextModel, Writer
+from .base import SplitstepGenerationMixin, TextModel, Writer
 from .body import (
     EMBEDDING_SALT,
     Body,
@@ -31,7 +30,7 @@ from .config import TranslationConfig
 from .encoder import Encoder
 
 
-class SplitstepForTranslation(Writer, TextModel, GenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
+class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """An encoder-decoder: one embedding for source, target and output; the decoder's scheme gains cross-attention."""
 
     config_class = TranslationConfig
