@@ -21,7 +21,8 @@ from splitstep.studies.statistics import (
     resampled_differences,
     two_sided_p,
 )
-from splitstep.studies.translate import bleu_of, match_of, sentence_counts, translate_split
+from splitstep.studies.test_sets import System, Written, on_test_sets
+from splitstep.studies.translate import bleu_of, match_of, sacrebleu_of, sentence_counts, translate_split
 from splitstep.tasks import task
 from splitstep.tasks.text_pairs.codec import END, PAD, Codec, Form, learn
 from splitstep.tasks.text_pairs.lines import Lines
@@ -144,6 +145,35 @@ def test_counts_of_sentences_add_up_to_corpus_bleu() -> None:
     assert [float(bleu_of(one)) for one in sums] == pytest.approx(expected, abs=1e-9)
     assert expected[1] == pytest.approx(100)
     assert expected[4] == expected[5] == 0
+
+
+def test_counts_of_few_sentences_add_up_to_sacrebleu() -> None:
+    """Where no n-gram of some length matches, sacreBLEU is smoothed; where there is none at all, it is 0."""
+    random = np.random.default_rng(0)
+    lines = [[" ".join(random.choice(WORDS, random.integers(0, 6))) for _ in range(3)] for _ in range(200)]
+    pairs = list(zip(lines[::2], lines[1::2], strict=True))
+    expected = [BLEU(tokenize="none", force=True).corpus_score(one, [two]).score for one, two in pairs]
+    sums = np.stack([sentence_counts(one, two).sum(0) for one, two in pairs])
+    assert sacrebleu_of(sums) == pytest.approx(expected, abs=1e-9)
+    assert sum(value > 0 for value in expected) > 20 > np.count_nonzero(bleu_of(sums))
+
+
+def test_differences_on_few_sentences_are_those_of_the_printed_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No four words in a row are right: sacreBLEU is above 0 all the same, and so is the difference."""
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
+    for name, column in (("my.en", sentences(60)), ("my.de", sentences(60, seed=1))):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in column), encoding="utf-8")
+    data = task("parallel", {"train": ("my.en", "my.de"), "merges": 20}, tmp_path)
+    assert isinstance(data, Translation)
+    references = data.text("test")
+    written = [[" ".join([*line.split()[:n], *"wxyz"]) for line in references.target] for n in (2, 3)]
+    scores = [[one._asdict() for one in score(lines, references, data.codec.form, None)] for lines in written]
+    runs = [Written({"test": lines}, {"test": found}) for lines, found in zip(written, scores, strict=True)]
+    found = on_test_sets([System(name, data, {0: run}) for name, run in zip("ab", runs, strict=True)])[1]
+    assert found.difference is not None
+    assert found.difference.mean == pytest.approx(scores[1][0]["value"] - scores[0][0]["value"]) != 0
 
 
 def test_the_bootstrap_is_a_loop_over_resampled_lines() -> None:

@@ -19,7 +19,7 @@ from .statistics import (
     resampled_differences,
     two_sided_p,
 )
-from .translate import bleu_of, match_of, sentence_counts
+from .translate import bleu_of, match_of, sacrebleu_of, sentence_counts
 
 
 class Written(NamedTuple):
@@ -145,4 +145,4 @@ def count(task: Translation, split: str, lines: Sequence[str]) -> Counted:
     return Counted(texts, sentence_counts(*texts))
 
 
-FIGURES: dict[str, Figure] = {"bleu": bleu_of, "sacrebleu": bleu_of, "exact_match": match_of}
+FIGURES: dict[str, Figure] = {"bleu": bleu_of, "sacrebleu": sacrebleu_of, "exact_match": match_of}
