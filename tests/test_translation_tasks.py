@@ -157,7 +157,11 @@ def test_held_out_splits_are_those_of_tests(files: tuple[str, str]) -> None:
     assert (made.search.beams, made.search.length_penalty) == (5, 1.0)
     other = parallel(train=list(files), beams=4, length_penalty=0.6)
     assert (other.search.beams, other.search.length_penalty) == (4, 0.6)
-    for options, message in (({"beams": 0}, "beams is 0"), ({"length_penalty": math.inf}, "length_penalty is inf")):
+    for options, message in (
+        ({"beams": 0}, "beams is 0"),
+        ({"length_penalty": math.inf}, "length_penalty is inf"),
+        ({"length_penalty": 1000.0}, "length_penalty is 1000.0"),  # such a power of a length is too large for a float
+    ):
         with pytest.raises(ValueError, match=message):
             parallel(train=list(files), **options)
 

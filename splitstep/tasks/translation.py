@@ -69,8 +69,7 @@ class PairOptions:
             at_least(name, getattr(self, name), low)
         if self.ratio is not None and not self.ratio >= 1:
             raise ValueError(f"option ratio is {self.ratio}, and needs at least 1, e.g. 1.5")
-        if not math.isfinite(self.length_penalty):
-            raise ValueError(f"option length_penalty is {self.length_penalty}, and needs a number such as 1.0")
+        Search(self.beams, self.length_penalty)  # refuses other penalties
         check_buckets(self.buckets)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,8 @@ took 1.7 times as long as 512, for 300 lines of Multi30k with five beams. A GPU 
 
 
 NARROW = 256
+STEEPEST = 10
+"""The largest power of the length that scores are divided by: no float holds the 200th of forty tokens."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,10 @@ class Search:
         for name, value in (("beams", self.beams), ("batch_tokens", self.batch_tokens)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, and needs at least 1")
-        if not math.isfinite(self.length_penalty):
-            raise ValueError(f"the length penalty is {self.length_penalty}, and needs a number such as 1.0")
+        if not abs(self.length_penalty) <= STEEPEST:
+            raise ValueError(
+                f"length_penalty is {self.length_penalty}, and needs one from -{STEEPEST} to {STEEPEST}, such as 1.0"
+            )
         if self.stretch < 0 or self.extra < 1:
             raise ValueError(f"stretch {self.stretch} must not be negative, and extra {self.extra} be at least 1")
 
