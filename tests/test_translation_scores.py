@@ -90,6 +90,13 @@ def test_scores_of_text_as_people_write_it() -> None:
     assert found["exact match"].value == 100 * np.mean([a == b for a, b in zip(hypotheses, references, strict=True)])
 
 
+def test_a_match_needs_no_odd_blanks() -> None:
+    """Text is prepared with single blanks, so that a model cannot write others."""
+    references = ["Guten  Tag. ", "Guten\u00a0Tag.", "\tGuten Tag.", "Gute Nacht."]
+    found = score(["Guten Tag."] * 4, Lines([], references), Form("en", "de"), None)
+    assert {one.key: one.value for one in found}["exact_match"] == 75
+
+
 def test_scores_of_tokens_made_here() -> None:
     """Hypotheses are Moses tokens in small letters, references plain and cased: sacreBLEU ignores case and says so."""
     form = Form("en", "de", "moses", lower=True)

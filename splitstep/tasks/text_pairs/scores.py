@@ -98,9 +98,10 @@ def as_sacrebleu_counts(hypotheses: Sequence[str], references: Lines, form: Form
 
 
 def matches(written: Texts, form: Form) -> list[bool]:
-    """Which translations are equal to their reference, in small letters where the model writes those."""
-    wanted = [line.lower() for line in written.theirs] if form.lower else written.theirs
-    return [one == two for one, two in zip(written.ours, wanted, strict=True)]
+    """Which translations are equal to their reference, in small letters where the model writes those; single blanks are
+    all that it writes."""
+    wanted = [" ".join(line.split()) for line in written.theirs]
+    return [one == (two.lower() if form.lower else two) for one, two in zip(written.ours, wanted, strict=True)]
 
 
 def multi_bleu_metric(effective_order: bool = False) -> BLEU:
