@@ -613,6 +613,8 @@ def test_wmt14_preparation(tmp_path: Path) -> None:
     assert "A &quot; well @-@ known &quot; europarl @-@ v7.de @-@ en Dog ." in sources(made, "train")
     assert made.text("test").source == ["It &apos;s newstest2014 ."]
     assert made.text("test").plain == ["Es ist newstest2014."]
+    typed = made.codec.form.prepare(["A “well-known” commoncrawl.de-en Dog."], "en", tokenised=False)
+    assert typed[0] in sources(made, "train")  # what people translate is written as in training, with no quotes unknown
 
 
 @pytest.fixture

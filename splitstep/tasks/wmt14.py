@@ -47,11 +47,12 @@ class Wmt14(Translation):
         files = tuple(
             training_file(root, stem, side, origin) for stem, origin in TRAINING.items() for side in (source, target)
         )
-        parts = {"train": Part(files, partial(read_training, files, source, target))}
+        form = Form(source, target, "given", hyphens=True, normal=True)
+        parts = {"train": Part(files, partial(read_training, files, form))}
         for split, stem in NEWS.items():
             news = news_file(root, stem, source), news_file(root, stem, target)
             parts[split] = Part(news, partial(read_news, *news, source, target))
-        self._load(parts, Form(source, target, "given", hyphens=True), options)
+        self._load(parts, form, options)
 
     def _source(self) -> dict[str, Any]:
         return {"name": "WMT14 English-German", "training": list(TRAINING), "valid": "newstest2013"}
@@ -81,15 +82,11 @@ def news_file(root: Path, stem: str, side: str) -> Path:
     )
 
 
-def read_training(files: tuple[Path, ...], source: str, target: str) -> Lines:
+def read_training(files: tuple[Path, ...], form: Form) -> Lines:
     """All training pairs: punctuation in its plain form, nothing unprintable, Moses tokens with hyphens split."""
     pairs = [read_pairs(one, two) for one, two in zip(files[::2], files[1::2], strict=True)]
-    sides = [line for part in pairs for line in part.source], [line for part in pairs for line in part.target]
-    done = [
-        moses.tokenise(moses.normalise(lines, language), language, hyphens=True)
-        for lines, language in zip(sides, (source, target), strict=True)
-    ]
-    return Lines(done[0], done[1])
+    source, target = [line for part in pairs for line in part.source], [line for part in pairs for line in part.target]
+    return Lines(form.prepare(source, form.source, tokenised=False), form.prepare(target, form.target, tokenised=False))
 
 
 def read_news(one: Path, two: Path, source: str, target: str) -> Lines:

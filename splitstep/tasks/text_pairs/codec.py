@@ -31,11 +31,13 @@ class Form:
     tokens: Literal["plain", "moses", "given"] = "plain"
     lower: bool = False
     hyphens: bool = False  # a-b is a @-@ b among Moses tokens
+    normal: bool = False  # punctuation is put into its plain form before Moses tokens are made
 
     def prepare(self, lines: Sequence[str], language: str, tokenised: bool) -> list[str]:
         """Lines as subwords see them; `tokenised` lines have their Moses tokens already."""
         out = [" ".join(line.split()) for line in lines]
         if self.tokens != "plain" and not tokenised:
+            out = moses.normalise(out, language) if self.normal else out
             out = moses.tokenise(out, language, self.hyphens)
         return [line.lower() for line in out] if self.lower else out
 
