@@ -20,7 +20,7 @@ LEVELS = (
     ("reversible",),
     ("stack",),
     ("operators",),
-    ("imports",),
+    ("imports", "memory"),
     ("models", "files"),
     ("tasks", "training", "pretrained", "probes"),
     ("studies",),

@@ -320,6 +320,11 @@ def test_long_lines_are_reported_not_cut(codec: Codec) -> None:
     assert len(translate(learned, codec, lines[:1], Search(beams=1))) == 1
 
 
+def test_too_many_beams_for_the_memory_are_one_line(codec: Codec) -> None:
+    with pytest.raises(ValueError, match=r"too little memory for 10{14} beams .* use fewer beams"):
+        translate(model_for(codec), codec, ["dog"], Search(beams=10**14))
+
+
 def test_a_tokenizer_of_another_model_is_refused(codec: Codec) -> None:
     other = learn(sentences(50), sentences(50), Form("en", "de"), 7)
     with pytest.raises(ValueError, match=r"the tokenizer has .* tokens and the model .*saved with the model"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..memory import no_memory
 from ..schemes import label
 from ..tasks import Task
 from .directory import RunDirectory, git_hash, versions
@@ -114,11 +115,6 @@ def train(
 
 
 TOO_LARGE = "{}: the device has too little memory: lower train.batch, raise train.accumulate, or make the model smaller"
-
-
-def no_memory(error: BaseException) -> bool:
-    """Whether an allocation failed; that of a CPU has no exception of its own."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def opening(run: Run) -> str:

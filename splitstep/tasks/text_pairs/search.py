@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...memory import no_memory
 from ...models import SplitstepForTranslation
 from .codec import END, PAD, Codec, check_fit
 
@@ -87,8 +88,16 @@ def decode_lines(
     done = len(sources) - len(filled)
     tokens = search.batch_tokens or (FEW if model.device.type == "cpu" else MANY)
     for rows in groups([len(ids) for ids in sources], filled, tokens):
-        with threads_for(model):
-            ids = generate_ids(model, [sources[row] for row in rows], search, precision)
+        try:
+            with threads_for(model):
+                ids = generate_ids(model, [sources[row] for row in rows], search, precision)
+        except RuntimeError as error:
+            if not no_memory(error):
+                raise
+            raise ValueError(
+                f"the device has too little memory for {search.beams} beams on a line of {len(sources[rows[0]])} tokens"
+                ": use fewer beams, such as --beams 1, or shorter lines"
+            ) from None
         for row, text in zip(rows, codec.decode(ids), strict=True):
             out[row] = text
         done += len(rows)
