@@ -112,6 +112,5 @@ def test_unseen_numbers_are_translated(tmp_path: Path, monkeypatch: pytest.Monke
     assert isinstance(made, Translation)
     model = SplitstepForTranslation.from_pretrained(tmp_path / "run" / "model").eval()
     assert time.monotonic() - began < 180
-    assert translate(model, made.codec, ["forty-two thousand three hundred and one"]) == [
-        "zweiundvierzigtausenddreihunderteins"
-    ]
+    typed = ["forty-two thousand three hundred and one", "twelve", "forty-two"]  # the last two: README, `--help`
+    assert translate(model, made.codec, typed) == ["zweiundvierzigtausenddreihunderteins", "zwölf", "zweiundvierzig"]
