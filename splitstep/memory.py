@@ -4,5 +4,5 @@ import torch
 
 
 def no_memory(error: BaseException) -> bool:
-    """Whether an allocation failed; that of a CPU has no exception of its own."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    """Whether an allocation failed; PyTorch's on a CPU have no exception of their own."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

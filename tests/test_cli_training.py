@@ -107,6 +107,7 @@ def test_generate_goes_on_from_a_prompt_and_depends_on_the_seed(
     assert capsys.readouterr().out.startswith("It was ")
     assert "prompt is empty" in refusal(capsys, "generate", "run", "--prompt", "")
     assert "at least one token" in refusal(capsys, "generate", "run", "--tokens", "0")
+    assert "below 2^63" in refusal(capsys, "generate", "run", "--seed", str(2**63))
     assert "the run itself" in refusal(capsys, "generate", "run", "--out", "run")
     call(capsys, "train", "tiny.yaml", "--out", "digits")
     assert 'task "digits" has no text' in refusal(capsys, "generate", "digits")
@@ -217,6 +218,9 @@ COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
         ((*COMPARE, "tiny.yaml", "data.patch=3"), "3"),
         ((*COMPARE, "tiny.yaml", "--match", "time"), "parameters, flops or none"),
         ((*COMPARE, "tiny.yaml", "--seeds", "0"), "at least 1"),
+        ((*COMPARE, "tiny.yaml", "--seeds", str(10**9)), "at most 10,000"),
+        ((*COMPARE, "tiny.yaml", "--seeds", str(10**20)), "at most 10,000"),
+        ((*COMPARE, "tiny.yaml", "train.seed=10000000000000000000"), "below 2^63"),
         ((*COMPARE, "tiny.yaml", "--engine", "cloud"), "local=N"),
         ((*COMPARE, "tiny.yaml", "--sweep", "train.lr"), "train.lr=1e-3,3e-3"),
         ((*COMPARE, "tiny.yaml", "--sweep", "train.lrr=1,2"), 'did you mean "lr"?'),
@@ -227,6 +231,7 @@ COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
         (("train", "none.yaml", "--out", "out"), "there is no recipe"),
         (("train", "text.yaml", "data.path=nowhere.txt", "--out", "out"), "nowhere.txt"),
         (("train", "tiny.yaml", "scheme=macaron", "model.ffn=1", "--out", "out"), "comes no nearer"),
+        (("train", "tiny.yaml", "model.width=1048576", "--out", "out"), "lower model.width, model.ffn or model.layers"),
         (("train", "book.txt", "--out", "out"), "book.txt"),
         (("train", "tiny.yaml", "train.lr=-1", "--out", "out"), "above 0"),
         (("train", "tiny.yaml", "train.mode=capture", "--out", "out"), "CUDA"),
@@ -286,6 +291,7 @@ def test_a_start_that_fails_leaves_the_directory_free(
     for error, message in (
         (PermissionError(13, "Permission denied", "book.txt"), "book.txt: Permission denied"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 TB"), "too little memory"),
+        (MemoryError("Unable to allocate 4 TB for an array"), "too little memory"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr("splitstep.training.loop.Run", Mock(side_effect=error))

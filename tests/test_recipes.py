@@ -10,6 +10,7 @@ import yaml
 
 from splitstep.tasks import TASKS, task
 from splitstep.training import Recipe, TrainOptions, load_recipe, override, read_recipe
+from splitstep.training.recipe import evaluates, snapshot_steps
 
 FILES = sorted((Path(__file__).parent.parent / "recipes").glob("*.yaml"))
 OWN_FILES = {"translate": ["data.train=[my.en, my.de]"]}  # what a recipe leaves to its user
@@ -57,6 +58,14 @@ def test_there_are_recipes() -> None:
         ({"task": "digits", "train": {"final": 2}}, "option final is 2.0, and needs a number at least 0 and at most 1"),
         ({"task": "digits", "train": {"batch": 10, "accumulate": 3}}, "must be divisible by accumulate, 3"),
         ({"task": "digits", "train": {"seed": -1}}, "option seed is -1, and needs at least 0"),
+        ({"task": "digits", "train": {"seed": 2**63}}, f"train.seed is {2**63}, and needs a number below 2^63"),
+        ({"task": "digits", "train": {"lr": 10**400}}, "and needs a number below 2^63"),
+        ({"task": "listops", "data": {"seed": 2**63}}, f"data.seed is {2**63}, and needs a number below 2^63"),
+        ({"task": "digits", "model": {"width": 10**20}}, f"model.width is {10**20}, and needs a number below 2^63"),
+        ({"task": "digits", "model": {"ffn": [9, 10**20]}}, f"model.ffn is {10**20}, and needs a number below 2^63"),
+        ({"task": "digits", "model": {"layers": 10**8}}, "model: layers=100000000 is too large: use at most 10,000."),
+        ({"task": "digits", "train": {"batch": 10**12}}, "option batch is 1000000000000, and needs at most 10,000,000"),
+        ({"task": "digits", "train": {"average": 10**9}}, "option average is 1000000000, and needs at most 1,000,000"),
         ({"task": "digits", "train": {"steps": 0}}, "option steps is 0, and needs at least 1"),
         ({"task": "digits", "train": 5}, "train is 5, and needs entries of its own"),
         ({"task": "digits", "train": 0}, "train is 0, and needs entries of its own"),
@@ -72,6 +81,21 @@ def test_wrong_entries(document: Any, needle: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         read_recipe(document, "r.yaml")
     assert needle in str(caught.value)
+
+
+def test_large_recipes_are_read() -> None:
+    """A deep network, a large batch, any seed, and steps without end, whose snapshots are known at once."""
+    model = {"layers": 1000, "width": 16384, "heads": 128, "ffn": 65536}
+    train = {"batch": 10**6, "seed": 2**63 - 1, "steps": 10**15, "keep": "average"}
+    recipe = read_recipe({**MINIMAL, "model": model, "train": train}, "r")
+    assert snapshot_steps(recipe.train) == tuple(range(10**14, 10**15 + 1, 10**14))
+
+
+@pytest.mark.parametrize(("steps", "every"), [(7, 0), (10, 3), (103, 0), (9, 3), (1, 5)])
+def test_snapshots_are_at_the_last_evaluations(steps: int, every: int) -> None:
+    options = TrainOptions(steps=steps, evaluate_every=every, keep="average", average=1)
+    evaluated = tuple(step for step in range(1, steps + 1) if evaluates(options, step))
+    assert snapshot_steps(dataclasses.replace(options, average=len(evaluated))) == evaluated
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..studies.comparison import Comparison, Row
     from ..training import Recipe
 
+MOST_SEEDS = 10_000  # a run each
+
 
 def compare(
     words: Annotated[
@@ -60,8 +62,8 @@ def compare(
     from ..studies.plan import read_sweep, split_schemes
 
     recipe = _recipe_of(list(words or []), task, match)
-    if seeds < 1:
-        raise ValueError(f"--seeds {seeds}: give at least 1.")
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("compare starts its own processes: run it without torchrun, with --engine local=N.")
     output = Output(as_json, out).check()  # the first run makes it, once all that was asked for is known to be right

@@ -16,6 +16,8 @@ from ..scheme import Scheme, decoder
 from ..schemes import scheme
 
 FORMAT = 1  # of config.json; a reader refuses a newer one
+DEEPEST = 10_000  # layers: each is made, and takes its milliseconds, before anybody knows what they weigh together
+LARGEST = 10**8  # a size: the bytes of a matrix of two of them are a number that PyTorch holds
 LETTERS = {"A": "attention", "F": "feed-forward"}  # the fields that every model has
 THEIRS = frozenset(GenerationConfig().to_dict()) | {
     "attn_implementation", "experts_implementation", "name_or_path", "num_labels", "output_attentions",
@@ -108,7 +110,9 @@ class SplitstepConfig(PreTrainedConfig):
         if isinstance(self.scheme, (str, Scheme)):
             self.scheme = str(scheme(self.scheme))
         self.check_types()
-        self.check_positive("layers", "width", "heads", "kv_heads", "max_positions", "step", "norm_eps", "rotary_base")
+        self.check_positive("layers", most=DEEPEST)
+        self.check_positive("width", "heads", "kv_heads", "max_positions", most=LARGEST)
+        self.check_positive("step", "norm_eps", "rotary_base")
         if not 0 <= self.init_std < inf:
             raise ValueError(f"init_std={self.init_std} must be 0 or a positive number.")
         super().__post_init__(**kwargs)
@@ -127,11 +131,13 @@ class SplitstepConfig(PreTrainedConfig):
                 raise ValueError(f"{name}={getattr(self, name)} is a probability: use a number in [0, 1).")
         self.check_ffn()
 
-    def check_positive(self, *names: str) -> None:
+    def check_positive(self, *names: str, most: float = inf) -> None:
         for name in names:
             value = getattr(self, name)
             if not (value is None or 0 < value < inf):
                 raise ValueError(f"{name}={value} must be a positive number.")
+            if value is not None and value > most:
+                raise ValueError(f"{name}={value} is too large: use at most {most:,}.")
 
     def check_types(self) -> None:
         """Every entry of ours against its annotation."""
@@ -180,6 +186,8 @@ class SplitstepConfig(PreTrainedConfig):
             raise ValueError(f"ffn lists {len(widths)} widths; this network has {need} feed-forward fields.")
         if any(w <= 0 for w in widths):
             raise ValueError(f"ffn={self.ffn} must be positive.")
+        if (widest := max(widths, default=0)) > LARGEST:
+            raise ValueError(f"ffn={widest} is too large: use at most {LARGEST:,}.")
 
     def stacks(self) -> list[tuple[Scheme, int]]:
         """The schemes that the network runs, each with its number of layers."""
@@ -201,9 +209,9 @@ class TextConfig(SplitstepConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
-        self.check_positive("vocab_size")
-        if self.token_types < 0:
-            raise ValueError(f"token_types={self.token_types} must be 0 or a positive number.")
+        self.check_positive("vocab_size", most=LARGEST)
+        if not 0 <= self.token_types <= LARGEST:
+            raise ValueError(f"token_types={self.token_types} must be 0 or a positive number up to {LARGEST:,}.")
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(f"pad_token_id={self.pad_token_id} is no token: vocab_size={self.vocab_size}.")
 
@@ -244,7 +252,7 @@ class ImageConfig(SplitstepConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
-        self.check_positive("image_size", "channels", "patch")
+        self.check_positive("image_size", "channels", "patch", most=LARGEST)
         if self.image_size % self.patch:
             raise ValueError(f"image_size={self.image_size} is not divisible by patch={self.patch}.")
         self.max_positions = (self.image_size // self.patch) ** 2
@@ -268,7 +276,7 @@ class TranslationConfig(TextConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
-        self.check_positive("decoder_layers")
+        self.check_positive("decoder_layers", most=DEEPEST)
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing={self.label_smoothing} is a probability: use a number in [0, 1).")
 

@@ -21,7 +21,7 @@ from .base import SplitstepModel, all_stacks
 from .body import Body, check_length, ffn_widths
 from .causal import SplitstepForCausalLM
 from .classifiers import SplitstepForImageClassification, SplitstepForSequenceClassification
-from .config import ImageConfig, SplitstepConfig, TranslationConfig
+from .config import DEEPEST, ImageConfig, SplitstepConfig, TranslationConfig
 from .masked import SplitstepForMaskedLM
 from .models import MODELS
 from .translation import SplitstepForTranslation
@@ -237,7 +237,7 @@ def other_depths(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost
         """Where the budget is met at this width; as many units as the reference has at the reference's own."""
         return unit * (budget - ends) / (here.base - ends + sum(here.slopes) * width)
 
-    most = max(1, floor(depth(Fraction(1))) + 1)  # deeper ones are too dear at any width
+    most = min(DEEPEST, max(1, floor(depth(Fraction(1))) + 1))  # deeper ones are too dear at any width
     for k in sorted(range(1, most + 1), key=lambda k: (abs(k - depth(width)), -k)):
         deep = with_depth(config, Fraction(k, unit))
         at = flops_line(deep, length)

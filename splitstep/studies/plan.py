@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -71,10 +72,12 @@ def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Se
     if len(notations) < 1 or len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"a comparison needs schemes and different seeds; got {list(schemes)} and {list(seeds)}")
     runs = list[Planned]()
-    for notation, setting, seed in product(notations, sweep or [()], seeds):
-        document = override({**recipe.document(), "scheme": notation}, [*setting, f"train.seed={seed}"])
-        parts = [slug(notation), *map(file_name, _short(setting)), f"seed{seed}"]
-        runs.append(Planned(notation, setting, seed, read_recipe(document, "the recipe"), f"runs/{'-'.join(parts)}"))
+    for notation, setting in product(notations, sweep or [()]):
+        own = read_recipe(override({**recipe.document(), "scheme": notation}, setting), "the recipe")
+        folder = "-".join([slug(notation), *map(file_name, _short(setting))])
+        for seed in seeds:
+            seeded = replace(own, train=replace(own.train, seed=seed))
+            runs.append(Planned(notation, setting, seed, seeded, f"runs/{folder}-seed{seed}"))
     first = [run for run in runs if (run.scheme, run.seed) == (runs[0].scheme, runs[0].seed)]
     for position, run in enumerate(first):
         if run.recipe in [other.recipe for other in first[:position]]:
@@ -107,14 +110,16 @@ def check_runs(runs: Sequence[Planned], out: Path, task: Task) -> list[Planned]:
 
     Refuses before anything is computed: schemes without an equal-cost twin, and folders of other runs.
     """
-    work: dict[str, int] = {}
+    work: dict[tuple[str, Setting], int] = {}  # whatever the seed
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out")
     for run in runs:
-        work[run.folder] = run.recipe.train.steps * cost(run.recipe.config(task), task.length).flops
+        kind = (run.scheme, run.setting)
+        if kind not in work:
+            work[kind] = run.recipe.train.steps * cost(run.recipe.config(task), task.length).flops
         directory = RunDirectory(out / run.folder)
         if (directory.path / "recipe.yaml").exists() and not directory.belongs_to(run.recipe.document()):
             raise ValueError(
                 f"{directory.path} belongs to another run (see its recipe.yaml): name a new directory with --out"
             )
-    return sorted(runs, key=lambda run: -work[run.folder])
+    return sorted(runs, key=lambda run: -work[run.scheme, run.setting])

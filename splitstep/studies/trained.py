@@ -182,6 +182,8 @@ def generate(
         raise ValueError(
             f"generate needs at least one token and a temperature of at least 0; got {tokens} and {temperature}"
         )
+    if abs(seed) >= 2**63:
+        raise ValueError(f"the seed is {seed}, and needs a number below 2^63")
     run = open_run(path, data)
     if not isinstance(run.task, Language):
         raise ValueError(f'task "{run.task.name}" has no text to go on with: generate needs a run of a language model')

@@ -70,3 +70,9 @@ def at_least(name: str, value: int | None, low: int) -> None:
     """Refuse an option below its least value."""
     if value is not None and value < low:
         raise ValueError(f"option {name} is {value}, and needs at least {low}")
+
+
+def at_most(name: str, value: int, high: int) -> None:
+    """Refuse an option above its greatest value."""
+    if value > high:
+        raise ValueError(f"option {name} is {value}, and needs at most {high:,}")

@@ -105,7 +105,7 @@ def train(
                 fit(run, journal)
         except Diverged as error:
             return give_up(run, error)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             if not no_memory(error):
                 raise
             if world.rank == 0 and not run.state.step:

@@ -54,6 +54,13 @@ class World(NamedTuple):
             distributed.broadcast_object_list(told, src=0, device=self.device)
         return cast(T, told[0])
 
+    @property
+    def memory(self) -> int:
+        """The bytes that the device has; all but NVIDIA's and AMD's share the machine's."""
+        if self.device.type == "cuda":
+            return torch.cuda.get_device_properties(self.device).total_memory
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
     def synchronise(self) -> None:
         """Wait for the device."""
         if self.device.type == "cuda":

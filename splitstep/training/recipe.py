@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from ..models import CONFIGS, SplitstepConfig
 from ..models.cost import twin
 from ..schemes import scheme
 from ..tasks import TASKS, Task, task
-from ..tasks.options import at_least, nearest, read_options
+from ..tasks.options import at_least, at_most, nearest, read_options
 
 MATCHES = ("parameters", "flops", "none")
 
@@ -54,6 +54,8 @@ class TrainOptions:
     def __post_init__(self) -> None:
         for name, low in LEAST.items():
             at_least(name, getattr(self, name), low)
+        for name, high in MOST.items():
+            at_most(name, getattr(self, name), high)
         for name, low, high, open_ends in RANGES:
             check_range(name, getattr(self, name), low, high, open_ends)
         if len(self.betas) != 2:
@@ -71,6 +73,7 @@ LEAST = {
     "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
     "evaluate_batch": 0, "average": 1, "average_every": 0,
 }  # fmt: skip
+MOST = {"batch": 10**7, "average": 10**6}  # what is listed in memory, one by one, before training begins
 RANGES = (
     ("lr", 0.0, inf, "both"), ("warmup_from", 0.0, inf, "high"), ("eps", 0.0, inf, "both"), ("final", 0.0, 1.0, "none"),
     ("weight_decay", 0.0, inf, "high"), ("clip", 0.0, inf, "high"), ("checkpoint_seconds", 0.0, inf, "high"),
@@ -87,10 +90,14 @@ def check_range(name: str, value: float, low: float, high: float, open_ends: str
         raise ValueError(f"option {name} is {value}, and needs a number {at_low} and {at_high}")
 
 
+def evaluation_steps(options: TrainOptions) -> int:
+    """The steps between two evaluations."""
+    return options.evaluate_every or max(1, options.steps // 10)
+
+
 def evaluates(options: TrainOptions, step: int) -> bool:
     """Whether a run is evaluated after this step: every so many, and after the last."""
-    every = options.evaluate_every or max(1, options.steps // 10)
-    return step == options.steps or step % every == 0
+    return step == options.steps or step % evaluation_steps(options) == 0
 
 
 def snapshot_steps(options: TrainOptions) -> tuple[int, ...]:
@@ -98,7 +105,8 @@ def snapshot_steps(options: TrainOptions) -> tuple[int, ...]:
     if options.keep == "best":
         return ()
     if options.average_every == 0:
-        back = (step for step in range(options.steps, 0, -1) if evaluates(options, step))
+        every = evaluation_steps(options)
+        back = chain([options.steps], range((options.steps - 1) // every * every, 0, -every))
     else:
         back = iter(range(options.steps, 0, -options.average_every))
     return tuple(reversed(list(islice(back, options.average))))
@@ -179,12 +187,21 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
     for name, section in sections.items():
         if not isinstance(section, Mapping):
             raise ValueError(f"{where}: {name} is {section!r}, and needs entries of its own such as {name}.key=value")
+        check_numbers(section, f"{where}: {name}")
     kind = TASKS[values["task"]]
     read_options(kind.Options, sections["data"], f"{where}: data")
     shaped = "scheme" if values.get("match") == "none" else "reference"  # the one that `model` is the shape of
     check_model(kind.model, sections["model"], values.get(shaped, getattr(Recipe, shaped)), where)
     train = read_options(TrainOptions, sections["train"], f"{where}: train")
     return Recipe(**values, data=dict(sections["data"]), model=dict(sections["model"]), train=train)
+
+
+def check_numbers(section: Mapping[str, Any], where: str) -> None:
+    """Refuse whole numbers that neither PyTorch nor NumPy holds."""
+    for key, value in section.items():
+        for number in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(number, int) and abs(number) >= 2**63:
+                raise ValueError(f"{where}.{key} is {number}, and needs a number below 2^63")
 
 
 def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:

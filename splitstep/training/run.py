@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from math import fsum, isfinite
+from math import fsum, inf, isfinite
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from ..models import MODELS, SplitstepModel
+from ..models import MODELS, SplitstepConfig, SplitstepModel
+from ..models.cost import sketch
 from ..tasks import Task
 from .checkpoint import (
     Groups,
@@ -54,9 +55,10 @@ class Diverged(Exception):
         self.step, self.loss, self.gradient_norm = step, loss, gradient_norm
 
 
-def build_model(recipe: Recipe, task: Task) -> SplitstepModel:
-    """The network of the recipe, initialised from its seed alone."""
+def build_model(recipe: Recipe, task: Task, room: float = inf) -> SplitstepModel:
+    """The network of the recipe, initialised from its seed alone, where training has `room` for it, in bytes."""
     config = recipe.config(task)
+    check_room(config, room)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.train.seed)
         return MODELS[task.model](config)  # pyright: ignore[reportCallIssue]
@@ -73,7 +75,8 @@ class Run:
         self.mode = choose_mode(options.mode, world)
         self.precision = choose_precision(options.precision, world.device)
         self.parallel = choose_parallel(options.parallel, world)
-        self.model = build_model(recipe, task).train()
+        room = world.memory * (world.size if self.parallel == "fsdp" else 1)
+        self.model = build_model(recipe, task, room).train()
         self.model.to(device=world.device)  # pyright: ignore[reportCallIssue]
         shared = spread(self.model, self.parallel, world)
         self.optimizer = make_optimizer(self.model, options, world.device)
@@ -234,6 +237,19 @@ class Run:
             self.directory.rewind(self.state.step)
             prune(self.directory.checkpoints)  # a kill may have come between writing one and dropping its elder
         self.world.wait()
+
+
+BYTES = 16  # that a parameter takes in training: itself, its gradient and AdamW's two moments, all in float32
+
+
+def check_room(config: SplitstepConfig, room: float) -> None:
+    """Refuse a network that cannot be trained in so many bytes, before any of them is taken."""
+    parameters = sum(p.numel() for p in sketch(config).parameters())
+    if BYTES * parameters > room:
+        raise ValueError(
+            f"the model has {parameters:,} parameters, which take {BYTES * parameters / 2**30:,.0f} GiB in training, "
+            f"and there are {room / 2**30:,.0f}: lower model.width, model.ffn or model.layers"
+        )
 
 
 def check_share(batch: int, accumulate: int, processes: int) -> None:
