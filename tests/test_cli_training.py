@@ -305,6 +305,16 @@ def test_a_mistake_in_yaml_has_its_place(folder: Path, capsys: pytest.CaptureFix
     assert "bad.yaml, line 3, column 6 is not YAML: expected ',' or '}'" in line
 
 
+def test_a_key_that_is_there_twice_has_its_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "twice.yaml").write_text(f"{TINY}  # and again\ntrain: {{steps: 9}}\n")
+    line = refusal(capsys, "train", "twice.yaml", "--out", "out")
+    assert "twice.yaml, line 7, column 1 is not YAML: train is there twice: keep one" in line
+    (folder / "twice.yaml").write_text("task: digits\ntrain:\n  lr: 1e-3\n  steps: 5\n  lr: 2e-3\n")
+    line = refusal(capsys, "train", "twice.yaml", "--out", "out")
+    assert "twice.yaml, line 5, column 3 is not YAML: lr is there twice: keep one" in line
+    assert "is not a YAML value" in refusal(capsys, "train", "tiny.yaml", "train={lr: 1, lr: 2}", "--out", "out")
+
+
 def test_what_is_not_matched_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "tiny.yaml", "scheme=macaron", "match=none", "--out", "out"]) == 0
     assert re.search(r"matched +nothing", capsys.readouterr().out)

@@ -17,7 +17,7 @@ from typing import Any, final
 import yaml
 
 from ..files import fsync, is_leftover, naming, sweep, write_atomically
-from .recipe import read_recipe
+from .recipe import parse, read_recipe
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
@@ -106,7 +106,7 @@ class RunDirectory:
         if not file.is_file():
             raise ValueError(f"{self.path} is no run of splitstep: it has no recipe.yaml")
         try:
-            return yaml.safe_load(file.read_text(encoding="utf-8"))
+            return parse(file.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError):
             raise ValueError(f"{file} is damaged: it is not YAML") from None
 

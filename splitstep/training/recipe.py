@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 import yaml
 
@@ -239,6 +239,24 @@ def fields_of(kind: str) -> set[str]:
     return {name for c in ours for name in c.__annotations__}
 
 
+@final
+class Loader(yaml.SafeLoader):
+    """Reads YAML and nothing else; of a key that is there twice, PyYAML's own would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice: keep one", problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def parse(text: str) -> Any:
+    """What YAML says, each key once."""
+    return yaml.load(text, Loader)
+
+
 def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
     """The document with `a.b=c` put in; the value is read as YAML."""
     out: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in document.items()}
@@ -248,7 +266,7 @@ def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
         if not equals or not all(keys) or len(keys) > 2:
             raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
         try:
-            value = text if keys[0] in ("scheme", "reference") else numbers(yaml.safe_load(text))
+            value = text if keys[0] in ("scheme", "reference") else numbers(parse(text))
         except yaml.YAMLError:
             raise ValueError(f"override {assignment!r}: {text!r} is not a YAML value") from None
         if len(keys) == 1:
@@ -282,7 +300,7 @@ def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
         hint = f"; recipes here: {', '.join(here)}" if here else ""
         raise ValueError(f"there is no recipe {path!r}{hint}")
     try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document = parse(file.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
