@@ -112,6 +112,10 @@ def evaluate_run(
     """The figures of the run's model on a split, every example once."""
     run = open_run(path, data)
     check_split(run.task, split)
+    if wanted != AS_TRAINED and not isinstance(run.task, Translation):
+        raise ValueError(
+            f'task "{run.task.name}" has no translations to search for: leave out --beams and --length-penalty'
+        )
     size = run.recipe.train.evaluate_batch or run.recipe.train.batch
     found = evaluate(run.model, run.task, split, size, run.precision)
     translated = None
