@@ -159,6 +159,7 @@ def test_held_out_splits_are_those_of_tests(files: tuple[str, str]) -> None:
     assert (other.search.beams, other.search.length_penalty) == (4, 0.6)
     for options, message in (
         ({"beams": 0}, "beams is 0"),
+        ({"beams": 10**9}, "at most 1,000"),
         ({"length_penalty": math.inf}, "length_penalty is inf"),
         ({"length_penalty": 1000.0}, "length_penalty is 1000.0"),  # such a power of a length is too large for a float
     ):

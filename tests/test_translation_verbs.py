@@ -43,9 +43,12 @@ def test_the_search_is_the_recipe_s_unless_told(run: Path) -> None:
         assert done.returncode == 0, done.stderr.decode()
         found = json.loads(done.stdout)
         assert (found["beams"], found["length_penalty"]) == (beams, penalty)
-    done = splitstep("translate", str(run), "--beams", "0", given=b"seven\n")
-    assert done.returncode == 2
-    assert done.stderr.decode().count("\n") == 1
+    for words, told in (
+        (["--beams", "0"], "beams is 0, and needs at least 1 and at most 1,000"),
+        (["--length-penalty", "nan"], "length_penalty is nan, and needs one from -10 to 10, such as 1.0"),
+    ):
+        done = splitstep("translate", str(run), *words, given=b"seven\n")
+        assert (done.returncode, done.stderr.decode()) == (2, f"Error: {told}\n")
 
 
 def test_figures_of_the_verb_are_those_of_the_run(run: Path) -> None:

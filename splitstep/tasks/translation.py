@@ -65,12 +65,12 @@ class PairOptions:
     length_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, low in (("merges", 0), ("words", 1), ("longest", 2), ("limit", 1), ("beams", 1)):
+        for name, low in (("merges", 0), ("words", 1), ("longest", 2), ("limit", 1)):
             at_least(name, getattr(self, name), low)
         if self.ratio is not None and not self.ratio >= 1:
             raise ValueError(f"option ratio is {self.ratio}, and needs at least 1, e.g. 1.5")
-        Search(self.beams, self.length_penalty)  # refuses other penalties
         check_buckets(self.buckets)
+        Search(self.beams, self.length_penalty)  # refuses what it cannot be
 
     @property
     def search(self) -> Search:

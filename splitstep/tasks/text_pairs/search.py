@@ -24,6 +24,7 @@ took 1.7 times as long as 512, for 300 lines of Multi30k with five beams. A GPU 
 
 
 NARROW = 256
+MOST_BEAMS = 1000
 STEEPEST = 10
 """The largest power of the length that scores are divided by: no float holds the 200th of forty tokens."""
 
@@ -43,13 +44,14 @@ class Search:
     extra: int = 10
 
     def __post_init__(self) -> None:
-        for name, value in (("beams", self.beams), ("batch_tokens", self.batch_tokens)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}, and needs at least 1")
+        if not 1 <= self.beams <= MOST_BEAMS:
+            raise ValueError(f"beams is {self.beams}, and needs at least 1 and at most {MOST_BEAMS:,}")
         if not abs(self.length_penalty) <= STEEPEST:
             raise ValueError(
                 f"length_penalty is {self.length_penalty}, and needs one from -{STEEPEST} to {STEEPEST}, such as 1.0"
             )
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise ValueError(f"batch_tokens is {self.batch_tokens}, and needs at least 1")
         if self.stretch < 0 or self.extra < 1:
             raise ValueError(f"stretch {self.stretch} must not be negative, and extra {self.extra} be at least 1")
 
