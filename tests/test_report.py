@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import re
@@ -15,8 +16,10 @@ from xml.etree import ElementTree
 
 import pytest
 from made_up import LOSS, comparison, translation, trial
+from rich.console import Console
 
 from splitstep import SCHEMES, cli
+from splitstep.cli.comparisons import _comparison_table
 from splitstep.report import MissingPackage, markdown, write_report
 from splitstep.report.charts import band, side_by_side
 from splitstep.report.compare import compare_page
@@ -360,7 +363,14 @@ def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "has no result.json"), ("{", "damaged"), ("[]", "not the result of a comparison")]
+    ("content", "message"),
+    [
+        (None, "has no result.json"),
+        ("{", "damaged"),
+        ("[]", "not the result of a comparison"),
+        ('{"study": "compare", "format": 2}', "has format 2"),
+        ('{"study": "compare", "format": 1}', "result.json is damaged: the document has no command."),
+    ],
 )
 def test_a_directory_without_a_comparison_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, message: str
@@ -372,3 +382,44 @@ def test_a_directory_without_a_comparison_is_refused(
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "report.html").exists()
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the values of a document stand, of lists the first ones."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield (*at, key)
+        yield from places(one, (*at, key))
+
+
+@pytest.mark.parametrize("name", ["diverged", "sweep", "translation, one seed"])
+@pytest.mark.parametrize("wrong", ["nothing", None, "x", -1, []], ids=str)
+def test_a_document_with_anything_wrong_is_drawn_or_refused_in_one_line(name: str, wrong: Any) -> None:
+    text = json.dumps(PAGES[name]().document())
+    refused = list[str]()
+    for *path, last in places(json.loads(text)):
+        document = inner = json.loads(text)
+        for key in path:
+            inner = inner[key]
+        if wrong == "nothing":
+            del inner[last]
+        else:
+            inner[last] = wrong
+        try:
+            result = read_comparison(document, "there/result.json")
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            markdown([("it", result)])
+            Console(file=io.StringIO()).print(_comparison_table(result))
+    assert len(refused) > 50
+    assert all(line.startswith("there/result.json ") and "\n" not in line for line in refused)
+
+
+def test_what_is_wrong_in_a_document_has_its_place() -> None:
+    document = json.loads(json.dumps(made("lie", "macaron").document()))
+    document["rows"][1]["test"]["mean"] = "high"
+    with pytest.raises(
+        ValueError, match=r"^f is damaged: the document\.rows\[1\]\.test\.mean is 'high', and needs a number\."
+    ):
+        read_comparison(document, "f")

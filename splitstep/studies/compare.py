@@ -13,7 +13,7 @@ from ..tasks.fetch import data_root
 from ..tasks.translation import Translation
 from ..training import Recipe
 from ..training.directory import git_hash, versions
-from .comparison import Comparison, Row, Setting
+from .comparison import Comparison, RecipeEntries, Row, Setting, Shown
 from .engines import check_engine, threads_per_job
 from .plan import Planned, check_runs, plan
 from .progress import Watch
@@ -51,14 +51,14 @@ def compare(
     rows = rows_of(trials, metric)
     return Comparison(
         task=recipe.task,
-        metric=metric,
+        metric=Shown(**metric),
         match=recipe.match,
         reference=str(scheme(recipe.reference)),
         seeds=tuple(seeds),
         sweep=tuple(sweep),
         rows=tuple(rows),
         trials=tuple(trials),
-        recipe=recipe.document(),
+        recipe=RecipeEntries(**recipe.document()),
         data=json.loads(json.dumps(task.describe())),
         engine=engine,
         threads=threads_per_job(),

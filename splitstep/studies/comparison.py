@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
-from ..schemes import label
+from ..schemes import label, scheme
 from ..tasks.task import title_of
 from ..tasks.translation import EXACT_MATCH
+from .reading import read_as
 from .statistics import Estimate
 from .test_sets import OnTestSet, Pair, Scored
 
@@ -26,6 +27,53 @@ class Curve(NamedTuple):
     values: tuple[float, ...]
 
 
+class Shown(TypedDict):
+    """A metric as documents keep it."""
+
+    name: str
+    higher_is_better: bool
+    format: str
+    title: NotRequired[str]
+
+
+class Counts(TypedDict):
+    """A cost as documents keep it."""
+
+    parameters: int
+    body: int
+    flops: int
+    length: int
+
+
+class Shape(TypedDict):
+    """The shape of a network, as tables tell it."""
+
+    layers: int
+    width: int
+    ffn: int | list[int]
+    step: float
+
+
+class Kept(TypedDict):
+    """Which weights a run ended with."""
+
+    by: Literal["best", "average"]
+    steps: list[int]
+    figure: NotRequired[str]
+
+
+class RecipeEntries(TypedDict):
+    """A recipe as documents keep it."""
+
+    train: NotRequired[dict[str, Any]]
+
+
+class Matched(TypedDict):
+    """How far a twin is from what it was matched to."""
+
+    difference: float
+
+
 @dataclass(frozen=True)
 class Trial:
     """One run: a scheme with a setting of the sweep and a seed."""
@@ -34,7 +82,7 @@ class Trial:
     setting: Setting
     seed: int
     folder: str  # under the study's own
-    status: str  # "finished" or "diverged"
+    status: Literal["finished", "diverged"]
     valid: dict[str, float] | None
     test: dict[str, float] | None
     best_step: int | None
@@ -42,9 +90,9 @@ class Trial:
     tokens: int
     seconds: float
     tokens_per_second: float | None
-    cost: dict[str, int]
-    matched: dict[str, Any] | None
-    shape: dict[str, Any]
+    cost: Counts
+    matched: Matched | None
+    shape: Shape
     device: str
     precision: str
     mode: str
@@ -53,7 +101,7 @@ class Trial:
     train_loss: Curve
     valid_loss: Curve
     valid_metric: Curve
-    kept: dict[str, Any] | None = None  # which weights the run ended with
+    kept: Kept | None = None
     splits: dict[str, Any] = field(default_factory=dict)  # scores of what was written for each split, by split
 
 
@@ -69,9 +117,9 @@ class Row:
     test: Estimate | None
     valid: Estimate | None
     difference: Estimate | None  # to the first row, of the test metric, seed by seed
-    cost: dict[str, int]
-    matched: dict[str, Any] | None
-    shape: dict[str, Any]
+    cost: Counts
+    matched: Matched | None
+    shape: Shape
     evaluations: int
     order: int | None
     seconds: float
@@ -84,14 +132,14 @@ class Comparison:
     """The result of the study; rows are the schemes in the order given, and differences are to the first."""
 
     task: str
-    metric: dict[str, Any]
-    match: str
+    metric: Shown
+    match: Literal["parameters", "flops", "none"]
     reference: str
     seeds: tuple[int, ...]
     sweep: tuple[Setting, ...]
     rows: tuple[Row, ...]
     trials: tuple[Trial, ...]
-    recipe: dict[str, Any]
+    recipe: RecipeEntries
     data: dict[str, Any]
     engine: str
     threads: int
@@ -156,7 +204,7 @@ class Comparison:
         """Which weights the runs ended with."""
         options = self.recipe.get("train", {})
         if options.get("keep") == "average":
-            return f"the mean of its last {options['average']} snapshots"
+            return f"the mean of its last {options.get('average')} snapshots"
         return "the weights of its best validation step"
 
     def scored(self) -> list[Scored]:
@@ -220,6 +268,25 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
 
 
+def check_sense(found: Comparison) -> None:
+    """Refuse what has the right types and is no comparison for all that."""
+    if not found.rows:
+        raise ValueError("it has no rows")
+    for notation in {found.reference, *(one.scheme for one in (*found.rows, *found.trials, *found.tests))}:
+        scheme(notation)
+    name, form = found.metric["name"], found.metric["format"]
+    if not re.fullmatch(r"\{:\.\d[%f]\}", form):
+        raise ValueError(f"metric.format is {form!r}, and needs one such as '{{:.2f}}'")
+    for trial in found.trials:
+        for split, figures in (("valid", trial.valid), ("test", trial.test)):
+            if name not in (figures or {}) and (figures or trial.status == "finished"):
+                raise ValueError(f"{trial.folder} has no {name} on {split}")
+        if any(
+            len(curve.steps) != len(curve.values) for curve in (trial.train_loss, trial.valid_loss, trial.valid_metric)
+        ):
+            raise ValueError(f"{trial.folder} has a curve with more steps than values, or fewer")
+
+
 def read_comparison(document: Any, where: str) -> Comparison:
     """The comparison that a result.json holds."""
     if not isinstance(document, dict) or document.get("study") != STUDY:
@@ -227,34 +294,10 @@ def read_comparison(document: Any, where: str) -> Comparison:
     if document.get("format") != FORMAT:
         raise ValueError(f"{where} has format {document.get('format')}, and this version of splitstep reads {FORMAT}.")
     try:
-        document = {"tests": [], **document}  # documents of older versions have none
-        entries = {f.name: document[f.name] for f in dataclasses.fields(Comparison)}
-        entries["rows"] = tuple(_row_from(row) for row in entries["rows"])
-        entries["trials"] = tuple(_trial_from(trial) for trial in entries["trials"])
-        entries["tests"] = tuple(_on_test_set_from(one) for one in entries["tests"])
-        entries["seeds"] = tuple(entries["seeds"])
-        entries["sweep"] = tuple(tuple(setting) for setting in entries["sweep"])
-        return Comparison(**entries)
-    except (KeyError, TypeError) as error:
+        found: Comparison = read_as(Comparison, document, "the document")
+        check_sense(found)
+        return found
+    except ValueError as error:
         raise ValueError(
-            f"{where} is damaged (at {error}): run `splitstep compare` again; finished runs are kept."
+            f"{where} is damaged: {error}. Run `splitstep compare` again; finished runs are kept."
         ) from None
-
-
-def _row_from(row: Mapping[str, Any]) -> Row:
-    estimates = {name: row[name] and Estimate(**row[name]) for name in ("test", "valid", "difference")}
-    return Row(**{**row, **estimates, "setting": tuple(row["setting"])})
-
-
-def _on_test_set_from(one: Mapping[str, Any]) -> OnTestSet:
-    scores = tuple(Scored(**{**score, "mean": Estimate(**score["mean"])}) for score in one["scores"])
-    found = one["difference"] and Estimate(**one["difference"])
-    return OnTestSet(**{**one, "scores": scores, "difference": found, "pairs": tuple(Pair(**p) for p in one["pairs"])})
-
-
-def _trial_from(trial: Mapping[str, Any]) -> Trial:
-    curves = {
-        name: Curve(*(tuple(trial[name][axis]) for axis in Curve._fields))
-        for name in ("train_loss", "valid_loss", "valid_metric")
-    }
-    return Trial(**{**trial, **curves, "setting": tuple(trial["setting"])})
