@@ -172,6 +172,23 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert (run.returncode, run.stderr) == (141, "")
 
 
+@pytest.mark.parametrize(
+    ("closed", "words", "code"),
+    [
+        (">&-", "schemes lie", 0),
+        (">&- 2>&-", "schemes lie --json", 0),
+        ("2>&- | cat", "schemes macron", 2),
+        ("2>&1 | true", "schemes macron", 2),
+        ("<&-", "translate nowhere", 2),
+    ],
+)
+def test_closed_streams_are_quiet(closed: str, words: str, code: int) -> None:
+    line = f"set -o pipefail; '{sys.executable}' -m splitstep {words} {closed}"
+    run = subprocess.run(["bash", "-c", line], text=True, capture_output=True)
+    assert (run.returncode, run.stdout) == (code, "")
+    assert len(run.stderr.splitlines()) == (closed == "<&-")
+
+
 def test_an_interrupt_is_one_line_and_exit_code_130(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

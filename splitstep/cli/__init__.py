@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb and return the exit code; what goes wrong becomes one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
+        _open_streams()
         atexit.register(gc.freeze)  # else Python looks for garbage among all of transformers as it ends: a second
     try:
         _run(words.copy())
@@ -95,8 +97,16 @@ def _explained(error: Any, words: Sequence[str]) -> str:
 
 
 def _fail(message: str, code: int = WRONG_INPUT) -> int:
-    print("Error:", " ".join(message.splitlines()), file=sys.stderr)
+    with suppress(OSError):  # nobody may be reading
+        print("Error:", " ".join(message.splitlines()), file=sys.stderr)
     return code
+
+
+def _open_streams() -> None:
+    """Let what was closed lead nowhere: Python has no stream for it, and would print errors on standard output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def _abandon_stdout() -> None:
