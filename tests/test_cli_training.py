@@ -261,6 +261,18 @@ def test_compare_is_not_for_torchrun(
     assert "without torchrun" in refusal(capsys, *COMPARE, "tiny.yaml")
 
 
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"])
+def test_a_launcher_s_variable_that_is_no_number_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "x")
+    told = f"the environment's {name} is 'x', and must be a whole number"
+    assert told in refusal(capsys, "train", "tiny.yaml", "--out", "out")
+    if name == "WORLD_SIZE":
+        assert told in refusal(capsys, *COMPARE, "tiny.yaml")
+    assert not (folder / "out").exists()
+
+
 def test_a_directory_of_another_run_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(capsys, "train", "tiny.yaml", "--out", "run")
     assert "belongs to another run" in refusal(capsys, "train", "tiny.yaml", "train.lr=0.5", "--out", "run")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from collections import Counter
@@ -60,11 +59,12 @@ def compare(
     """
     from ..studies.compare import compare as study
     from ..studies.plan import read_sweep, split_schemes
+    from ..training.processes import launched
 
     recipe = _recipe_of(list(words or []), task, match)
     if not 1 <= seeds <= MOST_SEEDS:
         raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if launched("WORLD_SIZE") > 1:
         raise ValueError("compare starts its own processes: run it without torchrun, with --engine local=N.")
     output = Output(as_json, out).check()  # the first run makes it, once all that was asked for is known to be right
     result = study(

@@ -67,10 +67,26 @@ class World(NamedTuple):
             torch.cuda.synchronize(self.device)
 
 
+NUMBERS = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
+
+
+def launched(name: str, default: int = 0) -> int:
+    """A number that torchrun and `accelerate launch` tell their processes by a variable of the environment."""
+    try:
+        return int(os.environ.get(name, default))
+    except ValueError:
+        raise ValueError(
+            f"the environment's {name} is {os.environ[name]!r}, and must be a whole number, as torchrun and accelerate "
+            f"launch set it: unset {name}"
+        ) from None
+
+
 def this_world() -> World:
     """As torchrun or `accelerate launch` have set it up; alone where neither has."""
     from accelerate import PartialState
 
+    for name in NUMBERS:
+        launched(name)
     # Unless told, accelerate leaves processes that torchrun starts without a GPU alone, each training for itself.
     found = torch.accelerator.current_accelerator()
     without = "LOCAL_RANK" in os.environ and (found is None or found.type == "mps")
