@@ -262,6 +262,22 @@ def test_a_wrong_request_is_one_clear_line(wrong: Any, says: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("shape", "scheme", "by"),
+    [
+        ({"layers": 1, "width": 64, "heads": 2, "ffn": 255}, "macaron", "parameters"),
+        ({"layers": 2, "width": 16, "heads": 2, "ffn": 1}, "macaron", "parameters"),
+        ({"layers": 1, "width": 16, "heads": 4, "ffn": 3}, "A0/2 F A1/2", "parameters"),
+        ({"layers": 1, "width": 16, "heads": 2, "ffn": 31}, "rk4", "flops"),
+    ],
+)
+def test_a_reference_without_a_twin_is_told_a_width_that_has_one(shape: dict[str, Any], scheme: str, by: Any) -> None:
+    with pytest.raises(ValueError, match=r"such as this one with ffn=\d+\.$") as error:
+        twin(CausalConfig(**shape), scheme, by, 64)
+    ffn = int(re.findall(r"ffn=(\d+)\.$", str(error.value))[0])
+    assert twin(CausalConfig(**{**shape, "ffn": ffn}), scheme, by, 64).matched is not None
+
+
 def test_an_activation_per_field_follows_the_fields() -> None:
     shape: dict[str, Any] = dict(layers=2, width=32, heads=4, ffn=4096)
     assert twin(CausalConfig(**shape, activation={"F": "relu"}), "macaron").activation == "relu"

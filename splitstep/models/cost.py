@@ -164,12 +164,33 @@ def unreachable(by: By, reference: SplitstepConfig, goal: Cost, nearest: Splitst
     layers = " + ".join(map(str, depths))
     stuck = by == "flops" and len(depths) > 1 and gcd(*depths) == 1 and excess > 0
     hint = " whose layers and decoder_layers have a common divisor, to take fewer steps in both," if stuck else ""
+    ffn = workable_ffn(by, reference, nearest, goal.length)
+    such = "" if ffn is None else f", such as this one with ffn={ffn}"
     return (
         f"The reference {label(reference.scheme)} has {goal.of(by):,} {UNIT[by]}{at_length(by, goal)}; "
         f"{label(nearest.scheme)} comes no nearer than {found.of(by):,} (layers={layers}, "
         f"ffn={span(list(widths_of(nearest)))}), {abs(excess):,} {'more' if excess > 0 else 'fewer'}: use a "
-        f"reference{hint} within {TOLERANCE[by]:.1%} of that."
+        f"reference{hint} within {TOLERANCE[by]:.1%} of that{such}."
     )
+
+
+def workable_ffn(by: By, reference: SplitstepConfig, nearest: SplitstepConfig, length: int) -> int | None:
+    """A width of the reference, near the one that would cost what `nearest` does, that has a twin of its depth."""
+
+    def line(config: SplitstepConfig) -> Line:
+        return parameters_line(config) if by == "parameters" else flops_line(config, length)
+
+    old, new = line(reference), line(nearest)
+    if not old.slopes:
+        return None
+    wanted = Fraction(new.at(list(widths_of(nearest))) - old.base, sum(old.slopes))
+    middle = max(1, round(wanted))
+    near = sorted(range(max(1, middle - 16), middle + 17), key=lambda ffn: abs(ffn - wanted))
+    for ffn in (*near, 2 * middle, 4 * middle, 8 * middle):  # in a wide network a few biases more do not show
+        budget = old.at([ffn] * len(old.slopes))
+        if any(abs(new.at(widths) / budget - 1) <= TOLERANCE[by] for widths in all_widths(new, budget, None)):
+            return ffn
+    return None
 
 
 def with_scheme(reference: SplitstepConfig, new: Scheme) -> SplitstepConfig:
