@@ -34,7 +34,8 @@ PAPER = {
 def test_recipes_are_sound(name: str) -> None:
     recipe = load_recipe(str(RECIPES / f"{name}.yaml"))
     config = TranslationConfig(**recipe.model)
-    assert config.embedding_scale == pytest.approx(sqrt(config.width))
+    other = TranslationConfig(**{**recipe.model, "width": 4 * config.width})
+    assert (config.embedding_scale, other.embedding_scale) == (sqrt(config.width), 2 * sqrt(config.width))
     assert (config.init, config.activation, config.positions) == ("xavier", "relu", "sinusoidal")
 
 
@@ -87,8 +88,7 @@ def test_numbers_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short run goes from recipe to test figures, for Macaron as well."""
     monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
     small = ["data.train=300", "data.valid=20", "data.test=20", "model.width=32", "model.ffn=64",
-             "model.embedding_scale=5.656854", "train.steps=8", "train.batch=256", "data.beams=2",
-             "scheme=macaron"]  # fmt: skip
+             "train.steps=8", "train.batch=256", "data.beams=2", "scheme=macaron"]  # fmt: skip
     result = train(load_recipe(str(RECIPES / "numbers.yaml"), small), tmp_path / "run", quiet=True)
     assert result["status"] == "finished"
     assert result["metric"]["name"] == "exact_match"

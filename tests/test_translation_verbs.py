@@ -21,6 +21,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = Path(__file__).parents[1] / "recipes" / "numbers.yaml"
     done = splitstep("train", str(recipe), *OVERRIDES, "--out", str(out))
     assert done.returncode == 0, done.stderr.decode()
+    for split in ("valid", "test"):  # after the last step: a person sees that there is more to do
+        assert f"  {split}: translated 0/500 lines\n" in done.stderr.decode()
     return out
 
 
@@ -96,6 +98,22 @@ def test_other_subwords_than_the_run_s_are_refused(run: Path, tmp_path: Path) ->
     assert done.returncode == 2
     assert "was trained with other subwords" in done.stderr.decode()
     assert len(done.stderr.decode().splitlines()) == 1
+
+
+def test_a_long_line_is_told_of(run: Path) -> None:
+    """Twice as long as training's longest pair, and a token more."""
+    longest = json.loads((run / "model" / "config.json").read_text())["max_positions"]
+    lines = ["seven", "seven " * longest, "seven"]
+    done = splitstep("translate", str(run), "--json", given="".join(f"{line}\n" for line in lines).encode())
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["longer"] == [2]
+    assert "1 line is more than twice as long as any in training, line 2 first." in done.stderr.decode()
+
+
+def test_the_training_split_is_refused_at_once(run: Path) -> None:
+    done = splitstep("evaluate", str(run), "--split", "train")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert "not of train" in done.stderr.decode()
 
 
 def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,9 +132,10 @@ def evaluate(
       splitstep evaluate runs/m30k --split test2016
     """
     from ..studies.trained import Wanted, evaluate_run
+    from ..training.progress import counting
 
     output = _beside(run, as_json, out)
-    result = evaluate_run(run, split, data, Wanted(beams, length_penalty), _counting("translated"))
+    result = evaluate_run(run, split, data, Wanted(beams, length_penalty), counting("translated"))
     named = result.translated.scores if result.translated else ()
     scored = {one.key for one in named}
     rows = [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items() if k not in scored]
@@ -167,12 +168,14 @@ def translate(
     with uncollected(), lean():
         from ..studies.trained import Wanted, translate_run
         from ..tasks.text_pairs.lines import lines_of
+        from ..training.progress import counting
 
     output = _beside(run, as_json, out)
     lines = lines_of(sys.stdin.buffer.read(), "standard input")
-    found, longer, search = translate_run(run, lines, Wanted(beams, length_penalty), _counting("translated"))
+    found, longer, search = translate_run(run, lines, Wanted(beams, length_penalty), counting("translated"))
     if longer:
-        print(f"{len(longer)} lines are longer than any in training, line {longer[0]} first.", file=sys.stderr)
+        many = "1 line is" if len(longer) == 1 else f"{len(longer):,} lines are"
+        print(f"{many} more than twice as long as any in training, line {longer[0]} first.", file=sys.stderr)
     how = {"beams": search.beams, "length_penalty": search.length_penalty}
     output.emit({"run": str(run), **how, "lines": found, "longer": longer}, lambda: "".join(f"{x}\n" for x in found))
 
@@ -206,20 +209,3 @@ def _beside(run: Path, as_json: bool, out: Path | None) -> Output:
     if out is not None and out.resolve() == run.resolve():
         raise ValueError(f"--out {out} is the run itself, which keeps its own result: name another directory.")
     return Output(as_json, out).open()
-
-
-def _counting(done: str) -> Callable[[int, int], None]:
-    """Progress on standard error: one line that counts up on a terminal, a line now and then elsewhere."""
-    import time
-
-    last = time.monotonic()
-
-    def show(number: int, total: int) -> None:
-        nonlocal last
-        if sys.stderr.isatty():
-            print(f"\r{done} {number}/{total} lines", end="\n" if number == total else "", file=sys.stderr, flush=True)
-        elif time.monotonic() - last > 10:
-            last = time.monotonic()
-            print(f"{done} {number}/{total} lines", file=sys.stderr, flush=True)
-
-    return show

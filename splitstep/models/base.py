@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 
 from ..integrate import Observe
-from ..operators.attention import QueriesKeysValues
+from ..operators.attention import QueriesKeysValues, unplanned_attention
 from ..stack import Stack
 from .body import Embedding, Watch, waves
 from .config import SplitstepConfig
@@ -119,19 +119,14 @@ class SplitstepModel(PreTrainedModel):
 
 
 class SplitstepGenerationMixin(GenerationMixin):
-    """What models that `generate` share: a lazy cache, and attention without cuDNN's kernels."""
+    """What models that `generate` share: a lazy cache, and attention that plans nothing."""
 
     config: Any
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """As in transformers. cuDNN, which PyTorch prefers on some cards, would plan anew for every length of the keys,
-        and there is another one in every step: 50 ms a step on an H200 instead of 10."""
-        before = torch.backends.cuda.cudnn_sdp_enabled()
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        try:
+        """As in transformers."""
+        with unplanned_attention():
             return super().generate(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
-        finally:
-            torch.backends.cuda.enable_cudnn_sdp(before)
 
     def _prepare_cache_for_generation(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any

@@ -195,10 +195,10 @@ class SplitstepConfig(PreTrainedConfig):
 
 
 class TextConfig(SplitstepConfig):
-    """What models of token sequences share."""
+    """What models of token sequences share. An `embedding_scale` of "sqrt" becomes the square root of the width."""
 
     vocab_size: int = 256
-    embedding_scale: float | int = 1.0
+    embedding_scale: float | int | Literal["sqrt"] = 1.0
     embedding_norm: bool = False
     token_types: int = 0
     pad_token_id: int | None = None
@@ -209,6 +209,8 @@ class TextConfig(SplitstepConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
+        if self.embedding_scale == "sqrt":
+            self.embedding_scale = self.width**0.5
         self.check_positive("vocab_size", most=LARGEST)
         if not 0 <= self.token_types <= LARGEST:
             raise ValueError(f"token_types={self.token_types} must be 0 or a positive number up to {LARGEST:,}.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from typing import Any
 
@@ -21,6 +22,18 @@ ALIGNED = 8  # numbers in a row of a mask: fused kernels copy one whose rows beg
 def exact_attention() -> AbstractContextManager[None]:
     """Where Jacobian products or second derivatives are needed: fused kernels have none, the math backend has."""
     return sdpa_kernel(SDPBackend.MATH)  # pyright: ignore[reportReturnType]
+
+
+@contextmanager
+def unplanned_attention() -> Iterator[None]:
+    """Where keys grow from call to call: cuDNN, which PyTorch prefers on some cards, makes a plan for every new length,
+    and decoding took 50 ms a step on an H200 instead of 10."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def rotary(positions: Tensor, size: int, base: float = 10000.0) -> tuple[Tensor, Tensor]:

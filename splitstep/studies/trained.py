@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from ..models import MODELS, SplitstepForTranslation, SplitstepModel
+from ..operators.attention import unplanned_attention
 from ..tasks import TASKS, Task
 from ..tasks.language import Language
 from ..tasks.options import read_options
@@ -50,11 +51,16 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
             f"{path} was trained with other subwords than its data have now: bring back the files and the version of "
             f"tokenizers that its environment.json names; `splitstep translate {path}` needs neither"
         )
+    return Trained(recipe, task, *load_model(MODELS[task.model], directory, result))
+
+
+def load_model(kind: type[SplitstepModel], directory: RunDirectory, result: dict[str, Any]) -> tuple[Any, torch.dtype]:
+    """A run's model, on the GPU where there is one, and the precision to run it in."""
     with silent():
-        model = MODELS[task.model].from_pretrained(directory.model)
+        model = kind.from_pretrained(directory.model)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     precision = getattr(torch, result["precision"]) if device.type == "cuda" else torch.float32
-    return Trained(recipe, task, model.to(device).eval(), precision)  # pyright: ignore[reportArgumentType]
+    return model.to(device).eval(), precision
 
 
 @contextmanager
@@ -116,6 +122,8 @@ def evaluate_run(
         raise ValueError(
             f'task "{run.task.name}" has no translations to search for: leave out --beams and --length-penalty'
         )
+    if isinstance(run.task, Translation):
+        run.task.text(split)  # refuses the one that has none, before its loss is computed
     size = run.recipe.train.evaluate_batch or run.recipe.train.batch
     found = evaluate(run.model, run.task, split, size, run.precision)
     translated = None
@@ -128,7 +136,7 @@ def evaluate_run(
 
 
 class Translations(NamedTuple):
-    """Lines in the target language, the numbers of those longer than any the model saw, and how they were found."""
+    """Lines in the target language, the numbers of those far longer than the model's data, and how they were found."""
 
     lines: list[str]
     longer: list[int]
@@ -145,11 +153,7 @@ def translate_run(
         raise ValueError(f"{path} has no finished model: train one with `splitstep train RECIPE --out {path}`")
     codec = Codec.load(directory.model)
     search = wanted.of(search_of(read_recipe(directory.recipe(), str(path / "recipe.yaml"))))
-    with silent():
-        model: Any = SplitstepForTranslation.from_pretrained(directory.model).eval()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    precision = getattr(torch, result["precision"]) if device.type == "cuda" else torch.float32
-    model = model.to(device)
+    model, precision = load_model(SplitstepForTranslation, directory, result)
     prepared = codec.form.prepare(lines, codec.form.source, tokenised=False)
     found = codec.form.plain(decode_lines(model, codec, prepared, search, precision, progress), codec.form.target)
     return Translations(found, longer_than_trained(model, codec, prepared), search)
@@ -204,12 +208,13 @@ def sample(run: Trained, given: list[int], tokens: int, temperature: float, seed
     device, length = next(run.model.parameters()).device, run.task.length
     random = torch.Generator().manual_seed(seed)
     ids, new, cache = list(given), list(given)[-length:], DynamicCache()
-    for _ in range(tokens):
-        if cache.get_seq_length() + len(new) > length:
-            new, cache = ids[-(length // 2) :], DynamicCache()
-        found = run.model(torch.tensor([new], device=device), past_key_values=cache, use_cache=True)
-        new = [int(draw(found.logits[0, -1].float().cpu(), temperature, random))]
-        ids += new
+    with unplanned_attention():
+        for _ in range(tokens):
+            if cache.get_seq_length() + len(new) > length:
+                new, cache = ids[-(length // 2) :], DynamicCache()
+            found = run.model(torch.tensor([new], device=device), past_key_values=cache, use_cache=True)
+            new = [int(draw(found.logits[0, -1].float().cpu(), temperature, random))]
+            ids += new
     return ids[len(given) :]
 
 

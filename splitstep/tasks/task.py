@@ -1,7 +1,7 @@
 """What a task is: one problem with its data, its batches and its metric."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -95,7 +95,9 @@ class Task(ABC):
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
         """The figures that follow from summed scores: `loss`, the metric and its like."""
 
-    def free_run(self, model: nn.Module, split: str, precision: torch.dtype) -> FreeRun | None:
+    def free_run(
+        self, model: nn.Module, split: str, precision: torch.dtype, progress: Callable[[int, int], None] | None = None
+    ) -> FreeRun | None:
         """What the model, in evaluation mode, writes for the split by itself; None where its guesses say it all."""
         return None
 

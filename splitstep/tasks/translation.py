@@ -225,9 +225,11 @@ class Translation(Task):
         return found, score_lines(found, lines, form, self.papers)
 
     @final
-    def free_run(self, model: nn.Module, split: str, precision: torch.dtype) -> FreeRun:
+    def free_run(
+        self, model: nn.Module, split: str, precision: torch.dtype, progress: Progress | None = None
+    ) -> FreeRun:
         """The split translated as the options say."""
-        lines, scores = self.translate(model, split, self.search, precision)
+        lines, scores = self.translate(model, split, self.search, precision, progress)
         return FreeRun(lines, [one._asdict() for one in scores], {one.key: one.value for one in scores})
 
     @final

@@ -9,6 +9,7 @@ from torch import nn
 
 from ..tasks import Batch, FreeRun, Task
 from .processes import World
+from .progress import Counting
 from .update import autocast
 
 
@@ -49,13 +50,15 @@ def evaluate(
     return task.summary(totals)
 
 
-def free_run(model: nn.Module, task: Task, split: str, precision: torch.dtype, world: World) -> FreeRun | None:
+def free_run(
+    model: nn.Module, task: Task, split: str, precision: torch.dtype, world: World, progress: Counting | None = None
+) -> FreeRun | None:
     """What the model writes for a split by itself, on the first process, and what that is worth, told to all."""
 
     def act() -> FreeRun | None:
         was_training = model.training
         model.eval()
-        found = task.free_run(model, split, precision)
+        found = task.free_run(model, split, precision, progress)
         model.train(was_training)
         return found
 

@@ -111,7 +111,7 @@ def train(
             if world.rank == 0 and not run.state.step:
                 directory.forget()
             raise ValueError(TOO_LARGE.format(out)) from None
-        return finish(run)
+        return finish(run, journal.progress)
 
 
 TOO_LARGE = "{}: the device has too little memory: lower train.batch, raise train.accumulate, or make the model smaller"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from math import inf
 from types import TracebackType
 from typing import Any, final
 
 Figures = dict[str, Any]
+Counting = Callable[[int, int], None]
+"""Called with what is done and what there is in all."""
 
 
 def shown(figures: Figures) -> str:
@@ -17,6 +21,22 @@ def shown(figures: Figures) -> str:
         return str(value)
 
     return "  ".join(f"{name} {text(value)}" for name, value in figures.items())
+
+
+def counting(title: str, at_once: bool = False) -> Counting:
+    """Lines done of all lines, on standard error: one line that counts up on a terminal, a line now and then elsewhere,
+    the first after ten seconds or at once."""
+    last = -inf if at_once else time.monotonic()
+
+    def show(number: int, total: int) -> None:
+        nonlocal last
+        if sys.stderr.isatty():
+            print(f"\r{title} {number}/{total} lines", end="\n" * (number == total), file=sys.stderr, flush=True)
+        elif time.monotonic() - last > 10:
+            last = time.monotonic()
+            print(f"{title} {number}/{total} lines", file=sys.stderr, flush=True)
+
+    return show
 
 
 @final
@@ -47,6 +67,10 @@ class Progress:
         """A line that stays, before the bar begins."""
         if not self.quiet:
             print(f"{self.title}  {text}", file=sys.stderr, flush=True)
+
+    def counting(self, what: str) -> Counting | None:
+        """What counts up after the last step."""
+        return None if self.quiet else counting(f"{self.title}  {what}", at_once=True)
 
     def update(self, step: int, figures: Figures, seconds_left: float | None = None, force: bool = False) -> None:
         if self.bar is not None:

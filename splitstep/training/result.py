@@ -19,6 +19,7 @@ from ..schemes import name_of, scheme
 from ..tasks import FreeRun
 from .directory import git_hash, versions
 from .evaluate import evaluate, free_run
+from .progress import Progress
 from .run import Diverged, Run
 from .sharding import gathered
 from .update import autocast
@@ -70,11 +71,11 @@ def kept(run: Run) -> dict[str, Any]:
     return {"by": "best", "figure": name, "steps": [] if run.state.best_step is None else [run.state.best_step]}
 
 
-def finish(run: Run) -> dict[str, Any]:
+def finish(run: Run, progress: Progress) -> dict[str, Any]:
     """Test the weights that were kept, save them as a Hugging Face model, write the result."""
     run.load_weights(run.last_weights())
     model = run.whole()
-    judged = {split: judge(run, model, split) for split in ("valid", *run.task.tests)}
+    judged = {split: judge(run, model, split, progress) for split in ("valid", *run.task.tests)}
     figures = {split: {name: stated(value) for name, value in one.items()} for split, (one, _) in judged.items()}
     written = {split: found for split, (_, found) in judged.items() if found is not None}
     result = {**document(run, "finished"), "valid": figures["valid"], "test": figures[run.task.tests[0]]}
@@ -97,12 +98,12 @@ def finish(run: Run) -> dict[str, Any]:
     return result
 
 
-def judge(run: Run, model: SplitstepModel, split: str) -> tuple[dict[str, float], FreeRun | None]:
+def judge(run: Run, model: SplitstepModel, split: str, progress: Progress) -> tuple[dict[str, float], FreeRun | None]:
     """All figures of the run's present weights on a split, and what `model`, which has them whole, writes for it."""
     known = run.state.best_valid if split == "valid" else None
     size = run.options.evaluate_batch or run.options.batch
     figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world)
-    found = free_run(model, run.task, split, run.precision, run.world)
+    found = free_run(model, run.task, split, run.precision, run.world, progress.counting(f"{split}: translated"))
     return {**figures, **(found.figures if found else {})}, found
 
 

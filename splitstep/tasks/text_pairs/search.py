@@ -89,6 +89,8 @@ def decode_lines(
     filled = [row for row, ids in enumerate(sources) if len(ids) > 1]
     done = len(sources) - len(filled)
     tokens = search.batch_tokens or (FEW if model.device.type == "cpu" else MANY)
+    if progress is not None:
+        progress(done, len(sources))
     for rows in groups([len(ids) for ids in sources], filled, tokens):
         try:
             with threads_for(model):
