@@ -183,10 +183,11 @@ def test_compare_takes_the_recipe_of_the_task_and_a_sweep(folder: Path, capsys: 
     (folder / "recipes").mkdir()
     (folder / "recipes" / "digits.yaml").write_text(TINY)
     document = call(
-        capsys, "compare", "train.steps=2", "--task", "digits", "--schemes", "lie", "--seeds", "1", "--out", "out",
-        "--sweep", "train.lr=1e-3,1e-2", "--match", "flops",
+        capsys, "compare", "train.steps=2", "train.seed=7", "--task", "digits", "--schemes", "lie", "--seeds", "1",
+        "--out", "out", "--sweep", "train.lr=1e-3,1e-2", "--match", "flops",
     )  # fmt: skip
     assert document["match"] == "flops"
+    assert document["seeds"] == [t["seed"] for t in document["trials"]][:1] == [7]
     assert [t["setting"] for t in document["trials"]] == [["train.lr=1e-3"], ["train.lr=1e-2"]]
     assert {t["steps"] for t in document["trials"]} == {2}
 

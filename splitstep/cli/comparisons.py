@@ -35,7 +35,7 @@ def compare(
         str | None, typer.Option("--task", help="A task by name, with the recipe that it comes with.")
     ] = None,
     schemes: Annotated[str, typer.Option("--schemes", help="Rows' names or notations, with commas between.")],
-    seeds: Annotated[int, typer.Option("--seeds", help="How many: 5 means seeds 0 to 4.")] = 5,
+    seeds: Annotated[int, typer.Option("--seeds", help="How many: 5 means 0 to 4, or from train.seed on.")] = 5,
     out: NewDirectory,
     match: Annotated[str | None, typer.Option("--match", help="What is equal: parameters, flops or none.")] = None,
     sweep: Annotated[
@@ -70,7 +70,7 @@ def compare(
     result = study(
         recipe,
         split_schemes(schemes),
-        range(seeds),
+        range(recipe.train.seed, recipe.train.seed + seeds),
         out,
         sweep=read_sweep(sweep or []),
         engine=engine,
