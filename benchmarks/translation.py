@@ -38,11 +38,11 @@ from splitstep.files import write_atomically
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.models.cost import twin
 from splitstep.operators.dropout import kernel
-from splitstep.operators.loss import kernels
+from splitstep.operators.loss import behind_start, kernels
 from splitstep.tasks import task as load_task
 from splitstep.tasks.text_pairs.codec import END, PAD, START
 from splitstep.tasks.text_pairs.search import groups
-from splitstep.tasks.translation import Translation, moved
+from splitstep.tasks.translation import Translation
 from splitstep.training import RunDirectory, TrainOptions, load_recipe
 from splitstep.training.directory import git_hash, versions
 from splitstep.training.loop import fit, open_journal
@@ -194,7 +194,8 @@ class Marian(nn.Module):
         num_items_in_batch: Tensor,
     ) -> Loss:
         """The same loss; dropout draws from PyTorch's own generator."""
-        out = self.model(input_ids, attention_mask=attention_mask, decoder_input_ids=moved(labels), use_cache=False)
+        given = behind_start(labels, START, PAD)
+        out = self.model(input_ids, attention_mask=attention_mask, decoder_input_ids=given, use_cache=False)
         total = functional.cross_entropy(
             out.logits.flatten(0, 1).float(), labels.flatten(), reduction="sum", label_smoothing=self.smoothing
         )

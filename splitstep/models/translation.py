@@ -5,13 +5,12 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from ..integrate import Observe
 from ..operators import Context
-from ..operators.loss import IGNORED, cross_entropy
+from ..operators.loss import behind_start, cross_entropy
 from ..operators.project import project
 from .base import SplitstepGenerationMixin, TextModel, Writer
 from .body import (
@@ -51,10 +50,8 @@ class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # p
         return EncoderForGeneration(self.encoder)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Labels moved one to the right behind the start token; what is ignored becomes padding."""
-        start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
-        moved = torch.cat((start, labels[:, :-1]), 1)
-        return moved.masked_fill(moved == IGNORED, self.config.pad_token_id)
+        """What the decoder is given where these are to be predicted."""
+        return behind_start(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     def forward(
         self,

@@ -20,6 +20,12 @@ def shifted(labels: Tensor) -> Tensor:
     return functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
 
 
+def behind_start(labels: Tensor, start: int, padding: int) -> Tensor:
+    """Labels moved one to the right behind `start`, as a decoder is given them; what no loss counts is padding."""
+    moved = functional.pad(labels[..., :-1], (1, 0), value=start)
+    return moved.masked_fill(moved == IGNORED, padding)
+
+
 def formula(logits: Tensor, labels: Tensor, items: Tensor | int | None, smoothing: float) -> Tensor:
     """`cross_entropy` by PyTorch's own operations, which a compiler fuses by itself."""
     reduction = "mean" if items is None else "sum"

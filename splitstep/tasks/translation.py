@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from splitstep.models import SplitstepForTranslation
+from splitstep.operators.loss import behind_start
 from splitstep.tasks import sampler
 from splitstep.tasks.labelled import check_buckets
 from splitstep.tasks.options import at_least
@@ -184,7 +185,7 @@ class Translation(Task):
             rows = rows_of(max(size, width), width)
             for first in range(0, len(members), rows):
                 batch = self._padded(split, members[first : first + rows], width)
-                yield {**batch, "decoder_input_ids": moved(batch["labels"])}
+                yield {**batch, "decoder_input_ids": behind_start(batch["labels"], START, PAD)}
 
     def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
         pairs = self._prepared.pairs[split]
@@ -284,13 +285,6 @@ def padded(side: Ragged, rows: np.ndarray, width: int, fill: int) -> tuple[np.nd
     mask = where < last[:, None]
     tokens = side.tokens[np.minimum(where, last[:, None] - 1)].astype(np.int64)
     return np.where(mask, tokens, fill), mask
-
-
-def moved(labels: Tensor) -> Tensor:
-    """Labels moved one to the right behind <s>; what is not scored becomes padding."""
-    start = torch.full_like(labels[:, :1], START)
-    right = torch.cat((start, labels[:, :-1]), 1)
-    return right.masked_fill(right == IGNORED, PAD)
 
 
 def languages(direction: str) -> tuple[str, str]:
