@@ -519,7 +519,7 @@ def test_wrong_options(options: dict[str, object], message: str) -> None:
             "iwslt14",
             r"de-en.tgz is missing. It comes from https://wit3.fbk.eu/2014-01 .* Put it there, or set SPLITSTEP_DATA",
         ),
-        ("wmt14", "europarl-v7.de-en.en is missing. It comes from http://www.statmt.org/wmt13"),
+        ("wmt14", "europarl-v7.de-en.en is missing, also as .gz and .xz. It comes from http://www.statmt.org/wmt13"),
     ],
 )
 def test_missing_files_say_where_they_come_from(name: str, wanted: str, tmp_path: Path) -> None:

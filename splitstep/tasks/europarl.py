@@ -45,7 +45,7 @@ class Europarl(Translation):
         root = data_root(data)
         source, target = languages(options.direction)
         files = tuple(
-            require_text(root, f"europarl-de-en/train.{side}", self.name, ORIGIN) for side in (source, target)
+            require_text(root, self.name, ORIGIN, f"europarl-de-en/train.{side}") for side in (source, target)
         )
         splits = cache(partial(split_speeches, *files, options.held))
         parts = {split: Part(files, lambda split=split: splits()[split]) for split in ("train", "valid", "test")}

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,6 +85,21 @@ def data_root(data: Path | None) -> Path:
 def find(root: Path, *names: str) -> Path | None:
     """The first of the named files that is there."""
     return next((root / name for name in names if (root / name).is_file()), None)
+
+
+def require(root: Path, task: str, origin: str, *names: str, ends: Sequence[str] = ("",)) -> Path:
+    """The first of the named files that is there, or an error that says where it comes from and where to put it.
+
+    A name may have any of the `ends`.
+    """
+    found = find(root, *(name + end for name in names for end in ends))
+    if found is None:
+        packed = " and ".join(filter(None, ends))
+        raise ValueError(
+            f'task "{task}": {root / names[0]} is missing{packed and f", also as {packed}"}. It comes from {origin}. '
+            f"Put it there, or set SPLITSTEP_DATA to the folder that holds {names[0]}"
+        )
+    return found
 
 
 def locate(root: Path, *names: str, progress: Progress | None = None) -> Path:

@@ -9,7 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from splitstep.tasks.fetch import data_root, find, read
+from splitstep.tasks.fetch import data_root, read, require
 from splitstep.tasks.text_pairs import moses
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, chosen, lines_of, paired
@@ -41,13 +41,7 @@ class Iwslt14(Translation):
     Options: ClassVar[type] = Iwslt14Options
 
     def __init__(self, options: Iwslt14Options, data: Path | None = None) -> None:
-        root = data_root(data)
-        path = find(root, ARCHIVE, "de-en.tgz")
-        if path is None:
-            raise ValueError(
-                f'task "iwslt14": {root / ARCHIVE} is missing. It comes from {ORIGIN}. Put it there, or set '
-                f"SPLITSTEP_DATA to the folder that holds {ARCHIVE}"
-            )
+        path = require(data_root(data), self.name, ORIGIN, ARCHIVE, "de-en.tgz")
         source, target = languages(options.direction)
         splits = cache(partial(prepare_archive, path, source, target))
         parts = {split: Part((path,), lambda split=split: splits()[split]) for split in PUBLISHED}

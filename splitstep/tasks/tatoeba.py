@@ -5,7 +5,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from splitstep.tasks.fetch import data_root, find, read
+from splitstep.tasks.fetch import data_root, read, require
 from splitstep.tasks.options import at_least
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, chosen, hold_out, lines_of
@@ -39,13 +39,7 @@ class Tatoeba(Translation):
     papers: ClassVar[PapersBleu | None] = None
 
     def __init__(self, options: TatoebaOptions, data: Path | None = None) -> None:
-        root = data_root(data)
-        path = find(root, ARCHIVE, "tatoeba-deu-eng/deu.txt")
-        if path is None:
-            raise ValueError(
-                f'task "tatoeba": {root / ARCHIVE} is missing. It comes from {ORIGIN}. Put it there, or set '
-                f"SPLITSTEP_DATA to the folder that holds {ARCHIVE}"
-            )
+        path = require(data_root(data), self.name, ORIGIN, ARCHIVE, "tatoeba-deu-eng/deu.txt")
         splits = cache(partial(split_sentences, path, options.direction, options.held))
         parts = {split: Part((path,), lambda split=split: splits()[split]) for split in ("train", "valid", "test")}
         source, target = languages(options.direction)

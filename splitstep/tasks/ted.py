@@ -43,7 +43,7 @@ class Ted(Translation):
         source, target = languages(options.direction)
         parts = {}
         for split, stem in FILES.items():
-            files = tuple(require_text(root, f"{stem}.{side}", self.name, ORIGIN) for side in (source, target))
+            files = tuple(require_text(root, self.name, ORIGIN, f"{stem}.{side}") for side in (source, target))
             parts[split] = Part(files, partial(read_pairs, *files))
         self._load(parts, Form(source, target, "given", True), options)
 

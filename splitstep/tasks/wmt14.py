@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 from splitstep.tasks.fetch import data_root
 from splitstep.tasks.text_pairs import moses
 from splitstep.tasks.text_pairs.codec import Form
-from splitstep.tasks.text_pairs.lines import Lines, find_text, read_pairs
+from splitstep.tasks.text_pairs.lines import Lines, read_pairs, require_text
 from splitstep.tasks.text_pairs.prepared import Part
 from splitstep.tasks.text_pairs.scores import PapersBleu
 from splitstep.tasks.translation import COMPOUNDS, Direction, PairOptions, Translation, languages
@@ -60,26 +60,14 @@ class Wmt14(Translation):
 
 def training_file(root: Path, stem: str, side: str, origin: str) -> Path:
     """A training file, beside the archive it came from or in the folder that it unpacks to."""
-    for folder in ("wmt14", "wmt14/training"):
-        found = find_text(root, f"{folder}/{stem}.{side}")
-        if found is not None:
-            return found
-    raise ValueError(
-        f'task "wmt14": {root / "wmt14" / f"{stem}.{side}"} is missing. It comes from {origin}. Unpack that archive in '
-        f"{root / 'wmt14'}, or set SPLITSTEP_DATA to the folder that holds wmt14/{stem}.{side}"
-    )
+    name = f"{stem}.{side}"
+    return require_text(root, Wmt14.name, f"{origin}, unpacked", f"wmt14/{name}", f"wmt14/training/{name}")
 
 
 def news_file(root: Path, stem: str, side: str) -> Path:
     """A file of test sentences."""
-    for name in (f"wmt14/{stem}.{side}", f"wmt-newstest-en-de/{stem}.{LONG_NAMES[side]}"):
-        found = find_text(root, name)
-        if found is not None:
-            return found
-    raise ValueError(
-        f'task "wmt14": {root / "wmt14" / f"{stem}.{side}"} is missing. It comes from {NEWS_ORIGIN}. Put it there, or '
-        f"set SPLITSTEP_DATA to the folder that holds wmt14/{stem}.{side}"
-    )
+    names = f"wmt14/{stem}.{side}", f"wmt-newstest-en-de/{stem}.{LONG_NAMES[side]}"
+    return require_text(root, Wmt14.name, NEWS_ORIGIN, *names)
 
 
 def read_training(files: tuple[Path, ...], form: Form) -> Lines:

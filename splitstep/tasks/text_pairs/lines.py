@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from splitstep.tasks.fetch import find, read
+from splitstep.tasks.fetch import find, read, require
 
 PACKED = ("", ".gz", ".xz")
 """How a text file may be packed, by the end of its name."""
@@ -48,15 +48,9 @@ def find_text(root: Path, name: str) -> Path | None:
     return find(root, *(name + end for end in PACKED))
 
 
-def require_text(root: Path, name: str, task: str, origin: str) -> Path:
-    """The same, or an error that says where the file comes from and where to put it."""
-    found = find_text(root, name)
-    if found is None:
-        raise ValueError(
-            f'task "{task}": {root / name} is missing, also as .gz and .xz. It comes from {origin}. Put it there, or '
-            f"set SPLITSTEP_DATA to the folder that holds {name}"
-        )
-    return found
+def require_text(root: Path, task: str, origin: str, *names: str) -> Path:
+    """The first of the named text files, or an error that says where it comes from."""
+    return require(root, task, origin, *names, ends=PACKED)
 
 
 def read_pairs(source: Path, target: Path) -> Lines:
