@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from splitstep.tasks import sampler, task
 from splitstep.tasks.iwslt14 import TESTS, prepare_archive
+from splitstep.tasks.multi30k import COUNTS
 from splitstep.tasks.numbers import english, german
 from splitstep.tasks.task import IGNORED
 from splitstep.tasks.text_pairs import moses
@@ -638,14 +639,33 @@ def test_europarl_holds_out_its_last_lines(europarl: Path) -> None:
         task("europarl", {"held": 200}, europarl)
 
 
+def test_a_second_name_of_a_split_is_not_prepared(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "multi30k").mkdir()
+    counts = {stem: 20 + 5 * number for number, stem in enumerate(COUNTS)}
+    monkeypatch.setattr("splitstep.tasks.multi30k.COUNTS", counts)
+    for stem, side in itertools.product(counts, ("en", "de")):
+        lines = sentences(counts[stem], seed=counts[stem])
+        (tmp_path / "multi30k" / f"{stem}.{side}").write_text("\n".join(lines), encoding="utf-8")
+    made = task("multi30k", {"merges": 30}, tmp_path)
+    assert isinstance(made, Translation)
+    assert made.tests == ("test2016", "test2017", "coco")
+    assert made.splits == ("train", "valid", *made.tests, "test")
+    assert made.text("test") == made.text("test2016")
+    assert len(made.text("test").source) == counts["test_2016_flickr"]
+    for one, two in zip(made.batches("test", 400), made.batches("test2016", 400), strict=True):
+        assert all(torch.equal(one[key], two[key]) for key in two)
+    assert list(made.describe()["pairs"]) == ["train", "valid", *made.tests]
+    assert not list(cache.glob("translation/*/test.*"))
+
+
 @pytest.mark.slow
 def test_real_data_has_its_published_size(data: Path) -> None:
     made = task("multi30k", {"direction": "de-en"}, data)
     assert made.tests == ("test2016", "test2017", "coco")  # `test` is the first under a second name
     assert isinstance(made, Translation)
-    assert made.splits == ("train", "valid", "test", "test2016", "test2017", "coco")
+    assert made.splits == ("train", "valid", "test2016", "test2017", "coco", "test")
     kept = [entry["kept"] for entry in made.describe()["pairs"].values()]
-    assert kept == [29_000, 1014, 1000, 1000, 1000, 461]
+    assert kept == [29_000, 1014, 1000, 1000, 461]
     assert made.describe()["padding"]["train"] < 0.2
     ted = task("ted", {"limit": 2000}, data)
     pairs = ted.describe()["pairs"]

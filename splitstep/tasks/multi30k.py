@@ -1,5 +1,6 @@
 """Multi30k: 29,000 captions of pictures in English and German, the standard small translation set."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,6 @@ ORIGIN = "https://github.com/multi30k/dataset/raw/master/data/task1/raw/"
 FILES = {
     "train": "train",
     "valid": "val",
-    "test": "test_2016_flickr",  # what `evaluate` takes unless told
     "test2016": "test_2016_flickr",
     "test2017": "test_2017_flickr",
     "coco": "test_2017_mscoco",
@@ -50,7 +50,7 @@ class Multi30k(Translation):
 
     name: ClassVar[str] = "multi30k"
     Options: ClassVar[type] = Multi30kOptions
-    aliases: ClassVar[tuple[str, ...]] = ("test",)
+    aliases: ClassVar[Mapping[str, str]] = {"test": "test2016"}  # what `evaluate` takes unless told
 
     def __init__(self, options: Multi30kOptions, data: Path | None = None) -> None:
         root = data_root(data)

@@ -108,8 +108,8 @@ class Translation(Task):
     metric: Metric = LOWER_CASED
     papers: ClassVar[PapersBleu | None] = "lower-cased"
     """The BLEU that the papers print for this data, beside sacreBLEU; None: there are no papers."""
-    aliases: ClassVar[tuple[str, ...]] = ()
-    """Splits that are others under a second name."""
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Second names of splits."""
 
     def _load(self, parts: Mapping[str, Part], form: Form, options: PairOptions, more: object = None) -> None:
         """Prepare the text, or find it prepared; `more` is what else it depends on, beside files and options."""
@@ -144,12 +144,12 @@ class Translation(Task):
     @property
     @final
     def splits(self) -> tuple[str, ...]:
-        return tuple(self._prepared.pairs)
+        return (*self._prepared.pairs, *self.aliases)
 
     @property
     @final
     def tests(self) -> tuple[str, ...]:
-        return tuple(split for split in self.splits if split not in ("train", "valid", *self.aliases))
+        return tuple(split for split in self._prepared.pairs if split not in ("train", "valid"))
 
     @property
     @final
@@ -161,13 +161,18 @@ class Translation(Task):
     def save_with(self, folder: Path) -> None:
         self.codec.save(folder)
 
+    def _named(self, split: str) -> str:
+        """The prepared split of this name, be it its first or its second."""
+        check_split(self, split)
+        return self.aliases.get(split, split)
+
     @final
     def text(self, split: str) -> Lines:
         """The lines of a held-out split, as its files have them."""
-        check_split(self, split)
-        if split == "train":
+        found = self._named(split)
+        if found == "train":
             raise ValueError(f'task "{self.name}" keeps the text of its held-out splits only, not of train')
-        return self._prepared.text(split)
+        return self._prepared.text(found)
 
     @final
     def batch(self, seed: int, step: int, size: int) -> Batch:
@@ -180,11 +185,11 @@ class Translation(Task):
     @final
     def batches(self, split: str, size: int) -> Iterator[Batch]:
         """Every pair once, bucket by bucket, in order within each; the last batch of a bucket may be smaller."""
-        check_split(self, split)
-        for members, width in zip(self._members[split], self._held_widths, strict=True):
+        found = self._named(split)
+        for members, width in zip(self._members[found], self._held_widths, strict=True):
             rows = rows_of(max(size, width), width)
             for first in range(0, len(members), rows):
-                batch = self._padded(split, members[first : first + rows], width)
+                batch = self._padded(found, members[first : first + rows], width)
                 yield {**batch, "decoder_input_ids": behind_start(batch["labels"], START, PAD)}
 
     def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
