@@ -101,7 +101,7 @@ def test_scores_of_tokens_made_here() -> None:
     """Hypotheses are Moses tokens in small letters, references plain and cased: sacreBLEU ignores case and says so."""
     form = Form("en", "de", "moses", lower=True)
     references = ["Der Hund, der dort läuft, ist schwarz.", "Die Katze sieht ihn heute nicht."]
-    perfect = form.prepare(references, "de", tokenised=False)
+    perfect = form.prepare(references, "de")
     found = by_name(score(perfect, Lines([], references), form, "lower-cased"))
     assert found["BLEU (tokenised, lower-cased)"].value == pytest.approx(100)
     assert found["sacreBLEU"].value == pytest.approx(100)
@@ -128,7 +128,7 @@ def test_compounds_are_split_as_for_wmt14() -> None:
     ]
     form = Form("en", "de", "given", hyphens=True)
     plain = ["Das Grün-Weiß steht heute dort drüben."]
-    given = form.prepare(plain, "de", tokenised=False)
+    given = form.prepare(plain, "de")
     found = by_name(score(given, Lines([], given, plain), form, "compounds"))
     assert found["BLEU (tokenised, cased, compounds split)"].value == pytest.approx(100)
     lower = by_name(score([x.lower() for x in given], Lines([], given, plain), form, "compounds"))

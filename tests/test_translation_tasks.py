@@ -358,11 +358,11 @@ def test_subwords_are_saved_and_checked(tmp_path: Path) -> None:
 
 def test_moses_forms() -> None:
     form = Form("en", "en", "moses", lower=True)
-    (line,) = form.prepare(['He said:  "It\'s   well-known."'], "en", tokenised=False)
+    (line,) = form.prepare(['He said:  "It\'s   well-known."'], "en")
     assert line == "he said : &quot; it &apos;s well-known . &quot;"
     assert form.plain([line], "en") == ['he said: "it\'s well-known."']
     split = Form("en", "en", "given", hyphens=True)
-    (hyphen,) = split.prepare(["well-known"], "en", tokenised=False)
+    (hyphen,) = split.prepare(["well-known"], "en")
     assert hyphen == "well @-@ known"
     assert split.plain([hyphen], "en") == ["well-known"]
     assert moses.normalise(["„So“ – it’s"], "en") == ['"So" - it\'s']
@@ -615,7 +615,7 @@ def test_wmt14_preparation(tmp_path: Path) -> None:
     assert "A &quot; well @-@ known &quot; europarl @-@ v7.de @-@ en Dog ." in sources(made, "train")
     assert made.text("test").source == ["It &apos;s newstest2014 ."]
     assert made.text("test").plain == ["Es ist newstest2014."]
-    typed = made.codec.form.prepare(["A “well-known” commoncrawl.de-en Dog."], "en", tokenised=False)
+    typed = made.codec.form.prepare(["A “well-known” commoncrawl.de-en Dog."], "en")
     assert typed[0] in sources(made, "train")  # what people translate is written as in training, with no quotes unknown
 
 

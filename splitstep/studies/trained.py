@@ -154,7 +154,7 @@ def translate_run(
     codec = Codec.load(directory.model)
     search = wanted.of(search_of(read_recipe(directory.recipe(), str(path / "recipe.yaml"))))
     model, precision = load_model(SplitstepForTranslation, directory, result)
-    prepared = codec.form.prepare(lines, codec.form.source, tokenised=False)
+    prepared = codec.form.prepare(lines, codec.form.source)
     found = codec.form.plain(decode_lines(model, codec, prepared, search, precision, progress), codec.form.target)
     return Translations(found, longer_than_trained(model, codec, prepared), search)
 

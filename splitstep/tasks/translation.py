@@ -226,7 +226,7 @@ class Translation(Task):
     ) -> tuple[list[str], list[Score]]:
         """A held-out split in the target language as the model writes it (Moses tokens where it has them), scored."""
         lines, form = self.text(split), self.codec.form
-        prepared = form.prepare(lines.source, form.source, form.tokens == "given")
+        prepared = form.prepare_files(lines.source, form.source)
         found = decode_lines(cast(SplitstepForTranslation, model), self.codec, prepared, search, precision, progress)
         return found, score_lines(found, lines, form, self.papers)
 

@@ -74,7 +74,7 @@ def read_training(files: tuple[Path, ...], form: Form) -> Lines:
     """All training pairs: punctuation in its plain form, nothing unprintable, Moses tokens with hyphens split."""
     pairs = [read_pairs(one, two) for one, two in zip(files[::2], files[1::2], strict=True)]
     source, target = [line for part in pairs for line in part.source], [line for part in pairs for line in part.target]
-    return Lines(form.prepare(source, form.source, tokenised=False), form.prepare(target, form.target, tokenised=False))
+    return Lines(form.prepare(source, form.source), form.prepare(target, form.target))
 
 
 def read_news(one: Path, two: Path, source: str, target: str) -> Lines:

@@ -33,13 +33,22 @@ class Form:
     hyphens: bool = False  # a-b is a @-@ b among Moses tokens
     normal: bool = False  # punctuation is put into its plain form before Moses tokens are made
 
-    def prepare(self, lines: Sequence[str], language: str, tokenised: bool) -> list[str]:
-        """Lines as subwords see them; `tokenised` lines have their Moses tokens already."""
+    def prepare(self, lines: Sequence[str], language: str) -> list[str]:
+        """Lines that people write, as subwords see them."""
         out = [" ".join(line.split()) for line in lines]
-        if self.tokens != "plain" and not tokenised:
+        if self.tokens != "plain":
             out = moses.normalise(out, language) if self.normal else out
             out = moses.tokenise(out, language, self.hyphens)
-        return [line.lower() for line in out] if self.lower else out
+        return self._cased(out)
+
+    def prepare_files(self, lines: Sequence[str], language: str) -> list[str]:
+        """Lines of the task's files, as subwords see them."""
+        if self.tokens == "given":
+            return self._cased([" ".join(line.split()) for line in lines])
+        return self.prepare(lines, language)
+
+    def _cased(self, lines: list[str]) -> list[str]:
+        return [line.lower() for line in lines] if self.lower else lines
 
     def plain(self, lines: Sequence[str], language: str) -> list[str]:
         """Prepared lines as people write."""

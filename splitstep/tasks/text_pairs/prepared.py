@@ -164,11 +164,8 @@ def write(
     for split in sorted(parts, key=lambda name: name != "train"):  # training text first: subwords are learnt from it
         given = parts[split].read()
         lines, counts[split] = without_empty(given)
-        tokenised = form.tokens == "given"
-        source, target = (
-            form.prepare(side, language, tokenised)
-            for side, language in ((lines.source, form.source), (lines.target, form.target))
-        )
+        source = form.prepare_files(lines.source, form.source)
+        target = form.prepare_files(lines.target, form.target)
         if split == "train":
             source, target = shortened(source, target, limits, limit, counts[split])
             require_pairs(task, split, len(source), counts[split])

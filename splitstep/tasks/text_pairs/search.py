@@ -68,7 +68,7 @@ def translate(
     progress: Progress | None = None,
 ) -> list[str]:
     """Text as people write it, line by line; an empty line stays empty."""
-    prepared = codec.form.prepare(lines, codec.form.source, tokenised=False)
+    prepared = codec.form.prepare(lines, codec.form.source)
     decoded = decode_lines(model, codec, prepared, search, precision, progress)
     return codec.form.plain(decoded, codec.form.target)
 
