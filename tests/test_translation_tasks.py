@@ -571,6 +571,7 @@ def test_iwslt14_preparation(tmp_path: Path) -> None:
     kept = 102 - 3
     assert [len(found[split].source) for split in ("train", "valid", "test")] == [kept - kept // 23, kept // 23, 10]
     assert found["train"].notes == {"lines": 102, "cleaned_away": 3}
+    assert found["valid"].notes == found["test"].notes == {}
     assert found["train"].source[:3] == ["Titel de : etwas", "TED : Über alles .", "Das ist Satz x0 ."]
     assert found["valid"].source[0] == "Das ist Satz x23 ."  # clean line 23: two of the head, 0 to 9, 12, 14 and on
     assert found["train"].target[2] == "This &apos;s sentence x0 ."
@@ -581,6 +582,8 @@ def test_iwslt14_preparation(tmp_path: Path) -> None:
     made = task("iwslt14", {"merges": 40}, tmp_path)
     assert isinstance(made, Translation)
     assert "das ist satz x0 ." in sources(made, "train")  # in small letters
+    pairs = made.describe()["pairs"]
+    assert (pairs["train"]["lines"], pairs["valid"]) == (102, {"read": 4, "empty": 0, "kept": 4})
     back = task("iwslt14", {"merges": 40, "direction": "en-de"}, tmp_path)
     assert isinstance(back, Translation)
     assert back.text("test").target == found["test"].source

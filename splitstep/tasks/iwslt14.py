@@ -55,14 +55,15 @@ def prepare_archive(path: Path, source: str, target: str) -> dict[str, Lines]:
     """All splits: tags off, Moses tokens, 1 to 175 words and a ratio of 1.5, every 23rd pair for validation."""
     content = unpack(path, source, target)
     train_names = [f"train.tags.de-en.{side}" for side in (source, target)]
-    train = paired(untagged(content[train_names[0]]), untagged(content[train_names[1]]), *train_names)
-    clean = cleaned(tokenised(train, source, target))
+    whole = paired(untagged(content[train_names[0]]), untagged(content[train_names[1]]), *train_names)
+    clean = cleaned(tokenised(whole, source, target))
     last = range(EVERY - 1, len(clean.source), EVERY)
     rest = [row for row in range(len(clean.source)) if row % EVERY != EVERY - 1]
     tests = [[f"IWSLT14.{name}.de-en.{side}.xml" for name in TESTS] for side in (source, target)]
     ours, theirs = ([line for name in names for line in segments(content[name])] for names in tests)
     test = paired(ours, theirs, f"the {source} side of test", f"the {target} side")
-    return {"train": chosen(clean, rest), "valid": chosen(clean, last), "test": tokenised(test, source, target)}
+    train = chosen(clean, rest)._replace(notes=clean.notes)
+    return {"train": train, "valid": chosen(clean, last), "test": tokenised(test, source, target)}
 
 
 def unpack(path: Path, *sides: str) -> dict[str, list[str]]:

@@ -113,6 +113,6 @@ def hold_out(sources: Sequence[str], shares: Sequence[int]) -> list[list[int]]:
 
 
 def chosen(lines: Lines, rows: Sequence[int]) -> Lines:
-    """Some rows of the lines."""
+    """Some rows of the lines; the notes are on all of them and stay behind."""
     plain = None if lines.plain is None else [lines.plain[row] for row in rows]
-    return Lines([lines.source[row] for row in rows], [lines.target[row] for row in rows], plain, lines.notes)
+    return Lines([lines.source[row] for row in rows], [lines.target[row] for row in rows], plain)
