@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
@@ -10,12 +11,25 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
+from transformers.utils import logging
 
 from ..integrate import Observe
 from ..operators.attention import QueriesKeysValues, unplanned_attention
 from ..stack import Stack
 from .body import Embedding, Watch, waves
 from .config import SplitstepConfig
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """No progress bars of transformers inside, where loading and saving draw them."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def refuse_pickles(place: Any, subfolder: str) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from ..models import MODELS, SplitstepForTranslation, SplitstepModel
+from ..models.base import silent
 from ..operators.attention import unplanned_attention
 from ..tasks import TASKS, Task
 from ..tasks.language import Language
@@ -61,20 +61,6 @@ def load_model(kind: type[SplitstepModel], directory: RunDirectory, result: dict
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     precision = getattr(torch, result["precision"]) if device.type == "cuda" else torch.float32
     return model.to(device).eval(), precision
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    """No progress bars of transformers."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..files import whole_folder
 from ..integrate import Event
 from ..models import SplitstepModel
-from ..models.base import all_stacks
+from ..models.base import all_stacks, silent
 from ..models.cost import cost
 from ..schemes import name_of, scheme
 from ..tasks import FreeRun
@@ -85,8 +85,8 @@ def finish(run: Run, progress: Progress) -> dict[str, Any]:
             for split, found in written.items()
         }
     if run.world.rank == 0:
-        with whole_folder(run.directory.model) as part:
-            save_model(model, part)
+        with whole_folder(run.directory.model) as part, silent():
+            model.save_pretrained(part)
             run.task.save_with(part)
         if written:
             with whole_folder(run.directory.translations) as part:
@@ -105,19 +105,6 @@ def judge(run: Run, model: SplitstepModel, split: str, progress: Progress) -> tu
     figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world)
     found = free_run(model, run.task, split, run.precision, run.world, progress.counting(f"{split}: translated"))
     return {**figures, **(found.figures if found else {})}, found
-
-
-def save_model(model: SplitstepModel, folder: Any) -> None:
-    """save_pretrained without its progress bar."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        model.save_pretrained(folder)
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def give_up(run: Run, error: Diverged) -> dict[str, Any]:
