@@ -422,7 +422,7 @@ def test_ids_stay_on_disk(files: tuple[str, str]) -> None:
 
 
 def test_own_text_holds_out_what_is_not_given(files: tuple[str, str]) -> None:
-    made = parallel(train=",".join(files), merges=50)
+    made = parallel(train=", ".join(files), merges=50)
     counts = {split: entry["kept"] for split, entry in made.describe()["pairs"].items()}
     assert counts == {"train": 180, "valid": 10, "test": 10}
     assert made.text("valid").target == [" ".join(line.split()[::-1]) for line in made.text("valid").source]
@@ -485,8 +485,11 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path: Path) -> None:
     for path in (tmp_path / "a", tmp_path / "b.gz"):
         content = "eins\nzwei\nStraße\n".encode("latin1")
         path.write_bytes(gzip.compress(content) if path.suffix else content)
-        with pytest.raises(ValueError, match=f"{path.name}, line 3: byte 0xdf is not UTF-8"):
+        with pytest.raises(ValueError, match=f"{path.name}, line 3: byte 0xdf is not UTF-8; .* -f latin1"):
             parallel(train=[str(path), str(path)])
+    for kind in ("utf-16-le", "utf-16-be"):
+        with pytest.raises(ValueError, match=r"x, line 1: byte 0xf[ef] is not UTF-8; .*`iconv -f utf-16 -t utf-8`"):
+            lines_of("\ufeffeins\n".encode(kind), "x")
 
 
 def test_lines_end_at_line_feeds_only() -> None:

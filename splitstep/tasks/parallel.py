@@ -46,8 +46,8 @@ class ParallelOptions(PlainOptions):
 
 
 def two_files(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names; `my.en,my.de` on a command line is one text, and means two."""
-    return tuple(names[0].split(",")) if len(names) == 1 else names
+    """The names; `my.en, my.de` on a command line is one text, and means two."""
+    return tuple(map(str.strip, names[0].split(","))) if len(names) == 1 else names
 
 
 def find_own(name: str, data: Path | None) -> Path:

@@ -1,6 +1,7 @@
 """Lines of parallel text: read, paired, held out, each with errors that name file and line."""
 
 import hashlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -28,9 +29,10 @@ def lines_of(content: bytes, where: str) -> list[str]:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
+        likely = "utf-16" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "latin1"
         raise ValueError(
             f"{where}, line {number}: byte {content[error.start]:#04x} is not UTF-8; convert the file, e.g. with "
-            "`iconv -f latin1 -t utf-8`"
+            f"`iconv -f {likely} -t utf-8`"
         ) from None
     lines = text.removeprefix("\ufeff").split("\n")
     if not lines[-1]:
