@@ -442,6 +442,17 @@ def test_no_source_is_in_two_splits() -> None:
         hold_out(given, (40, 40))
 
 
+def test_letters_and_blanks_make_no_other_sentence() -> None:
+    """Preparation may undo both: what was learnt would be tested."""
+    ways = ("Straße {}", "STRASSE {}", " straße  {} ", "Straße\u00a0{}")
+    given = [way.format(i) for way, i in itertools.product(ways, range(70))]
+    rows = hold_out(given, (10, 5))
+    found = [{int(given[row].split()[-1]) for row in part} for part in rows]
+    assert [len(part) for part in found] == [10, 5, 55]
+    assert len(set.union(*found)) == 70  # no number is in two splits
+    assert hold_out([f"strasse {i % 70}" for i in range(280)], (10, 5)) == rows
+
+
 def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
     lines = sentences(60)
     source = [*lines, "", "kein Ziel", "ein Haus " * 30, "der Hund geht und sieht das Haus"]
@@ -535,6 +546,9 @@ def test_too_little_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("eins\n")
     with pytest.raises(ValueError, match="too few to hold some out for valid and test"):
         parallel(train=[str(tmp_path / "a")] * 2)
+    (tmp_path / "same").write_text("eins\nEins\n eins\n")
+    with pytest.raises(ValueError, match="has 1 different lines, too few"):
+        parallel(train=[str(tmp_path / "same")] * 2)
     (tmp_path / "empty").write_text("\n\n")
     with pytest.raises(ValueError, match=r"no pair of the train split remains \(read 2, empty 2"):
         parallel(train=[str(tmp_path / "empty")] * 2, valid=[str(tmp_path / "a")] * 2, test=[str(tmp_path / "a")] * 2)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 from splitstep.tasks.fetch import data_root
 from splitstep.tasks.text_pairs.codec import Form
-from splitstep.tasks.text_pairs.lines import Lines, chosen, hold_out, read_pairs
+from splitstep.tasks.text_pairs.lines import Lines, chosen, folded, hold_out, read_pairs
 from splitstep.tasks.text_pairs.prepared import Part
 from splitstep.tasks.text_pairs.scores import PapersBleu
 from splitstep.tasks.translation import SACREBLEU, PlainOptions, Translation, languages
@@ -90,7 +90,7 @@ def split_own(source: Path, target: Path, held: tuple[str, ...]) -> dict[str, Li
     lines = read_pairs(source, target)
     if not held:
         return {"train": lines}
-    different = len(set(lines.source))
+    different = len(set(map(folded, lines.source)))
     share = min(MOST, max(1, different // 20))
     if different <= len(held) * share:
         raise ValueError(

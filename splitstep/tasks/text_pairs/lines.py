@@ -91,13 +91,19 @@ def shown(line: str, width: int = 40) -> str:
     return repr(line if len(line) <= width else line[: width - 3] + "...")
 
 
+def folded(text: str) -> str:
+    """A sentence in small letters with single blanks: sentences that differ in no more are the same one."""
+    return " ".join(text.split()).casefold()
+
+
 def hold_out(sources: Sequence[str], shares: Sequence[int]) -> list[list[int]]:
     """Rows held out, so many different sources for each of `shares`, and last the rows that remain.
 
     Sources are ranked by their hash: rows with the same source stay together, so that none is in two splits, and the
     choice depends on nothing but the text.
     """
-    ranked = sorted(set(sources), key=lambda text: hashlib.sha256(text.encode()).digest())
+    texts = list(map(folded, sources))
+    ranked = sorted(set(texts), key=lambda text: hashlib.sha256(text.encode()).digest())
     if sum(shares) >= len(ranked):
         raise ValueError(
             f"cannot hold out {sum(shares)} of {len(ranked)} different source sentences; give more text, or files for "
@@ -109,7 +115,7 @@ def hold_out(sources: Sequence[str], shares: Sequence[int]) -> list[list[int]]:
         owner |= dict.fromkeys(ranked[first : first + share], split)
         first += share
     rows: list[list[int]] = [[] for _ in range(len(shares) + 1)]
-    for row, text in enumerate(sources):
+    for row, text in enumerate(texts):
         rows[owner.get(text, -1)].append(row)
     return rows
 

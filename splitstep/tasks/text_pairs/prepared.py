@@ -17,7 +17,7 @@ from splitstep.tasks.text_pairs.codec import Codec, Form, learn
 from splitstep.tasks.text_pairs.lines import Lines, chosen
 from splitstep.tasks.text_pairs.moses import keep_by_length
 
-FORMAT = 2
+FORMAT = 3
 """Of the cache: another number makes everything anew."""
 MANIFEST = "manifest.json"
 Side = Literal["source", "target"]
