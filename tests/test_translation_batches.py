@@ -23,7 +23,7 @@ SIZE, STEPS = 96, 60
 
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
-    return task("numbers", {"train": 200, "valid": 20, "test": 20, "merges": 60, "buckets": [10, 12, 14, 20]})
+    return task("numbers", {"train": 3000, "valid": 20, "test": 20, "merges": 60, "buckets": [10, 12, 14, 20]})
 
 
 def brute_force(data: Any, seed: int) -> Iterator[tuple[list[list[int]], list[list[int]], int]]:

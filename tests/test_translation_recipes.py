@@ -13,6 +13,7 @@ import yaml
 
 from splitstep.models import SplitstepForTranslation, TranslationConfig, cost, twin
 from splitstep.tasks import TASKS, task
+from splitstep.tasks.numbers import english, german
 from splitstep.tasks.options import read_options
 from splitstep.tasks.text_pairs.search import Search, translate
 from splitstep.tasks.translation import PairOptions, Translation
@@ -183,5 +184,5 @@ def test_unseen_numbers_are_translated(tmp_path: Path, monkeypatch: pytest.Monke
     assert isinstance(made, Translation)
     model = SplitstepForTranslation.from_pretrained(tmp_path / "run" / "model").eval()
     assert time.monotonic() - began < 180
-    typed = ["forty-two thousand three hundred and one", "twelve", "forty-two"]  # the last two: README, `--help`
-    assert translate(model, made.codec, typed) == ["zweiundvierzigtausenddreihunderteins", "zwölf", "zweiundvierzig"]
+    typed = [42_301, 12, 42, 1, 100, 1000]  # what people try first; 12 and 42: README, `--help`
+    assert translate(model, made.codec, [english(n) for n in typed]) == [german(n) for n in typed]

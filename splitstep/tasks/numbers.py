@@ -1,6 +1,7 @@
 """Numbers in words, English to German: translation that needs no data."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -24,6 +25,7 @@ GERMAN = [
 ]  # fmt: skip
 GERMAN_TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
 MILLION = 1_000_000
+OFTEN = 500  # times that training has 0
 
 
 def english(n: int) -> str:
@@ -52,7 +54,10 @@ def german(n: int, last: bool = True) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class NumbersOptions(PairOptions):
-    """`highest`: the numbers are 0 to this; `train`, `valid` and `test` count different ones of them."""
+    """`highest`: the numbers are 0 to this; `train`, `valid` and `test` count different ones of them.
+
+    Training has the small ones many times.
+    """
 
     merges: int = 60
     highest: int = 99_999
@@ -87,11 +92,10 @@ class Numbers(Translation):
         self._options = options
         sizes = {"train": options.train, "valid": options.valid, "test": options.test}
         order = drawn(options.highest, sum(sizes.values()), options.seed)
-        parts, first = {}, 0
-        for split, size in sizes.items():
-            parts[split] = Part((), lambda these=order[first : first + size]: lines_of_numbers(these))
-            first += size
-        more = {"highest": options.highest, "seed": options.seed, "weight": "1 / (n + 1)", **sizes}
+        train, rest = order[: options.train], order[options.train :]
+        splits = {"train": repeated(train), "valid": rest[: options.valid], "test": rest[options.valid :]}
+        parts = {split: Part((), partial(lines_of_numbers, numbers)) for split, numbers in splits.items()}
+        more = {"highest": options.highest, "seed": options.seed, "often": OFTEN, **sizes}
         self._load(parts, Form("en", "de"), options, more)
 
     def _source(self) -> dict[str, Any]:
@@ -99,13 +103,15 @@ class Numbers(Translation):
 
 
 def drawn(highest: int, count: int, seed: int) -> list[int]:
-    """Different numbers from 0 to `highest` in random order, n with a weight of 1 / (n + 1).
-
-    With equal weights one in a hundred is below a thousand: a model does not learn the numbers that people try first.
-    """
+    """Different numbers from 0 to `highest` in random order, n with a weight of 1 / (n + 1)."""
     random = np.random.Generator(np.random.Philox(seed))
     late = random.exponential(size=highest + 1) * np.arange(1, highest + 2)
     return random.permutation(np.argsort(late)[:count]).tolist()
+
+
+def repeated(numbers: list[int]) -> list[int]:
+    """Each number, the small ones many times: a model is to know those that people try first, which are few."""
+    return [n for n in numbers for _ in range(max(1, OFTEN // (n + 1)))]
 
 
 def lines_of_numbers(numbers: list[int]) -> Lines:
