@@ -21,7 +21,7 @@ from rich.console import Console
 from splitstep import SCHEMES, cli
 from splitstep.cli.comparisons import _comparison_table
 from splitstep.report import MissingPackage, markdown, write_report
-from splitstep.report.charts import band, side_by_side
+from splitstep.report.charts import band, differences, side_by_side
 from splitstep.report.compare import compare_page
 from splitstep.report.diagram import draw
 from splitstep.schemes import scheme
@@ -169,8 +169,9 @@ def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
     result = made("lie", "macaron", "strang-midpoint")
     text = write_report(result, tmp_path).read_text()
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    for heading in ("Training loss", "Validation accuracy", "Quality against cost", "The schemes", "What was matched",
-                    "All runs", "How to reproduce"):  # fmt: skip
+    for heading in ("Training loss", "Validation accuracy", "Validation loss, difference to lie",
+                    "Quality against cost", "The schemes", "What was matched", "All runs",
+                    "How to reproduce"):  # fmt: skip
         assert f"<h2>{heading}</h2>" in own
     for row in result.rows:
         assert row.test is not None
@@ -250,6 +251,30 @@ def test_bands_run_from_the_least_to_the_greatest() -> None:
     curves = [Curve((1, 2, 3), (5.0, 3.0, 1.0)), Curve((1, 2), (7.0, 1.0))]
     assert band(curves) == ([1, 2, 3], [5.0, 1.0, 1.0], [6.0, 2.0, 1.0], [7.0, 3.0, 1.0])
     assert band([]) == ([], [], [], [])
+
+
+def test_differences_are_paired_by_seed_and_keep_late_ones_in_sight() -> None:
+    """Whatever their seeds have in common drops out; a run that the other row lacks counts for nothing."""
+    steps = tuple(range(1, 101))
+    result = made("lie", "macaron")
+
+    def curve(scheme: str, seed: int) -> Curve:
+        other = scheme != "A F"
+        return Curve(steps, tuple(seed + other * (5.0 * (step < 5) - 0.02 - 0.01 * seed) for step in steps))
+
+    trials = [dataclasses.replace(t, train_loss=curve(t.scheme, t.seed)) for t in result.trials]
+    figure = differences(dataclasses.replace(result, trials=tuple(trials)), "train_loss")
+    shade, line = figure["data"]
+    assert line["x"] == list(steps)
+    assert line["y"][-1] == pytest.approx(-0.03)
+    half = 4.302653 * 0.01 / 3**0.5  # Student's t of two degrees of freedom
+    assert (shade["y"][99], shade["y"][100]) == pytest.approx((-0.03 + half, -0.03 - half), abs=1e-6)
+    low, high = figure["layout"]["yaxis"]["range"]
+    assert -0.07 < low < -0.03 - half < high < 0.02
+    fewer = [t for t in trials if (t.scheme, t.seed) != ("A F", 2)]
+    found = differences(dataclasses.replace(result, trials=tuple(fewer)), "train_loss")
+    assert found["data"][1]["y"][-1] == pytest.approx(-0.025)
+    assert differences(made("lie"), "train_loss")["data"] == []
 
 
 def test_points_of_equal_cost_stand_side_by_side() -> None:

@@ -1,10 +1,11 @@
-"""Charts of a comparison: loss curves with bands over seeds, and quality against cost, drawn by plotly."""
+"""Charts of a comparison: loss curves with bands over seeds, their differences, quality against cost; by plotly."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..studies.comparison import Comparison, Curve, Row
+from ..studies.statistics import Estimate, estimate
 from ..tasks.task import title_of
 from .page import MissingPackage
 
@@ -83,24 +84,63 @@ def metric_axis(result: Comparison) -> dict[str, Any]:
 
 def curves(result: Comparison, column: str, y: dict[str, Any]) -> dict[str, Any]:
     """A figure against the step: the mean over seeds, and between the least and the greatest a band."""
-    data: list[dict[str, Any]] = []
+    data = list[dict[str, Any]]()
     for i, row in enumerate(result.rows):
         steps, low, mean, high = band([getattr(trial, column) for trial in result.chosen(row)])
-        if len(result.seeds) > 1:
-            data.append(
-                {
-                    "type": "scatter", "x": [*steps, *reversed(steps)], "y": [*high, *reversed(low)], "fill": "toself",
-                    "mode": "lines", "line": {"width": 0}, "fillcolor": faint(colour(i)), "hoverinfo": "skip",
-                    "showlegend": False, "legendgroup": str(i),
-                }
-            )  # fmt: skip
-        data.append(
-            {
-                "type": "scatter", "x": steps, "y": mean, "mode": "lines+markers" if len(steps) < 15 else "lines",
-                "name": text(short(row.name)), "legendgroup": str(i), "marker": {"size": 6},
-                "line": {"color": colour(i), "width": 2, "dash": dash(i)},
-            }
-        )  # fmt: skip
+        data += [*([shade(i, steps, low, high)] * (len(result.seeds) > 1)), line(i, row.name, steps, mean)]
+    return over_steps(data, y)
+
+
+def differences(result: Comparison, column: str) -> dict[str, Any]:
+    """A loss minus the first row's against the step, seed by seed: the mean, and its 95% interval as a band."""
+    data, seen = list[dict[str, Any]](), list[float]()
+    first = {trial.seed: getattr(trial, column) for trial in result.chosen(result.rows[0])}
+    for i, row in enumerate(result.rows[1:], 1):
+        found = {trial.seed: getattr(trial, column) for trial in result.chosen(row)}
+        steps, estimates = paired(found, first)
+        low = [one.mean if one.low is None else one.low for one in estimates]
+        high = [one.mean if one.high is None else one.high for one in estimates]
+        data += [shade(i, steps, low, high), line(i, row.name, steps, [one.mean for one in estimates])]
+        late = [k for k, step in enumerate(steps) if step > steps[-1] / 10]
+        seen += [end for k in late for end in (low[k], high[k])]
+    low, high = min(seen, default=0.0), max(seen, default=0.0)
+    room = 0.05 * (high - low) or 0.01
+    shown = {"range": [min(low, 0.0) - room, max(high, 0.0) + room]}  # what is early may be far out
+    axis = {"title": axis_title("difference of losses"), "zeroline": True, "zerolinecolor": "#8a93a5", **shown}
+    return over_steps(data, axis)
+
+
+def paired(found: dict[int, Curve], reference: dict[int, Curve]) -> tuple[list[int], list[Estimate]]:
+    """Steps that two rows have in common, and what their runs of the same seed differ by there."""
+    values: dict[int, list[float]] = {}
+    for seed in sorted(found.keys() & reference.keys()):
+        theirs = dict(zip(reference[seed].steps, reference[seed].values, strict=True))
+        for step, value in zip(found[seed].steps, found[seed].values, strict=True):
+            if step in theirs:
+                values.setdefault(step, []).append(value - theirs[step])
+    steps = sorted(values)
+    return steps, [one for step in steps if (one := estimate(values[step])) is not None]
+
+
+def shade(i: int, steps: list[int], low: list[float], high: list[float]) -> dict[str, Any]:
+    """The band of row i."""
+    return {
+        "type": "scatter", "x": [*steps, *reversed(steps)], "y": [*high, *reversed(low)], "fill": "toself",
+        "mode": "lines", "line": {"width": 0}, "fillcolor": faint(colour(i)), "hoverinfo": "skip",
+        "showlegend": False, "legendgroup": str(i),
+    }  # fmt: skip
+
+
+def line(i: int, name: str, steps: list[int], values: list[float]) -> dict[str, Any]:
+    """The line of row i."""
+    return {
+        "type": "scatter", "x": steps, "y": values, "mode": "lines+markers" if len(steps) < 15 else "lines",
+        "name": text(short(name)), "legendgroup": str(i), "marker": {"size": 6},
+        "line": {"color": colour(i), "width": 2, "dash": dash(i)},
+    }  # fmt: skip
+
+
+def over_steps(data: list[dict[str, Any]], y: dict[str, Any]) -> dict[str, Any]:
     return {"data": data, "layout": {**layout({"title": axis_title("step")}, y), "hovermode": "x unified"}}
 
 

@@ -38,6 +38,7 @@ def compare_page(result: Comparison) -> str:
         *test_sets(result),
         *diverged(result),
         *loss_curves(result),
+        *loss_differences(result),
         *against_cost(result),
         *diagrams(result),
         *matched(result),
@@ -159,6 +160,19 @@ def loss_curves(result: Comparison) -> list[str]:
         charts.html(train, "chart-train"),
         *side_by_side(charted),
     ]
+
+
+def loss_differences(result: Comparison) -> list[str]:
+    """Where a scheme is ahead of the first, and when: curves on top of each other do not show it."""
+    if len(result.rows) < 2:
+        return []
+    how = "the band is the 95% interval of the mean over seeds" if len(result.seeds) > 1 else "one seed"
+    charted = [
+        f"<h2>{title} loss, difference to {escape(shortened(result.rows[0].name))}</h2>"
+        + charts.html(charts.differences(result, column), f"chart-{column.partition('_')[0]}-difference")
+        for title, column in (("Training", "train_loss"), ("Validation", "valid_loss"))
+    ]
+    return [*side_by_side(charted), f'<p class="soft">Seed by seed; below zero is better; {how}.</p>']
 
 
 def side_by_side(parts: list[str]) -> list[str]:
