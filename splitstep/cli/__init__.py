@@ -12,9 +12,8 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from typer.main import get_command
@@ -61,13 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _click.UsageError as error:
         return _fail(_explained(error, words))
     except BrokenPipeError:
-        _abandon_stdout()
+        _abandon(sys.stdout)
         return PIPE_CLOSED
     except OSError as error:
         if error.errno is None:  # raised with a text alone
             return _fail(str(error))
         if error.filename is None:
-            _abandon_stdout()
+            _abandon(sys.stdout)
         return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}.")
     except ValueError as error:
         return _fail(str(error))
@@ -97,8 +96,10 @@ def _explained(error: Any, words: Sequence[str]) -> str:
 
 
 def _fail(message: str, code: int = WRONG_INPUT) -> int:
-    with suppress(OSError):  # nobody may be reading
-        print("Error:", " ".join(message.splitlines()), file=sys.stderr)
+    try:
+        print("Error:", " ".join(message.splitlines()), file=sys.stderr, flush=True)
+    except OSError:  # nobody reads
+        _abandon(sys.stderr)
     return code
 
 
@@ -109,6 +110,6 @@ def _open_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
-def _abandon_stdout() -> None:
+def _abandon(stream: TextIO) -> None:
     """Let nothing more be written where writing failed: the interpreter flushes again on its way out."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
