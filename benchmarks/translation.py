@@ -21,8 +21,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -37,6 +37,7 @@ from torch.nn import functional
 from splitstep.files import write_atomically
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.models.cost import twin
+from splitstep.operators.attention import unplanned_attention
 from splitstep.operators.dropout import kernel
 from splitstep.operators.loss import behind_start, kernels
 from splitstep.tasks import task as load_task
@@ -305,7 +306,7 @@ def works_for(task: Translation, mode: str, count: int, world: World) -> list[Wo
 
 def decoding_turn(
     build: Callable[[], nn.Module],
-    cudnn: bool,
+    attention: Callable[[], AbstractContextManager[None]],
     portions: Sequence[Sequence[Sequence[int]]],
     tokens: int,
     most: int,
@@ -326,7 +327,7 @@ def decoding_turn(
             ids, mask = padded([sources[row] for row in rows], world.device)
             new = min(ids.shape[1], most)
             with (
-                attention_with(cudnn),
+                attention(),
                 torch.autocast(world.device.type, precision, enabled=precision != torch.float32),
             ):
                 found = decoder.generate(
@@ -336,17 +337,6 @@ def decoding_turn(
             assert found.shape == (len(ids), new + 1), found.shape
 
     return Turn(parameters_of(model), decode, len(portions[0]), seconds(decode, world))
-
-
-@contextmanager
-def attention_with(cudnn: bool) -> Iterator[None]:
-    """PyTorch's attention inside, with or without cuDNN's kernels among those that it chooses from."""
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(cudnn)
-    try:
-        yield
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -447,7 +437,15 @@ def time_decoding(task: Translation, size: Size, world: World, until: float, res
     portions = [sources[first : first + size.sources] for first in range(0, len(sources), size.sources)]
     for tokens in size.batch_tokens:
         makers = {
-            name: partial(decoding_turn, build, name != PEER_WITHOUT, portions, tokens, size.new_tokens, world)
+            name: partial(
+                decoding_turn,
+                build,
+                unplanned_attention if name == PEER_WITHOUT else nullcontext,
+                portions,
+                tokens,
+                size.new_tokens,
+                world,
+            )
             for name, build in models.items()
         }
         results.rates += side_by_side("decoding", f"{tokens} tokens", makers, rounds, world, until)

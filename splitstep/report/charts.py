@@ -103,10 +103,10 @@ def differences(result: Comparison, column: str) -> dict[str, Any]:
         data += [shade(i, steps, low, high), line(i, row.name, steps, [one.mean for one in estimates])]
         late = [k for k, step in enumerate(steps) if step > steps[-1] / 10]
         seen += [end for k in late for end in (low[k], high[k])]
-    low, high = min(seen, default=0.0), max(seen, default=0.0)
-    room = 0.05 * (high - low) or 0.01
-    shown = {"range": [min(low, 0.0) - room, max(high, 0.0) + room]}  # what is early may be far out
-    axis = {"title": axis_title("difference of losses"), "zeroline": True, "zerolinecolor": "#8a93a5", **shown}
+    least, greatest = min(seen, default=0.0), max(seen, default=0.0)
+    room = 0.05 * (greatest - least) or 0.01
+    shown = [min(least, 0.0) - room, max(greatest, 0.0) + room]  # what is early may be far out
+    axis = {"title": axis_title("difference of losses"), "zeroline": True, "zerolinecolor": "#8a93a5", "range": shown}
     return over_steps(data, axis)
 
 

@@ -104,12 +104,12 @@ def evaluate_run(
     """The figures of the run's model on a split, every example once."""
     run = open_run(path, data)
     check_split(run.task, split)
-    if wanted != AS_TRAINED and not isinstance(run.task, Translation):
+    if isinstance(run.task, Translation):
+        run.task.text(split)  # refuses the one that has none, before its loss is computed
+    elif wanted != AS_TRAINED:
         raise ValueError(
             f'task "{run.task.name}" has no translations to search for: leave out --beams and --length-penalty'
         )
-    if isinstance(run.task, Translation):
-        run.task.text(split)  # refuses the one that has none, before its loss is computed
     size = run.recipe.train.evaluate_batch or run.recipe.train.batch
     found = evaluate(run.model, run.task, split, size, run.precision)
     translated = None
