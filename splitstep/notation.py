@@ -111,7 +111,7 @@ def _part(text: str, found: re.Match[str]) -> Pending:
     names = tuple((found["group"] or found["sum"]).split("+"))
     letters = {name[0] for name in names}
     if letters & PROJECTIONS:
-        if found.group() != names[0] or len(names[0]) > 1:
+        if found.group() != names[0]:
             raise fail(text, found.start(), "N, M and P are projections: they stand alone, as in A N F M.")
         return Project(names[0]), True
     scaled = found["over"] or found["times"]

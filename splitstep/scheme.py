@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain, count
 from math import isclose
 from typing import NamedTuple
 
@@ -261,33 +262,34 @@ def decoder(scheme: Scheme) -> Scheme:
     """The scheme with cross-attention C, for a decoder.
 
     Where A stands alone in a part of a first-order scheme, C follows it with A's fraction, as in the published
-    Transformer and Macaron (post-norm: with the projection P). Elsewhere C joins A's part, which keeps the order.
+    Transformer and Macaron; where A has a projection behind it, C gets one of its own: P, or the first of P0, P1, ...
+    that is free. Elsewhere C joins A's part, which keeps the order.
     """
     if any(name[0] == "C" for name in scheme.fields):
         return scheme
     joined = (scheme.order or 1) > 1
-    projected = bool(scheme.projections)
+    free = (name for name in chain("P", map("P{}".format, count())) if name not in scheme.projections)
+    own: dict[str, str] = {}  # C's projection for each of A's
 
     def cross(part: Substep) -> tuple[str, ...]:
         return tuple("C" + name[1:] for name in part.fields if name[0] == "A")
 
     def parts(program: Program) -> Iterator[Part]:
-        pending: list[Part] = []
+        waiting: Substep | None = None  # C, until A's projection has been
         for part in program:
             if isinstance(part, Project):
                 yield part
-                yield from pending
-                pending = []
+                if waiting:
+                    yield waiting
+                    yield Project(own.get(part.field) or own.setdefault(part.field, next(free)))
+                waiting = None
                 continue
-            yield from pending
-            pending = []
-            if not cross(part):
-                yield part
-            elif joined or len(part.fields) > 1:
-                yield replace(part, fields=part.fields + cross(part))
-            else:
-                yield part
-                pending = [replace(part, fields=cross(part)), *([Project("P")] if projected else [])]
-        yield from pending
+            if waiting:
+                yield waiting
+            alone = len(cross(part)) == len(part.fields) == 1 and not joined
+            waiting = replace(part, fields=cross(part)) if alone else None
+            yield part if alone else replace(part, fields=part.fields + cross(part))
+        if waiting:
+            yield waiting
 
     return Scheme(tuple((w, tuple(parts(program))) for w, program in scheme.branches))

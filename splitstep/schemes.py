@@ -20,6 +20,7 @@ SCHEMES: dict[str, Scheme] = {
     "strang": read("F/2 A F/2"),  # Strang-Marchuk with tied halves; Euler sub-flows leave it first order
     "strang-attention": read("A/2 F A/2"),
     "macaron": read("F0/2 A F1/2"),  # Macaron Net: Strang with own weights per half
+    "macaron-postnorm": read("F0/2 N A M F1/2 P"),
     "strang-midpoint": read("F/2 A F/2 @midpoint"),
     "strang-heun": read("F/2 A F/2 @heun"),
     "symmetrised-heun": read("1/2(A F) + 1/2(F A) @heun"),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import splitstep as ss
+from splitstep.models.body import sinusoids
 from splitstep.operators import Context, CrossAttention, FeedForward, Projection, SelfAttention, dropout, norm
 from splitstep.operators.dropout import keep
 
@@ -244,6 +245,59 @@ def test_bert_is_post_norm_lie_trotter() -> None:
     torch.testing.assert_close(ours(tokens, mask, types).logits[mask > 0], expected[mask > 0], **TIGHT)
 
 
+def marian() -> tuple[Any, Any]:
+    config = transformers.MarianConfig(
+        vocab_size=VOCAB, d_model=D, encoder_layers=2, decoder_layers=2, encoder_attention_heads=HEADS,
+        decoder_attention_heads=HEADS, encoder_ffn_dim=INNER, decoder_ffn_dim=INNER, max_position_embeddings=16,
+        activation_function="relu", scale_embedding=True, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        decoder_start_token_id=1, forced_eos_token_id=None,
+    )  # fmt: skip
+    theirs: Any = randomise(transformers.MarianMTModel(config))
+    body = theirs.model
+    shape = ss.TranslationConfig(
+        scheme="lie-postnorm", decoder_layers=2, embedding_scale=D**0.5, max_positions=16, **SHAPE
+    )
+    ours = ss.SplitstepForTranslation(shape)
+    with torch.no_grad():
+        ours.encoder.embedding.tokens.weight.copy_(body.shared.weight)
+        for side in (body.encoder, body.decoder):  # where their sinusoids differ is not a matter of schemes
+            side.embed_positions.weight.copy_(sinusoids(torch.arange(16), D))
+    halves = [(ours.encoder.body.stack, body.encoder), (ours.decoder.stack, body.decoder)]
+    for mine, block in ((m, b) for stack, side in halves for m, b in zip(stack.layers, side.layers, strict=True)):
+        attn = block.self_attn
+        qkv = stacked("qkv", attn.q_proj, attn.k_proj, attn.v_proj)
+        fill(mine["A"], **qkv, **pair("out", attn.out_proj))
+        fill(mine["N"], **pair("norm", block.self_attn_layer_norm))
+        if "C" in mine:
+            attn = block.encoder_attn
+            kv = stacked("kv", attn.k_proj, attn.v_proj)
+            fill(mine["C"], **pair("q", attn.q_proj), **kv, **pair("out", attn.out_proj))
+            fill(mine["P"], **pair("norm", block.encoder_attn_layer_norm))
+        fill(mine["F"], **pair("up", block.fc1), **pair("down", block.fc2))
+        fill(mine["M"], **pair("norm", block.final_layer_norm))
+    return ours.eval(), theirs.eval()
+
+
+def test_marian_is_post_norm_lie_trotter() -> None:
+    ours, theirs = marian()
+    source, mask = batch("right")
+    source = source * mask
+    target = torch.randint(3, VOCAB, (B, 7), generator=torch.Generator().manual_seed(2))
+    mine = ours(source, attention_mask=mask, decoder_input_ids=target).logits
+    expected = theirs(source, attention_mask=mask, decoder_input_ids=target).logits
+    assert expected.std() > 0.1
+    torch.testing.assert_close(mine, expected, **TIGHT)
+
+
+@pytest.mark.parametrize(("beams", "penalty"), [(1, 1.0), (5, 0.6), (5, 1.0)])
+def test_marian_decodes_alike(beams: int, penalty: float) -> None:
+    ours, theirs = marian()
+    source, mask = batch("right")
+    how: dict[str, Any] = {"num_beams": beams, "length_penalty": penalty, "max_new_tokens": 12, "do_sample": False}
+    mine, expected = (m.generate(source * mask, attention_mask=mask, **how) for m in (ours, theirs))
+    assert torch.equal(mine, expected)
+
+
 # Macaron, from its published equations
 
 
@@ -301,11 +355,25 @@ def test_macaron_is_its_published_equations(half: str) -> None:
         torch.testing.assert_close(mine, other, **EXACT)
 
 
-def test_macaron_in_the_translation_model_has_four_norms_a_decoder_layer_and_one_at_the_end() -> None:
-    config = ss.TranslationConfig(scheme="macaron", layers=2, decoder_layers=3, width=D, heads=HEADS, ffn=INNER)
+@pytest.mark.parametrize(("scheme", "last"), [("macaron", 1), ("macaron-postnorm", 0), ("F0/2 N0 A N1 F1/2 N2", 0)])
+def test_macaron_in_the_translation_model_has_four_norms_a_decoder_layer(scheme: str, last: int) -> None:
+    config = ss.TranslationConfig(scheme=scheme, layers=2, decoder_layers=3, width=D, heads=HEADS, ffn=INNER)
     model = ss.SplitstepForTranslation(config)
     norms = [name for name, module in model.named_modules() if isinstance(module, nn.LayerNorm)]
-    assert len(norms) == (3 * 2 + 1) + (4 * 3 + 1)
+    assert len(norms) == (3 * 2 + last) + (4 * 3 + last)
+
+
+@pytest.mark.parametrize(
+    ("notation", "expected"),
+    [
+        ("A/2 N F M A/2 N", "A/2 N C/2 P F M A/2 N C/2 P"),
+        ("A0/2 N F P A1/2 M", "A0/2 N C0/2 P0 F P A1/2 M C1/2 P1"),
+        ("A F N", "A C F N"),
+        ("A+F N", "A+C+F N"),
+    ],
+)
+def test_cross_attention_shares_projections_as_attention_does(notation: str, expected: str) -> None:
+    assert str(ss.decoder(ss.scheme(notation))) == expected
 
 
 # Decoders
@@ -319,6 +387,7 @@ DECODERS = {
     "strang": ("F/2 A C F/2", 1),
     "strang-attention": ("A/2 C/2 F A/2 C/2", 1),
     "macaron": ("F0/2 A C F1/2", 1),
+    "macaron-postnorm": ("F0/2 N A M C P0 F1/2 P", 1),
     "strang-midpoint": ("F/2 A+C F/2 @midpoint", 2),
     "strang-heun": ("F/2 A+C F/2 @heun", 2),
     "symmetrised-heun": ("1/2(A+C F) + 1/2(F A+C) @heun", 2),

@@ -110,7 +110,7 @@ BAD = {
     "D*-1 D*2 A": "Diffusion D cannot run backwards.*D/2 A F D/2",
     "N/2 A": "they stand alone",
     "A+N": "they stand alone",
-    "N0 A": "they stand alone",
+    "N0/2 A": "they stand alone",
     "N": "at least one field",
     "1/2(A F) + 1/2(F A": "closing bracket",
     "1/2(A F) + F A": "a weight and a bracket",

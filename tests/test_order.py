@@ -24,6 +24,7 @@ TRIPLE_JUMP = (YOSHIDA, 1 - 2 * YOSHIDA, YOSHIDA)
 LITERATURE = {
     "lie": (1, 1),
     "lie-postnorm": (1, 1),
+    "macaron-postnorm": (1, 1),
     "reverse-lie": (1, 1),
     "parallel": (HIGHEST, 1),
     "strang": (2, 1),
