@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from .integrate import Event, Field, Site, Step, integrate, refine, uniform
 from .scheme import Scheme, average, compose, decoder, unshare, with_tableau
 from .schemes import SCHEMES, scheme
-from .stack import Stack
 from .tableau import TABLEAUX, Tableau
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         cost,
         twin,
     )
+    from .stack import Stack
 
 __all__ = [
     "SCHEMES", "TABLEAUX", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme", "SequenceConfig",
@@ -36,7 +36,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The models, on first use: they bring transformers."""
+    """The network and the models, on first use: they bring torch and transformers."""
+    if name == "Stack":
+        from .stack import Stack
+
+        return Stack
     if name in __all__:
         from . import models
 

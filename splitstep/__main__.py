@@ -1,7 +1,18 @@
-"""`python -m splitstep`: the same as the command `splitstep`."""
+"""The command `splitstep`, and `python -m splitstep`."""
 
 import sys
 
-from .cli import main
 
-sys.exit(main())
+def main() -> int:
+    """Run a verb; an interrupt while the verbs are still being imported ends as it does later."""
+    try:
+        from .cli import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        print("Error: interrupted.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

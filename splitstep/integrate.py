@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from .scheme import Move, Scheme
 
-Time = float | Tensor
-Field = Callable[[Time, Tensor, Any], Tensor]  # f(t, x, context) -> dx/dt
+if TYPE_CHECKING:
+    from torch import Tensor  # for types alone: importing it takes a second
+
+Time: TypeAlias = "float | Tensor"
+Field: TypeAlias = Callable[["Time", "Tensor", Any], "Tensor"]  # f(t, x, context) -> dx/dt
 State = Any  # a Tensor, or a pair (a, b) of them where the scheme is doubled
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,19 @@ def test_an_interrupt_is_one_line_and_exit_code_130(
     monkeypatch.setattr(orders, "measure", interrupted)
     assert cli.main(["schemes", "--measure"]) == 130
     assert capsys.readouterr() == ("", "Error: interrupted.\n")
+
+
+@pytest.mark.parametrize("slow", ["typer", "torch"])
+@pytest.mark.parametrize(
+    "start", [["-m", "splitstep"], ["-c", "import sys; from {module} import {name}; sys.exit({name}())"]]
+)
+def test_an_interrupt_while_packages_are_imported_ends_alike(slow: str, start: list[str], tmp_path: Path) -> None:
+    """Both as a module and as the command that pyproject.toml installs."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    module, name = project["scripts"]["splitstep"].split(":")
+    words = [word.format(module=module, name=name) for word in start]
+    (tmp_path / f"{slow}.py").write_text("raise KeyboardInterrupt")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[1]}"}
+    command = [sys.executable, *words, "train", "recipes/digits.yaml", "--out", str(tmp_path / "out")]
+    run = subprocess.run(command, text=True, capture_output=True, env=environment)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "Error: interrupted.\n")

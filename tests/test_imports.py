@@ -84,12 +84,11 @@ def test_the_core_imports_torch_and_nothing_else(parts: tuple[str, ...]) -> None
     assert foreign(parts) - spared <= {"torch"}
 
 
-def test_the_package_brings_the_core_at_once_and_the_models_on_first_use() -> None:
+def test_the_package_and_its_verbs_bring_torch_and_transformers_on_first_use() -> None:
     code = (
-        "import sys, splitstep; assert 'transformers' not in sys.modules; assert 'scipy' not in sys.modules; "
-        "splitstep.Stack; assert 'transformers' not in sys.modules; "
-        "assert not [name for name in sys.modules if name.endswith('_kernel') and 'splitstep' in name]; "
-        "import splitstep.cli; "
-        "assert 'scipy' not in sys.modules; assert 'rich.table' not in sys.modules"
+        "import sys, splitstep.cli; assert 'torch' not in sys.modules; assert 'rich.table' not in sys.modules; "
+        "splitstep.Stack; assert 'torch' in sys.modules; "
+        "assert 'transformers' not in sys.modules; assert 'scipy' not in sys.modules; "
+        "assert not [name for name in sys.modules if name.endswith('_kernel') and 'splitstep' in name]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
