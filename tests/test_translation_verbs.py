@@ -40,7 +40,8 @@ def test_every_line_comes_back_in_its_place(run: Path) -> None:
 
 def test_the_search_is_the_recipe_s_unless_told(run: Path) -> None:
     """The recipe has one beam and a penalty of one."""
-    for words, beams, penalty in (([], 1, 1.0), (["--beams", "3"], 3, 1.0), (["--length-penalty", "0.6"], 1, 0.6)):
+    steep = ["--length-penalty", "0.6"]
+    for words, beams, penalty in (([], 1, 1.0), (["--beams", "3"], 3, 1.0), (["--beams", "3", *steep], 3, 0.6)):
         done = splitstep("translate", str(run), *words, "--json", given=b"seven\n")
         assert done.returncode == 0, done.stderr.decode()
         found = json.loads(done.stdout)
@@ -48,6 +49,7 @@ def test_the_search_is_the_recipe_s_unless_told(run: Path) -> None:
     for words, told in (
         (["--beams", "0"], "beams is 0, and needs at least 1 and at most 1,000"),
         (["--length-penalty", "nan"], "length_penalty is nan, and needs one from -10 to 10, such as 1.0"),
+        (steep, "--length-penalty 0.6 chooses between beams, and there is one: add --beams 5, or leave it out"),
     ):
         done = splitstep("translate", str(run), *words, given=b"seven\n")
         assert (done.returncode, done.stderr.decode()) == (2, f"Error: {told}\n")

@@ -25,7 +25,9 @@ Beams = Annotated[
 ]
 Penalty = Annotated[
     float | None,
-    typer.Option("--length-penalty", help="The power of the length that scores are divided by. Else the recipe's."),
+    typer.Option(
+        "--length-penalty", help="The power of the length that beams' scores are divided by. Else the recipe's."
+    ),
 ]
 
 

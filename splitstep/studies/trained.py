@@ -88,7 +88,13 @@ class Wanted(NamedTuple):
     length_penalty: float | None = None
 
     def of(self, search: Search) -> Search:
-        return replace(search, **{name: value for name, value in self._asdict().items() if value is not None})
+        found = replace(search, **{name: value for name, value in self._asdict().items() if value is not None})
+        if self.length_penalty is not None and found.beams == 1:
+            raise ValueError(
+                f"--length-penalty {self.length_penalty:g} chooses between beams, and there is one: add --beams 5, or "
+                "leave it out"
+            )
+        return found
 
 
 AS_TRAINED = Wanted()
@@ -105,7 +111,8 @@ def evaluate_run(
     run = open_run(path, data)
     check_split(run.task, split)
     if isinstance(run.task, Translation):
-        run.task.text(split)  # refuses the one that has none, before its loss is computed
+        run.task.text(split)  # this and the next refuse what cannot be, before the loss is computed
+        wanted.of(run.task.search)
     elif wanted != AS_TRAINED:
         raise ValueError(
             f'task "{run.task.name}" has no translations to search for: leave out --beams and --length-penalty'
@@ -114,8 +121,7 @@ def evaluate_run(
     found = evaluate(run.model, run.task, split, size, run.precision)
     translated = None
     if isinstance(run.task, Translation) and isinstance(run.model, SplitstepForTranslation):
-        search = wanted.of(run.task.search)
-        translated = translate_split(run.model, run.task, split, search, run.precision, progress)
+        translated = translate_split(run.model, run.task, split, wanted.of(run.task.search), run.precision, progress)
         found |= {one.key: one.value for one in translated.scores}
     metric, notation = run.task.metric._asdict(), run.model.config.scheme
     return Figures(str(path), run.task.name, notation, split, metric, found, translated)
