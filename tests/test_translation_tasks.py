@@ -496,11 +496,17 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path: Path) -> None:
     for path in (tmp_path / "a", tmp_path / "b.gz"):
         content = "eins\nzwei\nStraße\n".encode("latin1")
         path.write_bytes(gzip.compress(content) if path.suffix else content)
-        with pytest.raises(ValueError, match=f"{path.name}, line 3: byte 0xdf is not UTF-8; .* -f latin1"):
+        with pytest.raises(ValueError, match=f"{path.name}, line 3: byte 0xdf is not UTF-8 text; .* -f latin1"):
             parallel(train=[str(path), str(path)])
     for kind in ("utf-16-le", "utf-16-be"):
-        with pytest.raises(ValueError, match=r"x, line 1: byte 0xf[ef] is not UTF-8; .*`iconv -f utf-16 -t utf-8`"):
+        with pytest.raises(ValueError, match=r"x, line 1: byte 0xf[ef] is not UTF-8 text; .*`iconv -f utf-16 -t"):
             lines_of("\ufeffeins\n".encode(kind), "x")
+        for word, byte in (("eins", "0x00"), ("groß", "0x(00|df)")):  # both are UTF-16, the first one UTF-8 as well
+            told = f"x, line 1: byte {byte} is not UTF-8 text; .*`iconv -f {kind.replace('16-', '16')} -t utf-8`"
+            with pytest.raises(ValueError, match=told):
+                lines_of(f"{word}\n".encode(kind), "x")
+    with pytest.raises(ValueError, match=r"x, line 2: byte 0x00 is not UTF-8 text"):
+        lines_of(b"eins\nz\0wei\n", "x")
 
 
 def test_lines_end_at_line_feeds_only() -> None:

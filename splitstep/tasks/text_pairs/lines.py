@@ -28,16 +28,26 @@ def lines_of(content: bytes, where: str) -> list[str]:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        likely = "utf-16" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "latin1"
-        raise ValueError(
-            f"{where}, line {number}: byte {content[error.start]:#04x} is not UTF-8; convert the file, e.g. with "
-            f"`iconv -f {likely} -t utf-8`"
-        ) from None
+        raise no_text(content, error.start, where) from None
+    if (nul := content.find(b"\0")) >= 0:
+        raise no_text(content, nul, where)
     lines = text.removeprefix("\ufeff").split("\n")
     if not lines[-1]:
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+def no_text(content: bytes, place: int, where: str) -> ValueError:
+    """The error for a byte that UTF-8 text does not have. Of each plain letter's two bytes UTF-16 has one NUL."""
+    number, nul = content.count(b"\n", 0, place) + 1, content.find(b"\0")
+    if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        likely = "utf-16"
+    else:
+        likely = "latin1" if nul < 0 else "utf-16le" if nul % 2 else "utf-16be"
+    return ValueError(
+        f"{where}, line {number}: byte {content[place]:#04x} is not UTF-8 text; convert the file, e.g. with "
+        f"`iconv -f {likely} -t utf-8`"
+    )
 
 
 def read_lines(path: Path) -> list[str]:
