@@ -274,6 +274,19 @@ def test_a_launcher_s_variable_that_is_no_number_is_named(
     assert not (folder / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "found", ["RANK=1", "WORLD_SIZE=2", "RANK=0, WORLD_SIZE=2", "RANK=2, LOCAL_RANK=0, WORLD_SIZE=2"]
+)
+def test_half_of_what_a_launcher_sets_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    for entry in found.split(", "):
+        monkeypatch.setenv(*entry.split("="))
+    told = refusal(capsys, "train", "tiny.yaml", "--out", "out")
+    assert f"the environment has {found}; torchrun and accelerate launch set RANK, LOCAL_RANK, WORLD_SIZE" in told
+    assert not (folder / "out").exists()
+
+
 def test_a_directory_of_another_run_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call(capsys, "train", "tiny.yaml", "--out", "run")
     assert "belongs to another run" in refusal(capsys, "train", "tiny.yaml", "train.lr=0.5", "--out", "run")

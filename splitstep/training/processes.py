@@ -81,12 +81,25 @@ def launched(name: str, default: int = 0) -> int:
         ) from None
 
 
+def check_launch() -> None:
+    """Refuse half of what a launcher sets: processes would each train for themselves, or wait for ever."""
+    for name in NUMBERS:
+        launched(name)
+    rank, size = launched("RANK"), launched("WORLD_SIZE", 1)
+    if not 0 <= rank < size or (size > 1 and not {"RANK", "LOCAL_RANK"} <= os.environ.keys()):
+        names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+        found = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
+        raise ValueError(
+            f"the environment has {found}; torchrun and accelerate launch set {', '.join(names)}, and the first is "
+            "below the last: start with one of these, or unset them"
+        )
+
+
 def this_world() -> World:
     """As torchrun or `accelerate launch` have set it up; alone where neither has."""
     from accelerate import PartialState
 
-    for name in NUMBERS:
-        launched(name)
+    check_launch()
     # Unless told, accelerate leaves processes that torchrun starts without a GPU alone, each training for itself.
     found = torch.accelerator.current_accelerator()
     without = "LOCAL_RANK" in os.environ and (found is None or found.type == "mps")
