@@ -108,7 +108,9 @@ def test_generate_goes_on_from_a_prompt_and_depends_on_the_seed(
     assert cli.main(words) == 0
     assert capsys.readouterr().out.startswith("It was ")
     assert "prompt is empty" in refusal(capsys, "generate", "run", "--prompt", "")
-    assert "at least one token" in refusal(capsys, "generate", "run", "--tokens", "0")
+    for tokens in ("0", str(10**12)):
+        told = refusal(capsys, "generate", "run", "--tokens", tokens)
+        assert f"at least one token and at most 1,000,000, and a temperature of at least 0; got {tokens}" in told
     assert "below 2^63" in refusal(capsys, "generate", "run", "--seed", str(2**63))
     assert "the run itself" in refusal(capsys, "generate", "run", "--out", "run")
     call(capsys, "train", "tiny.yaml", "--out", "digits")

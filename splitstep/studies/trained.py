@@ -158,6 +158,9 @@ def search_of(recipe: Recipe) -> Search:
     return options.search
 
 
+MOST_TOKENS = 1_000_000  # one by one, and nothing is shown before the last
+
+
 @dataclass(frozen=True)
 class Sample:
     """A prompt and what the model wrote after it."""
@@ -178,9 +181,10 @@ def generate(
     path: Path, prompt: str, tokens: int = 200, temperature: float = 1.0, seed: int = 0, data: Path | None = None
 ) -> Sample:
     """Let a run's language model go on from the prompt; a temperature of 0 takes the likeliest token each time."""
-    if tokens < 1 or not 0 <= temperature < math.inf:
+    if not 1 <= tokens <= MOST_TOKENS or not 0 <= temperature < math.inf:
         raise ValueError(
-            f"generate needs at least one token and a temperature of at least 0; got {tokens} and {temperature}"
+            f"generate needs at least one token and at most {MOST_TOKENS:,}, and a temperature of at least 0; got "
+            f"{tokens} and {temperature}"
         )
     if abs(seed) >= 2**63:
         raise ValueError(f"the seed is {seed}, and needs a number below 2^63")
