@@ -27,6 +27,7 @@ from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, rows_of
 from splitstep.tasks.text_pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, Form, check_fit, learn
 from splitstep.tasks.text_pairs.lines import hold_out, lines_of
 from splitstep.tasks.translation import Translation
+from splitstep.training import read_recipe, train
 
 SMALL = {"train": 700, "valid": 40, "test": 40, "highest": 9999}
 WORDS = "der die das ein Haus Hund Mann geht läuft sieht schnell heute nicht und aber Straße grün".split()  # noqa: SIM905
@@ -467,7 +468,7 @@ def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
         "kept": 60,
     }  # fmt: skip
     # held-out pairs longer than any training pair are kept whole, in a shape of their own
-    assert counts["valid"] == {"read": 64, "empty": 1, "kept": 63}
+    assert counts["valid"] == {"read": 64, "empty": 1, "too_many_tokens": 0, "kept": 63}
     assert made.describe()["longest"]["valid"] > made.describe()["longest"]["train"]
     assert made.shape["max_length"] >= made.describe()["longest"]["valid"]
     assert sum(len(batch["labels"]) for batch in made.batches("valid", 256)) == 63
@@ -490,6 +491,26 @@ def test_text_of_different_length_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("\n".join(lines[:-1]), encoding="utf-8")
     with pytest.raises(ValueError, match=r"30 lines .* 29; .*no line before the 29th"):
         parallel(train=[str(tmp_path / "a"), str(tmp_path / "b")])
+
+
+def test_held_out_lines_that_would_take_for_ever_are_left_out_counted_and_told(
+    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = sentences(5)
+    for side, long in (("a", WORDS[0]), ("b", " ".join([WORDS[0]] * 20_000))):
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in [*kept[:2], long, *kept[2:]]), encoding="utf-8")
+    data = {"train": list(files), "test": [str(tmp_path / "a"), str(tmp_path / "b")], "beams": 1}
+    made = parallel(**data)
+    assert made.text("test").source == kept
+    assert sorted(sources(made, "test")) == sorted(kept)  # in batches, bucket by bucket
+    assert made.describe()["pairs"]["test"] == {"read": 6, "empty": 0, "too_many_tokens": 1, "kept": 5}
+    assert made.left_out() == {"test": 1}
+    assert made.shape["max_length"] < 2048
+    model = {"layers": 1, "decoder_layers": 1, "width": 8, "heads": 1, "ffn": 8}
+    document = {"task": "parallel", "data": data, "model": model, "train": {"steps": 1, "batch": 256}}
+    result = train(read_recipe(document, "recipe"), tmp_path / "run")
+    assert result["splits"]["test"]["lines"] == 5
+    assert "; left out as too long: 1 of test\n" in capsys.readouterr().err
 
 
 def test_bytes_that_are_not_utf8_are_named(tmp_path: Path) -> None:
@@ -606,7 +627,7 @@ def test_iwslt14_preparation(tmp_path: Path) -> None:
     assert isinstance(made, Translation)
     assert "das ist satz x0 ." in sources(made, "train")  # in small letters
     pairs = made.describe()["pairs"]
-    assert (pairs["train"]["lines"], pairs["valid"]) == (102, {"read": 4, "empty": 0, "kept": 4})
+    assert (pairs["train"]["lines"], pairs["valid"]) == (102, {"read": 4, "empty": 0, "too_many_tokens": 0, "kept": 4})
     back = task("iwslt14", {"merges": 40, "direction": "en-de"}, tmp_path)
     assert isinstance(back, Translation)
     assert back.text("test").target == found["test"].source

@@ -104,6 +104,11 @@ class Task(ABC):
     def save_with(self, folder: Path) -> None:  # noqa: B027  # most models need nothing
         """Write what a model of this task needs beside its weights, such as a tokenizer, into its folder."""
 
+    def left_out(self) -> dict[str, int]:
+        """How many examples held-out splits lack because they are too long, by split; those that lack none are not in
+        it."""
+        return {}
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What the data is: source, counts and hashes, fit for JSON."""

@@ -239,6 +239,11 @@ class Translation(Task):
         return FreeRun(lines, [one._asdict() for one in scores], {one.key: one.value for one in scores})
 
     @final
+    def left_out(self) -> dict[str, int]:
+        found = {split: counts["too_many_tokens"] for split, counts in self._prepared.counts.items()}
+        return {split: count for split, count in found.items() if count and split != "train"}
+
+    @final
     def describe(self) -> dict[str, Any]:
         prepared = self._prepared
         return {

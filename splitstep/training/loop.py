@@ -124,7 +124,9 @@ def opening(run: Run) -> str:
     where = f"{run.world.device.type}, {str(run.precision).removeprefix('torch.')}, {run.mode}"
     on = f", goes on after step {step:,}" if step else ""
     late = "; the learning rate never gets to its peak: lower train.warmup" if options.warmup > options.steps else ""
-    return f"{parameters:,} parameters, {options.steps:,} steps, {where}{on}{late}"
+    long = ", ".join(f"{count:,} of {split}" for split, count in run.task.left_out().items())
+    lack = f"; left out as too long: {long}" if long else ""
+    return f"{parameters:,} parameters, {options.steps:,} steps, {where}{on}{late}{lack}"
 
 
 def environment(task: Task) -> dict[str, Any]:

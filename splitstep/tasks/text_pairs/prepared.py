@@ -17,9 +17,12 @@ from splitstep.tasks.text_pairs.codec import Codec, Form, learn
 from splitstep.tasks.text_pairs.lines import Lines, chosen
 from splitstep.tasks.text_pairs.moses import keep_by_length
 
-FORMAT = 3
+FORMAT = 4
 """Of the cache: another number makes everything anew."""
 MANIFEST = "manifest.json"
+HELD_TOKENS = 2048
+"""The longest side of a held-out pair, unless training takes longer ones: far longer than any of the published test
+sets. The time that a translation takes grows with the square of the length."""
 Side = Literal["source", "target"]
 Files = dict[str, list[tuple[str, str]]]
 """Name and hash of a split's files in their order: two may have one name, and source and target are not the same."""
@@ -34,11 +37,15 @@ class Part(NamedTuple):
 
 class Limits(NamedTuple):
     """What training leaves out: pairs with more words than `words` or a length ratio above `ratio`, and pairs with more
-    subwords on either side than `tokens`. Held-out splits are kept whole."""
+    subwords on either side than `tokens`. Held-out splits are kept whole, but for pairs that would take for ever."""
 
     words: int | None
     ratio: float | None
     tokens: int
+
+    def most(self, split: str) -> int:
+        """The subwords of the longer side of a pair, at most."""
+        return self.tokens if split == "train" else max(self.tokens, HELD_TOKENS)
 
 
 class Ragged(NamedTuple):
@@ -171,14 +178,16 @@ def write(
             require_pairs(task, split, len(source), counts[split])
             codec = learn(source, target, form, merges)
             codec.save(folder)
-        else:
-            write_text(folder, split, lines)
         require_pairs(task, split, len(source), counts[split])
         assert codec is not None, parts
         flat = codec.encode_flat(source), codec.encode_flat(target)
-        if split == "train":
-            flat = within(*flat, limits.tokens, counts[split])
-            require_pairs(task, split, len(flat[0][1]) - 1, counts[split])
+        keep = np.maximum(*(np.diff(offsets) for _, offsets in flat)) <= limits.most(split)
+        counts[split]["too_many_tokens"] = int((~keep).sum())
+        require_pairs(task, split, int(keep.sum()), counts[split])
+        if not keep.all():
+            flat = selected(flat[0], keep), selected(flat[1], keep)
+        if split != "train":
+            write_text(folder, split, lines if keep.all() else chosen(lines, np.flatnonzero(keep).tolist()))
         for side, (tokens, offsets) in zip(("source", "target"), flat, strict=True):
             np.save(folder / f"{split}.{side}.tokens.npy", tokens)
             np.save(folder / f"{split}.{side}.offsets.npy", offsets)
@@ -208,13 +217,6 @@ def shortened(
 
 
 Flat = tuple[np.ndarray, np.ndarray]
-
-
-def within(source: Flat, target: Flat, tokens: int, counts: dict[str, int]) -> tuple[Flat, Flat]:
-    """The pairs of which both sides have at most so many tokens."""
-    keep = np.maximum(np.diff(source[1]), np.diff(target[1])) <= tokens
-    counts["too_many_tokens"] = int((~keep).sum())
-    return (source, target) if keep.all() else (selected(source, keep), selected(target, keep))
 
 
 def selected(flat: Flat, keep: np.ndarray) -> Flat:
