@@ -87,6 +87,18 @@ def test_train_evaluate_and_reuse(folder: Path, capsys: pytest.CaptureFixture[st
     assert f"{result['cost']['parameters']:,}" in printed
 
 
+def test_a_run_is_evaluated_in_another_folder_with_the_one_that_its_files_are_named_from(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = call(capsys, "train", "text.yaml", "--out", "run")
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert 'no file "book.txt", here or in' in (told := refusal(capsys, "evaluate", "../run"))
+    assert ": add --data DIR, where it is DIR/book.txt" in told
+    found = call(capsys, "evaluate", "../run", "--data", "..")
+    assert found["figures"] == pytest.approx(result["test"], abs=1e-6)
+
+
 def test_a_run_that_diverges_ends_well_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("train", "tiny.yaml", "train.lr=1e30", "train.warmup=0", "train.clip=0", "--out", "run")
     assert cli.main(words) == 0

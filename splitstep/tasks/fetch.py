@@ -87,6 +87,17 @@ def find(root: Path, *names: str) -> Path | None:
     return next((root / name for name in names if (root / name).is_file()), None)
 
 
+def find_own(name: str, task: str, data: Path | None) -> Path:
+    """Somebody's own file: as named, or under the data folder."""
+    root = data_root(data)
+    for path in (Path(name), root / name):
+        if path.is_file():
+            return path
+    # A run keeps the names that it was given: asked from elsewhere, it needs the folder that they start from.
+    hint = "" if Path(name).is_absolute() else f": add --data DIR, where it is DIR/{name}"
+    raise ValueError(f'task "{task}": there is no file "{name}", here or in {root}{hint}')
+
+
 def require(root: Path, task: str, origin: str, *names: str, ends: Sequence[str] = ("",)) -> Path:
     """The first of the named files that is there, or an error that says where it comes from and where to put it.
 

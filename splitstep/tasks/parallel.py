@@ -6,7 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from splitstep.tasks.fetch import data_root
+from splitstep.tasks.fetch import find_own
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, chosen, folded, hold_out, read_pairs
 from splitstep.tasks.text_pairs.prepared import Part
@@ -50,14 +50,6 @@ def two_files(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(str.strip, names[0].split(","))) if len(names) == 1 else names
 
 
-def find_own(name: str, data: Path | None) -> Path:
-    """The file as given, or under the data folder."""
-    for path in (Path(name), data_root(data) / name):
-        if path.is_file():
-            return path
-    raise ValueError(f'task "parallel": there is no file "{name}", here or in {data_root(data)}')
-
-
 @final
 class Parallel(Translation):
     """Any two files, of which line i of one translates line i of the other."""
@@ -69,7 +61,9 @@ class Parallel(Translation):
 
     def __init__(self, options: ParallelOptions, data: Path | None = None) -> None:
         given = {"train": options.train, "valid": options.valid, "test": options.test}
-        files = {split: tuple(find_own(name, data) for name in two_files(names)) for split, names in given.items()}
+        files = {
+            split: tuple(find_own(name, self.name, data) for name in two_files(names)) for split, names in given.items()
+        }
         self._held = [split for split in ("valid", "test") if not files[split]]
         splits = cache(partial(split_own, *files["train"], tuple(self._held)))
         parts = {

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from splitstep.tasks.fetch import data_root, read
+from splitstep.tasks.fetch import find_own, read
 from splitstep.tasks.language import Language, check_window, split_bytes
 from splitstep.tasks.options import at_least
 from splitstep.tasks.task import BITS_PER_BYTE, Metric
@@ -28,14 +28,6 @@ class TextOptions:
         at_least("valid_limit", self.valid_limit, 2)
 
 
-def find_text(name: str, data: Path | None) -> Path:
-    """The file as given, or under the data folder."""
-    for path in (Path(name), data_root(data) / name):
-        if path.is_file():
-            return path
-    raise ValueError(f'task "text": there is no file "{name}", here or in {data_root(data)}; check option path')
-
-
 @final
 class Text(Language):
     """Byte-level language modelling on given files."""
@@ -46,7 +38,7 @@ class Text(Language):
 
     def __init__(self, options: TextOptions, data: Path | None = None) -> None:
         self._options = options
-        joined = b"".join(read(find_text(name, data)) for name in options.path)
+        joined = b"".join(read(find_own(name, self.name, data)) for name in options.path)
         tokens = split_bytes(np.frombuffer(joined, dtype=np.uint8))
         self._load(tokens, options.length, options.stride, options.valid_limit)
 
