@@ -20,7 +20,7 @@ LEVELS = (
     ("reversible",),
     ("stack",),
     ("operators",),
-    ("imports", "memory"),
+    ("imports", "memory", "words"),
     ("models", "files"),
     ("tasks", "training", "pretrained", "probes"),
     ("studies",),

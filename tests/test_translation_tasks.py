@@ -538,7 +538,7 @@ def test_lines_end_at_line_feeds_only() -> None:
     ("options", "message"),
     [
         ({}, r"option train is missing; .*train: \[my.en, my.de\]"),
-        ({"train": "my.en"}, "names 1 files, my.en; it needs two"),
+        ({"train": "my.en"}, "names 1 file, my.en; it needs two"),
         ({"train": ["a", "b", "c"]}, "names 3 files"),
         ({"train": ["nowhere.en", "nowhere.de"]}, 'there is no file "nowhere.en"'),
         ({"train": ["a", "b"], "direction": "english"}, "needs two languages such as en-de"),
@@ -574,7 +574,7 @@ def test_too_little_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="too few to hold some out for valid and test"):
         parallel(train=[str(tmp_path / "a")] * 2)
     (tmp_path / "same").write_text("eins\nEins\n eins\n")
-    with pytest.raises(ValueError, match="has 1 different lines, too few"):
+    with pytest.raises(ValueError, match="has 1 different line, too few"):
         parallel(train=[str(tmp_path / "same")] * 2)
     (tmp_path / "empty").write_text("\n\n")
     with pytest.raises(ValueError, match=r"no pair of the train split remains \(read 2, empty 2"):

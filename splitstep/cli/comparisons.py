@@ -218,6 +218,7 @@ def _test_sets_table(result: Comparison) -> RenderableType:
 
     from ..notation import shortened
     from ..schemes import label
+    from ..words import counted
 
     metric, *others = result.main_scores()
     heads = [f"{_narrow(metric.name)}\n\u00b1 95%", f"against {result.rows[0].name}\n95%", "seeds\np < 0.05"]
@@ -225,7 +226,7 @@ def _test_sets_table(result: Comparison) -> RenderableType:
     table = empty_table(texts, [*heads, *(one.name for one in others)])
     for one in result.tests:
         cells = [
-            f"{one.split}\n{one.lines:,} lines",
+            f"{one.split}\n{counted(one.lines, 'line')}",
             shortened(label(one.scheme)),
             result.score_text(one.score(metric.key)),
             result.test_difference(one),

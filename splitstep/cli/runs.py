@@ -62,6 +62,7 @@ def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
     from ..schemes import label
     from ..studies.wording import kept_text, widths
     from ..tasks.task import title_of
+    from ..words import counted
 
     metric, cost, shape = document["metric"], document["cost"], document["shape"]
     notation = document["scheme"]["notation"]
@@ -80,7 +81,7 @@ def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
         ("weights", kept_text(document.get("kept"), document["best_step"], document["steps"])),
         ("parameters", f"{cost['parameters']:,} ({cost['body']:,} without embeddings and head)"),
         ("FLOPs per token", f"{cost['flops']:,} at length {cost['length']:,}"),
-        ("shape", f"{shape['layers']} layers, width {shape['width']}, ffn {widths(notation, shape)}"),
+        ("shape", f"{counted(shape['layers'], 'layer')}, width {shape['width']}, ffn {widths(notation, shape)}"),
         ("matched", _matched(document["matched"], document["recipe"])),
         ("time", f"{document['seconds']:,.1f} s" + (f", {rate:,.0f} tokens/s" if rate else "")),
         ("device", f"{document['device']}, {document['precision']}, {document['mode']}"),

@@ -14,6 +14,7 @@ from ..operators import ACTIVATIONS, NORMS
 from ..operators.attention import check_heads
 from ..scheme import Scheme, decoder
 from ..schemes import scheme
+from ..words import counted
 
 FORMAT = 1  # of config.json; a reader refuses a newer one
 DEEPEST = 10_000  # layers: each is made, and takes its milliseconds, before anybody knows what they weigh together
@@ -183,7 +184,9 @@ class SplitstepConfig(PreTrainedConfig):
         widths = self.ffn if isinstance(self.ffn, list) else [self.ffn]
         need = sum(layers * sum(n[0] == "F" for n in s.fields) for s, layers in self.stacks())
         if isinstance(self.ffn, list) and len(widths) != need:
-            raise ValueError(f"ffn lists {len(widths)} widths; this network has {need} feed-forward fields.")
+            raise ValueError(
+                f"ffn lists {counted(len(widths), 'width')}; this network has {counted(need, 'feed-forward field')}."
+            )
         if any(w <= 0 for w in widths):
             raise ValueError(f"ffn={self.ffn} must be positive.")
         if (widest := max(widths, default=0)) > LARGEST:

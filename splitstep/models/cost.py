@@ -17,6 +17,7 @@ from ..operators import FeedForward
 from ..scheme import Scheme
 from ..schemes import label
 from ..schemes import scheme as scheme_of
+from ..words import counted
 from .base import SplitstepModel, all_stacks
 from .body import Body, check_length, ffn_widths
 from .causal import SplitstepForCausalLM
@@ -400,4 +401,4 @@ def width_rows(config: SplitstepConfig) -> Iterator[tuple[str, str]]:
         names = feed_forwards(s)
         widths = list(islice(given, layers * len(names)))
         halves = "; ".join(f"{name} {span(widths[i :: len(names)])}" for i, name in enumerate(names))
-        yield where, f"{halves or 'none'} in {layers} layer{'s'[: layers > 1]}"
+        yield where, f"{halves or 'none'} in {counted(layers, 'layer')}"

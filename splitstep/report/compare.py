@@ -12,6 +12,7 @@ from ..studies.comparison import Comparison, Row
 from ..studies.test_sets import OnTestSet
 from ..studies.wording import kept_text, widths
 from ..tasks.task import title_of
+from ..words import counted
 from . import charts
 from .diagram import draw
 from .page import page, pairs, table
@@ -49,11 +50,9 @@ def compare_page(result: Comparison) -> str:
 
 
 def summary(result: Comparison) -> str:
-    seeds = len(result.seeds)
-    return (
-        f"{len(result.rows)} schemes, {seeds} seed{'s'[: seeds > 1]}, {len(result.trials)} runs on "
-        f"{', '.join(result.devices)}; {result.date}."
-    )
+    rows, seeds, runs = len(result.rows), len(result.seeds), len(result.trials)
+    counts = ", ".join([counted(rows, "scheme"), counted(seeds, "seed"), counted(runs, "run")])
+    return f"{counts} on {', '.join(result.devices)}; {result.date}."
 
 
 def main_table(result: Comparison) -> str:
@@ -105,7 +104,7 @@ def test_sets(result: Comparison) -> list[str]:
     ]  # fmt: skip
     rows = [
         [
-            f"{one.split}: {shortened(label(one.scheme))}\n{one.lines:,} lines",
+            f"{one.split}: {shortened(label(one.scheme))}\n{counted(one.lines, 'line')}",
             result.score_text(one.score(metric.key)),
             result.test_difference(one),
             result.told_apart(one),
@@ -270,7 +269,7 @@ def reproduce(result: Comparison) -> list[str]:
                 ("commit", result.commit or "not known"),
                 ("versions", known),
                 ("devices", ", ".join(result.devices)),
-                ("engine", f"{result.engine}, {result.threads} thread{'s'[: result.threads > 1]} a run"),
+                ("engine", f"{result.engine}, {counted(result.threads, 'thread')} a run"),
                 ("date", result.date),
             ]
         ),

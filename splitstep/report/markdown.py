@@ -10,6 +10,7 @@ from ..studies.comparison import Comparison, Row
 from ..studies.rows import rows_of
 from ..studies.test_sets import OnTestSet, Scored
 from ..tasks.task import title_of
+from ..words import counted
 
 HEADS = ("task", "metric", "scheme", "test [95%]", "against the first [95%]", "parameters", "FLOPs/token")
 
@@ -70,7 +71,7 @@ def _test_sets(results: Sequence[tuple[str, Comparison]]) -> list[str]:
 def _scores(name: str, result: Comparison, one: OnTestSet, metric: Scored, others: Sequence[Scored]) -> tuple[str, ...]:
     found = one.score(metric.key)
     return (
-        f"{name} {one.split}, {one.lines:,} lines" if one.scheme == result.rows[0].scheme else "",
+        f"{name} {one.split}, {counted(one.lines, 'line')}" if one.scheme == result.rows[0].scheme else "",
         shortened(label(one.scheme)),
         "-" if found is None else result.interval(found.mean),
         result.test_difference(one),

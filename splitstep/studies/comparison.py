@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 from ..schemes import label, scheme
 from ..tasks.task import title_of
 from ..tasks.translation import EXACT_MATCH
+from ..words import counted
 from .reading import read_as
 from .statistics import Estimate
 from .test_sets import OnTestSet, Pair, Scored
@@ -186,7 +187,7 @@ class Comparison:
         better = "higher" if self.metric["higher_is_better"] else "lower"
         what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[self.match]
         return (
-            f"{title_of(self.metric)}: {better} is better; mean over {seeds} seed{'s'[: seeds > 1]}, each with "
+            f"{title_of(self.metric)}: {better} is better; mean over {counted(seeds, 'seed')}, each with "
             f"{self.kept}. Intervals: 95%, Student's t over seeds; differences to {first.name} are paired by seed. "
             f"Matched: {what}, to {label(self.reference)}.{self.crowd}"
         )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..training import read_recipe
 from ..training.directory import RunDirectory
+from ..words import counted
 from .comparison import Trial
 from .engines import Engine, open_engine, threads_per_job
 from .plan import Planned
@@ -42,7 +43,7 @@ def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, wa
     if not open_runs:
         return
     with open_engine(engine_text, len(open_runs)) as engine:
-        watch.note(f"{len(open_runs)} runs on {engine.name}, {engine.workers} at once")
+        watch.note(f"{counted(len(open_runs), 'run')} on {engine.name}, {engine.workers} at once")
         futures: dict[Future[dict[str, Any]], Planned] = {
             engine.executor.submit(
                 run_one, run.recipe.document(), str(out / run.folder), str(data), threads_per_job()

@@ -23,6 +23,7 @@ from splitstep.tasks.task import (
     check_totals,
     score_tokens,
 )
+from splitstep.words import counted
 
 BYTES = 256
 """Tokens of text that is read byte by byte."""
@@ -81,8 +82,8 @@ class Language(Task):
         for split, array in self._tokens.items():
             if len(array) < (length if split == "train" else 2):
                 raise ValueError(
-                    f'task "{self.name}": the {split} split has {len(array)} tokens, too few for windows of {length}; '
-                    "give more text or a smaller length"
+                    f'task "{self.name}": the {split} split has {counted(len(array), "token")}, too few for windows of '
+                    f"{length}; give more text or a smaller length"
                 )
 
     @property

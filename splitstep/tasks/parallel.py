@@ -12,6 +12,7 @@ from splitstep.tasks.text_pairs.lines import Lines, chosen, folded, hold_out, re
 from splitstep.tasks.text_pairs.prepared import Part
 from splitstep.tasks.text_pairs.scores import PapersBleu
 from splitstep.tasks.translation import SACREBLEU, PlainOptions, Translation, languages
+from splitstep.words import counted
 
 MOST = 2000
 """Different source sentences held out at most for a split that has no files; at most a twentieth, too."""
@@ -38,8 +39,8 @@ class ParallelOptions(PlainOptions):
             names = two_files(getattr(self, split))
             if len(names) not in (0, 2):
                 raise ValueError(
-                    f"option {split} names {len(names)} files, {', '.join(names)}; it needs two, source and target: "
-                    f"{split}: [my.en, my.de]"
+                    f"option {split} names {counted(len(names), 'file')}, {', '.join(names)}; it needs two, source and "
+                    f"target: {split}: [my.en, my.de]"
                 )
         if not re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", self.direction):
             raise ValueError(f'option direction is "{self.direction}", and needs two languages such as en-de')
@@ -88,8 +89,8 @@ def split_own(source: Path, target: Path, held: tuple[str, ...]) -> dict[str, Li
     share = min(MOST, max(1, different // 20))
     if different <= len(held) * share:
         raise ValueError(
-            f"{source} has {different} different lines, too few to hold some out for {' and '.join(held)}; give more "
-            "lines, or files for those splits"
+            f"{source} has {counted(different, 'different line')}, too few to hold some out for {' and '.join(held)}; "
+            "give more lines, or files for those splits"
         )
     rows = hold_out(lines.source, (share,) * len(held))
     return {split: chosen(lines, these) for split, these in zip((*held, "train"), rows, strict=True)}

@@ -12,6 +12,7 @@ import torch
 from ..memory import no_memory
 from ..schemes import label
 from ..tasks import Task
+from ..words import counted
 from .directory import RunDirectory, git_hash, versions
 from .evaluate import evaluate, free_run
 from .journal import Journal, open_tensorboard
@@ -126,7 +127,7 @@ def opening(run: Run) -> str:
     late = "; the learning rate never gets to its peak: lower train.warmup" if options.warmup > options.steps else ""
     long = ", ".join(f"{count:,} of {split}" for split, count in run.task.left_out().items())
     lack = f"; left out as too long: {long}" if long else ""
-    return f"{parameters:,} parameters, {options.steps:,} steps, {where}{on}{late}{lack}"
+    return f"{parameters:,} parameters, {counted(options.steps, 'step')}, {where}{on}{late}{lack}"
 
 
 def environment(task: Task) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ..models.cost import twin
 from ..schemes import scheme
 from ..tasks import TASKS, Task, task
 from ..tasks.options import at_least, at_most, nearest, read_options
+from ..words import counted
 
 MATCHES = ("parameters", "flops", "none")
 
@@ -119,12 +120,12 @@ def check_snapshots(options: TrainOptions) -> None:
     """Refuse a mean of more snapshots than the run has; the error says what to add to the command."""
     fit = len(snapshot_steps(options))
     if options.keep == "average" and fit < options.average:
-        apart = f"every {options.average_every} steps" if options.average_every else "at each evaluation"
+        apart = f"every {counted(options.average_every, 'step')}" if options.average_every else "at each evaluation"
         nearer = max(1, options.steps // (SNAPSHOTS_SPAN * options.average))
         all_fit = f"train.average_every={nearer} (all {options.average} near the end) or "
         raise ValueError(
-            f"option average is {options.average}, and {options.steps} steps hold only {fit} snapshots {apart}: add "
-            f"{all_fit if options.average <= options.steps else ''}train.average={fit}"
+            f"option average is {options.average}, and {options.steps} steps hold only {counted(fit, 'snapshot')} "
+            f"{apart}: add {all_fit if options.average <= options.steps else ''}train.average={fit}"
         )
 
 

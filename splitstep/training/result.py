@@ -17,6 +17,7 @@ from ..models.base import all_stacks, silent
 from ..models.cost import cost
 from ..schemes import name_of, scheme
 from ..tasks import FreeRun
+from ..words import counted
 from .directory import git_hash, versions
 from .evaluate import evaluate, free_run
 from .progress import Progress
@@ -59,8 +60,7 @@ def document(run: Run, status: str) -> dict[str, Any]:
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"{device.type}, {threads} thread{'s'[: threads > 1]}"
+    return f"{device.type}, {counted(torch.get_num_threads(), 'thread')}"
 
 
 def kept(run: Run) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..models import MODELS, SplitstepConfig, SplitstepModel
 from ..models.cost import sketch
 from ..tasks import Task
+from ..words import counted
 from .checkpoint import (
     Groups,
     damaged,
@@ -256,8 +257,8 @@ def check_share(batch: int, accumulate: int, processes: int) -> None:
     """Refuse a batch that cannot be cut into equal parts."""
     if batch % (processes * accumulate):
         raise ValueError(
-            f"train.batch={batch} cannot be shared by {processes} processes and {accumulate} accumulated parts: use a "
-            f"multiple of {processes * accumulate}"
+            f"train.batch={batch} cannot be shared by {processes} processes and "
+            f"{counted(accumulate, 'accumulated part')}: use a multiple of {processes * accumulate}"
         )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from splitstep.tasks.fetch import find, read, require
+from splitstep.words import counted
 
 PACKED = ("", ".gz", ".xz")
 """How a text file may be packed, by the end of its name."""
@@ -82,8 +83,8 @@ def paired(source: list[str], target: list[str], source_name: str, target_name: 
         else f"no line before the {shorter:,}th, where the shorter one ends, looks out of place"
     )
     raise ValueError(
-        f"{source_name} has {len(source):,} lines and {target_name} has {len(target):,}; line i of one must translate "
-        f"line i of the other, and {where}"
+        f"{source_name} has {counted(len(source), 'line')} and {target_name} has {len(target):,}; line i of one must "
+        f"translate line i of the other, and {where}"
     )
 
 

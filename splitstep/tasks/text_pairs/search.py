@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...memory import no_memory
 from ...models import SplitstepForTranslation
+from ...words import counted
 from .codec import END, PAD, Codec, check_fit
 
 Progress = Callable[[int, int], None]
@@ -99,8 +100,8 @@ def decode_lines(
             if not no_memory(error):
                 raise
             raise ValueError(
-                f"the device has too little memory for {search.beams} beams on a line of {len(sources[rows[0]])} tokens"
-                ": use fewer beams, such as --beams 1, or shorter lines"
+                f"the device has too little memory for {counted(search.beams, 'beam')} on a line of "
+                f"{len(sources[rows[0]])} tokens: use fewer beams, such as --beams 1, or shorter lines"
             ) from None
         for row, text in zip(rows, codec.decode(ids), strict=True):
             out[row] = text
