@@ -5,7 +5,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from splitstep.models import SplitstepForImageClassification, SplitstepForTranslation, TranslationConfig
+from splitstep.studies.trained import evaluate_run, generate, translate_run
 from splitstep.tasks import Task, task
 from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
 from splitstep.training import run as running
@@ -450,6 +451,24 @@ def test_directories_of_others(tmp_path: Path) -> None:
     (tmp_path / "run" / "recipe.yaml").write_text("task: [")
     with pytest.raises(ValueError, match=r"recipe.yaml is damaged"):
         train(recipe(), tmp_path / "run", quiet=True)
+
+
+ASKING = (evaluate_run, lambda path: generate(path, "one"), lambda path: translate_run(path, ["one"]))
+
+
+@pytest.mark.parametrize("ask", ASKING, ids=["evaluate", "generate", "translate"])
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_comparison_is_no_run_and_is_not_called_damaged(
+    ask: Callable[[Path], Any], finished: bool, tmp_path: Path
+) -> None:
+    """Nobody is told to delete the result of days of training."""
+    for name in ("lie-seed0", "lie-seed1"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "recipe.yaml").write_text("task: numbers\n")
+    if finished:
+        (tmp_path / "result.json").write_text('{"study": "compare"}')
+    with pytest.raises(ValueError, match=r"is a comparison: name one of its runs, such as .*lie-seed0$"):
+        ask(tmp_path)
 
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:

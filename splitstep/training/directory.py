@@ -103,12 +103,19 @@ class RunDirectory:
 
     def recipe(self) -> dict[str, Any]:
         file = self.path / "recipe.yaml"
+        self.refuse_comparison()
         if not file.is_file():
             raise ValueError(f"{self.path} is no run of splitstep: it has no recipe.yaml")
         try:
             return parse(file.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError):
             raise ValueError(f"{file} is damaged: it is not YAML") from None
+
+    def refuse_comparison(self) -> None:
+        """Refuse a directory that holds several runs and is none."""
+        runs = [] if (self.path / "recipe.yaml").is_file() else sorted(self.path.glob("runs/*/recipe.yaml"))
+        if runs:
+            raise ValueError(f"{self.path} is a comparison: name one of its runs, such as {runs[0].parent}")
 
     def belongs_to(self, recipe: Mapping[str, Any]) -> bool:
         """Whether the run here is of this recipe. Entries that it lacks are defaults: an older version wrote it."""
@@ -117,6 +124,7 @@ class RunDirectory:
 
     def result(self) -> dict[str, Any] | None:
         file = self.path / "result.json"
+        self.refuse_comparison()
         if not file.is_file():
             return None
         with suppress(ValueError):
