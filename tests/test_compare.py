@@ -28,9 +28,9 @@ from splitstep.studies.plan import Planned, file_name, plan, read_sweep, split_s
 from splitstep.studies.rows import against, choose_setting, rows_of
 from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
 from splitstep.studies.translate import bleu_of, sentence_counts
-from splitstep.studies.trials import thinned
+from splitstep.studies.trials import read_curves, thinned
 from splitstep.studies.wording import widths
-from splitstep.training import Recipe, read_recipe
+from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 
 
 def tiny(**train: Any) -> Recipe:
@@ -188,13 +188,36 @@ def test_a_setting_that_diverges_less_goes_first() -> None:
 
 def test_curves_are_thinned_by_averaging() -> None:
     points = [(step, float(step)) for step in range(1, 1001)]
-    curve = thinned(points)
+    curve = thinned(points, 1000)
     assert len(curve.steps) == 200
     assert curve.steps[-1] == 1000
     assert curve.values[0] == pytest.approx(3.0)
     assert sum(curve.values) * 5 == pytest.approx(sum(v for _, v in points))
-    assert thinned(points[:150]).values == tuple(v for _, v in points[:150])
-    assert thinned([]) == ((), ())
+    assert thinned(points[:150], 150).values == tuple(v for _, v in points[:150])
+    assert thinned([], 0) == ((), ())
+
+
+def test_curves_of_a_run_that_broke_off_are_those_of_a_whole_one(tmp_path: Path) -> None:
+    """Equal losses have a difference of nothing, whatever the number of steps that are averaged."""
+    options = TrainOptions(steps=2000, log_every=7, evaluate_every=5)
+    found = []
+    for name, last in (("whole", 2000), ("broken", 801)):
+        directory = RunDirectory(tmp_path / name)
+        directory.path.mkdir()
+        for step in range(1, last + 1):
+            if step % 5 == 0 or step % 7 == 0:
+                directory.log({"step": step, "split": "train", "loss": 9.0 - 0.001 * step})
+            if step % 5 == 0:
+                directory.log({"step": step, "split": "valid", "loss": 9.0 - 0.002 * step})
+        found.append(read_curves(directory, "accuracy", options))
+    whole, broken = found
+    for column in ("train_loss", "valid_loss"):
+        assert len(whole[column].steps) <= 200
+        full = len(broken[column].steps) - 1  # the last point may stand for fewer steps
+        assert broken[column].steps[:full] == whole[column].steps[:full]
+        assert broken[column].values[:full] == whole[column].values[:full]
+        assert full > 50
+    assert whole["valid_metric"] == ((), ())
 
 
 def test_widths_are_told_half_by_half() -> None:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..tasks.task import title_of
+from ..training import TrainOptions, read_recipe
 from ..training.directory import RunDirectory
+from ..training.recipe import evaluates
 from .comparison import Curve, Trial
 from .plan import Planned
 
@@ -18,7 +20,8 @@ def output_of(directory: RunDirectory, result: Mapping[str, Any]) -> dict[str, A
     """What a study needs of a run that is over: its result, its curves and what its model wrote for the test splits."""
     splits = [split for split in result.get("splits", {}) if split != "valid"]
     written = {split: read_translations(directory, split) for split in splits}
-    return {"result": result, "curves": read_curves(directory, result["metric"]["name"]), "written": written}
+    options = read_recipe(result["recipe"], str(directory.path)).train
+    return {"result": result, "curves": read_curves(directory, result["metric"]["name"], options), "written": written}
 
 
 def read_translations(directory: RunDirectory, split: str) -> list[str]:
@@ -28,20 +31,27 @@ def read_translations(directory: RunDirectory, split: str) -> list[str]:
     return file.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def read_curves(directory: RunDirectory, metric: str) -> dict[str, Curve]:
-    logged = directory.logged()
-    columns = {"train_loss": ("train", "loss"), "valid_loss": ("valid", "loss"), "valid_metric": ("valid", metric)}
+def read_curves(directory: RunDirectory, metric: str, options: TrainOptions) -> dict[str, Curve]:
+    """The curves of a run, all points of which stand for as many steps as those of one that came to its end."""
+    logged, steps = directory.logged(), range(1, options.steps + 1)
+    valid = sum(evaluates(options, step) for step in steps)
+    train = sum(evaluates(options, step) or step % options.log_every == 0 for step in steps)
+    columns = {
+        "train_loss": ("train", "loss", train), "valid_loss": ("valid", "loss", valid),
+        "valid_metric": ("valid", metric, valid),
+    }  # fmt: skip
     return {
         name: thinned(
-            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(r.get(key, math.nan))]
+            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(r.get(key, math.nan))], whole
         )
-        for name, (split, key) in columns.items()
+        for name, (split, key, whole) in columns.items()
     }
 
 
-def thinned(points: Sequence[tuple[int, float]], most: int = POINTS) -> Curve:
-    """The curve with neighbours averaged until there are few enough points."""
-    size = max(1, math.ceil(len(points) / most))
+def thinned(points: Sequence[tuple[int, float]], whole: int, most: int = POINTS) -> Curve:
+    """The curve with neighbours averaged, as many together as leave few enough of the `whole`: a run that broke off has
+    fewer points than another, and must not be averaged over other steps where both are compared."""
+    size = max(1, math.ceil(whole / most))
     groups = [points[i : i + size] for i in range(0, len(points), size)]
     return Curve(
         tuple(group[-1][0] for group in groups), tuple(math.fsum(v for _, v in group) / len(group) for group in groups)
