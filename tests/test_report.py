@@ -10,11 +10,14 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up import LOSS, comparison, translation, trial
 from rich.console import Console
 
@@ -280,6 +283,18 @@ def test_differences_are_paired_by_seed_and_keep_late_ones_in_sight() -> None:
 def test_points_of_equal_cost_stand_side_by_side() -> None:
     assert side_by_side([100, 100, 500], 10.0) == [95.0, 105.0, 500.0]
     assert side_by_side([100, 200], 10.0) == [100.0, 200.0]
+    assert side_by_side([], 10.0) == []
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(1, 12))
+def test_points_keep_their_order_and_their_distance(values: list[int], gap: int) -> None:
+    """A scheme that costs less is never drawn to the right of one that costs more."""
+    places = side_by_side(values, float(gap))
+    assert sum(places) == pytest.approx(sum(values))
+    pairs = sorted(zip(values, places, strict=True))
+    assert all(right - left > gap - 1e-6 for (_, left), (_, right) in pairwise(pairs))
+    if all(two - one >= gap for (one, _), (two, _) in pairwise(pairs)):
+        assert places == pytest.approx(values)
 
 
 def test_without_plotly_the_result_is_kept_and_the_remedy_told(

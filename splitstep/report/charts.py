@@ -166,13 +166,19 @@ def quality(result: Comparison, count: str, title: str) -> dict[str, Any]:
 
 
 def side_by_side(values: list[int], gap: float) -> list[float]:
-    """Where to draw these values, those nearer than `gap` pulled apart so that none hides another."""
-    places = [float(v) for v in values]
-    for v in values:
-        near = [i for i, w in enumerate(values) if abs(w - v) < gap]
-        for rank, i in enumerate(near):
-            places[i] = values[i] + (rank - (len(near) - 1) / 2) * gap
-    return places
+    """Where to draw these values: in their order, at least `gap` apart, so that none hides another, and else as near to
+    themselves as can be (least squares; what would stand too near is pooled and spread about its mean)."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    pools = list[tuple[float, int]]()  # the mean of value - rank * gap, which must not decrease, and of how many
+    for rank, i in enumerate(order):
+        mean, many = values[i] - rank * gap, 1
+        while pools and pools[-1][0] > mean:
+            before, more = pools.pop()
+            mean, many = (before * more + mean * many) / (more + many), more + many
+        pools.append((mean, many))
+    shifted = [mean for mean, many in pools for _ in range(many)]
+    places = dict(zip(order, (one + rank * gap for rank, one in enumerate(shifted)), strict=True))
+    return [places[i] for i in range(len(values))]
 
 
 def point(row: Row, i: int, x: float, cost: str) -> dict[str, Any]:
