@@ -1,6 +1,8 @@
 """The verbs of translation: a run is enough to translate with, and what goes in comes out line by line."""
 
+import ast
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -116,6 +118,19 @@ def test_the_training_split_is_refused_at_once(run: Path) -> None:
     done = splitstep("evaluate", str(run), "--split", "train")
     assert (done.returncode, done.stdout) == (2, b"")
     assert "not of train" in done.stderr.decode()
+
+
+def test_the_documented_way_from_a_folder_to_a_translation(run: Path) -> None:
+    """In a process of its own: what else imports the models would hide that something must."""
+    text = (Path(__file__).parents[1] / "docs" / "translation.md").read_text()
+    [code] = [one for one in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if "AutoModelForSeq2SeqLM" in one]
+    code = code.replace("runs/numbers/model", str(run / "model"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+    told = splitstep(
+        "translate", str(run), "--beams", "5", "--length-penalty", "1", given=b"seven\nforty-two\n"
+    ).stdout.decode()
+    assert ast.literal_eval(done.stdout.decode()) == told.split("\n")[:-1]
 
 
 def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:
