@@ -233,7 +233,7 @@ COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
         ((*COMPARE, "tiny.yaml", "model.width=wide"), "width"),
         ((*COMPARE, "tiny.yaml", "model.width=15"), "15"),
         ((*COMPARE, "tiny.yaml", "data.patch=3"), "3"),
-        ((*COMPARE, "tiny.yaml", "--match", "time"), "parameters, flops or none"),
+        ((*COMPARE, "tiny.yaml", "--match", "time"), '"parameters" or "flops" or "none"'),
         ((*COMPARE, "tiny.yaml", "--seeds", "0"), "at least 1"),
         ((*COMPARE, "tiny.yaml", "--seeds", str(10**9)), "at most 10,000"),
         ((*COMPARE, "tiny.yaml", "--seeds", str(10**20)), "at most 10,000"),

@@ -20,7 +20,7 @@ LEVELS = (
     ("reversible",),
     ("stack",),
     ("operators",),
-    ("imports", "memory", "words"),
+    ("imports", "memory", "typed", "words"),
     ("models", "files"),
     ("tasks", "training", "pretrained", "probes"),
     ("studies",),

@@ -6,7 +6,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from inspect import get_annotations
 from math import inf, isfinite
-from typing import Any, ClassVar, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, get_origin
 
 from transformers import GenerationConfig, PreTrainedConfig
 
@@ -14,6 +14,7 @@ from ..operators import ACTIVATIONS, NORMS
 from ..operators.attention import check_heads
 from ..scheme import Scheme, decoder
 from ..schemes import scheme
+from ..typed import read_as, suits
 from ..words import counted
 
 FORMAT = 1  # of config.json; a reader refuses a newer one
@@ -31,26 +32,6 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         near = get_close_matches(str(value), choices, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(map(repr, choices))}.{hint}")
-
-
-def fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of an annotated type; whole numbers pass as floats, truth values not as numbers."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return True
-    if origin is Literal:
-        return value in arguments
-    if origin is list:
-        return isinstance(value, list) and all(fits(v, arguments[0]) for v in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(
-            fits(k, arguments[0]) and fits(v, arguments[1]) for k, v in value.items()
-        )
-    if arguments:
-        return any(fits(value, option) for option in arguments)
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
 
 
 class SplitstepConfig(PreTrainedConfig):
@@ -98,7 +79,7 @@ class SplitstepConfig(PreTrainedConfig):
     matched: dict[str, Any] | None = None  # what an equal-cost twin was matched to, and both counts
 
     def __post_init__(self, **kwargs: Any) -> None:
-        if not fits(self.format, int) or self.format < 1:
+        if not suits(int, self.format) or self.format < 1:
             raise ValueError(f"format={self.format!r} is no version of config.json: it must be {FORMAT}.")
         if self.format > FORMAT:
             raise ValueError(
@@ -110,7 +91,8 @@ class SplitstepConfig(PreTrainedConfig):
         self.check_entries(kwargs)
         if isinstance(self.scheme, (str, Scheme)):
             self.scheme = str(scheme(self.scheme))
-        self.check_types()
+        for name, kind in self.entries().items():
+            read_as(kind, getattr(self, name), name)
         self.check_positive("layers", most=DEEPEST)
         self.check_positive("width", "heads", "kv_heads", "max_positions", most=LARGEST)
         self.check_positive("step", "norm_eps", "rotary_base")
@@ -140,18 +122,11 @@ class SplitstepConfig(PreTrainedConfig):
             if value is not None and value > most:
                 raise ValueError(f"{name}={value} is too large: use at most {most:,}.")
 
-    def check_types(self) -> None:
-        """Every entry of ours against its annotation."""
-        for owner in type(self).__mro__:
-            if not issubclass(owner, SplitstepConfig):
-                continue
-            for name, kind in get_annotations(owner, eval_str=True).items():
-                if get_origin(kind) is ClassVar or fits(value := getattr(self, name), kind):
-                    continue
-                if get_origin(kind) is Literal:
-                    check_choice(name, value, get_args(kind))
-                wanted = kind.__name__ if isinstance(kind, type) and not get_args(kind) else kind
-                raise ValueError(f"{name}={value!r} has the wrong type: it must be {wanted}.")
+    @classmethod
+    def entries(cls) -> dict[str, Any]:
+        """The entries that splitstep itself declares, each with its type."""
+        ours = [get_annotations(c, eval_str=True) for c in cls.__mro__ if issubclass(c, SplitstepConfig)]
+        return {name: kind for c in reversed(ours) for name, kind in c.items() if get_origin(kind) is not ClassVar}
 
     def check_entries(self, unknown: dict[str, Any]) -> None:
         """Refuse entries that no field has, typed ones at least: a file may hold what a newer transformers wrote."""

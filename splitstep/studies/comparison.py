@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 from ..schemes import label, scheme
 from ..tasks.task import title_of
 from ..tasks.translation import EXACT_MATCH
+from ..typed import read_as
 from ..words import counted
-from .reading import read_as
 from .statistics import Estimate
 from .test_sets import OnTestSet, Pair, Scored
 

@@ -12,7 +12,7 @@ from splitstep.tasks.mnist import Mnist
 from splitstep.tasks.multi30k import Multi30k
 from splitstep.tasks.newsgroups import Newsgroups
 from splitstep.tasks.numbers import Numbers
-from splitstep.tasks.options import nearest, read_options
+from splitstep.tasks.options import read_options
 from splitstep.tasks.parallel import Parallel
 from splitstep.tasks.stdlib import Stdlib
 from splitstep.tasks.task import Batch, FreeRun, Metric, Task
@@ -21,6 +21,7 @@ from splitstep.tasks.ted import Ted
 from splitstep.tasks.text import Text
 from splitstep.tasks.wikitext2 import Wikitext2
 from splitstep.tasks.wmt14 import Wmt14
+from splitstep.typed import nearest
 
 __all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "task"]
 

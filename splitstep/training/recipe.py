@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, final, get_type_hints
 
 import yaml
 
@@ -17,10 +17,9 @@ from ..models import CONFIGS, SplitstepConfig
 from ..models.cost import twin
 from ..schemes import scheme
 from ..tasks import TASKS, Task, task
-from ..tasks.options import at_least, at_most, nearest, read_options
+from ..tasks.options import at_least, at_most, read_options
+from ..typed import nearest, read_as
 from ..words import counted
-
-MATCHES = ("parameters", "flops", "none")
 
 
 @dataclass(frozen=True)
@@ -209,21 +208,17 @@ def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Task, schemes and match, checked."""
     if "task" not in values:
         raise ValueError(f"{where} names no task: add `task: NAME`, one of {', '.join(TASKS)}")
-    for key, value in values.items():
-        if not isinstance(value, str):
-            raise ValueError(f"{where}: {key} is {value!r}, and needs text")
-    if values["task"] not in TASKS:
-        near = nearest(values["task"], TASKS)
-        raise ValueError(f'{where}: there is no task "{values["task"]}"{near} the tasks are {", ".join(TASKS)}')
-    if values.get("match", "none") not in MATCHES:
-        near = nearest(values["match"], MATCHES)
-        raise ValueError(f'{where}: match is "{values["match"]}"{near} it needs parameters, flops or none')
-    return dict(values)
+    hints = get_type_hints(Recipe)
+    read = {key: read_as(hints[key], value, f"{where}: {key}") for key, value in values.items()}
+    if read["task"] not in TASKS:
+        near = nearest(read["task"], TASKS)
+        raise ValueError(f'{where}: there is no task "{read["task"]}"{near} the tasks are {", ".join(TASKS)}')
+    return read
 
 
 def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) -> None:
     """Refuse entries that the task's model does not have, and values that no task could make right."""
-    names = [f.name for f in dataclasses.fields(CONFIGS[kind]) if f.name in fields_of(kind) and f.name not in OURS]
+    names = [name for name in CONFIGS[kind].entries() if name not in OURS]
     for key in given:
         if key not in names:
             near = nearest(str(key), names)
@@ -232,12 +227,6 @@ def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) 
         CONFIGS[kind](**given, scheme=notation)
     except ValueError as error:
         raise ValueError(f"{where}: model: {error}") from None
-
-
-def fields_of(kind: str) -> set[str]:
-    """The entries of a model's config that splitstep itself declares."""
-    ours = [c for c in CONFIGS[kind].__mro__ if issubclass(c, SplitstepConfig)]
-    return {name for c in ours for name in c.__annotations__}
 
 
 @final

@@ -1,0 +1,87 @@
+"""Values from files as the types that records are annotated with; what does not fit is named by its place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Set
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+WORDS = {
+    int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "nothing", Any: "anything",
+}  # fmt: skip
+MANY = {int: "whole numbers", float: "numbers"}
+UNIONS = (Union, UnionType)
+
+
+def read_as(kind: Any, value: Any, where: str) -> Any:
+    """The value as this type: a record from an object, a tuple from a list, and so on all the way down."""
+    origin, arguments = get_origin(kind) or kind, get_args(kind)
+    if not suits(kind, value):
+        near = nearest(str(value), map(str, arguments)).rstrip(";") if origin is Literal else ""
+        shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
+        raise ValueError(f"{where} is {shown}, and needs {spell(kind)}{near}")
+    if origin in UNIONS:
+        return read_as(next(one for one in arguments if suits(one, value)), value, where)
+    if origin in (list, tuple):
+        return origin(read_as(arguments[0], one, f"{where}[{i}]") for i, one in enumerate(value))
+    if origin is dict:
+        return {
+            read_as(arguments[0], key, f"a key of {where}"): read_as(arguments[1], one, f"{where}.{key}")
+            for key, one in value.items()
+        }
+    if kind is float:
+        return float(str(value))  # infinite where the digits of a whole number are too many
+    return value if kind in WORDS or origin is Literal else read_record(kind, value, where)
+
+
+def suits(kind: Any, value: Any) -> bool:
+    """Whether a value is of this type on the outside; whole numbers pass as floats, truth values not as numbers."""
+    origin, arguments = get_origin(kind) or kind, get_args(kind)
+    if origin in UNIONS:
+        return any(suits(one, value) for one in arguments)
+    if origin is Literal:
+        return value in arguments
+    if kind is Any or isinstance(value, bool):
+        return kind in (Any, bool)
+    plain = {float: (int, float), tuple: (list, tuple)}
+    return isinstance(value, plain.get(origin, origin if origin in (*WORDS, list) else dict))
+
+
+def spell(kind: Any) -> str:
+    """A type as a reader of an error says it."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return " or ".join(f'"{value}"' for value in arguments)
+    if origin in UNIONS:
+        return " or ".join(spell(one) for one in arguments if not (one is int and float in arguments))
+    if origin in (list, tuple):
+        return f"a list of {MANY.get(arguments[0]) or spell(arguments[0])}"
+    return WORDS.get(kind, "entries of its own")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A question that points at the nearest right name, or a semicolon alone where none is near."""
+    close = get_close_matches(name, list(names), n=1)
+    return f'; did you mean "{close[0]}"?' if close else ";"
+
+
+def read_record(kind: Any, value: dict[str, Any], where: str) -> Any:
+    """A dataclass, a named tuple or a typed dictionary from an object; entries that it does not know are left."""
+    hints = get_type_hints(kind)
+    if missing := sorted(required(kind) - value.keys()):
+        raise ValueError(f"{where} has no {missing[0]}")
+    known = {name: read_as(hints[name], value[name], f"{where}.{name}") for name in hints if name in value}
+    return value if is_typeddict(kind) else kind(**known)
+
+
+def required(kind: Any) -> Set[str]:
+    """The entries that have no default."""
+    if is_typeddict(kind):
+        hints = get_type_hints(kind, include_extras=True)  # its own list does not see through postponed annotations
+        return {name for name, hint in hints.items() if get_origin(hint) is not NotRequired}
+    if dataclasses.is_dataclass(kind):
+        absent = dataclasses.MISSING
+        return {f.name for f in dataclasses.fields(kind) if f.default is absent and f.default_factory is absent}
+    return set(kind._fields) - kind._field_defaults.keys()
