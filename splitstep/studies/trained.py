@@ -17,7 +17,7 @@ from ..models.base import silent
 from ..operators.attention import unplanned_attention
 from ..tasks import TASKS, Task
 from ..tasks.language import Language
-from ..tasks.options import read_options
+from ..tasks.options import holdable, read_options
 from ..tasks.task import check_split
 from ..tasks.text_pairs.codec import Codec
 from ..tasks.text_pairs.search import Progress, Search, decode_lines, longer_than_trained
@@ -186,8 +186,7 @@ def generate(
             f"generate needs at least one token and at most {MOST_TOKENS:,}, and a temperature of at least 0; got "
             f"{tokens} and {temperature}"
         )
-    if abs(seed) >= 2**63:
-        raise ValueError(f"the seed is {seed}, and needs a number below 2^63")
+    holdable("the seed", seed)
     run = open_run(path, data)
     if not isinstance(run.task, Language):
         raise ValueError(f'task "{run.task.name}" has no text to go on with: generate needs a run of a language model')

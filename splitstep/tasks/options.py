@@ -42,3 +42,9 @@ def at_most(name: str, value: int, high: int) -> None:
     """Refuse an option above its greatest value."""
     if value > high:
         raise ValueError(f"option {name} is {value}, and needs at most {high:,}")
+
+
+def holdable(name: str, value: int) -> None:
+    """Refuse a whole number that neither PyTorch nor NumPy holds."""
+    if abs(value) >= 2**63:
+        raise ValueError(f"{name} is {value}, and needs a number below 2^63")

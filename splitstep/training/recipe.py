@@ -17,7 +17,7 @@ from ..models import CONFIGS, SplitstepConfig
 from ..models.cost import twin
 from ..schemes import scheme
 from ..tasks import TASKS, Task, task
-from ..tasks.options import at_least, at_most, read_options
+from ..tasks.options import at_least, at_most, holdable, read_options
 from ..typed import nearest, read_as
 from ..words import counted
 
@@ -197,11 +197,10 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
 
 
 def check_numbers(section: Mapping[str, Any], where: str) -> None:
-    """Refuse whole numbers that neither PyTorch nor NumPy holds."""
     for key, value in section.items():
         for number in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(number, int) and abs(number) >= 2**63:
-                raise ValueError(f"{where}.{key} is {number}, and needs a number below 2^63")
+            if isinstance(number, int):
+                holdable(f"{where}.{key}", number)
 
 
 def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:
