@@ -214,11 +214,6 @@ def _live_stages(part: Substep) -> tuple[int, ...]:
     return tuple(sorted(live))
 
 
-def parts_of(scheme: Scheme) -> Iterator[Part]:
-    for _, program in scheme.branches:
-        yield from program
-
-
 def map_substeps(scheme: Scheme, f: Callable[[Substep], Substep]) -> Scheme:
     return Scheme(tuple((w, tuple(f(s) if isinstance(s, Substep) else s for s in p)) for w, p in scheme.branches))
 
