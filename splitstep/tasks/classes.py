@@ -1,21 +1,29 @@
-"""Scoring a classifier: what image and text classification have in common."""
+"""Classification: what image and text classification have in common."""
 
 from collections.abc import Mapping
+from typing import final
 
 from torch import Tensor
 from torch.nn import functional
 
-from splitstep.tasks.task import ACCURACY, Task, check_totals
+from splitstep.tasks.task import ACCURACY, Batch, Metric, Task, check_totals
 
 
-def score_classes(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Sums of the surprise in nats, of right guesses and of examples; logits [B, classes], labels [B]."""
-    nll = functional.cross_entropy(logits.float(), labels, reduction="sum")
-    correct = (logits.argmax(-1) == labels).sum()
-    return {"nll": float(nll), "correct": float(correct), "examples": float(len(labels))}
+class Classes(Task):
+    """A classification task: logits are [B, classes], `labels` [B]."""
 
+    metric: Metric = ACCURACY
 
-def summarise_classes(task: Task, totals: Mapping[str, float]) -> dict[str, float]:
-    """Loss in nats an example, and accuracy."""
-    examples = check_totals(task, totals, "examples")
-    return {"loss": totals["nll"] / examples, ACCURACY.name: totals["correct"] / examples}
+    @final
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
+        """Sums of the surprise in nats, of right guesses and of examples."""
+        labels = batch["labels"]
+        nll = functional.cross_entropy(logits.float(), labels, reduction="sum")
+        correct = (logits.argmax(-1) == labels).sum()
+        return {"nll": float(nll), "correct": float(correct), "examples": float(len(labels))}
+
+    @final
+    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
+        """Loss in nats an example, and accuracy."""
+        examples = check_totals(self, totals, "examples")
+        return {"loss": totals["nll"] / examples, ACCURACY.name: totals["correct"] / examples}

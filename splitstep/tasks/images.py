@@ -7,12 +7,11 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from splitstep.tasks import sampler
-from splitstep.tasks.classes import score_classes, summarise_classes
+from splitstep.tasks.classes import Classes
 from splitstep.tasks.options import at_least
-from splitstep.tasks.task import ACCURACY, Batch, Metric, Task, check_split
+from splitstep.tasks.task import Batch, check_split
 
 
 class Pixels(NamedTuple):
@@ -40,11 +39,10 @@ def shifted(images: np.ndarray, moves: np.ndarray) -> np.ndarray:
     return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
-class Images(Task):
+class Images(Classes):
     """An image-classification task; `pixel_values` are [B, 1, S, S]."""
 
     model: ClassVar[str] = "image"
-    metric: Metric = ACCURACY
 
     def _load(self, pixels: Mapping[str, Pixels], standard: Standard, patch: int, labels: int, shift: int) -> None:
         """Take the arrays; training images move by up to `shift` pixels each way."""
@@ -97,14 +95,6 @@ class Images(Task):
             "pixel_values": (values / white - mean) / deviation,
             "labels": torch.from_numpy(labels.astype(np.int64)),
         }
-
-    @final
-    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        return score_classes(logits, batch["labels"])
-
-    @final
-    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        return summarise_classes(self, totals)
 
     @final
     def describe(self) -> dict[str, Any]:

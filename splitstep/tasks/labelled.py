@@ -10,12 +10,11 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from splitstep.tasks import sampler
-from splitstep.tasks.classes import score_classes, summarise_classes
+from splitstep.tasks.classes import Classes
 from splitstep.tasks.options import at_least
-from splitstep.tasks.task import ACCURACY, Batch, Metric, Task, check_split
+from splitstep.tasks.task import Batch, check_split
 
 PAD, CLS = 0, 1
 """The tokens that every vocabulary here begins with; each sequence begins with CLS."""
@@ -45,11 +44,10 @@ def check_buckets(buckets: tuple[int, ...]) -> None:
         raise ValueError(f"option buckets is {list(buckets)}, and needs growing lengths, e.g. [128, 256, 512]")
 
 
-class Labelled(Task):
+class Labelled(Classes):
     """A text-classification task: `input_ids` and `attention_mask` are [B, bucket], `labels` [B]."""
 
     model: ClassVar[str] = "sequence"
-    metric: Metric = ACCURACY
 
     def _load(self, texts: Mapping[str, Ragged], vocab_size: int, labels: int, buckets: tuple[int, ...]) -> None:
         """Take the sequences; the last bucket must hold the longest and its CLS."""
@@ -107,14 +105,6 @@ class Labelled(Task):
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
             "labels": torch.from_numpy(text.labels[rows].astype(np.int64)),
         }
-
-    @final
-    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        return score_classes(logits, batch["labels"])
-
-    @final
-    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        return summarise_classes(self, totals)
 
     @final
     def describe(self) -> dict[str, Any]:
