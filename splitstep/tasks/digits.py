@@ -7,23 +7,17 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from splitstep.tasks.images import Images, Pixels, Standard
-from splitstep.tasks.options import at_least
+from splitstep.tasks.images import ImageOptions, Images, Pixels, Standard
 from splitstep.tasks.task import SPLITS
 
 STANDARD = Standard(white=16.0, mean=0.3057, deviation=0.3765)
 
 
 @dataclass(frozen=True)
-class DigitsOptions:
-    """`patch`: pixels along a patch's side; `shift`: pixels by which training images move each way."""
+class DigitsOptions(ImageOptions):
+    """Patches of 2 x 2 pixels."""
 
     patch: int = 2
-    shift: int = 0
-
-    def __post_init__(self) -> None:
-        at_least("patch", self.patch, 1)
-        at_least("shift", self.shift, 0)
 
 
 def split_digits(images: np.ndarray, labels: np.ndarray) -> dict[str, Pixels]:
@@ -55,7 +49,7 @@ class Digits(Images):
 
         images, labels = load_digits(return_X_y=True)
         pixels = split_digits(np.asarray(images).reshape(-1, 8, 8).astype(np.uint8), np.asarray(labels))
-        self._load(pixels, STANDARD, options.patch, 10, options.shift)
+        self._load(pixels, STANDARD, 10, options)
 
     def _source(self) -> dict[str, Any]:
         return {"name": "sklearn.datasets.load_digits", "origin": "UCI optical recognition of handwritten digits"}

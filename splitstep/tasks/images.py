@@ -3,6 +3,7 @@
 import hashlib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -29,6 +30,18 @@ class Standard(NamedTuple):
     deviation: float
 
 
+@dataclass(frozen=True)
+class ImageOptions:
+    """`patch`: pixels along a patch's side; `shift`: pixels by which training images move each way."""
+
+    patch: int
+    shift: int = 0
+
+    def __post_init__(self) -> None:
+        at_least("patch", self.patch, 1)
+        at_least("shift", self.shift, 0)
+
+
 def shifted(images: np.ndarray, moves: np.ndarray) -> np.ndarray:
     """Images [N, S, S] moved by moves [N, 2] pixels (down, right), with black where nothing was."""
     reach = int(np.abs(moves).max(initial=0))
@@ -44,11 +57,11 @@ class Images(Classes):
 
     model: ClassVar[str] = "image"
 
-    def _load(self, pixels: Mapping[str, Pixels], standard: Standard, patch: int, labels: int, shift: int) -> None:
-        """Take the arrays; training images move by up to `shift` pixels each way."""
-        self._pixels, self._standard = dict(pixels), standard
-        self._patch, self._labels, self._shift = patch, labels, shift
-        side = self._side
+    def _load(self, pixels: Mapping[str, Pixels], standard: Standard, labels: int, options: ImageOptions) -> None:
+        """Take the arrays."""
+        self._pixels, self._standard, self._labels = dict(pixels), standard, labels
+        self._patch, self._shift = options.patch, options.shift
+        side, patch = self._side, options.patch
         if side % patch:
             fits = [n for n in range(1, side + 1) if side % n == 0]
             raise ValueError(

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from splitstep.tasks.fetch import CONTENTS, data_root, locate, read
-from splitstep.tasks.images import Images, Pixels, Standard
-from splitstep.tasks.options import at_least
+from splitstep.tasks.images import ImageOptions, Images, Pixels, Standard
 
 STANDARD = Standard(white=255.0, mean=0.1307, deviation=0.3081)
 HELD = 5_000
@@ -17,15 +16,10 @@ HELD = 5_000
 
 
 @dataclass(frozen=True)
-class MnistOptions:
-    """`patch`: pixels along a patch's side; `shift`: pixels by which training images move each way."""
+class MnistOptions(ImageOptions):
+    """Patches of 4 x 4 pixels."""
 
     patch: int = 4
-    shift: int = 0
-
-    def __post_init__(self) -> None:
-        at_least("patch", self.patch, 1)
-        at_least("shift", self.shift, 0)
 
 
 def parse_idx(data: bytes, path: Path) -> np.ndarray:
@@ -68,7 +62,7 @@ class Mnist(Images):
             "valid": Pixels(images[-HELD:], labels[-HELD:]),
             "test": load_pair(root, "t10k"),
         }
-        self._load(pixels, STANDARD, options.patch, 10, options.shift)
+        self._load(pixels, STANDARD, 10, options)
 
     def _source(self) -> dict[str, Any]:
         return {"name": "MNIST", "files": sorted(name for name in CONTENTS if "ubyte" in name)}
