@@ -117,9 +117,5 @@ def check_runs(runs: Sequence[Planned], out: Path, task: Task) -> list[Planned]:
         kind = (run.scheme, run.setting)
         if kind not in work:
             work[kind] = run.recipe.train.steps * cost(run.recipe.config(task), task.length).flops
-        directory = RunDirectory(out / run.folder)
-        if (directory.path / "recipe.yaml").exists() and not directory.belongs_to(run.recipe.document()):
-            raise ValueError(
-                f"{directory.path} belongs to another run (see its recipe.yaml): name a new directory with --out"
-            )
+        RunDirectory(out / run.folder).holds(run.recipe.document())
     return sorted(runs, key=lambda run: -work[run.scheme, run.setting])

@@ -63,18 +63,14 @@ class RunDirectory:
         self.translations = path / "translations"
 
     def claim(self, recipe: Mapping[str, Any]) -> None:
-        text = yaml.safe_dump(dict(recipe), sort_keys=False)
-        file = self.path / "recipe.yaml"
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is not a directory: name a new one with --out")
-        if file.exists():
-            if not self.belongs_to(recipe):
-                raise ValueError(f"{self.path} belongs to another run (see {file}): name a new directory with --out")
+        if self.holds(recipe):
             return
         if self.path.is_dir() and not all(map(is_leftover, self.path.iterdir())):
             raise ValueError(f"{self.path} holds other files and no run of splitstep: name a new directory with --out")
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, text)
+        write_atomically(self.path / "recipe.yaml", yaml.safe_dump(dict(recipe), sort_keys=False))
 
     def forget(self) -> None:
         """Give back a directory that was claimed just now and in which nothing has happened."""
@@ -117,10 +113,16 @@ class RunDirectory:
         if runs:
             raise ValueError(f"{self.path} is a comparison: name one of its runs, such as {runs[0].parent}")
 
-    def belongs_to(self, recipe: Mapping[str, Any]) -> bool:
-        """Whether the run here is of this recipe. Entries that it lacks are defaults: an older version wrote it."""
-        stored, given = (read_recipe(one, str(self.path / "recipe.yaml")) for one in (self.recipe(), recipe))
-        return yaml.safe_dump(stored.document()) == yaml.safe_dump(given.document())
+    def holds(self, recipe: Mapping[str, Any]) -> bool:
+        """Whether a run of this recipe is here; refuses one of another. Entries that it lacks are defaults: an older
+        version wrote it."""
+        file = self.path / "recipe.yaml"
+        if not file.exists():
+            return False
+        stored, given = (read_recipe(one, str(file)) for one in (self.recipe(), recipe))
+        if yaml.safe_dump(stored.document()) != yaml.safe_dump(given.document()):
+            raise ValueError(f"{self.path} belongs to another run (see {file}): name a new directory with --out")
+        return True
 
     def result(self) -> dict[str, Any] | None:
         file = self.path / "result.json"
