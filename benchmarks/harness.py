@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from torch import nn
 
 from splitstep.tasks import Task
 from splitstep.training import Recipe, evaluate, load_recipe
-from splitstep.training.directory import RunDirectory, git_hash, versions
+from splitstep.training.directory import RunDirectory, stamp
 from splitstep.training.loop import fit, open_journal
 from splitstep.training.processes import World
 from splitstep.training.run import Run, build_model
@@ -133,9 +132,7 @@ def main() -> int:
         "command": f"python benchmarks/harness.py --recipe {options.recipe} --steps {n} --pieces {options.pieces}",
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, CPU only, 1 thread",
         "load": round(os.getloadavg()[1], 1),
-        "commit": git_hash(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "versions": versions(),
+        **stamp(),
         "wall_seconds": round(time.monotonic() - begun, 1),
         "bar": BAR,
         "wall": wall,

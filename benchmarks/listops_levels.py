@@ -16,7 +16,6 @@ import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy as np
 from splitstep.files import write_atomically
 from splitstep.tasks import task as load_task
 from splitstep.tasks.listops import CLOSE, DIGIT, FUNCTIONS, OPERATOR, VOCABULARY
-from splitstep.training.directory import git_hash
+from splitstep.training.directory import stamp
 
 Feature = tuple[int, ...]
 PRIOR = 0.5  # counts of each value that a feature begins with
@@ -102,8 +101,7 @@ def main() -> int:
         )
     document = {
         "command": f"python benchmarks/listops_levels.py --variant {options.variant}",
-        "commit": git_hash(),
-        "date": datetime.now(UTC).date().isoformat(),
+        **stamp(),
         "variant": options.variant,
         "rows": rows,
     }

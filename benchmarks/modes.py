@@ -13,7 +13,6 @@ import argparse
 import json
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from torch import Tensor
 from splitstep.files import write_atomically
 from splitstep.models import MODELS, CausalConfig, ImageConfig, SplitstepConfig
 from splitstep.training import TrainOptions
-from splitstep.training.directory import git_hash, versions
+from splitstep.training.directory import stamp
 from splitstep.training.processes import World
 from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import spread
@@ -166,9 +165,7 @@ def main() -> int:
         "command": f"python benchmarks/modes.py --agree {options.agree} --updates {options.updates} "
         f"--precisions {options.precisions}",
         "device": torch.cuda.get_device_name(),
-        "commit": git_hash(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "versions": versions(),
+        **stamp(),
         "wall_seconds": round(time.monotonic() - begun, 1),
         "bar": BAR,
         "rows": rows,

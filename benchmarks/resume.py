@@ -18,11 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from splitstep.training.directory import git_hash, versions
+from splitstep.training.directory import stamp
 
 MOMENT = ("tokens_per_second", "seconds", "date", "commit")  # what may differ between two equal runs
 RECIPE: dict[str, Any] = {
@@ -118,9 +117,7 @@ def main() -> int:
     document = {
         "command": f"python benchmarks/resume.py --kills {options.kills} --seed {options.seed}",
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, CPU only, 1 thread",
-        "commit": git_hash(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "versions": versions(),
+        **stamp(),
         "wall_seconds": round(time.monotonic() - begun, 1),
         "recipe": RECIPE,
         "kills": len(rows),

@@ -17,12 +17,11 @@ import platform
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
 from splitstep.files import write_atomically
-from splitstep.training.directory import RunDirectory, git_hash, versions
+from splitstep.training.directory import RunDirectory, stamp
 
 FIRST_BAR, LINES_BAR = 5.0, 30.0  # seconds, the second for a hundred lines of Multi30k on two cores
 
@@ -72,9 +71,7 @@ def main() -> int:
         "trained_steps": result["steps"],
         "cores": os.cpu_count(),
         "machine": platform.machine(),
-        "commit": git_hash(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "versions": versions(),
+        **stamp(),
     }
     write_atomically(options.out, json.dumps(document, indent=1) + "\n")
     return 0 if median(first) < FIRST_BAR and median(whole) < LINES_BAR else 1

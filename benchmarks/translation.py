@@ -24,7 +24,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +44,7 @@ from splitstep.tasks.text_pairs.codec import END, PAD, START
 from splitstep.tasks.text_pairs.search import groups
 from splitstep.tasks.translation import Translation
 from splitstep.training import RunDirectory, TrainOptions, load_recipe
-from splitstep.training.directory import git_hash, versions
+from splitstep.training.directory import stamp
 from splitstep.training.loop import fit, open_journal
 from splitstep.training.processes import World
 from splitstep.training.run import Run
@@ -404,9 +403,7 @@ class Results:
         document = {
             "command": " ".join(["python", "benchmarks/translation.py", *sys.argv[1:]]),
             "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
-            "commit": git_hash(),
-            "date": datetime.now(UTC).date().isoformat(),
-            "versions": versions(),
+            **stamp(),
             "text": self.text,
             "fused_dropout": kernel(self.device.type) is not None,
             "fused_loss": kernels(self.device.type) is not None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from ..schemes import scheme
@@ -12,7 +11,7 @@ from ..tasks import Task
 from ..tasks.fetch import data_root
 from ..tasks.translation import Translation
 from ..training import Recipe
-from ..training.directory import git_hash, versions
+from ..training.directory import stamp
 from .comparison import Comparison, RecipeEntries, Row, Setting, Shown
 from .engines import check_engine, threads_per_job
 from .plan import Planned, check_runs, plan
@@ -63,10 +62,8 @@ def compare(
         engine=engine,
         threads=threads_per_job(),
         command=command,
-        versions=versions(),
-        commit=git_hash(),
-        date=datetime.now(UTC).date().isoformat(),
         tests=tests_of(rows, runs, ended, data) if isinstance(task, Translation) else (),
+        **stamp(),
     )
 
 

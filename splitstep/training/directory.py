@@ -10,6 +10,7 @@ import platform
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, final
@@ -49,6 +50,11 @@ def git_hash() -> str | None:
         return git("rev-parse", "--short=12", "HEAD") + ("+" if changes else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def stamp() -> dict[str, Any]:
+    """What a result was made with, and when."""
+    return {"versions": versions(), "commit": git_hash(), "date": datetime.now(UTC).date().isoformat()}
 
 
 @final

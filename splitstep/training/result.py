@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from itertools import pairwise
 from math import isfinite
 from typing import Any
@@ -18,7 +17,7 @@ from ..models.cost import cost
 from ..schemes import name_of, scheme
 from ..tasks import FreeRun
 from ..words import counted
-from .directory import git_hash, versions
+from .directory import stamp
 from .evaluate import evaluate, free_run
 from .progress import Progress
 from .run import Diverged, Run
@@ -50,9 +49,7 @@ def document(run: Run, status: str) -> dict[str, Any]:
         "parallel": run.parallel,
         "precision": str(run.precision).removeprefix("torch."),
         "mode": run.mode,
-        "versions": versions(),
-        "commit": git_hash(),
-        "date": datetime.now(UTC).date().isoformat(),
+        **stamp(),
         "recipe": run.recipe.document(),
     }
 
