@@ -34,6 +34,10 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(map(repr, choices))}.{hint}")
 
 
+def feed_forwards(s: Scheme) -> list[str]:
+    return [name for name in s.fields if name[0] == "F"]
+
+
 class SplitstepConfig(PreTrainedConfig):
     """What every model shares: a scheme, the shape of its fields, norms, positions, dropouts, initialisation.
 
@@ -147,25 +151,29 @@ class SplitstepConfig(PreTrainedConfig):
                 f"The scheme {self.scheme!r} needs a field {strange[0]}, which this model does not have: it has {have} "
                 "and the projections N, M, P; a decoder adds C (cross-attention) by itself."
             )
-        if isinstance(self.activation, dict) and set(self.activation) != {name for name in names if name[0] == "F"}:
+        halves = feed_forwards(scheme(self.scheme))
+        if isinstance(self.activation, dict) and self.activation.keys() != set(halves):
             raise ValueError(
                 f"activation={self.activation} must name each of the scheme's feed-forward fields: "
-                f"{', '.join(name for name in names if name[0] == 'F') or 'none'}."
+                f"{', '.join(halves) or 'none'}."
             )
         for choice in self.activation.values() if isinstance(self.activation, dict) else [self.activation]:
             check_choice("activation", choice, tuple(ACTIVATIONS))
 
     def check_ffn(self) -> None:
         widths = self.ffn if isinstance(self.ffn, list) else [self.ffn]
-        need = sum(layers * sum(n[0] == "F" for n in s.fields) for s, layers in self.stacks())
-        if isinstance(self.ffn, list) and len(widths) != need:
-            raise ValueError(
-                f"ffn lists {counted(len(widths), 'width')}; this network has {counted(need, 'feed-forward field')}."
-            )
+        if isinstance(self.ffn, list) and len(widths) != self.ffn_fields:
+            fields = counted(self.ffn_fields, "feed-forward field")
+            raise ValueError(f"ffn lists {counted(len(widths), 'width')}; this network has {fields}.")
         if any(w <= 0 for w in widths):
             raise ValueError(f"ffn={self.ffn} must be positive.")
         if (widest := max(widths, default=0)) > LARGEST:
             raise ValueError(f"ffn={widest} is too large: use at most {LARGEST:,}.")
+
+    @property
+    def ffn_fields(self) -> int:
+        """The feed-forward fields of the network, over all layers."""
+        return sum(layers * len(feed_forwards(s)) for s, layers in self.stacks())
 
     def stacks(self) -> list[tuple[Scheme, int]]:
         """The schemes that the network runs, each with its number of layers."""

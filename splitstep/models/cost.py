@@ -22,7 +22,7 @@ from .base import SplitstepModel, all_stacks
 from .body import Body, check_length, ffn_widths
 from .causal import SplitstepForCausalLM
 from .classifiers import SplitstepForImageClassification, SplitstepForSequenceClassification
-from .config import DEEPEST, ImageConfig, SplitstepConfig, TranslationConfig
+from .config import DEEPEST, ImageConfig, SplitstepConfig, TranslationConfig, feed_forwards
 from .masked import SplitstepForMaskedLM
 from .models import MODELS
 from .translation import SplitstepForTranslation
@@ -230,13 +230,9 @@ def with_depth(config: SplitstepConfig, ratio: Fraction) -> SplitstepConfig:
     return config
 
 
-def feed_forwards(s: Scheme) -> list[str]:
-    return [name for name in s.fields if name[0] == "F"]
-
-
 def widths_of(config: SplitstepConfig) -> Iterator[int]:
     """The width of each feed-forward field, layer by layer, stack after stack."""
-    return islice(ffn_widths(config), sum(layers * len(feed_forwards(s)) for s, layers in config.stacks()))
+    return islice(ffn_widths(config), config.ffn_fields)
 
 
 def same_depth(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost) -> Iterator[SplitstepConfig]:
@@ -286,8 +282,7 @@ def fractions(config: SplitstepConfig, reference: SplitstepConfig) -> list[int] 
 
 def mean_width(config: SplitstepConfig, reference: SplitstepConfig) -> Fraction:
     """The reference's total width over the new scheme's feed-forward fields at the same depth."""
-    need = sum(layers * len(feed_forwards(s)) for s, layers in config.stacks())
-    return Fraction(sum(widths_of(reference)), max(need, 1))
+    return Fraction(sum(widths_of(reference)), max(config.ffn_fields, 1))
 
 
 class Line(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..models.config import feed_forwards
 from ..models.cost import span
 from ..schemes import scheme
 
@@ -22,7 +23,7 @@ def kept_text(kept: Mapping[str, Any] | None, best_step: int | None, steps: int)
 
 def widths(notation: str, shape: Mapping[str, Any]) -> str:
     """The feed-forward widths, half by half: "F 256" or "F0 128, F1 128"."""
-    names = [name for name in scheme(notation).fields if name[0] == "F"]
+    names = feed_forwards(scheme(notation))
     ffn = shape["ffn"]
     lists = [ffn[i :: len(names)] if isinstance(ffn, list) else [ffn] for i in range(len(names))]
     return ", ".join(f"{name} {span(found)}" for name, found in zip(names, lists, strict=True)) or "none"
