@@ -18,7 +18,7 @@ from .output import Output, empty_table, nearest
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..studies.comparison import Comparison, Row
+    from ..studies.comparison import Comparison
     from ..training import Recipe
 
 MOST_SEEDS = 10_000  # a run each
@@ -197,7 +197,7 @@ def _comparison_table(result: Comparison) -> RenderableType:
     for row in result.rows:
         rate = "-" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
         cells = [
-            "\n".join(filter(None, [shortened(row.name), *map(_setting, row.setting), _diverged(row)])),
+            "\n".join(filter(None, [shortened(row.name), *map(_setting, row.setting), row.lost])),
             result.plus_minus(row.test),
             result.plus_minus(row.difference, signed=True) if row is not result.rows[0] else "",
             "-" if row.valid is None else result.shown(row.valid.mean),
@@ -247,7 +247,3 @@ def _narrow(head: str) -> str:
 def _setting(text: str) -> str:
     """An override, on two lines where it is long."""
     return text if len(text) <= 16 else text.replace(".", ".\n", 1)
-
-
-def _diverged(row: Row) -> str:
-    return f"{row.diverged} of {row.diverged + row.finished} diverged" if row.diverged else ""

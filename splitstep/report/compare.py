@@ -71,16 +71,9 @@ def over_two_lines(title: str) -> str:
 
 
 def table_row(result: Comparison, row: Row) -> list[str]:
-    first = row is result.rows[0]
+    first, notation = row is result.rows[0], shortened(row.scheme) if row.scheme != row.name else ""
     return [
-        "\n".join(
-            [
-                shortened(row.name),
-                *([shortened(row.scheme)] if row.scheme != row.name else []),
-                *row.setting,
-                *count_diverged(row),
-            ]
-        ),
+        "\n".join(filter(None, [shortened(row.name), notation, *row.setting, row.lost])),
         result.interval(row.test),
         "" if first else result.interval(row.difference, signed=True),
         "-" if row.valid is None else result.shown(row.valid.mean),
@@ -119,14 +112,8 @@ def test_sets(result: Comparison) -> list[str]:
 
 def seed_by_seed(one: OnTestSet) -> list[str]:
     """Each pair's difference and p, in small print below nothing."""
-    if not one.pairs:
-        return []
-    told = ("" if pair.p is None else f", p {pair.p:.3f}" for pair in one.pairs)
-    return ["", *(f"{pair.seed}: {pair.difference:+.2f}{p}" for pair, p in zip(one.pairs, told, strict=True))]
-
-
-def count_diverged(row: Row) -> list[str]:
-    return [f"{row.diverged} of {row.diverged + row.finished} diverged"] if row.diverged else []
+    told = [f"{pair.seed}: {pair.difference:+.2f}, p {pair.p:.3f}" for pair in one.pairs]
+    return ["", *told] if told else []
 
 
 def diverged(result: Comparison) -> list[str]:

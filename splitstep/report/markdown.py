@@ -46,11 +46,10 @@ def by_setting(result: Comparison) -> list[Sequence[Row]]:
 
 def _cells(name: str, result: Comparison, row: Row, first: bool) -> tuple[str, ...]:
     scheme = row.name if row.name == row.scheme else f"{row.name}, `{row.scheme}`"
-    lost = f", {row.diverged} of {row.diverged + row.finished} diverged" if row.diverged else ""
     return (
         name if first else "",
         title_of(result.metric) if first else "",
-        ", ".join([scheme, *row.setting]) + lost,
+        ", ".join(filter(None, [scheme, *row.setting, row.lost])),
         result.interval(row.test),
         "" if first else result.interval(row.difference, signed=True),
         f"{row.cost['parameters']:,}",

@@ -127,6 +127,11 @@ class Row:
     tokens_per_second: float | None
     structure: list[dict[str, Any]]
 
+    @property
+    def lost(self) -> str:
+        """How many runs diverged, where any did."""
+        return f"{self.diverged} of {self.diverged + self.finished} diverged" if self.diverged else ""
+
 
 @dataclass(frozen=True)
 class Comparison:
