@@ -401,20 +401,6 @@ def test_a_document_of_ten_translators_is_small() -> None:
     assert read_comparison(json.loads(json.dumps(document)), "there").tests == result.tests
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ([], "not the result of a comparison"),
-        ({"study": "orders"}, "not the result of a comparison"),
-        ({"study": "compare", "format": 99}, "format 99"),
-        ({"study": "compare", "format": 1}, "damaged"),
-    ],
-)
-def test_a_document_that_is_none_is_refused(document: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_comparison(document, "result.json")
-
-
 def test_differences_can_be_to_another_scheme() -> None:
     tests = {"lie": (0.80, 0.82, 0.90), "macaron": (0.85, 0.87, 0.95), "strang": (0.84, 0.83, 0.94)}
     result = comparison([trial(name, seed, test) for name, own in tests.items() for seed, test in enumerate(own)])

@@ -408,6 +408,7 @@ def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: py
         (None, "has no result.json"),
         ("{", "damaged"),
         ("[]", "not the result of a comparison"),
+        ('{"study": "orders"}', "not the result of a comparison"),
         ('{"study": "compare", "format": 2}', "has format 2"),
         ('{"study": "compare", "format": 1}', "result.json is damaged: the document has no command."),
     ],
