@@ -317,7 +317,7 @@ def test_score_of_images_is_accuracy() -> None:
         ("digits", {"patch": 0}, "needs at least 1"),
         ("text", {}, "path: notes.txt"),
         ("text", {"path": "no-such-file.txt"}, "no-such-file.txt"),
-        ("text", {"path": [3]}, "needs a list of text|needs text"),
+        ("text", {"path": [3]}, r"option path\[0\] is 3, and needs text"),
         ("stdlib", {"stride": 256}, "stride: 128"),
         ("stdlib", {"length": 1}, "needs at least 2"),
         ("stdlib", {"valid_limit": None, "length": None}, "None, and needs a whole number"),
