@@ -332,7 +332,7 @@ def test_too_many_beams_for_the_memory_are_one_line(codec: Codec, monkeypatch: p
     """An allocation fails for real, whatever memory there is."""
     model = model_for(codec)
     monkeypatch.setattr(model, "generate", lambda *args, **kwargs: torch.empty(2**58))
-    with pytest.raises(ValueError, match=r"too little memory for 1000 beams .* use fewer beams"):
+    with pytest.raises(ValueError, match=r"too little memory for 1,000 beams .* use fewer beams"):
         translate(model, codec, ["dog"], Search(beams=1000))
 
 
