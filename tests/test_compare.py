@@ -456,9 +456,10 @@ def test_leaving_an_engine_ends_its_processes(tmp_path: Path) -> None:
 
 
 def test_an_idle_process_clears_up_before_it_ends(tmp_path: Path) -> None:
-    file, end = tmp_path / "word", time.monotonic() + 10
+    file = tmp_path / "word"
     with open_engine("local=1", 1) as engine:
         engine.executor.submit(clear_up, str(file)).result(60)
+    end = time.monotonic() + 10
     while time.monotonic() < end and not file.exists():
         time.sleep(0.05)
     assert file.exists()
