@@ -23,7 +23,7 @@ from rich.console import Console
 
 from splitstep import SCHEMES, cli
 from splitstep.cli.comparisons import _comparison_table
-from splitstep.report import MissingPackage, markdown, write_report
+from splitstep.report import MissingPackage, loss_table, markdown, write_report
 from splitstep.report.charts import band, differences, side_by_side
 from splitstep.report.compare import compare_page
 from splitstep.report.diagram import draw
@@ -326,6 +326,31 @@ def test_markdown_is_tables_with_as_many_cells_in_every_row(name: str) -> None:
         assert set(rule) == {"---"}
         assert rows
         assert {len(row) for row in rows} == {len(heads)}
+
+
+def test_losses_are_of_the_last_tenth_and_paired_by_seed() -> None:
+    runs = [(text, seed) for text in ("lie", "macaron") for seed in (0, 1)]
+    trials = [trial(text, seed, 0.9) for text, seed in runs] + [trial("parallel", 0, None)]
+    losses = {("A F", 0): 2.0, ("A F", 1): 3.0, ("F0/2 A F1/2", 0): 1.9, ("F0/2 A F1/2", 1): 2.7, ("A+F", 0): 1.0}
+    given = [(t, losses[t.scheme, t.seed]) for t in trials]
+    trials = [
+        dataclasses.replace(
+            t, steps=100, train_loss=Curve((90, 95, 100), (9.0, v - 0.5, v + 0.5)),
+            valid={"loss": 2 * v, "accuracy": 0}, test=t.test and {"loss": 5.0, "accuracy": 0},
+        )
+        for t, v in given
+    ]  # fmt: skip
+    [[heads, _, lie, macaron, lost]] = markdown_tables(loss_table([("mine", comparison(trials))]))
+    assert heads[:4] == ["task", "scheme", "training loss", "against the first [95%]"]
+    assert lie == ["mine", "lie, `A F`", "2.500", "", "5.000", "", "5.000", ""]
+    half = 12.706 * 0.1  # Student's t of one degree of freedom, times the standard error of -.1 and -.3
+    assert macaron[2:6] == [
+        "2.300", f"-0.200 [{-0.2 - half:+.3f}, {-0.2 + half:+.3f}]", "4.600",
+        f"-0.400 [{-0.4 - 2 * half:+.3f}, {-0.4 + 2 * half:+.3f}]",
+    ]  # fmt: skip
+    assert macaron[6:] == ["5.000", "+0.000 [+0.000, +0.000]"]
+    assert lost[1].endswith("1 of 1 diverged")
+    assert lost[2:] == ["-", "", "-", "", "-", ""]
 
 
 def test_markdown_has_every_score_on_every_test_set() -> None:

@@ -128,6 +128,9 @@ def report(
     first: Annotated[
         str | None, typer.Option("--against", metavar="SCHEME", help="Differences to this scheme, not to the first.")
     ] = None,
+    only_losses: Annotated[
+        bool, typer.Option("--losses", help="With --markdown: the losses in training and held out, and nothing else.")
+    ] = False,
 ) -> None:
     """Draw report.html again from result.json; nothing is trained.
 
@@ -136,12 +139,15 @@ def report(
       splitstep report runs/digits
       splitstep report runs/digits runs/listops --markdown
       splitstep report runs/digits --against macaron --markdown
+      splitstep report runs/digits --losses --markdown
     """
-    from ..report import markdown, write_report
+    from ..report import loss_table, markdown, write_report
     from ..studies.rows import against
 
     if as_markdown and (as_json or out):
         raise ValueError("--markdown prints a table and nothing else: leave out --json and --out.")
+    if only_losses and not as_markdown:
+        raise ValueError("--losses prints a Markdown table, and the page has it anyway: add --markdown.")
     if first and not (as_markdown or out):
         raise ValueError("--against leaves what the comparison wrote as it is: add --markdown, or --out DIR.")
     found = [(directory, *_read_comparison(directory)) for directory in directories]
@@ -149,7 +155,8 @@ def report(
         turned = [(directory, against(result, first)) for directory, _, result in found]
         found = [(directory, result.document(), result) for directory, result in turned]
     if as_markdown:
-        sys.stdout.write(markdown(_named([(directory, result) for directory, _, result in found])))
+        draw = loss_table if only_losses else markdown
+        sys.stdout.write(draw(_named([(directory, result) for directory, _, result in found])))
         return
     if len(found) > 1 and (as_json or out):
         raise ValueError(f"{len(found)} directories at once have no single document: leave out --json and --out.")

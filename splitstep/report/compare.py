@@ -9,6 +9,7 @@ from ..files import write_atomically
 from ..notation import shortened
 from ..schemes import label, scheme
 from ..studies.comparison import Comparison, Row
+from ..studies.losses import NOTE, SPLITS, losses
 from ..studies.test_sets import OnTestSet
 from ..studies.wording import kept_text, widths
 from ..tasks.task import title_of
@@ -158,7 +159,22 @@ def loss_differences(result: Comparison) -> list[str]:
         + charts.html(charts.differences(result, column), f"chart-{column.partition('_')[0]}-difference")
         for title, column in (("Training", "train_loss"), ("Validation", "valid_loss"))
     ]
-    return [*side_by_side(charted), f'<p class="soft">Seed by seed; below zero is better; {how}.</p>']
+    return [
+        *side_by_side(charted),
+        f'<p class="soft">Seed by seed; below zero is better; {how}.</p>',
+        *final_losses(result),
+    ]
+
+
+def final_losses(result: Comparison) -> list[str]:
+    """What the schemes come to, in training and held out."""
+    first = shortened(result.rows[0].name)
+    heads = [text for split in SPLITS for text in (f"{split} loss", f"difference to {first}\n95% interval, paired")]
+    rows = [
+        [shortened(row.name), *(text for one in found for text in (one.text(), one.difference_text()))]
+        for row, found in zip(result.rows, losses(result, result.rows), strict=True)
+    ]
+    return ["<h2>Losses at the end</h2>", table(["scheme", *heads], rows), f'<p class="soft">{escape(NOTE)}</p>']
 
 
 def side_by_side(parts: list[str]) -> list[str]:

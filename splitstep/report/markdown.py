@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from ..notation import shortened
 from ..schemes import label
 from ..studies.comparison import Comparison, Row
+from ..studies.losses import SPLITS, losses
 from ..studies.rows import rows_of
 from ..studies.test_sets import OnTestSet, Scored
 from ..tasks.task import title_of
@@ -30,6 +31,18 @@ def markdown(results: Sequence[tuple[str, Comparison]]) -> str:
     return "\n".join([_table(lines), *(table for group in alike.values() for table in _test_sets(group))])
 
 
+def loss_table(results: Sequence[tuple[str, Comparison]]) -> str:
+    """A row per scheme of each comparison with its losses in training, validation and test."""
+    heads = [text for split in SPLITS for text in (f"{split} loss", "against the first [95%]")]
+    lines = [("task", "scheme", *heads)]
+    for name, result in results:
+        for rows in by_setting(result):
+            for row, found in zip(rows, losses(result, rows), strict=True):
+                cells = (text for one in found for text in (one.text(), one.difference_text()))
+                lines.append((name if row is rows[0] else "", _scheme(row), *cells))
+    return _table(lines)
+
+
 def _table(lines: Sequence[Sequence[str]]) -> str:
     """Cells as a table, heads first; what breaks a line or a cell elsewhere does not here."""
     written = [[cell.replace("|", "\\|").replace("\n", " ") for cell in cells] for cells in lines]
@@ -44,12 +57,16 @@ def by_setting(result: Comparison) -> list[Sequence[Row]]:
     return [rows_of([t for t in result.trials if t.setting == setting], result.metric) for setting in result.sweep]
 
 
-def _cells(name: str, result: Comparison, row: Row, first: bool) -> tuple[str, ...]:
+def _scheme(row: Row) -> str:
     scheme = row.name if row.name == row.scheme else f"{row.name}, `{row.scheme}`"
+    return ", ".join(filter(None, [scheme, *row.setting, row.lost]))
+
+
+def _cells(name: str, result: Comparison, row: Row, first: bool) -> tuple[str, ...]:
     return (
         name if first else "",
         title_of(result.metric) if first else "",
-        ", ".join(filter(None, [scheme, *row.setting, row.lost])),
+        _scheme(row),
         result.interval(row.test),
         "" if first else result.interval(row.difference, signed=True),
         f"{row.cost['parameters']:,}",
