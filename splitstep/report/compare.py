@@ -168,13 +168,13 @@ def loss_differences(result: Comparison) -> list[str]:
 
 def final_losses(result: Comparison) -> list[str]:
     """What the schemes come to, in training and held out."""
-    first = shortened(result.rows[0].name)
-    heads = [text for split in SPLITS for text in (f"{split} loss", f"difference to {first}\n95% interval, paired")]
+    heads = [text for split in SPLITS for text in (f"{split} loss", "difference\n95% interval")]
     rows = [
         [shortened(row.name), *(text for one in found for text in (one.text(), one.difference_text()))]
         for row, found in zip(result.rows, losses(result, result.rows), strict=True)
     ]
-    return ["<h2>Losses at the end</h2>", table(["scheme", *heads], rows), f'<p class="soft">{escape(NOTE)}</p>']
+    note = f"{NOTE} Differences are to {shortened(result.rows[0].name)}, seed by seed."
+    return ["<h2>Losses at the end</h2>", table(["scheme", *heads], rows), f'<p class="soft">{escape(note)}</p>']
 
 
 def side_by_side(parts: list[str]) -> list[str]:
