@@ -57,7 +57,7 @@ def hostile() -> Comparison:
     ]
     return dataclasses.replace(
         result, task=HOSTILE, rows=tuple(rows), trials=tuple(trials), command=HOSTILE, commit=HOSTILE, engine=HOSTILE,
-        versions={HOSTILE: HOSTILE}, recipe={HOSTILE: HOSTILE}, sweep=((HOSTILE,),),
+        versions={HOSTILE: HOSTILE}, recipe={HOSTILE: HOSTILE}, data={HOSTILE: HOSTILE}, sweep=((HOSTILE,),),
         metric={**result.metric, "name": HOSTILE},
     )  # fmt: skip
 
@@ -172,7 +172,7 @@ def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
     result = made("lie", "macaron", "strang-midpoint")
     text = write_report(result, tmp_path).read_text()
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    for heading in ("Training loss", "Validation accuracy", "Validation loss, difference to lie",
+    for heading in ("Training loss", "Validation accuracy", "Validation loss, difference to lie", "Losses at the end",
                     "Quality against cost", "The schemes", "What was matched", "All runs",
                     "How to reproduce"):  # fmt: skip
         assert f"<h2>{heading}</h2>" in own

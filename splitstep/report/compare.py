@@ -264,6 +264,7 @@ def reproduce(result: Comparison) -> list[str]:
     import yaml
 
     known = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    data = {name: value for name, value in result.data.items() if name != "sha256"}
     return [
         "<h2>How to reproduce</h2>",
         f"<pre>{escape(result.command or 'splitstep.studies.compare.compare(...) with the recipe below')}</pre>",
@@ -278,4 +279,6 @@ def reproduce(result: Comparison) -> list[str]:
         ),
         "<p>The recipe, with all defaults written out:</p>",
         f"<pre>{escape(yaml.safe_dump(result.recipe, sort_keys=False))}</pre>",
+        "<p>The data, as the task read it; hashes are in result.json:</p>",
+        f"<pre>{escape(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100))}</pre>",
     ]
