@@ -427,8 +427,35 @@ def test_own_text_holds_out_what_is_not_given(files: tuple[str, str]) -> None:
     counts = {split: entry["kept"] for split, entry in made.describe()["pairs"].items()}
     assert counts == {"train": 180, "valid": 10, "test": 10}
     assert made.text("valid").target == [" ".join(line.split()[::-1]) for line in made.text("valid").source]
+    assert made.in_train() == {}
     given = parallel(train=files, valid=files, test=files, merges=50).describe()["pairs"]
     assert {split: entry["kept"] for split, entry in given.items()} == dict.fromkeys(("train", "valid", "test"), 200)
+
+
+def test_held_out_pairs_that_training_has_are_counted_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = sentences(60)
+    held = {
+        "a": [*lines[:3], lines[3].upper(), f"  {lines[50]}", "neu"],
+        "b": [*lines[:2], "x", *lines[3:4], lines[50], "y"],
+    }
+    for side in ("a", "b"):
+        for name, text in (("train", lines), ("test", held[side])):
+            (tmp_path / f"{name}.{side}").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+    data = {split: [str(tmp_path / f"{split}.{side}") for side in ("a", "b")] for split in ("train", "test")}
+    made = parallel(**data, valid=data["train"], merges=50)
+    assert made.describe()["pairs"]["test"] == {"read": 6, "empty": 0, "too_many_tokens": 0, "in_train": 4, "kept": 6}
+    assert made.in_train() == {"valid": 60, "test": 4}
+    # only what training takes counts
+    assert parallel(**data, valid=data["train"], merges=50, limit=50).in_train() == {"valid": 50, "test": 3}
+    model = {"layers": 1, "decoder_layers": 1, "width": 8, "heads": 1, "ffn": 8}
+    document = {
+        "task": "parallel", "data": {**data, "valid": data["train"], "beams": 1}, "model": model,
+        "train": {"steps": 1, "batch": 256},
+    }  # fmt: skip
+    train(read_recipe(document, "recipe"), tmp_path / "run")
+    assert "; also in train: 60 of valid, 4 of test\n" in capsys.readouterr().err
 
 
 def test_no_source_is_in_two_splits() -> None:
@@ -468,7 +495,7 @@ def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
         "kept": 60,
     }  # fmt: skip
     # held-out pairs longer than any training pair are kept whole, in a shape of their own
-    assert counts["valid"] == {"read": 64, "empty": 1, "too_many_tokens": 0, "kept": 63}
+    assert counts["valid"] == {"read": 64, "empty": 1, "too_many_tokens": 0, "in_train": 60, "kept": 63}
     assert made.describe()["longest"]["valid"] > made.describe()["longest"]["train"]
     assert made.shape["max_length"] >= made.describe()["longest"]["valid"]
     assert sum(len(batch["labels"]) for batch in made.batches("valid", 256)) == 63
@@ -503,7 +530,7 @@ def test_held_out_lines_that_would_take_for_ever_are_left_out_counted_and_told(
     made = parallel(**data)
     assert made.text("test").source == kept
     assert sorted(sources(made, "test")) == sorted(kept)  # in batches, bucket by bucket
-    assert made.describe()["pairs"]["test"] == {"read": 6, "empty": 0, "too_many_tokens": 1, "kept": 5}
+    assert made.describe()["pairs"]["test"] == {"read": 6, "empty": 0, "too_many_tokens": 1, "in_train": 0, "kept": 5}
     assert made.left_out() == {"test": 1}
     assert made.shape["max_length"] < 2048
     model = {"layers": 1, "decoder_layers": 1, "width": 8, "heads": 1, "ffn": 8}
@@ -627,7 +654,8 @@ def test_iwslt14_preparation(tmp_path: Path) -> None:
     assert isinstance(made, Translation)
     assert "das ist satz x0 ." in sources(made, "train")  # in small letters
     pairs = made.describe()["pairs"]
-    assert (pairs["train"]["lines"], pairs["valid"]) == (102, {"read": 4, "empty": 0, "too_many_tokens": 0, "kept": 4})
+    assert pairs["train"]["lines"] == 102
+    assert pairs["valid"] == {"read": 4, "empty": 0, "too_many_tokens": 0, "in_train": 0, "kept": 4}
     back = task("iwslt14", {"merges": 40, "direction": "en-de"}, tmp_path)
     assert isinstance(back, Translation)
     assert back.text("test").target == found["test"].source

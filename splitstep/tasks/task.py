@@ -109,6 +109,10 @@ class Task(ABC):
         it."""
         return {}
 
+    def in_train(self) -> dict[str, int]:
+        """How many examples of held-out splits training sees, too, by split; those that have none are not in it."""
+        return {}
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What the data is: source, counts and hashes, fit for JSON."""

@@ -240,8 +240,16 @@ class Translation(Task):
 
     @final
     def left_out(self) -> dict[str, int]:
-        found = {split: counts["too_many_tokens"] for split, counts in self._prepared.counts.items()}
-        return {split: count for split, count in found.items() if count and split != "train"}
+        return self._held_counts("too_many_tokens")
+
+    @final
+    def in_train(self) -> dict[str, int]:
+        return self._held_counts("in_train")
+
+    def _held_counts(self, name: str) -> dict[str, int]:
+        """One of the counts of held-out splits, where it is not zero."""
+        held = {split: counts[name] for split, counts in self._prepared.counts.items() if split != "train"}
+        return {split: count for split, count in held.items() if count}
 
     @final
     def describe(self) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,10 +15,10 @@ import numpy as np
 
 from splitstep.tasks.cache import cache_root, key
 from splitstep.tasks.text_pairs.codec import Codec, Form, learn
-from splitstep.tasks.text_pairs.lines import Lines, chosen
+from splitstep.tasks.text_pairs.lines import Lines, chosen, folded
 from splitstep.tasks.text_pairs.moses import keep_by_length
 
-FORMAT = 4
+FORMAT = 5
 """Of the cache: another number makes everything anew."""
 MANIFEST = "manifest.json"
 HELD_TOKENS = 2048
@@ -168,6 +169,7 @@ def write(
     """All files of the cache but the manifest; the counts of each split."""
     counts: dict[str, dict[str, int]] = {}
     codec: Codec | None = None
+    learnt = np.empty(0, np.int64)
     for split in sorted(parts, key=lambda name: name != "train"):  # training text first: subwords are learnt from it
         given = parts[split].read()
         lines, counts[split] = without_empty(given)
@@ -186,7 +188,11 @@ def write(
         require_pairs(task, split, int(keep.sum()), counts[split])
         if not keep.all():
             flat = selected(flat[0], keep), selected(flat[1], keep)
-        if split != "train":
+        hashes = hashed(compress(source, keep), compress(target, keep))
+        if split == "train":
+            learnt = hashes
+        else:
+            counts[split]["in_train"] = int(np.isin(hashes, learnt).sum())
             write_text(folder, split, lines if keep.all() else chosen(lines, np.flatnonzero(keep).tolist()))
         for side, (tokens, offsets) in zip(("source", "target"), flat, strict=True):
             np.save(folder / f"{split}.{side}.tokens.npy", tokens)
@@ -214,6 +220,12 @@ def shortened(
     kept = [pair for pair in short if keep_by_length(*pair, longest, limits.ratio)]
     counts["too_many_words"], counts["unequal_length"] = len(pairs) - len(short), len(short) - len(kept)
     return [one for one, _ in kept], [two for _, two in kept]
+
+
+def hashed(source: Iterable[str], target: Iterable[str]) -> np.ndarray:
+    """A number for each pair [N]; equal sentences have equal ones, others by the rarest chance."""
+    pairs = zip(map(folded, source), map(folded, target), strict=True)
+    return np.fromiter(map(hash, pairs), np.int64)
 
 
 Flat = tuple[np.ndarray, np.ndarray]
