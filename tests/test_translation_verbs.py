@@ -65,7 +65,9 @@ def test_figures_of_the_verb_are_those_of_the_run(run: Path) -> None:
     assert found["figures"] == pytest.approx(result["test"])
     assert found["translation"]["scores"] == result["splits"]["test"]["scores"]
     assert result["kept"] == {"by": "best", "figure": "loss", "steps": [3]}
+    assert (found["split"], found["translation"]["lines"]) == ("test", 500)
     plain = splitstep("evaluate", str(run))
+    assert re.match(rb"split +test, 500 lines\n", plain.stdout)
     assert b"sacreBLEU" in plain.stdout
 
 

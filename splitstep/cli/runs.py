@@ -136,12 +136,15 @@ def evaluate(
     """
     from ..studies.trained import Wanted, evaluate_run
     from ..training.progress import counting
+    from ..words import counted
 
     output = _beside(run, as_json, out)
     result = evaluate_run(run, split, data, Wanted(beams, length_penalty), counting("translated"))
     named = result.translated.scores if result.translated else ()
     scored = {one.key for one in named}
-    rows = [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items() if k not in scored]
+    lines = f", {counted(result.translated.lines, 'line')}" if result.translated else ""
+    rows = [("split", f"{result.split}{lines}")]
+    rows += [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items() if k not in scored]
     rows += [(one.name, f"{one.value:.2f}  {one.signature}{_remark(one.comparable)}") for one in named]
     output.emit(result.document(), lambda: _pairs(rows))
 
