@@ -25,15 +25,15 @@ def shown(figures: Figures) -> str:
 
 def counting(title: str, at_once: bool = False) -> Counting:
     """Lines done of all lines, on standard error: one line that counts up on a terminal, a line now and then elsewhere,
-    the first after ten seconds or at once."""
-    last = -inf if at_once else time.monotonic()
+    the first after ten seconds or at once, and the last with all of them where there was a first."""
+    last, begun = -inf if at_once else time.monotonic(), False
 
     def show(number: int, total: int) -> None:
-        nonlocal last
+        nonlocal last, begun
         if sys.stderr.isatty():
             print(f"\r{title} {number}/{total} lines", end="\n" * (number == total), file=sys.stderr, flush=True)
-        elif time.monotonic() - last > 10:
-            last = time.monotonic()
+        elif time.monotonic() - last > 10 or (begun and number == total):
+            last, begun = time.monotonic(), True
             print(f"{title} {number}/{total} lines", file=sys.stderr, flush=True)
 
     return show
