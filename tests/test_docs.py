@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from splitstep import cli, scheme
+from splitstep.studies.comparison import read_comparison
+from splitstep.studies.rows import figures
+from splitstep.studies.statistics import paired_difference
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -67,3 +71,28 @@ def test_every_comparison_is_shown() -> None:
     kept = {str(folder.relative_to(ROOT)) for folder in found} - {"results/translation/speed"}
     assert len(kept) >= 3
     assert kept <= shown
+
+
+def test_what_the_scale_did_on_newsgroups_is_what_the_files_say() -> None:
+    text = " ".join((DOCS / "results.md").read_text().split())
+    files = {
+        name: ROOT / "results" / "compare" / name / "result.json" for name in ("newsgroups", "newsgroups-unscaled")
+    }
+    trials = {name: read_comparison(json.loads(file.read_text()), name).trials for name, file in files.items()}
+    for name, notation in (("Macaron is", "F0/2 A F1/2"), ("Lie-Trotter", "A F")):
+        scaled, unscaled = (
+            figures([trial for trial in found if trial.scheme == notation], "test", "accuracy")
+            for found in trials.values()
+        )
+        found = paired_difference(scaled, unscaled)
+        assert found is not None
+        assert f"{name} at {found.mean:+.2%} [{found.low:+.2%}, {found.high:+.2%}]" in text
+
+
+def test_what_settings_do_to_translators_is_what_the_files_say() -> None:
+    text = " ".join((DOCS / "translation.md").read_text().split())
+    for name, folder in (("rate", "lr"), ("step", "step"), ("dropout", "dropout"), ("norms", "norm")):
+        file = ROOT / "results" / "translation" / "multi30k-ablations" / folder / "result.json"
+        result = read_comparison(json.loads(file.read_text()), name)
+        _, macaron = (one for one in result.tests if one.split == "test2016")
+        assert f"{name} {' '.join(result.test_difference(macaron).split())}" in text
