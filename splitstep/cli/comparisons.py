@@ -126,7 +126,10 @@ def report(
         Path | None, typer.Option("--out", metavar="DIR", help="Write result and page there, not where they were.")
     ] = None,
     first: Annotated[
-        str | None, typer.Option("--against", metavar="SCHEME", help="Differences to this scheme, not to the first.")
+        str | None,
+        typer.Option(
+            "--against", metavar="SCHEME", help="Differences to this scheme, not to the first; not for translators."
+        ),
     ] = None,
     only_losses: Annotated[
         bool, typer.Option("--losses", help="With --markdown: the losses in training and held out, and nothing else.")
