@@ -7,8 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
+
+from splitstep.tasks.text_pairs.codec import Codec
 
 OVERRIDES = ["train.steps=3", "train.batch=256", "model.width=16", "model.heads=2", "model.ffn=16", "data.train=300"]
 
@@ -134,6 +138,16 @@ def test_the_documented_way_from_a_folder_to_a_translation(run: Path) -> None:
         "translate", str(run), "--beams", "5", "--length-penalty", "1", given=b"seven\nforty-two\n"
     ).stdout.decode()
     assert ast.literal_eval(done.stdout.decode()) == told.split("\n")[:-1]
+
+
+def test_auto_tokenizer_gives_the_codecs_ids(run: Path) -> None:
+    theirs: Any = AutoTokenizer.from_pretrained(run / "model")
+    lines = ["seven", "three hundred and forty-two", "nine thousand"]
+    ours = list(Codec.load(run / "model").encode(lines))
+    assert theirs(lines).input_ids == ours
+    padded = theirs(lines, padding=True, return_tensors="pt")
+    assert padded.input_ids.shape == padded.attention_mask.shape == (3, max(map(len, ours)))
+    assert theirs.batch_decode(padded.input_ids, skip_special_tokens=True) == lines
 
 
 def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from splitstep.tasks.text_pairs import moses
 
 PAD, START, END, UNKNOWN = range(4)
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
-TOKENIZER, FORM = "tokenizer.json", "translation.json"
+TOKENIZER, FORM, NAMES = "tokenizer.json", "translation.json", "tokenizer_config.json"
 BLOCK = 20_000
 WORD_START, WORD_END = "▁", "</w>"
 
@@ -152,8 +152,12 @@ class Codec:
     """Form and subwords of one translation task, saved with its model."""
 
     def __init__(self, form: Form, tokenizer: Any) -> None:
+        from tokenizers.processors import TemplateProcessing
+
         self.form, self.tokenizer = form, tokenizer
         tokenizer.encode_special_tokens = True  # "</s>" in somebody's text is text
+        end = SPECIAL[END]  # for AutoTokenizer; here an end is put behind the ids, which is faster
+        tokenizer.post_processor = TemplateProcessing(single=f"$A {end}", special_tokens=[(end, END)])
 
     @property
     def size(self) -> int:
@@ -202,9 +206,12 @@ class Codec:
                 yield token
 
     def save(self, folder: Path) -> None:
-        """Write both files, which `load` reads, into a folder."""
+        """Write into a folder the files that `load` reads, and what AutoTokenizer needs besides."""
         self.tokenizer.save(str(folder / TOKENIZER), pretty=False)
         (folder / FORM).write_text(json.dumps(dataclasses.asdict(self.form)), encoding="utf-8")
+        names = zip(("pad_token", "bos_token", "eos_token", "unk_token"), SPECIAL, strict=True)
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", **dict(names), "clean_up_tokenization_spaces": False}
+        (folder / NAMES).write_text(json.dumps(config), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> "Codec":
