@@ -100,13 +100,6 @@ def test_every_verb_keeps_the_contract(verb: str, capsys: pytest.CaptureFixture[
     assert "requires an argument" in refusal(capsys, verb, "--out")
 
 
-def test_help_and_manual_say_what_report_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", "--help"]) == 0
-    assert "not to the first; not for translators." in " ".join(capsys.readouterr().out.split())
-    manual = (Path(__file__).parent.parent / "docs" / "compare.md").read_text()
-    assert "Translators are refused that" in manual[manual.index("--against") :]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -281,6 +281,7 @@ def test_subwords(tokens: str) -> None:
     assert codec.decode([[START, *line, PAD, PAD] for line in ids]) == lines
     tokens_flat, offsets = codec.encode_flat(lines)
     assert [tokens_flat[a:b].tolist() for a, b in itertools.pairwise(offsets)] == ids
+    assert ids == [codec.tokenizer.encode(line).ids for line in lines]  # whole lines, as AutoTokenizer cuts them
     (strange,) = codec.encode(["der Ω"])
     assert UNKNOWN in strange
     assert codec.decode([strange]) == ["der <unk>"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeVar, final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ PAD, START, END, UNKNOWN = range(4)
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 TOKENIZER, FORM, NAMES = "tokenizer.json", "translation.json", "tokenizer_config.json"
 BLOCK = 20_000
+T = TypeVar("T")
 WORD_START, WORD_END = "▁", "</w>"
 
 
@@ -55,7 +56,7 @@ class Form:
         return list(lines) if self.tokens == "plain" else moses.detokenise(lines, language)
 
 
-def blocks_of(lines: Iterable[str]) -> Iterator[list[str]]:
+def blocks_of(lines: Iterable[T]) -> Iterator[list[T]]:
     rest = iter(lines)
     while block := list(islice(rest, BLOCK)):
         yield block
@@ -168,25 +169,23 @@ class Codec:
         """Whether both cut all text alike."""
         return self.form == other.form and self.tokenizer.to_str() == other.tokenizer.to_str()
 
-    def encode(self, lines: Sequence[str]) -> Iterator[list[int]]:
+    def encode(self, lines: Iterable[str]) -> Iterator[list[int]]:
         """The ids of prepared lines, each with an end."""
-        for block in blocks_of(lines):
-            for encoding in self.tokenizer.encode_batch_fast(block, add_special_tokens=False):
-                yield [*encoding.ids, END]
-
-    def encode_flat(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all lines one after another, and where each begins and ends."""
-        kind = np.uint16 if self.size <= 1 << 16 else np.int32
-        parts, lengths = [np.zeros(0, kind)], []
         table: dict[str, list[int]] = {}  # subwords never cross a blank: cutting each word once is five times faster
         for block in blocks_of(lines):
             words = [line.split() for line in block]
             new = sorted({word for line in words for word in line} - table.keys())
             encodings = self.tokenizer.encode_batch_fast(new, add_special_tokens=False)
             table |= zip(new, (encoding.ids for encoding in encodings), strict=True)
-            found = [[*chain.from_iterable(map(table.__getitem__, line)), END] for line in words]
-            lengths += map(len, found)
-            parts.append(np.fromiter(chain.from_iterable(found), kind))
+            yield from ([*chain.from_iterable(map(table.__getitem__, line)), END] for line in words)
+
+    def encode_flat(self, lines: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all lines one after another, and where each begins and ends."""
+        kind = np.uint16 if self.size <= 1 << 16 else np.int32
+        parts, lengths = [np.zeros(0, kind)], []
+        for block in blocks_of(self.encode(lines)):
+            lengths += map(len, block)
+            parts.append(np.fromiter(chain.from_iterable(block), kind))
         return np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
