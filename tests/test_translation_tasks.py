@@ -428,7 +428,7 @@ def test_own_text_holds_out_what_is_not_given(files: tuple[str, str]) -> None:
     counts = {split: entry["kept"] for split, entry in made.describe()["pairs"].items()}
     assert counts == {"train": 180, "valid": 10, "test": 10}
     assert made.text("valid").target == [" ".join(line.split()[::-1]) for line in made.text("valid").source]
-    assert made.in_train() == {}
+    assert made.remarks() == {}
     given = parallel(train=files, valid=files, test=files, merges=50).describe()["pairs"]
     assert {split: entry["kept"] for split, entry in given.items()} == dict.fromkeys(("train", "valid", "test"), 200)
 
@@ -447,9 +447,10 @@ def test_held_out_pairs_that_training_has_are_counted_and_told(
     data = {split: [str(tmp_path / f"{split}.{side}") for side in ("a", "b")] for split in ("train", "test")}
     made = parallel(**data, valid=data["train"], merges=50)
     assert made.describe()["pairs"]["test"] == {"read": 6, "empty": 0, "too_many_tokens": 0, "in_train": 4, "kept": 6}
-    assert made.in_train() == {"valid": 60, "test": 4}
+    assert made.remarks() == {"also in train": {"valid": 60, "test": 4}}
     # only what training takes counts
-    assert parallel(**data, valid=data["train"], merges=50, limit=50).in_train() == {"valid": 50, "test": 3}
+    fewer = parallel(**data, valid=data["train"], merges=50, limit=50)
+    assert fewer.remarks() == {"also in train": {"valid": 50, "test": 3}}
     model = {"layers": 1, "decoder_layers": 1, "width": 8, "heads": 1, "ffn": 8}
     document = {
         "task": "parallel", "data": {**data, "valid": data["train"], "beams": 1}, "model": model,
@@ -532,7 +533,7 @@ def test_held_out_lines_that_would_take_for_ever_are_left_out_counted_and_told(
     assert made.text("test").source == kept
     assert sorted(sources(made, "test")) == sorted(kept)  # in batches, bucket by bucket
     assert made.describe()["pairs"]["test"] == {"read": 6, "empty": 0, "too_many_tokens": 1, "in_train": 0, "kept": 5}
-    assert made.left_out() == {"test": 1}
+    assert made.remarks() == {"left out as too long": {"test": 1}}
     assert made.shape["max_length"] < 2048
     model = {"layers": 1, "decoder_layers": 1, "width": 8, "heads": 1, "ffn": 8}
     document = {"task": "parallel", "data": data, "model": model, "train": {"steps": 1, "batch": 256}}

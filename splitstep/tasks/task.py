@@ -104,13 +104,8 @@ class Task(ABC):
     def save_with(self, folder: Path) -> None:  # noqa: B027  # most models need nothing
         """Write what a model of this task needs beside its weights, such as a tokenizer, into its folder."""
 
-    def left_out(self) -> dict[str, int]:
-        """How many examples held-out splits lack because they are too long, by split; those that lack none are not in
-        it."""
-        return {}
-
-    def in_train(self) -> dict[str, int]:
-        """How many examples of held-out splits training sees, too, by split; those that have none are not in it."""
+    def remarks(self) -> dict[str, dict[str, int]]:
+        """What one should know of held-out splits before training: what is odd, and of how many examples by split."""
         return {}
 
     @abstractmethod

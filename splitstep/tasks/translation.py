@@ -239,17 +239,11 @@ class Translation(Task):
         return FreeRun(lines, [one._asdict() for one in scores], {one.key: one.value for one in scores})
 
     @final
-    def left_out(self) -> dict[str, int]:
-        return self._held_counts("too_many_tokens")
-
-    @final
-    def in_train(self) -> dict[str, int]:
-        return self._held_counts("in_train")
-
-    def _held_counts(self, name: str) -> dict[str, int]:
-        """One of the counts of held-out splits, where it is not zero."""
-        held = {split: counts[name] for split, counts in self._prepared.counts.items() if split != "train"}
-        return {split: count for split, count in held.items() if count}
+    def remarks(self) -> dict[str, dict[str, int]]:
+        held = {split: counts for split, counts in self._prepared.counts.items() if split != "train"}
+        kinds = {"left out as too long": "too_many_tokens", "also in train": "in_train"}
+        found = {text: {split: c[name] for split, c in held.items() if c[name]} for text, name in kinds.items()}
+        return {text: counts for text, counts in found.items() if counts}
 
     @final
     def describe(self) -> dict[str, Any]:

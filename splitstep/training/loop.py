@@ -125,11 +125,9 @@ def opening(run: Run) -> str:
     where = f"{run.world.device.type}, {str(run.precision).removeprefix('torch.')}, {run.mode}"
     on = f", goes on after step {step:,}" if step else ""
     late = "; the learning rate never gets to its peak: lower train.warmup" if options.warmup > options.steps else ""
-    remarks = {"left out as too long": run.task.left_out(), "also in train": run.task.in_train()}
     held = "".join(
         f"; {remark}: " + ", ".join(f"{count:,} of {split}" for split, count in found.items())
-        for remark, found in remarks.items()
-        if found
+        for remark, found in run.task.remarks().items()
     )
     return f"{parameters:,} parameters, {counted(options.steps, 'step')}, {where}{on}{late}{held}"
 
