@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..studies.comparison import Comparison, Curve, Row
-from ..studies.statistics import Estimate, estimate
+from ..studies.statistics import Estimate, paired_difference
 from ..tasks.task import title_of
 from .page import MissingPackage
 
@@ -112,14 +112,19 @@ def differences(result: Comparison, column: str) -> dict[str, Any]:
 
 def paired(found: dict[int, Curve], reference: dict[int, Curve]) -> tuple[list[int], list[Estimate]]:
     """Steps that two rows have in common, and what their runs of the same seed differ by there."""
-    values: dict[int, list[float]] = {}
-    for seed in sorted(found.keys() & reference.keys()):
-        theirs = dict(zip(reference[seed].steps, reference[seed].values, strict=True))
-        for step, value in zip(found[seed].steps, found[seed].values, strict=True):
-            if step in theirs:
-                values.setdefault(step, []).append(value - theirs[step])
-    steps = sorted(values)
-    return steps, [one for step in steps if (one := estimate(values[step])) is not None]
+    ours, theirs = by_step(found), by_step(reference)
+    differences = {step: paired_difference(ours[step], theirs[step]) for step in sorted(ours.keys() & theirs.keys())}
+    known = {step: one for step, one in differences.items() if one is not None}
+    return list(known), list(known.values())
+
+
+def by_step(curves: dict[int, Curve]) -> dict[int, dict[int, float]]:
+    """The values of each step by seed."""
+    values: dict[int, dict[int, float]] = {}
+    for seed, curve in curves.items():
+        for step, value in zip(*curve, strict=True):
+            values.setdefault(step, {})[seed] = value
+    return values
 
 
 def shade(i: int, steps: list[int], low: list[float], high: list[float]) -> dict[str, Any]:
