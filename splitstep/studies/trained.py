@@ -110,9 +110,10 @@ def evaluate_run(
     """The figures of the run's model on a split, every example once."""
     run = open_run(path, data)
     check_split(run.task, split)
+    search: Search | None = None
     if isinstance(run.task, Translation):
         run.task.text(split)  # this and the next refuse what cannot be, before the loss is computed
-        wanted.of(run.task.search)
+        search = wanted.of(run.task.search)
     elif wanted != AS_TRAINED:
         raise ValueError(
             f'task "{run.task.name}" has no translations to search for: leave out --beams and --length-penalty'
@@ -121,7 +122,7 @@ def evaluate_run(
     found = evaluate(run.model, run.task, split, size, run.precision)
     translated = None
     if isinstance(run.task, Translation) and isinstance(run.model, SplitstepForTranslation):
-        translated = translate_split(run.model, run.task, split, wanted.of(run.task.search), run.precision, progress)
+        translated = translate_split(run.model, run.task, split, search, run.precision, progress)
         found |= {one.key: one.value for one in translated.scores}
     metric, notation = run.task.metric._asdict(), run.model.config.scheme
     return Figures(str(path), run.task.name, notation, split, metric, found, translated)
