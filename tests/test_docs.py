@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -96,3 +97,11 @@ def test_what_settings_do_to_translators_is_what_the_files_say() -> None:
         result = read_comparison(json.loads(file.read_text()), name)
         _, macaron = (one for one in result.tests if one.split == "test2016")
         assert f"{name} {' '.join(result.test_difference(macaron).split())}" in text
+    halves, whole = (
+        read_comparison(json.loads((ROOT / "results" / "translation" / name / "result.json").read_text()), name)
+        for name in ("multi30k-ablations/split", "multi30k-en-de")
+    )
+    ours = figures(halves.trials, "test", "bleu")
+    theirs = figures([trial for trial in whole.trials if trial.scheme == "A F" and trial.seed in ours], "test", "bleu")
+    mine, other = fmean(ours.values()), fmean(theirs.values())
+    assert f"{mine:.2f} on test2016, where Lie-Trotter's same three seeds have {other:.2f}" in text
