@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from splitstep.files import write_atomically
+from splitstep.support.files import write_atomically
 from splitstep.tasks import task as load_task
 from splitstep.tasks.listops import CLOSE, DIGIT, FUNCTIONS, OPERATOR, VOCABULARY
 from splitstep.training.directory import stamp

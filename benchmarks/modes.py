@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from splitstep.files import write_atomically
 from splitstep.models import MODELS, CausalConfig, ImageConfig, SplitstepConfig
+from splitstep.support.files import write_atomically
 from splitstep.training import TrainOptions
 from splitstep.training.directory import stamp
 from splitstep.training.processes import World

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from splitstep.files import write_atomically
+from splitstep.support.files import write_atomically
 from splitstep.training.directory import RunDirectory, stamp
 
 FIRST_BAR, LINES_BAR = 5.0, 30.0  # seconds, the second for a hundred lines of Multi30k on two cores

@@ -33,12 +33,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from splitstep.files import write_atomically
+from splitstep.fields.attention import unplanned_attention
+from splitstep.kernels.dropout import kernel
+from splitstep.kernels.loss import behind_start, kernels
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.models.cost import twin
-from splitstep.operators.attention import unplanned_attention
-from splitstep.operators.dropout import kernel
-from splitstep.operators.loss import behind_start, kernels
+from splitstep.support.files import write_atomically
 from splitstep.tasks import task as load_task
 from splitstep.tasks.text_pairs.codec import END, PAD, START
 from splitstep.tasks.text_pairs.search import groups

@@ -18,10 +18,11 @@ from typing import Any, TextIO
 import typer
 from typer.main import get_command
 
-from .comparisons import compare, report
-from .orders import schemes
+from .compare import compare
 from .output import nearest
+from .report import report
 from .runs import evaluate, generate, train, translate
+from .schemes import schemes
 
 WRONG_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 

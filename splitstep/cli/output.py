@@ -40,7 +40,7 @@ class Output(NamedTuple):
         """Write the document where it goes; people get the table, or the text as it stands where it is a str."""
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         if self.out is not None:
-            from ..files import write_atomically
+            from ..support.files import write_atomically
 
             write_atomically(self.out / "result.json", text)
         if self.as_json:

@@ -60,9 +60,9 @@ def train(
 
 def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
     from ..schemes import label
-    from ..studies.wording import kept_text, widths
+    from ..studies.compare.wording import kept_text, widths
+    from ..support.words import counted
     from ..tasks.task import title_of
-    from ..words import counted
 
     metric, cost, shape = document["metric"], document["cost"], document["shape"]
     notation = document["scheme"]["notation"]
@@ -134,9 +134,10 @@ def evaluate(
       splitstep evaluate runs/digits --split valid --json
       splitstep evaluate runs/m30k --split test2016
     """
-    from ..studies.trained import Wanted, evaluate_run
+    from ..inference.evaluate import evaluate_run
+    from ..inference.translate import Wanted
+    from ..support.words import counted
     from ..training.progress import counting
-    from ..words import counted
 
     output = _beside(run, as_json, out)
     result = evaluate_run(run, split, data, Wanted(beams, length_penalty), counting("translated"))
@@ -169,10 +170,10 @@ def translate(
     """
     if sys.stdin.isatty():
         raise ValueError(f"translate reads lines from standard input: splitstep translate {run} < in.txt > out.txt")
-    from ..imports import lean, uncollected
+    from ..support.imports import lean, uncollected
 
     with uncollected(), lean():
-        from ..studies.trained import Wanted, translate_run
+        from ..inference.translate import Wanted, translate_run
         from ..tasks.text_pairs.lines import lines_of
         from ..training.progress import counting
 
@@ -203,7 +204,7 @@ def generate(
       splitstep generate runs/e8 --prompt "The "
       splitstep generate runs/e8 --prompt "The " --tokens 500 --temperature 0.8 --seed 1
     """
-    from ..studies.trained import generate as write
+    from ..inference.generate import generate as write
 
     output = _beside(run, as_json, out)
     result = write(run, prompt, tokens, temperature, seed, data)

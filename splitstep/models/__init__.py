@@ -1,6 +1,6 @@
 """Hugging Face models over one `Stack`; importing this registers the Auto classes."""
 
-from ..imports import uncollected
+from ..support.imports import uncollected
 
 with uncollected():
     from transformers import (

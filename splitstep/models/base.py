@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 from transformers.utils import logging
 
+from ..fields.attention import QueriesKeysValues, unplanned_attention
 from ..integrate import Observe
-from ..operators.attention import QueriesKeysValues, unplanned_attention
 from ..stack import Stack
 from .body import Embedding, Watch, waves
 from .config import SplitstepConfig

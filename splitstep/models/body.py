@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..integrate import At, Observe, Site
-from ..operators import (
+from ..fields import (
     Context,
     CrossAttention,
     FeedForward,
@@ -23,6 +22,7 @@ from ..operators import (
     norm,
     rotary,
 )
+from ..integrate import At, Observe, Site
 from ..scheme import PROJECTIONS, Scheme
 from ..stack import Stack
 from .config import SplitstepConfig, TextConfig

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from ..fields import Context
 from ..integrate import Observe
-from ..operators import Context
-from ..operators.loss import cross_entropy, shifted
-from ..operators.project import project
+from ..kernels.loss import cross_entropy, shifted
+from ..kernels.output_product import project
 from .base import SplitstepGenerationMixin, TextModel, Writer
 from .body import (
     EMBEDDING_SALT,

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassifierOutput
 
+from ..fields import Context
 from ..integrate import Observe
-from ..operators import Context
-from ..operators.loss import cross_entropy
-from ..operators.project import project
+from ..kernels.loss import cross_entropy
+from ..kernels.output_product import project
 from .base import SplitstepModel
 from .body import Embedding, seed_for, single_body, sinusoids, states_of, turn
 from .config import ImageConfig, SequenceConfig

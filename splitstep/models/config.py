@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal, get_origin
 
 from transformers import GenerationConfig, PreTrainedConfig
 
-from ..operators import ACTIVATIONS, NORMS
-from ..operators.attention import check_heads
+from ..fields import ACTIVATIONS, NORMS
+from ..fields.attention import check_heads
 from ..scheme import Scheme, decoder
 from ..schemes import scheme
-from ..typed import read_as, suits
-from ..words import counted
+from ..support.typed import read_as, suits
+from ..support.words import counted
 
 FORMAT = 1  # of config.json; a reader refuses a newer one
 DEEPEST = 10_000  # layers: each is made, and takes its milliseconds, before anybody knows what they weigh together

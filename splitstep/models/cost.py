@@ -13,11 +13,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from ..operators import FeedForward
+from ..fields import FeedForward
 from ..scheme import Scheme
 from ..schemes import label
 from ..schemes import scheme as scheme_of
-from ..words import counted
+from ..support.words import counted
 from .base import SplitstepModel, all_stacks
 from .body import Body, check_length, ffn_widths
 from .causal import SplitstepForCausalLM

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
 
+from ..fields import Context
 from ..integrate import Observe
-from ..operators import Context
-from ..operators.loss import cross_entropy
+from ..kernels.loss import cross_entropy
 from .base import TextModel
 from .body import (
     EMBEDDING_SALT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from transformers.modeling_outputs import MaskedLMOutput
 
-from ..operators import ACTIVATIONS, norm
-from ..operators.project import project
+from ..fields import ACTIVATIONS, norm
+from ..kernels.output_product import project
 from .base import Writer
 from .body import Embedding, single_body
 from .config import MaskedConfig

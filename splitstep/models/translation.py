@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
+from ..fields import Context
 from ..integrate import Observe
-from ..operators import Context
-from ..operators.loss import behind_start, cross_entropy
-from ..operators.project import project
+from ..kernels.loss import behind_start, cross_entropy
+from ..kernels.output_product import project
 from .base import SplitstepGenerationMixin, TextModel, Writer
 from .body import (
     EMBEDDING_SALT,

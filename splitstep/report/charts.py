@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..studies.comparison import Comparison, Curve, Row
+from ..studies.compare.result import Comparison, Curve, Row
 from ..studies.statistics import Estimate, paired_difference
 from ..tasks.task import title_of
 from .page import MissingPackage

@@ -5,15 +5,15 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from ..files import write_atomically
 from ..notation import shortened
 from ..schemes import label, scheme
-from ..studies.comparison import Comparison, Row
-from ..studies.losses import NOTE, SPLITS, losses
-from ..studies.test_sets import OnTestSet
-from ..studies.wording import kept_text, widths
+from ..studies.compare.losses import NOTE, SPLITS, losses
+from ..studies.compare.result import Comparison, Row
+from ..studies.compare.test_splits import OnTestSet
+from ..studies.compare.wording import kept_text, widths
+from ..support.files import write_atomically
+from ..support.words import counted
 from ..tasks.task import title_of
-from ..words import counted
 from . import charts
 from .diagram import draw
 from .page import page, pairs, table

@@ -6,12 +6,12 @@ from collections.abc import Hashable, Sequence
 
 from ..notation import shortened
 from ..schemes import label
-from ..studies.comparison import Comparison, Row
-from ..studies.losses import SPLITS, losses
-from ..studies.rows import rows_of
-from ..studies.test_sets import OnTestSet, Scored
+from ..studies.compare.losses import SPLITS, losses
+from ..studies.compare.result import Comparison, Row
+from ..studies.compare.rows import rows_of
+from ..studies.compare.test_splits import OnTestSet, Scored
+from ..support.words import counted
 from ..tasks.task import title_of
-from ..words import counted
 
 HEADS = ("task", "metric", "scheme", "test [95%]", "against the first [95%]", "parameters", "FLOPs/token")
 

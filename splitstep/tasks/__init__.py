@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from splitstep.support.typed import nearest
 from splitstep.tasks.digits import Digits
 from splitstep.tasks.enwik8 import Enwik8
 from splitstep.tasks.europarl import Europarl
@@ -21,7 +22,6 @@ from splitstep.tasks.ted import Ted
 from splitstep.tasks.text import Text
 from splitstep.tasks.wikitext2 import Wikitext2
 from splitstep.tasks.wmt14 import Wmt14
-from splitstep.typed import nearest
 
 __all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "task"]
 

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from splitstep.operators.loss import shifted
+from splitstep.kernels.loss import shifted
+from splitstep.support.words import counted
 from splitstep.tasks import sampler
 from splitstep.tasks.options import at_least
 from splitstep.tasks.task import (
@@ -23,7 +24,6 @@ from splitstep.tasks.task import (
     check_totals,
     score_tokens,
 )
-from splitstep.words import counted
 
 BYTES = 256
 """Tokens of text that is read byte by byte."""

@@ -6,13 +6,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
+from splitstep.support.words import counted
 from splitstep.tasks.fetch import find_own
 from splitstep.tasks.text_pairs.codec import Form
 from splitstep.tasks.text_pairs.lines import Lines, chosen, folded, hold_out, read_pairs
 from splitstep.tasks.text_pairs.prepared import Part
 from splitstep.tasks.text_pairs.scores import PapersBleu
 from splitstep.tasks.translation import SACREBLEU, PlainOptions, Translation, languages
-from splitstep.words import counted
 
 MOST = 2000
 """Different source sentences held out at most for a split that has no files; at most a twentieth, too."""

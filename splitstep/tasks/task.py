@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from splitstep.operators.loss import IGNORED, cross_entropy
+from splitstep.kernels.loss import IGNORED, cross_entropy
 
 Batch = dict[str, Tensor]
 """`input_ids`, `labels` and, where rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""

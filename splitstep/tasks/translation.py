@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from splitstep.kernels.loss import behind_start
 from splitstep.models import SplitstepForTranslation
-from splitstep.operators.loss import behind_start
 from splitstep.tasks import sampler
 from splitstep.tasks.labelled import check_buckets
 from splitstep.tasks.options import at_least

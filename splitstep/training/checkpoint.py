@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..files import remove, whole_folder
+from ..support.files import remove, whole_folder
 
 PREFIX = "step-"
 Groups = dict[str, dict[str, Tensor]]

@@ -17,7 +17,7 @@ from typing import Any, final
 
 import yaml
 
-from ..files import fsync, is_leftover, naming, sweep, write_atomically
+from ..support.files import fsync, is_leftover, naming, sweep, write_atomically
 from .recipe import parse, read_recipe
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from ..memory import no_memory
 from ..schemes import label
+from ..support.out_of_memory import no_memory
+from ..support.words import counted
 from ..tasks import Task
-from ..words import counted
 from .directory import RunDirectory, git_hash, versions
 from .evaluate import evaluate, free_run
 from .journal import Journal, open_tensorboard

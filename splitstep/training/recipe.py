@@ -16,10 +16,10 @@ import yaml
 from ..models import CONFIGS, SplitstepConfig
 from ..models.cost import twin
 from ..schemes import scheme
+from ..support.typed import nearest, read_as
+from ..support.words import counted
 from ..tasks import TASKS, Task, task
 from ..tasks.options import at_least, at_most, holdable, read_options
-from ..typed import nearest, read_as
-from ..words import counted
 
 
 @dataclass(frozen=True)

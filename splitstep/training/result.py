@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import whole_folder
 from ..integrate import Event
 from ..models import SplitstepModel
 from ..models.base import all_stacks, silent
 from ..models.cost import cost
 from ..schemes import name_of, scheme
+from ..support.files import whole_folder
+from ..support.words import counted
 from ..tasks import FreeRun
-from ..words import counted
 from .directory import stamp
 from .evaluate import evaluate, free_run
 from .progress import Progress

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ..models import MODELS, SplitstepConfig, SplitstepModel
 from ..models.cost import sketch
+from ..support.words import counted
 from ..tasks import Task
-from ..words import counted
 from .checkpoint import (
     Groups,
     damaged,

@@ -10,7 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from .halves import with_halves
+from .half_precision import with_halves
 from .processes import World
 from .recipe import TrainOptions
 from .sharding import Spread, gathered

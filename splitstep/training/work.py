@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..operators.loss import IGNORED
+from ..kernels.loss import IGNORED
 from ..tasks import Batch, Task
 from .processes import World
 from .recipe import TrainOptions

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from splitstep.support.words import counted
 from splitstep.tasks.fetch import find, read, require
-from splitstep.words import counted
 
 PACKED = ("", ".gz", ".xz")
 """How a text file may be packed, by the end of its name."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from ...imports import uncollected
+from ...support.imports import uncollected
 
 MANY = 200_000
 """Lines from which on several processes share the work."""

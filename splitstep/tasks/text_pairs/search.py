@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...memory import no_memory
 from ...models import SplitstepForTranslation
-from ...words import counted
+from ...support.out_of_memory import no_memory
+from ...support.words import counted
 from .codec import END, PAD, Codec, check_fit
 
 Progress = Callable[[int, int], None]

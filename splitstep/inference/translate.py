@@ -1,0 +1,107 @@
+"""Translations by a run's model: of lines, or of a held-out split with its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ..models import SplitstepForTranslation
+from ..tasks import TASKS
+from ..tasks.options import read_options
+from ..tasks.text_pairs.codec import Codec
+from ..tasks.text_pairs.scores import Score
+from ..tasks.text_pairs.search import Progress, Search, decode_lines, longer_than_trained
+from ..tasks.translation import PairOptions, Translation
+from ..training import Recipe, read_recipe
+from ..training.directory import RunDirectory
+from .runs import load_model
+
+
+class Wanted(NamedTuple):
+    """What somebody asks of a search; None: as the run's recipe says."""
+
+    beams: int | None = None
+    length_penalty: float | None = None
+
+    def of(self, search: Search) -> Search:
+        found = replace(search, **{name: value for name, value in self._asdict().items() if value is not None})
+        if self.length_penalty is not None and found.beams == 1:
+            raise ValueError(
+                f"--length-penalty {self.length_penalty:g} chooses between beams, and there is one: add --beams 5, or "
+                "leave it out"
+            )
+        return found
+
+
+AS_TRAINED = Wanted()
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A split translated and scored."""
+
+    task: str
+    scheme: str
+    split: str
+    lines: int
+    search: Search
+    scores: tuple[Score, ...]
+    hypotheses: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values, without the text."""
+        scores = [one._asdict() for one in self.scores]
+        search = asdict(self.search)
+        return {
+            "task": self.task, "scheme": self.scheme, "split": self.split, "lines": self.lines, "search": search,
+            "scores": scores,
+        }  # fmt: skip
+
+
+def translate_split(
+    model: SplitstepForTranslation,
+    task: Translation,
+    split: str,
+    search: Search | None = None,
+    precision: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> Translated:
+    """Translate a held-out split and score it; searched for as the task's options say, unless told otherwise."""
+    search = search or task.search
+    found, scores = task.translate(model, split, search, precision, progress)
+    return Translated(task.name, model.config.scheme, split, len(found), search, tuple(scores), tuple(found))
+
+
+class Translations(NamedTuple):
+    """Lines in the target language, the numbers of those far longer than the model's data, and how they were found."""
+
+    lines: list[str]
+    longer: list[int]
+    search: Search
+
+
+def translate_run(
+    path: Path, lines: Sequence[str], wanted: Wanted = AS_TRAINED, progress: Progress | None = None
+) -> Translations:
+    """Lines translated by a run's model, which needs none of its data."""
+    directory = RunDirectory(path)
+    result = directory.result()
+    if result is None or not directory.model.is_dir():
+        raise ValueError(f"{path} has no finished model: train one with `splitstep train RECIPE --out {path}`")
+    codec = Codec.load(directory.model)
+    search = wanted.of(search_of(read_recipe(directory.recipe(), str(path / "recipe.yaml"))))
+    model, precision = load_model(SplitstepForTranslation, directory, result)
+    prepared = codec.form.prepare(lines, codec.form.source)
+    found = codec.form.plain(decode_lines(model, codec, prepared, search, precision, progress), codec.form.target)
+    return Translations(found, longer_than_trained(model, codec, prepared), search)
+
+
+def search_of(recipe: Recipe) -> Search:
+    """How a recipe's translations are searched for."""
+    options = read_options(TASKS[recipe.task].Options, recipe.data, f'task "{recipe.task}"')
+    assert isinstance(options, PairOptions), recipe.task  # its model has a codec
+    return options.search

@@ -1,0 +1,1 @@
+"""Where independent jobs run, and how a person sees them."""

@@ -1,0 +1,1 @@
+"""How fields and losses are made fast: one kernel in place of several operations of PyTorch."""

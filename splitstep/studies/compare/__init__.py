@@ -1,0 +1,1 @@
+"""Schemes against each other at equal cost: runs, statistics, result."""

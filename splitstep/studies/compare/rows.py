@@ -1,0 +1,102 @@
+"""Trials summed up: a row per scheme, at the setting that its validation figures chose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...scheme import Project, Scheme
+from ...schemes import label, scheme
+from ..statistics import estimate, paired_difference
+from .result import Comparison, Row, Setting, Trial
+
+
+def rows_of(trials: Sequence[Trial], metric: Mapping[str, Any]) -> list[Row]:
+    """A row per scheme, in order."""
+    rows: list[Row] = []
+    first: dict[int, float] = {}
+    for notation in dict.fromkeys(t.scheme for t in trials):
+        every = [t for t in trials if t.scheme == notation]
+        setting = choose_setting(every, metric)
+        own = [t for t in every if t.setting == setting]
+        test = figures(own, "test", metric["name"])
+        if not rows:
+            first = test
+        rates = [t.tokens_per_second for t in own if t.tokens_per_second]
+        s = scheme(notation)
+        rows.append(
+            Row(
+                name=label(notation),
+                scheme=notation,
+                setting=setting,
+                finished=len(test),
+                diverged=len(own) - len(test),
+                test=estimate(list(test.values())),
+                valid=estimate(list(figures(own, "valid", metric["name"]).values())),
+                difference=paired_difference(test, first) if rows else None,
+                cost=own[0].cost,
+                matched=own[0].matched,
+                shape=own[0].shape,
+                evaluations=s.evaluations,
+                order=s.order,
+                seconds=math.fsum(t.seconds for t in own) / len(own),
+                tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
+                structure=structure(s),
+            )
+        )
+    return rows
+
+
+def against(result: Comparison, text: str) -> Comparison:
+    """The comparison with another of its schemes first, to which differences are then."""
+    notation = str(scheme(text))
+    if notation not in {t.scheme for t in result.trials}:
+        raise ValueError(f"{text} is not in this comparison: use one of {', '.join(row.name for row in result.rows)}.")
+    if result.tests:
+        raise ValueError(
+            f"differences on test sets need the translations: run `splitstep compare` again with {text} first; "
+            "finished runs are kept."
+        )
+    trials = sorted(result.trials, key=lambda t: t.scheme != notation)
+    return replace(result, trials=tuple(trials), rows=tuple(rows_of(trials, result.metric)))
+
+
+def choose_setting(trials: Sequence[Trial], metric: Mapping[str, Any]) -> Setting:
+    """The setting of the best mean validation figure; one that diverged less often goes before one that did more."""
+    sign = -1.0 if metric["higher_is_better"] else 1.0
+
+    def rank(setting: Setting) -> tuple[int, float]:
+        own = [t for t in trials if t.setting == setting]
+        valid = estimate(list(figures(own, "valid", metric["name"]).values()))
+        return sum(t.status != "finished" for t in own), sign * valid.mean if valid else math.inf
+
+    return min(dict.fromkeys(t.setting for t in trials), key=rank)
+
+
+def figures(trials: Iterable[Trial], split: str, metric: str) -> dict[int, float]:
+    """The metric of the finished runs by seed."""
+    return {t.seed: getattr(t, split)[metric] for t in trials if t.status == "finished"}
+
+
+def structure(s: Scheme) -> list[dict[str, Any]]:
+    """The stages of one step for readers of the JSON: the averaged programs, part by part."""
+    return [
+        {
+            "weight": str(weight),
+            "parts": [
+                {"projects": part.field}
+                if isinstance(part, Project)
+                else {
+                    "fields": list(part.fields),
+                    "fraction": str(part.fraction),
+                    "tableau": part.tableau.name,
+                    "replaces": part.replaces,
+                    "half": part.half or None,
+                }
+                for part in program
+            ],
+        }
+        for weight, program in s.branches
+    ]

@@ -1,0 +1,92 @@
+"""Schemes against each other at equal cost: schemes x seeds as independent runs, with intervals over the seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ...jobs.engines import check_engine, threads_per_job
+from ...jobs.progress import Watch
+from ...schemes import scheme
+from ...tasks import Task
+from ...tasks.fetch import data_root
+from ...tasks.translation import Translation
+from ...training import Recipe
+from ...training.directory import stamp
+from .plan import Planned, check_runs, plan
+from .result import Comparison, RecipeEntries, Row, Setting, Shown
+from .rows import rows_of
+from .running import Ended, run_all
+from .test_splits import OnTestSet, System, Written, on_test_sets
+
+
+def compare(
+    recipe: Recipe,
+    schemes: Sequence[str],
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    sweep: Sequence[Setting] = (),
+    engine: str = "local",
+    data: Path | None = None,
+    command: str | None = None,
+    quiet: bool = False,
+) -> Comparison:
+    """Train every scheme with every seed at the cost of the recipe's reference; finished runs in `out` are reused.
+
+    With a sweep each scheme gets every setting, and its row is the one that is best on the validation split. The test
+    figures of a row are means over the runs that finished; those that diverged are counted beside them.
+    """
+    check_engine(engine)
+    runs = plan(recipe, schemes, seeds, sweep)
+    task = recipe.load_task(data)  # a missing file shows here, once, and caches are made before workers want them
+    out = out.resolve()
+    ordered = check_runs(runs, out, task)
+    with Watch(f"compare {recipe.task}", len(runs), sum(r.recipe.train.steps for r in runs), quiet) as watch:
+        ended = {one.trial.folder: one for one in run_all(ordered, out, data_root(data).resolve(), engine, watch)}
+    trials = [ended[run.folder].trial for run in runs]
+    metric = task.metric._asdict()
+    rows = rows_of(trials, metric)
+    return Comparison(
+        task=recipe.task,
+        metric=Shown(**metric),
+        match=recipe.match,
+        reference=str(scheme(recipe.reference)),
+        seeds=tuple(seeds),
+        sweep=tuple(sweep),
+        rows=tuple(rows),
+        trials=tuple(trials),
+        recipe=RecipeEntries(**recipe.document()),
+        data=json.loads(json.dumps(task.describe())),
+        engine=engine,
+        threads=threads_per_job(),
+        command=command,
+        tests=tests_of(rows, runs, ended, data) if isinstance(task, Translation) else (),
+        **stamp(),
+    )
+
+
+def tests_of(
+    rows: Sequence[Row], runs: Sequence[Planned], ended: Mapping[str, Ended], data: Path | None
+) -> tuple[OnTestSet, ...]:
+    """The rows on each test split; a swept data option gives a row a task of its own."""
+    tasks: dict[str, Task] = {}
+    systems = []
+    for row in rows:
+        own = [run for run in runs if (run.scheme, run.setting) == (row.scheme, row.setting)]
+        asked = json.dumps(own[0].recipe.data, sort_keys=True)
+        if asked not in tasks:
+            tasks[asked] = own[0].recipe.load_task(data)
+        task = tasks[asked]
+        assert isinstance(task, Translation)
+        found = {
+            run.seed: Written(
+                ended[run.folder].written,
+                {split: one["scores"] for split, one in ended[run.folder].trial.splits.items()},
+            )
+            for run in own
+            if ended[run.folder].trial.status == "finished"
+        }
+        systems.append(System(row.scheme, task, found))
+    return on_test_sets(systems)

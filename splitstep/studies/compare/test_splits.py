@@ -1,0 +1,148 @@
+"""Translators on each test split: scores over seeds, and differences over sentences and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...tasks.text_pairs.scores import Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
+from ...tasks.translation import EXACT_MATCH, Translation
+from ..statistics import (
+    Estimate,
+    Figure,
+    draw_sentences,
+    estimate,
+    mean_difference,
+    resampled_differences,
+    two_sided_p,
+)
+from .bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
+
+
+class Written(NamedTuple):
+    """What one run wrote for the test splits, and the scores of it that its result holds, both by split."""
+
+    lines: Mapping[str, Sequence[str]]
+    scores: Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+class System(NamedTuple):
+    """One scheme: its runs by seed, and the task that they were trained on."""
+
+    scheme: str
+    task: Translation
+    runs: Mapping[int, Written]
+
+
+class Scored(NamedTuple):
+    """A score over seeds, with its signature."""
+
+    key: str
+    name: str
+    signature: str
+    comparable: bool
+    mean: Estimate
+
+
+class Pair(NamedTuple):
+    """Two runs of one seed on the same sentences: ours less that of the first scheme, and how likely a difference as
+    large is where there is none, by a paired bootstrap over sentences."""
+
+    seed: int
+    difference: float
+    p: float
+
+
+@dataclass(frozen=True)
+class OnTestSet:
+    """One scheme on one test split; the difference is that of the metric to the first scheme's."""
+
+    split: str
+    scheme: str
+    lines: int
+    scores: tuple[Scored, ...]
+    difference: Estimate | None  # its interval is over sentences and seeds
+    pairs: tuple[Pair, ...]
+
+    def score(self, key: str) -> Scored | None:
+        return next((one for one in self.scores if one.key == key), None)
+
+
+class Counted(NamedTuple):
+    """A run on a split: its lines as the metric sees them, and what the metric adds up over them [N, K]."""
+
+    texts: Texts
+    counts: np.ndarray
+
+
+def on_test_sets(systems: Sequence[System]) -> tuple[OnTestSet, ...]:
+    """Every scheme on every test split, split by split; the first scheme is what the others are compared with."""
+    found: list[OnTestSet] = []
+    for split in systems[0].task.tests:
+        first: dict[int, Counted] = {}
+        for number, system in enumerate(systems):
+            own = {seed: count(system.task, split, run.lines[split]) for seed, run in system.runs.items()}
+            if number == 0:
+                first = own
+            found.append(tested(system, split, own, first if number else {}))
+    return tuple(found)
+
+
+def tested(system: System, split: str, own: Mapping[int, Counted], first: Mapping[int, Counted]) -> OnTestSet:
+    """One scheme on one split, paired seed by seed with the first scheme where both have the same references."""
+    pairs = {
+        seed: (one, first[seed])
+        for seed, one in sorted(own.items())
+        if seed in first and list(one.texts.theirs) == list(first[seed].texts.theirs)
+    }
+    difference, apart = compared(pairs, FIGURES[system.task.metric.name])
+    return OnTestSet(
+        split,
+        system.scheme,
+        lines=max((len(one.counts) for one in own.values()), default=0),
+        scores=over_seeds([run.scores[split] for run in system.runs.values()]),
+        difference=difference,
+        pairs=apart,
+    )
+
+
+def over_seeds(runs: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Scored, ...]:
+    """Each score's mean over the runs."""
+    found = []
+    for number, one in enumerate(runs[0] if runs else ()):
+        mean = estimate([scores[number]["value"] for scores in runs])
+        assert mean is not None
+        found.append(Scored(one["key"], one["name"], one["signature"], one["comparable"], mean))
+    return tuple(found)
+
+
+def compared(pairs: Mapping[int, tuple[Counted, Counted]], figure: Figure) -> tuple[Estimate | None, tuple[Pair, ...]]:
+    """The mean difference with its interval, and each seed's by itself."""
+    if not pairs:
+        return None, ()
+    ours, theirs = (np.stack([pair[side].counts for pair in pairs.values()]) for side in (0, 1))
+    found = figure(ours.sum(1)) - figure(theirs.sum(1))
+    resampled = resampled_differences(ours, theirs, figure, draw_sentences(ours.shape[1]))
+    each = zip(pairs, found.tolist(), resampled.T, strict=True)
+    apart = tuple(Pair(seed, gap, two_sided_p(gap, drawn)) for seed, gap, drawn in each)
+    return mean_difference(found, resampled), apart
+
+
+def count(task: Translation, split: str, lines: Sequence[str]) -> Counted:
+    """The lines as the task's metric counts them."""
+    references, form = task.text(split), task.codec.form
+    if task.metric == EXACT_MATCH:
+        texts = as_people_write(lines, references, form)
+        right = np.array(matches(texts, form), dtype=np.float64)
+        return Counted(texts, np.stack([right, np.ones_like(right)], -1))
+    if task.papers is None:
+        texts = as_sacrebleu_counts(lines, references, form)
+    else:
+        texts = as_papers_count(lines, references, form, task.papers)
+    return Counted(texts, sentence_counts(*texts))
+
+
+FIGURES: dict[str, Figure] = {"bleu": bleu_of, "sacrebleu": sacrebleu_of, "exact_match": match_of}

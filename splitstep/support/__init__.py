@@ -1,0 +1,1 @@
+"""Small helpers that know nothing of schemes: files, typed values, registries, wording, imports."""

@@ -1,0 +1,217 @@
+"""The contract of the command line: JSON and nothing else, result.json, one line and exit code 2 for wrong input."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from splitstep import SCHEMES, cli
+from splitstep.studies import orders
+
+COMMAND: Any = get_command(cli.app)
+VERBS = sorted(COMMAND.commands)
+KEYS = ["name", "notation", "fields", "evaluations", "splitting_order", "order"]
+
+
+def splitstep(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "splitstep", *words], text=True, capture_output=True, **options)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The line on standard error of a call that is wrong."""
+    assert cli.main(words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1
+    assert printed.err.startswith("Error: ")
+    return printed.err
+
+
+def test_json_is_one_document_and_the_file_is_the_same(tmp_path: Path) -> None:
+    run = splitstep("schemes", "--json", "--out", str(tmp_path / "new" / "folder"))
+    assert (run.returncode, run.stderr) == (0, "")
+    document = json.loads(run.stdout)
+    assert (tmp_path / "new" / "folder" / "result.json").read_text() == run.stdout
+    assert os.listdir(tmp_path / "new" / "folder") == ["result.json"]
+    assert [row["name"] for row in document] == list(SCHEMES)
+    for row in document:
+        assert list(row) == KEYS
+        assert row["notation"] == str(SCHEMES[row["name"]])
+        assert row["fields"] == list(SCHEMES[row["name"]].fields)
+        assert (row["splitting_order"], row["order"]) == (
+            SCHEMES[row["name"]].splitting_order,
+            SCHEMES[row["name"]].order,
+        )
+
+
+def test_measured_orders_join_and_are_null_where_a_part_replaces(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["schemes", "F A", "A@heun F@heun", "=A =F", "--measure", "--json"]) == 0
+    first, second, third = json.loads(capsys.readouterr().out)
+    assert list(first) == [*KEYS, "measured"]
+    assert (first["name"], second["name"]) == ("reverse-lie", None)
+    assert second["notation"] == "A F @heun"
+    assert abs(first["measured"]["autonomous"] - 1) < 0.15
+    assert abs(first["measured"]["time_dependent"] - 1) < 0.15
+    assert (third["order"], third["splitting_order"], third["measured"]) == (None, None, None)
+
+
+def test_what_cannot_be_measured_is_null_in_json() -> None:
+    row = orders.rows(["lie"])[0]
+    broken = orders.Row(**(vars(row) | {"measured": orders.Measured(float("nan"), 1.0)}))
+    assert orders.Orders((broken,), True).document()[0]["measured"] == {"autonomous": None, "time_dependent": 1.0}
+
+
+def test_the_table_fits_80_columns_and_any_encoding() -> None:
+    run = splitstep("schemes", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (run.returncode, run.stderr) == (0, "")
+    lines = run.stdout.replace("|", " ").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert {line.split()[0] for line in lines if line[:1].strip()} >= set(SCHEMES)
+    assert all(line.split()[-3:] == ["2", "1", "1"] for line in lines if line.startswith("lie "))
+    assert all("exact" in line for line in lines if line.startswith("rk4"))
+    assert "that of the tied form" in " ".join(run.stdout.split())
+    assert "Strang with Euler sub-flows is first order" in " ".join(run.stdout.split())
+
+
+def test_the_command_and_the_module_are_the_same() -> None:
+    command = Path(sys.executable).with_name("splitstep")
+    run = subprocess.run([command, "schemes", "lie"], text=True, capture_output=True, check=True)
+    assert run.stdout == splitstep("schemes", "lie").stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_keeps_the_contract(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([verb, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Example" in text
+    assert f"splitstep {verb}" in text
+    assert "--json" in text
+    assert "--out DIR" in text
+    assert "Did you mean --json?" in refusal(capsys, verb, "--jsn")
+    assert "requires an argument" in refusal(capsys, verb, "--out")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "Missing verb"),
+        (["shemes"], "Did you mean schemes?"),
+        (["xyz"], "Known: "),
+        (["--jsn"], "Unknown option --jsn"),
+        (["--json", "schemes"], "Unknown option --json"),
+        (["schemes", "--json=1"], "does not take a value"),
+        (["schemes", "-q"], "Unknown option -q"),
+        (["schemes", "macron"], "Did you mean macaron?"),
+        (["schemes", "A F", "A/2 F"], "its fractions must sum to 1"),
+        (["schemes", "A F\nG;"], "separated by spaces"),
+        (["schemes", ""], "An empty scheme"),
+        (["schemes", "D*-1 D*2 A"], "Diffusion"),
+        (["schemes", "--out", "/dev/null"], "--out /dev/null is not a directory"),
+        (["schemes", "--out", "/dev/null/x"], "Not a directory"),
+        (["--", "nothing"], "No such command"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refusal(capsys, *words)
+
+
+def test_a_wrong_notation_leaves_no_directory_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refusal(capsys, "schemes", "A/2", "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_usage_error_has_no_traceback_and_no_box() -> None:
+    for words in (["schemes", "--jsn"], ["schemes", "A,F"], []):
+        run = splitstep(*words)
+        assert (run.returncode, run.stdout) == (2, "")
+        assert len(run.stderr.splitlines()) == 1
+
+
+def test_a_result_is_written_whole_or_not_at_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "result.json").write_text("before")
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("replace", "fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, full)
+            message = refusal(capsys, "schemes", "lie", "--json", "--out", str(tmp_path))
+        assert f"{tmp_path / 'result.json'}: No space left on device" in message
+        assert os.listdir(tmp_path) == ["result.json"]
+        assert (tmp_path / "result.json").read_text() == "before"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_standard_output_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "splitstep", "schemes", "--json"]
+        run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 2
+    assert run.stderr == "Error: standard output: No space left on device.\n"
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "splitstep", "schemes"]
+    run = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (run.returncode, run.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("closed", "words", "code"),
+    [
+        (">&-", "schemes lie", 0),
+        (">&- 2>&-", "schemes lie --json", 0),
+        ("2>&- | cat", "schemes macron", 2),
+        ("2>&1 | true", "schemes macron", 2),
+        ("<&-", "translate nowhere", 2),
+    ],
+)
+def test_closed_streams_are_quiet(closed: str, words: str, code: int) -> None:
+    line = f"set -o pipefail; '{sys.executable}' -m splitstep {words} {closed}"
+    run = subprocess.run(["bash", "-c", line], text=True, capture_output=True)
+    assert (run.returncode, run.stdout) == (code, "")
+    assert len(run.stderr.splitlines()) == (closed == "<&-")
+
+
+def test_an_interrupt_is_one_line_and_exit_code_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(orders, "measure", interrupted)
+    assert cli.main(["schemes", "--measure"]) == 130
+    assert capsys.readouterr() == ("", "Error: interrupted.\n")
+
+
+@pytest.mark.parametrize("slow", ["typer", "torch"])
+@pytest.mark.parametrize(
+    "start", [["-m", "splitstep"], ["-c", "import sys; from {module} import {name}; sys.exit({name}())"]]
+)
+def test_an_interrupt_while_packages_are_imported_ends_alike(slow: str, start: list[str], tmp_path: Path) -> None:
+    """Both as a module and as the command that pyproject.toml installs."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    module, name = project["scripts"]["splitstep"].split(":")
+    words = [word.format(module=module, name=name) for word in start]
+    (tmp_path / f"{slow}.py").write_text("raise KeyboardInterrupt")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
+    command = [sys.executable, *words, "train", "recipes/digits.yaml", "--out", str(tmp_path / "out")]
+    run = subprocess.run(command, text=True, capture_output=True, env=environment)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "Error: interrupted.\n")

@@ -1,0 +1,156 @@
+"""The verbs of translation: a run is enough to translate with, and what goes in comes out line by line."""
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from splitstep.tasks.text_pairs.codec import Codec
+
+OVERRIDES = ["train.steps=3", "train.batch=256", "model.width=16", "model.heads=2", "model.ffn=16", "data.train=300"]
+
+
+def splitstep(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "splitstep", *words], input=given, capture_output=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("numbers") / "run"
+    recipe = Path(__file__).parents[2] / "recipes" / "numbers.yaml"
+    done = splitstep("train", str(recipe), *OVERRIDES, "--out", str(out))
+    assert done.returncode == 0, done.stderr.decode()
+    for split in ("valid", "test"):  # after the last step: a person sees that there is more to do, and when it is done
+        for number in (0, 500):
+            assert done.stderr.decode().count(f"  {split}: translated {number}/500 lines\n") == 1
+    return out
+
+
+def test_every_line_comes_back_in_its_place(run: Path) -> None:
+    lines = ["seven", "", "three hundred and seven", "seven"]
+    done = splitstep("translate", str(run), "--beams", "2", "--json", given="\n".join(lines).encode() + b"\n")
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)["lines"]
+    assert len(found) == len(lines)
+    assert found[1] == ""
+    assert found[0] == found[3]
+    plain = splitstep("translate", str(run), "--beams", "2", given="\n".join(lines).encode() + b"\n")
+    assert plain.stdout.decode() == "".join(f"{line}\n" for line in found)
+
+
+def test_the_search_is_the_recipe_s_unless_told(run: Path) -> None:
+    """The recipe has one beam and a penalty of one."""
+    steep = ["--length-penalty", "0.6"]
+    for words, beams, penalty in (([], 1, 1.0), (["--beams", "3"], 3, 1.0), (["--beams", "3", *steep], 3, 0.6)):
+        done = splitstep("translate", str(run), *words, "--json", given=b"seven\n")
+        assert done.returncode == 0, done.stderr.decode()
+        found = json.loads(done.stdout)
+        assert (found["beams"], found["length_penalty"]) == (beams, penalty)
+    for words, told in (
+        (["--beams", "0"], "beams is 0, and needs at least 1 and at most 1,000"),
+        (["--length-penalty", "nan"], "length_penalty is nan, and needs one from -10 to 10, such as 1.0"),
+        (steep, "--length-penalty 0.6 chooses between beams, and there is one: add --beams 5, or leave it out"),
+    ):
+        done = splitstep("translate", str(run), *words, given=b"seven\n")
+        assert (done.returncode, done.stderr.decode()) == (2, f"Error: {told}\n")
+
+
+def test_figures_of_the_verb_are_those_of_the_run(run: Path) -> None:
+    done = splitstep("evaluate", str(run), "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    found, result = json.loads(done.stdout), json.loads((run / "result.json").read_text())
+    assert found["metric"]["name"] in found["figures"]
+    assert found["figures"] == pytest.approx(result["test"])
+    assert found["translation"]["scores"] == result["splits"]["test"]["scores"]
+    assert result["kept"] == {"by": "best", "figure": "loss", "steps": [3]}
+    assert (found["split"], found["translation"]["lines"]) == ("test", 500)
+    plain = splitstep("evaluate", str(run))
+    assert re.match(rb"split +test, 500 lines\n", plain.stdout)
+    assert b"sacreBLEU" in plain.stdout
+
+
+def test_a_translator_is_scored_under_every_name(run: Path) -> None:
+    done = splitstep("evaluate", str(run), "--split", "valid", "--beams", "1", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    scores = {one["name"]: one for one in json.loads(done.stdout)["translation"]["scores"]}
+    assert {"sacreBLEU", "chrF"} < scores.keys()
+    assert "tok:13a" in scores["sacreBLEU"]["signature"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(b"seven\n\xff\n", "line 2"), (b"seven \x00\xfe\n", "line 1")],
+)
+def test_bytes_that_are_no_text_are_refused_with_their_line(run: Path, given: bytes, told: str) -> None:
+    done = splitstep("translate", str(run), given=given)
+    assert done.returncode == 2
+    assert told in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
+
+
+def test_other_subwords_than_the_run_s_are_refused(run: Path, tmp_path: Path) -> None:
+    """As many of them, and two have changed places: nothing but their names would tell."""
+    other = tmp_path / "run"
+    shutil.copytree(run, other)
+    file = other / "model" / "tokenizer.json"
+    document = json.loads(file.read_text())
+    vocabulary = document["model"]["vocab"]
+    one, two = list(vocabulary)[-2:]
+    vocabulary[one], vocabulary[two] = vocabulary[two], vocabulary[one]
+    file.write_text(json.dumps(document))
+    done = splitstep("evaluate", str(other))
+    assert done.returncode == 2
+    assert "was trained with other subwords" in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
+
+
+def test_a_long_line_is_told_of(run: Path) -> None:
+    """Twice as long as training's longest pair, and a token more."""
+    longest = json.loads((run / "model" / "config.json").read_text())["max_positions"]
+    lines = ["seven", "seven " * longest, "seven"]
+    done = splitstep("translate", str(run), "--json", given="".join(f"{line}\n" for line in lines).encode())
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["longer"] == [2]
+    assert "1 line is more than twice as long as any in training, line 2 first." in done.stderr.decode()
+
+
+def test_the_training_split_is_refused_at_once(run: Path) -> None:
+    done = splitstep("evaluate", str(run), "--split", "train")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert "not of train" in done.stderr.decode()
+
+
+def test_the_documented_way_from_a_folder_to_a_translation(run: Path) -> None:
+    """In a process of its own, as a reader would; the translations are those of the verb."""
+    text = (Path(__file__).parents[2] / "docs" / "translation.md").read_text()
+    [code] = [one for one in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if "AutoModelForSeq2SeqLM" in one]
+    code = code.replace("runs/numbers/model", str(run / "model"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+    told = splitstep(
+        "translate", str(run), "--beams", "5", "--length-penalty", "1", given=b"seven\nforty-two\n"
+    ).stdout.decode()
+    assert ast.literal_eval(done.stdout.decode()) == told.split("\n")[:-1]
+
+
+def test_auto_tokenizer_gives_the_codecs_ids(run: Path) -> None:
+    theirs: Any = AutoTokenizer.from_pretrained(run / "model")
+    lines = ["seven", "three hundred and forty-two", "nine thousand"]
+    ours = list(Codec.load(run / "model").encode(lines))
+    assert theirs(lines).input_ids == ours
+    padded = theirs(lines, padding=True, return_tensors="pt")
+    assert padded.input_ids.shape == padded.attention_mask.shape == (3, max(map(len, ours)))
+    assert theirs.batch_decode(padded.input_ids, skip_special_tokens=True) == lines
+
+
+def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:
+    done = splitstep("translate", str(tmp_path), given=b"seven\n")
+    assert done.returncode == 2
+    assert "no finished model" in done.stderr.decode()

@@ -1,0 +1,550 @@
+"""Known networks are schemes: with the same weights the outputs are the same. Dropout is that of the papers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.nn import functional
+
+import splitstep as ss
+from splitstep.fields import Context, CrossAttention, FeedForward, Projection, SelfAttention, dropout, norm
+from splitstep.kernels.dropout import keep
+from splitstep.models.body import sinusoids
+
+B, T, D, HEADS, INNER, VOCAB = 3, 9, 32, 4, 48, 61
+SHAPE: dict[str, Any] = {"layers": 2, "width": D, "heads": HEADS, "ffn": INNER, "vocab_size": VOCAB}
+TIGHT = {"atol": 1e-5, "rtol": 1e-5}
+EXACT = {"atol": 1e-12, "rtol": 1e-11}
+
+
+def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
+    """Every parameter, biases and norms included, away from its initial value: nothing can match by being zero."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            scales = "norm" in name.lower() or "ln_" in name
+            centre = 1.0 if scales and name.endswith("weight") else 0.0
+            scale = 0.2 if p.dim() == 1 else min(0.5, 1.5 * p.shape[-1] ** -0.5)
+            p.copy_(centre + scale * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    return module.eval()
+
+
+def fill(ours: nn.Module, **theirs: Tensor) -> None:
+    """Copy the given tensors into the parameters of the same names; every parameter must be given."""
+    parameters = dict(ours.named_parameters())
+    assert set(parameters) == set(theirs)
+    with torch.no_grad():
+        for name, value in theirs.items():
+            assert parameters[name].shape == value.shape, name
+            parameters[name].copy_(value)
+
+
+def pair(prefix: str, module: nn.Module, transposed: bool = False) -> dict[str, Tensor]:
+    """weight and bias of one of their modules under our name; `transposed` for GPT-2's Conv1D."""
+    found = {f"{prefix}.{name}": p for name, p in module.named_parameters(recurse=False)}
+    return {k: v.T if transposed and v.dim() == 2 else v for k, v in found.items()}
+
+
+def stacked(prefix: str, *modules: nn.Module) -> dict[str, Tensor]:
+    """Several linear maps of the same input as one."""
+    names = [name for name, _ in modules[0].named_parameters()]
+    return {f"{prefix}.{name}": torch.cat([getattr(m, name) for m in modules]) for name in names}
+
+
+# torch.nn.TransformerEncoderLayer
+
+
+def encoder_layer(notation: str, theirs: nn.TransformerEncoderLayer, activation: str) -> ss.Stack:
+    pre_norm = "N" not in notation
+    first, second = dict(theirs.norm1.named_parameters()), dict(theirs.norm2.named_parameters())
+
+    def make(name: str, layer: int) -> nn.Module:
+        inner = norm("layer" if pre_norm else "none", D)
+        if name in "NM":
+            return Projection(norm("layer", D))
+        return SelfAttention(inner, D, HEADS) if name == "A" else FeedForward(inner, D, INNER, activation)
+
+    stack = ss.Stack(ss.scheme(notation), 1, make)
+    [layer] = stack.layers
+    assert isinstance(layer, nn.ModuleDict)
+    mha = theirs.self_attn
+    qkv = {"qkv.weight": mha.in_proj_weight, "qkv.bias": mha.in_proj_bias}
+    before = [{f"norm.{k}": v for k, v in norm.items()} if pre_norm else {} for norm in (first, second)]
+    fill(layer["A"], **qkv, **pair("out", mha.out_proj), **before[0])
+    fill(layer["F"], **pair("up", theirs.linear1), **pair("down", theirs.linear2), **before[1])
+    if not pre_norm:
+        fill(layer["N"], **{f"norm.{k}": v for k, v in first.items()})
+        fill(layer["M"], **{f"norm.{k}": v for k, v in second.items()})
+    return stack.eval()
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize(("notation", "norm_first"), [("A F", True), ("A N F M", False)])
+def test_pytorch_encoder_layer_is_lie_trotter(notation: str, norm_first: bool, activation: str) -> None:
+    theirs = nn.TransformerEncoderLayer(D, HEADS, INNER, 0.0, activation, batch_first=True, norm_first=norm_first)
+    randomise(theirs)
+    ours = encoder_layer(notation, theirs, activation)
+    x = torch.randn(B, T, D, requires_grad=True)
+    real = torch.arange(T) < torch.tensor([[T], [T - 3], [T - 1]])
+    torch.testing.assert_close(ours(x), theirs(x), **TIGHT)
+    padded = ours(x, Context(mask=real[:, None, None]))
+    expected = theirs(x, src_key_padding_mask=~real)
+    torch.testing.assert_close(padded[real], expected[real], **TIGHT)
+    g = torch.randn_like(padded[real])
+    [mine] = torch.autograd.grad(padded[real], x, g)
+    [other] = torch.autograd.grad(expected[real], x, g)
+    torch.testing.assert_close(mine, other, **TIGHT)
+
+
+# Hugging Face models, tiny and random
+
+
+def batch(side: str) -> tuple[Tensor, Tensor]:
+    """Token ids and a mask with 0, 3 and 1 padding positions on one side."""
+    tokens = torch.randint(1, VOCAB, (B, T), generator=torch.Generator().manual_seed(1))
+    mask = (torch.arange(T) < torch.tensor([[T], [T - 3], [T - 1]])).long()
+    return (tokens, mask) if side == "right" else (tokens.flip(1), mask.flip(1))
+
+
+def gpt2() -> tuple[nn.Module, nn.Module]:
+    config = transformers.GPT2Config(
+        vocab_size=VOCAB, n_positions=16, n_embd=D, n_layer=2, n_head=HEADS, n_inner=INNER, bos_token_id=0,
+        eos_token_id=0,
+    )  # fmt: skip
+    theirs = randomise(transformers.GPT2LMHeadModel(config))
+    body: Any = theirs.transformer
+    shape = ss.CausalConfig(scheme="A F", activation="gelu-tanh", max_positions=16, **SHAPE)
+    ours = ss.SplitstepForCausalLM(shape)
+    fill(ours.embedding, **pair("tokens", body.wte), **pair("places", body.wpe))
+    fill(ours.body.norm, **dict(body.ln_f.named_parameters()))
+    for mine, block in zip(ours.body.stack.layers, body.h, strict=True):
+        attn, mlp = block.attn, block.mlp
+        qkv, out = pair("qkv", attn.c_attn, True), pair("out", attn.c_proj, True)
+        fill(mine["A"], **pair("norm", block.ln_1), **qkv, **out)
+        fill(mine["F"], **pair("norm", block.ln_2), **pair("up", mlp.c_fc, True), **pair("down", mlp.c_proj, True))
+    return ours, theirs
+
+
+def gpt_neox() -> tuple[nn.Module, nn.Module]:
+    config = transformers.GPTNeoXConfig(
+        vocab_size=VOCAB, hidden_size=D, num_hidden_layers=2, num_attention_heads=HEADS, intermediate_size=INNER,
+        rotary_pct=1.0, use_parallel_residual=True, max_position_embeddings=16, hidden_act="gelu",
+        tie_word_embeddings=False, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    theirs = randomise(transformers.GPTNeoXForCausalLM(config))
+    body: Any = theirs.gpt_neox
+    shape = ss.CausalConfig(scheme="A+F", activation="gelu", positions="rotary", tie_word_embeddings=False, **SHAPE)
+    ours = ss.SplitstepForCausalLM(shape)
+    fill(ours.embedding, **pair("tokens", body.embed_in))
+    fill(ours.body.norm, **dict(body.final_layer_norm.named_parameters()))
+    fill(ours.head, weight=theirs.get_output_embeddings().weight)
+
+    def apart(p: Tensor) -> Tensor:
+        """Rows [head, (q, k, v), size] -> [(q, k, v), head, size]."""
+        return p.unflatten(0, (HEADS, 3, D // HEADS)).transpose(0, 1).flatten(0, 2)
+
+    for mine, block in zip(ours.body.stack.layers, body.layers, strict=True):
+        attn, mlp = block.attention, block.mlp
+        qkv = {name: apart(p) for name, p in pair("qkv", attn.query_key_value).items()}
+        fill(mine["A"], **pair("norm", block.input_layernorm), **qkv, **pair("out", attn.dense))
+        up, down = pair("up", mlp.dense_h_to_4h), pair("down", mlp.dense_4h_to_h)
+        fill(mine["F"], **pair("norm", block.post_attention_layernorm), **up, **down)
+    return ours, theirs
+
+
+def llama() -> tuple[nn.Module, nn.Module]:
+    config = transformers.LlamaConfig(
+        vocab_size=VOCAB, hidden_size=D, num_hidden_layers=2, num_attention_heads=HEADS, num_key_value_heads=2,
+        intermediate_size=INNER, max_position_embeddings=16, rms_norm_eps=1e-6, tie_word_embeddings=False,
+    )  # fmt: skip
+    theirs = randomise(transformers.LlamaForCausalLM(config))
+    body: Any = theirs.model
+    shape = ss.CausalConfig(
+        scheme="A F",
+        kv_heads=2,
+        activation="swiglu",
+        norm="rms",
+        norm_eps=1e-6,
+        bias=False,
+        positions="rotary",
+        tie_word_embeddings=False,
+        **SHAPE,
+    )
+    ours = ss.SplitstepForCausalLM(shape)
+    fill(ours.embedding, **pair("tokens", body.embed_tokens))
+    fill(ours.body.norm, weight=body.norm.weight)
+    fill(ours.head, weight=theirs.lm_head.weight)
+    for mine, block in zip(ours.body.stack.layers, body.layers, strict=True):
+        attn, mlp = block.self_attn, block.mlp
+        qkv = stacked("qkv", attn.q_proj, attn.k_proj, attn.v_proj)
+        fill(mine["A"], **pair("norm", block.input_layernorm), **qkv, **pair("out", attn.o_proj))
+        up, down = stacked("up", mlp.gate_proj, mlp.up_proj), pair("down", mlp.down_proj)
+        fill(mine["F"], **pair("norm", block.post_attention_layernorm), **up, **down)
+    return ours, theirs
+
+
+def bert() -> tuple[nn.Module, nn.Module]:
+    config = transformers.BertConfig(
+        vocab_size=VOCAB, hidden_size=D, num_hidden_layers=2, num_attention_heads=HEADS, intermediate_size=INNER,
+        max_position_embeddings=16, type_vocab_size=2, pad_token_id=None,
+    )  # fmt: skip
+    theirs = randomise(transformers.BertForMaskedLM(config))
+    body, head = theirs.bert, theirs.cls.predictions
+    shape = ss.MaskedConfig(
+        scheme="A N F M",
+        activation="gelu",
+        norm_eps=1e-12,
+        embedding_norm=True,
+        token_types=2,
+        max_positions=16,
+        **SHAPE,
+    )
+    ours = ss.SplitstepForMaskedLM(shape)
+    e: Any = body.embeddings
+    tables = {**pair("tokens", e.word_embeddings), **pair("places", e.position_embeddings)}
+    fill(ours.encoder.embedding, **tables, **pair("types", e.token_type_embeddings), **pair("norm", e.LayerNorm))
+    fill(ours.transform, **dict(head.transform.dense.named_parameters()))
+    fill(ours.norm, **dict(head.transform.LayerNorm.named_parameters()))
+    with torch.no_grad():
+        ours.head.bias.copy_(head.decoder.bias)
+    for mine, block in zip(ours.encoder.body.stack.layers, body.encoder.layer, strict=True):
+        attn = block.attention
+        qkv = stacked("qkv", attn.self.query, attn.self.key, attn.self.value)
+        fill(mine["A"], **qkv, **pair("out", attn.output.dense))
+        fill(mine["N"], **pair("norm", attn.output.LayerNorm))
+        fill(mine["F"], **pair("up", block.intermediate.dense), **pair("down", block.output.dense))
+        fill(mine["M"], **pair("norm", block.output.LayerNorm))
+    return ours, theirs
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("build", [gpt2, gpt_neox, llama])
+def test_hugging_face_decoders_are_schemes(build: Callable[[], tuple[nn.Module, nn.Module]], side: str) -> None:
+    ours, theirs = (model.eval() for model in build())
+    tokens, mask = batch(side)
+    torch.testing.assert_close(ours(tokens).logits, theirs(tokens).logits, **TIGHT)
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)  # as `generate` numbers them
+    expected = theirs(tokens, attention_mask=mask, position_ids=positions).logits
+    assert expected.std() > 0.1
+    torch.testing.assert_close(ours(tokens, mask).logits[mask > 0], expected[mask > 0], **TIGHT)
+
+
+def test_bert_is_post_norm_lie_trotter() -> None:
+    ours, theirs = (model.eval() for model in bert())
+    tokens, mask = batch("right")
+    types = (torch.arange(T) > 4).long().expand(B, T)
+    torch.testing.assert_close(ours(tokens).logits, theirs(tokens).logits, **TIGHT)
+    expected = theirs(tokens, attention_mask=mask, token_type_ids=types).logits
+    assert expected.std() > 0.1
+    torch.testing.assert_close(ours(tokens, mask, types).logits[mask > 0], expected[mask > 0], **TIGHT)
+
+
+def marian() -> tuple[Any, Any]:
+    config = transformers.MarianConfig(
+        vocab_size=VOCAB, d_model=D, encoder_layers=2, decoder_layers=2, encoder_attention_heads=HEADS,
+        decoder_attention_heads=HEADS, encoder_ffn_dim=INNER, decoder_ffn_dim=INNER, max_position_embeddings=16,
+        activation_function="relu", scale_embedding=True, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        decoder_start_token_id=1, forced_eos_token_id=None,
+    )  # fmt: skip
+    theirs: Any = randomise(transformers.MarianMTModel(config))
+    body = theirs.model
+    shape = ss.TranslationConfig(
+        scheme="lie-postnorm", decoder_layers=2, embedding_scale=D**0.5, max_positions=16, **SHAPE
+    )
+    ours = ss.SplitstepForTranslation(shape)
+    with torch.no_grad():
+        ours.encoder.embedding.tokens.weight.copy_(body.shared.weight)
+        for side in (body.encoder, body.decoder):  # where their sinusoids differ is not a matter of schemes
+            side.embed_positions.weight.copy_(sinusoids(torch.arange(16), D))
+    halves = [(ours.encoder.body.stack, body.encoder), (ours.decoder.stack, body.decoder)]
+    for mine, block in ((m, b) for stack, side in halves for m, b in zip(stack.layers, side.layers, strict=True)):
+        attn = block.self_attn
+        qkv = stacked("qkv", attn.q_proj, attn.k_proj, attn.v_proj)
+        fill(mine["A"], **qkv, **pair("out", attn.out_proj))
+        fill(mine["N"], **pair("norm", block.self_attn_layer_norm))
+        if "C" in mine:
+            attn = block.encoder_attn
+            kv = stacked("kv", attn.k_proj, attn.v_proj)
+            fill(mine["C"], **pair("q", attn.q_proj), **kv, **pair("out", attn.out_proj))
+            fill(mine["P"], **pair("norm", block.encoder_attn_layer_norm))
+        fill(mine["F"], **pair("up", block.fc1), **pair("down", block.fc2))
+        fill(mine["M"], **pair("norm", block.final_layer_norm))
+    return ours.eval(), theirs.eval()
+
+
+def test_marian_is_post_norm_lie_trotter() -> None:
+    ours, theirs = marian()
+    source, mask = batch("right")
+    source = source * mask
+    target = torch.randint(3, VOCAB, (B, 7), generator=torch.Generator().manual_seed(2))
+    mine = ours(source, attention_mask=mask, decoder_input_ids=target).logits
+    expected = theirs(source, attention_mask=mask, decoder_input_ids=target).logits
+    assert expected.std() > 0.1
+    torch.testing.assert_close(mine, expected, **TIGHT)
+
+
+@pytest.mark.parametrize(("beams", "penalty"), [(1, 1.0), (5, 0.6), (5, 1.0)])
+def test_marian_decodes_alike(beams: int, penalty: float) -> None:
+    ours, theirs = marian()
+    source, mask = batch("right")
+    how: dict[str, Any] = {"num_beams": beams, "length_penalty": penalty, "max_new_tokens": 12, "do_sample": False}
+    mine, expected = (m.generate(source * mask, attention_mask=mask, **how) for m in (ours, theirs))
+    assert torch.equal(mine, expected)
+
+
+# Macaron, from its published equations
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    q, k, v = (y.view(*y.shape[:2], HEADS, D // HEADS).transpose(1, 2) for y in (q, k, v))
+    scores = (q @ k.transpose(2, 3) / math.sqrt(D // HEADS)).masked_fill(~mask, -math.inf)
+    return (scores.softmax(-1) @ v).transpose(1, 2).reshape(*q.shape[:1], -1, D)
+
+
+def published_layer(w: nn.ModuleDict, x: Tensor, memory: Tensor | None, mask: Tensor) -> Tensor:
+    """x += 1/2 FFN1(LN(x)); x += MHA(LN(x)); decoder: x += MHA(LN(x), memory); x += 1/2 FFN2(LN(x))."""
+    a: Any = w["A"]
+    x = x + 0.5 * published_ffn(w["F0"], x)
+    q, k, v = a.qkv(a.norm(x)).chunk(3, -1)
+    x = x + a.out(attend(q, k, v, mask))
+    if memory is not None:
+        c: Any = w["C"]
+        k, v = c.kv(memory).chunk(2, -1)
+        x = x + c.out(attend(c.q(c.norm(x)), k, v, torch.tensor(True)))
+    return x + 0.5 * published_ffn(w["F1"], x)
+
+
+def published_ffn(f: Any, x: Tensor) -> Tensor:
+    mean, var = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, unbiased=False)
+    z = (x - mean) / (var + 1e-5).sqrt() * f.norm.weight + f.norm.bias
+    return f.down(f.up(z).clamp(min=0))
+
+
+def macaron_make(p: float = 0.0) -> Callable[[str, int], nn.Module]:
+    def make(name: str, layer: int) -> nn.Module:
+        kinds = {"A": SelfAttention, "C": CrossAttention}
+        salt = 10 * layer + ("A", "C", "F0", "F1").index(name)
+        if name[0] == "F":
+            return FeedForward(norm("layer", D), D, INNER, "relu", dropout=p, activation_dropout=p, salt=salt)
+        return kinds[name](norm("layer", D), D, HEADS, dropout=p, attention_dropout=p, salt=salt)
+
+    return make
+
+
+@pytest.mark.parametrize("half", ["encoder", "decoder"])
+def test_macaron_is_its_published_equations(half: str) -> None:
+    scheme = ss.scheme("macaron") if half == "encoder" else ss.decoder(ss.scheme("macaron"))
+    assert str(scheme) == ("F0/2 A F1/2" if half == "encoder" else "F0/2 A C F1/2")
+    stack = randomise(ss.Stack(scheme, 2, macaron_make()).double())
+    x = torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)
+    memory = None if half == "encoder" else torch.randn(B, 5, D, dtype=torch.float64, requires_grad=True)
+    y = stack(x, Context(causal=half == "decoder", memory=memory))
+    expected, sees = x, torch.ones(T, T, dtype=torch.bool)
+    for layer in stack.layers:
+        expected = published_layer(layer, expected, memory, sees.tril() if half == "decoder" else sees)
+    torch.testing.assert_close(y, expected, **EXACT)
+    wanted = [x, *([] if memory is None else [memory]), *stack.parameters()]
+    g = torch.randn_like(y)
+    for mine, other in zip(*(torch.autograd.grad(z, wanted, g) for z in (y, expected)), strict=True):
+        torch.testing.assert_close(mine, other, **EXACT)
+
+
+@pytest.mark.parametrize(("scheme", "last"), [("macaron", 1), ("macaron-postnorm", 0), ("F0/2 N0 A N1 F1/2 N2", 0)])
+def test_macaron_in_the_translation_model_has_four_norms_a_decoder_layer(scheme: str, last: int) -> None:
+    config = ss.TranslationConfig(scheme=scheme, layers=2, decoder_layers=3, width=D, heads=HEADS, ffn=INNER)
+    model = ss.SplitstepForTranslation(config)
+    norms = [name for name, module in model.named_modules() if isinstance(module, nn.LayerNorm)]
+    assert len(norms) == (3 * 2 + last) + (4 * 3 + last)
+
+
+@pytest.mark.parametrize(
+    ("notation", "expected"),
+    [
+        ("A/2 N F M A/2 N", "A/2 N C/2 P F M A/2 N C/2 P"),
+        ("A0/2 N F P A1/2 M", "A0/2 N C0/2 P0 F P A1/2 M C1/2 P1"),
+        ("A F N", "A C F N"),
+        ("A+F N", "A+C+F N"),
+    ],
+)
+def test_cross_attention_shares_projections_as_attention_does(notation: str, expected: str) -> None:
+    assert str(ss.decoder(ss.scheme(notation))) == expected
+
+
+# Decoders
+
+
+DECODERS = {
+    "lie": ("A C F", 1),
+    "lie-postnorm": ("A N C P F M", 1),
+    "reverse-lie": ("F A C", 1),
+    "parallel": ("A+C+F", 1),
+    "strang": ("F/2 A C F/2", 1),
+    "strang-attention": ("A/2 C/2 F A/2 C/2", 1),
+    "macaron": ("F0/2 A C F1/2", 1),
+    "macaron-postnorm": ("F0/2 N A M C P0 F1/2 P", 1),
+    "strang-midpoint": ("F/2 A+C F/2 @midpoint", 2),
+    "strang-heun": ("F/2 A+C F/2 @heun", 2),
+    "symmetrised-heun": ("1/2(A+C F) + 1/2(F A+C) @heun", 2),
+    "ruth3": ("(A+C)*7/24 F*2/3 (A+C)*3/4 F*-2/3 (A+C)*-1/24 F @kutta3", 3),
+    "heun": ("A+C+F @heun", 2),
+    "midpoint": ("A+C+F @midpoint", 2),
+    "kutta3": ("A+C+F @kutta3", 3),
+    "rk4": ("A+C+F @rk4", 4),
+    "reversible": ("b:(A+C+F)/2 a:A+C+F b:(A+C+F)/2 @midpoint", 2),
+}
+
+
+@pytest.mark.parametrize("name", list(ss.SCHEMES))
+def test_decoder_rows_print_their_scheme_and_their_own_order(name: str) -> None:
+    plain, decoder = ss.SCHEMES[name], ss.decoder(ss.SCHEMES[name])
+    assert ss.decoder(decoder) == decoder
+    assert ss.scheme(str(decoder)) == decoder
+    if name in DECODERS:
+        assert (str(decoder), decoder.order) == DECODERS[name]
+    else:  # irrational fractions: A becomes (A+C), and nothing else changes
+        assert str(decoder) == str(plain).replace("A*", "(A+C)*")
+        assert decoder.order == plain.order == 4
+    model = ss.SplitstepForTranslation(
+        ss.TranslationConfig(scheme=name, layers=1, decoder_layers=1, width=8, heads=2, ffn=8, vocab_size=11)
+    )
+    assert model.decoder.stack.scheme == decoder
+    assert model.encoder.body.stack.scheme == plain
+
+
+def test_the_published_decoder_splits_three_ways() -> None:
+    three = ss.scheme("F/2 A C F/2")
+    assert three.splitting_order == 1
+    assert ss.scheme("F/2 A+C F/2").splitting_order == 2
+
+
+# Dropout
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
+def test_dropout_has_the_right_rate_and_scale(p: float) -> None:
+    n = 200_000
+    y = dropout(torch.ones(n, dtype=torch.float64), p, torch.tensor(7), 3)
+    assert set(y.unique().tolist()) == {0.0, 1 / (1 - p)}
+    kept = (y > 0).double().mean().item()
+    assert abs(kept - (1 - p)) < 5 * math.sqrt(p * (1 - p) / n)
+    assert dropout(y, p, None, 3) is y
+    assert dropout(y, 0.0, torch.tensor(7), 3) is y
+
+
+def test_dropout_masks_of_different_seeds_and_salts_are_unrelated() -> None:
+    p, n = 0.3, 100_000
+    keys = [(seed, salt) for seed in (0, 1, 2, 2**31 - 2) for salt in (0, 1, 3, 4, 5, 397)]
+    masks = torch.stack([keep(torch.tensor(seed), salt, (n,), p) for seed, salt in keys]).double()
+    bound = 5.5 / math.sqrt(n)
+    correlation = torch.corrcoef(masks) - torch.eye(len(keys))
+    assert correlation.abs().max() < bound
+    for lag in (1, 2, 32, 64, 512):  # along one mask
+        pairs = torch.corrcoef(torch.stack((masks[0, :-lag], masks[0, lag:])))
+        assert pairs[0, 1].abs() < bound
+
+
+def dropping_model(scheme: str, **more: Any) -> ss.SplitstepForCausalLM:
+    rates = {"init_std": 0.3, "dropout": 0.25, "attention_dropout": 0.25, "activation_dropout": 0.25}
+    torch.manual_seed(3)
+    return ss.SplitstepForCausalLM(ss.CausalConfig(scheme=scheme, **(SHAPE | rates | more))).train()
+
+
+@pytest.mark.parametrize("scheme", ["strang-midpoint", "rk4", "symmetrised-heun", "reversible", "macaron"])
+def test_a_field_has_one_dropout_mask_per_pass_shared_by_its_stages(scheme: str) -> None:
+    model = dropping_model(scheme)
+    stack = model.body.stack
+    dropped: dict[tuple[int, str], list[Tensor]] = {}
+    for i, layer in enumerate(stack.layers):
+        for name, field in layer.items():
+            log = dropped.setdefault((i, name), [])
+            field.register_forward_hook(lambda module, inputs, output, log=log: log.append(output.detach() == 0))
+    tokens, _ = batch("right")
+    model(tokens, dropout_seed=torch.tensor(5))
+    masks = [log[0] for log in dropped.values()]
+    for (_, name), log in dropped.items():
+        assert len(log) == stack.scheme.count(name)
+        assert all(torch.equal(mask, log[0]) for mask in log)
+        assert abs(log[0].double().mean().item() - 0.25) < 5 * math.sqrt(0.25 * 0.75 / log[0].numel())
+    assert not any(torch.equal(u, v) for i, u in enumerate(masks) for v in masks[:i])  # layers and fields differ
+    model(tokens, dropout_seed=torch.tensor(6))
+    assert not any(torch.equal(log[0], log[-1]) for log in dropped.values())  # seeds differ
+
+
+@pytest.mark.parametrize("scheme", list(ss.SCHEMES))
+def test_a_seed_fixes_every_dropout_mask(scheme: str) -> None:
+    model = dropping_model(scheme, layers=1)
+    tokens, mask = batch("right")
+    one, again, other = (model(tokens, mask, dropout_seed=torch.tensor(s)).logits for s in (5, 5, 6))
+    assert torch.equal(one, again)
+    assert not torch.allclose(one, other)
+    torch.manual_seed(0)
+    first = model(tokens).logits
+    second = model(tokens).logits
+    torch.manual_seed(0)
+    assert torch.equal(model(tokens).logits, first)  # without a seed PyTorch's generator gives one
+    assert not torch.equal(first, second)
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("lie", "strang-midpoint", "reversible")]
+
+
+@pytest.mark.parametrize("scheme", ["macaron", *SLOW])
+def test_a_compiled_model_is_the_eager_one_dropout_included(scheme: str) -> None:
+    model = dropping_model(scheme)
+    tokens, mask = batch("right")
+    seed = torch.tensor(11)
+    eager = model(tokens, mask, labels=tokens, dropout_seed=seed)
+    eager.loss.backward()
+    expected = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)(tokens, mask, labels=tokens, dropout_seed=seed)
+    torch.testing.assert_close(compiled.logits, eager.logits, **TIGHT)
+    compiled.loss.backward()
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p.grad, expected.get(name), atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_the_half_of_macaron_multiplies_after_the_output_dropout() -> None:
+    model = dropping_model("macaron", layers=1)
+    [layer] = model.body.stack.layers
+    outputs: dict[str, Tensor] = {}
+    for name in ("F0", "F1"):
+        layer[name].register_forward_hook(lambda module, inputs, output, name=name: outputs.update({name: output}))
+    added: dict[str, Tensor] = {}
+    model(batch("right")[0], dropout_seed=torch.tensor(5), observe=lambda event: added.update(event.increments))
+    for name in ("F0", "F1"):
+        field = layer[name]
+        inner = outputs[name]
+        assert torch.equal(added[name], 0.5 * inner)
+        kept = keep(torch.tensor(5), 4 * field.salt + 1, inner.shape, 0.25)
+        assert torch.equal(inner == 0, ~kept)
+
+
+def test_training_dropout_equals_a_manual_evaluation_with_the_same_masks() -> None:
+    """A whole Macaron layer in training mode, all three dropouts on, written out with explicit masks."""
+    stack = randomise(ss.Stack(ss.scheme("macaron"), 1, macaron_make(0.25)).double()).train()
+    x, seed = torch.randn(B, T, D, dtype=torch.float64), torch.tensor(9)
+    w: Any = stack.layers[0]
+
+    def drop(y: Tensor, place: int) -> Tensor:
+        return y * keep(seed, place, y.shape, 0.25) / 0.75
+
+    def ffn(f: Any, x: Tensor) -> Tensor:
+        inner = drop(functional.relu(f.up(f.norm(x))), 4 * f.salt)
+        return drop(f.down(inner), 4 * f.salt + 1)
+
+    a = w["A"]
+    y = x + 0.5 * ffn(w["F0"], x)
+    q, k, v = (z.view(B, T, HEADS, -1).transpose(1, 2) for z in a.qkv(a.norm(y)).chunk(3, -1))
+    weights = drop((q @ k.transpose(2, 3) / math.sqrt(D // HEADS)).softmax(-1), 4 * a.salt)
+    y = y + drop(a.out((weights @ v).transpose(1, 2).reshape(B, T, D)), 4 * a.salt + 1)
+    y = y + 0.5 * ffn(w["F1"], y)
+    torch.testing.assert_close(stack(x, Context(seed=seed)), y, **EXACT)
+    torch.testing.assert_close(stack(x, Context()), stack.eval()(x, Context()), **EXACT)

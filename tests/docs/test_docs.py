@@ -1,0 +1,107 @@
+"""What the documentation shows is what the commands print."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from splitstep import cli, scheme
+from splitstep.studies.compare.result import read_comparison
+from splitstep.studies.compare.rows import figures
+from splitstep.studies.statistics import paired_difference
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+NOTATION, THEORY = (DOCS / "notation.md").read_text(), (DOCS / "theory.md").read_text()
+ERRORS = re.findall(r'^\$ splitstep schemes "(.*)"\n(Error: .*)$', NOTATION, re.M)
+ROWS = re.findall(r"^\| `([^`]+)` \|", NOTATION, re.M)
+PAIRS = re.findall(r"^\| `(.+?)` \| `(.+?)` \|", NOTATION, re.M)
+
+
+@pytest.mark.parametrize(("text", "message"), ERRORS)
+def test_error_examples_are_real(text: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["schemes", text]) == 2
+    assert capsys.readouterr().err == f"{message}\n"
+
+
+def test_notations_in_the_tables_are_schemes() -> None:
+    assert len(ERRORS) >= 5
+    assert len(PAIRS) >= 5
+    for text in ROWS:
+        scheme(text)
+    for typed, canonical in PAIRS:
+        assert str(scheme(typed)) == canonical
+
+
+def test_tables_of_orders_are_real(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["lie", "strang", "strang-midpoint"],
+        ["b:F/2 a:A b:F/2", "b:F/2 a:A b:F/2 @midpoint"],
+    ):
+        assert cli.main(["schemes", *words, "--measure"]) == 0
+        table = capsys.readouterr().out.split("\n\n")[0]
+        shown = [line.split() for line in THEORY.splitlines()]
+        for line in table.splitlines()[2:]:
+            assert line.split() in shown
+
+
+TABLE = re.compile(r"`splitstep report ([^`]+) --markdown`[^|]*?\n\n((?:\n?\|[^\n]*\n)+)")
+
+
+@pytest.mark.parametrize("file", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("*.md"))])
+def test_tables_of_comparisons_are_what_the_command_prints(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    for words, table in TABLE.findall((ROOT / file).read_text()):
+        assert cli.main(["report", *words.split(), "--markdown"]) == 0
+        assert capsys.readouterr().out == table
+
+
+def test_every_comparison_is_shown() -> None:
+    pages = [ROOT / "README.md", *DOCS.glob("*.md")]
+    words = " ".join(words for page in pages for words, _ in TABLE.findall(page.read_text())).split()
+    shown = {word for word in words if word.startswith("results/")}
+    found = (
+        path.parent for study in ("compare", "translation") for path in ROOT.glob(f"results/{study}/*/result.json")
+    )
+    kept = {str(folder.relative_to(ROOT)) for folder in found} - {"results/translation/speed"}
+    assert len(kept) >= 3
+    assert kept <= shown
+
+
+def test_what_the_scale_did_on_newsgroups_is_what_the_files_say() -> None:
+    text = " ".join((DOCS / "results.md").read_text().split())
+    files = {
+        name: ROOT / "results" / "compare" / name / "result.json" for name in ("newsgroups", "newsgroups-unscaled")
+    }
+    trials = {name: read_comparison(json.loads(file.read_text()), name).trials for name, file in files.items()}
+    for name, notation in (("Macaron is", "F0/2 A F1/2"), ("Lie-Trotter", "A F")):
+        scaled, unscaled = (
+            figures([trial for trial in found if trial.scheme == notation], "test", "accuracy")
+            for found in trials.values()
+        )
+        found = paired_difference(scaled, unscaled)
+        assert found is not None
+        assert f"{name} at {found.mean:+.2%} [{found.low:+.2%}, {found.high:+.2%}]" in text
+
+
+def test_what_settings_do_to_translators_is_what_the_files_say() -> None:
+    text = " ".join((DOCS / "translation.md").read_text().split())
+    for name, folder in (("rate", "lr"), ("step", "step"), ("dropout", "dropout"), ("norms", "norm")):
+        file = ROOT / "results" / "translation" / "multi30k-ablations" / folder / "result.json"
+        result = read_comparison(json.loads(file.read_text()), name)
+        _, macaron = (one for one in result.tests if one.split == "test2016")
+        assert f"{name} {' '.join(result.test_difference(macaron).split())}" in text
+    halves, whole = (
+        read_comparison(json.loads((ROOT / "results" / "translation" / name / "result.json").read_text()), name)
+        for name in ("multi30k-ablations/split", "multi30k-en-de")
+    )
+    ours = figures(halves.trials, "test", "bleu")
+    theirs = figures([trial for trial in whole.trials if trial.scheme == "A F" and trial.seed in ours], "test", "bleu")
+    mine, other = fmean(ours.values()), fmean(theirs.values())
+    assert f"{mine:.2f} on test2016, where Lie-Trotter's same three seeds have {other:.2f}" in text

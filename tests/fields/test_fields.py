@@ -1,0 +1,326 @@
+"""The fields compute their formulas, and attention has all the derivatives that Jacobian work needs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, hessian, jacfwd, jacrev, jvp, vjp
+from torch.nn import functional
+
+from splitstep.fields import (
+    ACTIVATIONS,
+    Context,
+    CrossAttention,
+    FeedForward,
+    Projection,
+    SelfAttention,
+    exact_attention,
+    norm,
+    rotary,
+)
+from splitstep.fields.attention import rotate
+from splitstep.kernels.dropout import keep
+from splitstep.models.body import sinusoids
+
+B, T, S, D, HEADS = 2, 5, 4, 12, 3
+EXACT = {"atol": 1e-12, "rtol": 1e-11}
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def fresh(module: nn.Module) -> Any:
+    """In float64, every parameter at random."""
+    module = module.double()
+    with torch.no_grad():
+        for i, p in enumerate(module.parameters()):
+            p.copy_(0.5 * normal(*p.shape, seed=i + 1))
+    return module
+
+
+def self_attention(**more: Any) -> Any:
+    return fresh(SelfAttention(norm("layer", D), D, HEADS, **more))
+
+
+def written_out(field: Any, x: Tensor, mask: Tensor | None = None, drop: Tensor | float = 1.0) -> Tensor:
+    """A(x), head by head."""
+    z, e = field.norm(x), field.size
+    q, k, v = field.qkv(z).split(field.qkv.sizes, -1)
+    group = q.shape[-1] // k.shape[-1]
+    heads = []
+    for i in range(HEADS):
+        own, shared = slice(i * e, (i + 1) * e), slice(i // group * e, (i // group + 1) * e)
+        scores = q[..., own] @ k[..., shared].mT / math.sqrt(e)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -math.inf)
+        weights = scores.softmax(-1) * (drop[:, i] if isinstance(drop, Tensor) else drop)
+        heads.append(weights @ v[..., shared])
+    return field.out(torch.cat(heads, -1))
+
+
+# Attention
+
+
+@pytest.mark.parametrize("kv_heads", [3, 1])
+def test_self_attention_is_its_formula(kv_heads: int) -> None:
+    field, x = self_attention(kv_heads=kv_heads), normal(B, T, D)
+    torch.testing.assert_close(field(0.0, x), written_out(field, x), **EXACT)
+    causal = torch.ones(T, T, dtype=torch.bool).tril()
+    torch.testing.assert_close(field(0.0, x, Context(causal=True)), written_out(field, x, causal), **EXACT)
+    mask = torch.tensor([[True] * T, [True] * 2 + [False] * 3])
+    padded = field(0.0, x, Context(mask=mask[:, None, None]))
+    torch.testing.assert_close(padded, written_out(field, x, mask[:, None]), **EXACT)
+
+
+def test_cross_attention_reads_the_memory() -> None:
+    field, x, memory = fresh(CrossAttention(norm("layer", D), D, HEADS)), normal(B, T, D), normal(B, S, D, seed=5)
+    mask = torch.tensor([[True] * S, [True, True, False, False]])
+    k, v = field.kv(memory).chunk(2, -1)
+    q = field.q(field.norm(x))
+    heads = []
+    for i in range(HEADS):
+        own = slice(i * 4, (i + 1) * 4)
+        scores = (q[..., own] @ k[..., own].mT / 2).masked_fill(~mask[:, None], -math.inf)
+        heads.append(scores.softmax(-1) @ v[..., own])
+    expected = field.out(torch.cat(heads, -1))
+    context = Context(memory=memory, memory_mask=mask[:, None, None])
+    torch.testing.assert_close(field(0.0, x, context), expected, **EXACT)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.25])
+def test_grouped_queries_are_repeated_heads(p: float) -> None:
+    grouped = fresh(SelfAttention(norm("layer", 16), 16, 4, 2, attention_dropout=p, dropout=p))
+    full = SelfAttention(norm("layer", 16), 16, 4, attention_dropout=p, dropout=p).double()
+    weight, bias = grouped.qkv.weight.detach(), grouped.qkv.bias.detach()
+
+    def spread(w: Tensor) -> Tensor:
+        q, k, v = w.split(grouped.qkv.sizes)
+        repeated = [y.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1) for y in (k, v)]
+        return torch.cat((q, *repeated))
+
+    state = grouped.state_dict() | {"qkv.weight": spread(weight), "qkv.bias": spread(bias)}
+    full.load_state_dict(state)
+    x = normal(B, T, 16)
+    context = Context(causal=True, seed=torch.tensor(3), rotary=rotary(torch.arange(T)[None], 4))
+    torch.testing.assert_close(grouped(0.0, x, context), full(0.0, x, context), **EXACT)
+
+
+@pytest.mark.parametrize("context", [Context(causal=True), Context(), Context(mask=torch.ones(B, 1, 1, T).bool())])
+@pytest.mark.parametrize("kv_heads", [3, 1])
+def test_attention_dropout_is_a_mask_on_the_softmax(kv_heads: int, context: Context) -> None:
+    field = self_attention(kv_heads=kv_heads, attention_dropout=0.3, dropout=0.2, salt=6)
+    x, seed = normal(B, T, D), torch.tensor(17)
+    inner = keep(seed, 4 * 6, (B, HEADS, T, T), 0.3).double() / 0.7
+    outer = keep(seed, 4 * 6 + 1, (B, T, D), 0.2).double() / 0.8
+    mask = torch.ones(T, T, dtype=torch.bool).tril() if context.causal else None
+    expected = written_out(field, x, mask, inner) * outer
+    torch.testing.assert_close(field(0.0, x, context._replace(seed=seed)), expected, **EXACT)
+    torch.testing.assert_close(field(0.0, x, context), written_out(field, x, mask), **EXACT)
+
+
+def test_attention_dropout_keeps_the_mean() -> None:
+    field = self_attention(attention_dropout=0.3, dropout=0.2)
+    x = normal(B, T, D)
+    runs = torch.stack([field(0.0, x, Context(seed=torch.tensor(s))).detach() for s in range(3000)])
+    error = (runs.mean(0) - field(0.0, x)) / (runs.std(0) / math.sqrt(len(runs)))
+    assert error.abs().max() < 5
+
+
+# Derivatives
+
+
+def differentiable(kind: str) -> tuple[Any, Context]:
+    places = rotary(torch.arange(T)[None], D // HEADS)
+    if kind == "self":
+        return self_attention(), Context(rotary=places)
+    if kind == "causal":
+        return self_attention(), Context(causal=True, rotary=places)
+    if kind == "grouped":
+        return self_attention(kv_heads=1), Context(causal=True)
+    if kind == "padded":
+        mask = torch.tensor([[True] * T, [True] * 2 + [False] * 3])[:, None, None]
+        return self_attention(), Context(mask=mask)
+    if kind == "dropout":
+        return self_attention(attention_dropout=0.2, dropout=0.2), Context(seed=torch.tensor(4))
+    return fresh(CrossAttention(norm("layer", D), D, HEADS)), Context(memory=normal(B, S, D, seed=5))
+
+
+KINDS = ["self", "causal", "grouped", "padded", "dropout", "cross"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exact_attention_has_jacobian_products(kind: str) -> None:
+    field, context = differentiable(kind)
+    x, v, w = normal(B, T, D), normal(B, T, D, seed=1), normal(B, T, D, seed=2)
+    eps = 1e-5
+
+    def f(x: Tensor) -> Tensor:
+        return field(0.0, x, context)
+
+    with exact_attention(), torch.no_grad():
+        finite = (f(x + eps * v) - f(x - eps * v)) / (2 * eps)
+    with exact_attention():
+        y, forward = jvp(f, (x,), (v,))
+        _, pull = vjp(f, x)
+        torch.testing.assert_close(y, f(x), **EXACT)
+        torch.testing.assert_close(forward, finite, atol=1e-7, rtol=1e-6)
+        [backward] = pull(w)
+        torch.testing.assert_close((backward * v).sum(), (w * forward).sum(), **EXACT)
+
+
+@pytest.mark.parametrize("kind", ["causal", "cross"])
+def test_exact_attention_has_jacobians_both_ways(kind: str) -> None:
+    field, context = differentiable(kind)
+    x = normal(B, T, D)
+    with exact_attention():
+        one, other = (jac(lambda x: field(0.0, x, context))(x) for jac in (jacfwd, jacrev))
+    torch.testing.assert_close(one, other, **EXACT)
+    if kind == "causal":  # no row depends on a later one
+        later = torch.ones(T, T).triu(1).bool()
+        assert (one[0, :, :, 0].transpose(1, 2)[later] == 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exact_attention_has_second_derivatives(kind: str) -> None:
+    field, context = differentiable(kind)
+    x, v = normal(B, T, D).requires_grad_(), normal(B, T, D, seed=1)
+
+    def slope(x: Tensor, create: bool) -> Tensor:
+        return torch.autograd.grad(field(0.0, x, context).square().sum(), x, create_graph=create)[0]
+
+    eps = 1e-5
+    with exact_attention():
+        [twice] = torch.autograd.grad((slope(x, True) * v).sum(), x)
+        finite = (slope(x + eps * v, False) - slope(x - eps * v, False)) / (2 * eps)
+    torch.testing.assert_close(twice, finite, atol=1e-5, rtol=1e-5)
+
+
+def test_exact_attention_agrees_with_the_fused_kernel() -> None:
+    field, context = differentiable("causal")
+    field, x = field.float(), normal(B, T, D).float()
+    with exact_attention():
+        exact = field(0.0, x, context)
+    torch.testing.assert_close(field(0.0, x, context), exact, atol=1e-5, rtol=1e-5)
+
+
+def test_a_hessian_in_the_weights() -> None:
+    field, x = self_attention(), normal(1, 2, D)
+
+    def loss(bias: Tensor) -> Tensor:
+        return functional_call(field, {"qkv.bias": bias}, (0.0, x)).square().sum()
+
+    bias = field.qkv.bias.detach()
+    with exact_attention():
+        h = hessian(loss)(bias)
+    torch.testing.assert_close(h, h.T, **EXACT)
+    assert h.abs().max() > 0.1
+
+
+# Positions
+
+
+def test_rotary_scores_depend_on_relative_positions_only() -> None:
+    e = 8
+    q, k = normal(1, 1, T, e), normal(1, 1, T, e, seed=1)
+
+    def scores(shift: int, base: float) -> Tensor:
+        angles = tuple(a.double() for a in rotary(torch.arange(T)[None] + shift, e, base))
+        return rotate(q, angles) @ rotate(k, angles).mT
+
+    for base in (10000.0, 100.0):
+        torch.testing.assert_close(scores(7, base), scores(0, base), atol=1e-5, rtol=1e-5)  # angles are float32
+    assert not torch.allclose(scores(0, 10000.0), q @ k.mT)
+    torch.testing.assert_close(rotate(q, rotary(torch.arange(T)[None], e)).norm(dim=-1), q.norm(dim=-1))
+
+
+def test_rotary_turns_pairs_by_their_own_rate() -> None:
+    e, position = 6, 5
+    cos, sin = rotary(torch.tensor([[position]]), e)
+    x = normal(1, 1, 1, e)
+    y = rotate(x, (cos, sin))
+    for i in range(e // 2):
+        angle = position * 10000.0 ** (-2 * i / e)
+        z = complex(x[..., i].item(), x[..., i + e // 2].item()) * complex(math.cos(angle), math.sin(angle))
+        assert abs(y[..., i].item() - z.real) < 1e-5
+        assert abs(y[..., i + e // 2].item() - z.imag) < 1e-5
+
+
+def test_self_attention_with_rotary_is_blind_to_a_shift_of_all_positions() -> None:
+    field, x = self_attention(), normal(B, T, D)
+    outputs = [field(0.0, x, Context(causal=True, rotary=rotary(torch.arange(T)[None] + s, 4))) for s in (0, 11)]
+    torch.testing.assert_close(*outputs, atol=1e-5, rtol=1e-5)
+    moved = field(0.0, x, Context(causal=True, rotary=rotary(2 * torch.arange(T)[None], 4)))
+    assert not torch.allclose(moved, outputs[0])
+
+
+@pytest.mark.parametrize("width", [2, 8, 9, 512])
+def test_sinusoids_are_their_closed_form(width: int) -> None:
+    positions = torch.tensor([[0, 1, 7, 100]])
+    table = sinusoids(positions, width)
+    assert table.shape == (1, 4, width)
+    half = width // 2
+    for row, position in enumerate(positions[0].tolist()):
+        for i in range(half):
+            angle = position * math.exp(-math.log(10000.0) * i / max(half - 1, 1))
+            assert abs(table[0, row, i].item() - math.sin(angle)) < 2e-5
+            assert abs(table[0, row, half + i].item() - math.cos(angle)) < 2e-5
+    assert (table[..., 2 * half :] == 0).all()
+
+
+# Feed-forward and norms
+
+
+def test_swiglu_is_its_formula() -> None:
+    field = fresh(FeedForward(norm("rms", D), D, 7, "swiglu", bias=False))
+    x = normal(B, T, D)
+    z = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * field.norm.weight
+    w, v = field.up.weight.chunk(2)
+    gate = z @ w.T
+    expected = (gate / (1 + (-gate).exp()) * (z @ v.T)) @ field.down.weight.T
+    torch.testing.assert_close(field(0.0, x), expected, **EXACT)
+
+
+@pytest.mark.parametrize("name", ["relu", "gelu", "gelu-tanh"])
+def test_feed_forward_is_its_formula(name: str) -> None:
+    field = fresh(FeedForward(norm("layer", D), D, 7, name))
+    x = normal(B, T, D)
+    y = functional.linear(field.norm(x), field.up.weight, field.up.bias)
+    act = {
+        "relu": y.clamp(min=0),
+        "gelu": y * (1 + torch.erf(y / math.sqrt(2))) / 2,
+        "gelu-tanh": y / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))),
+    }[name]
+    torch.testing.assert_close(field(0.0, x), act @ field.down.weight.T + field.down.bias, **EXACT)
+    assert name in ACTIVATIONS
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_feed_forward_dropouts_are_masks_inside_and_outside(activation: str) -> None:
+    field = fresh(FeedForward(norm("layer", D), D, 7, activation, dropout=0.2, activation_dropout=0.3, salt=5))
+    x, seed = normal(B, T, D), torch.tensor(8)
+    up = field.up(field.norm(x))
+    inner = functional.relu(up) if activation == "relu" else functional.silu(up[..., :7]) * up[..., 7:]
+    inner = inner * keep(seed, 20, (B, T, 7), 0.3).double() / 0.7
+    expected = field.down(inner) * keep(seed, 21, (B, T, D), 0.2).double() / 0.8
+    torch.testing.assert_close(field(0.0, x, Context(seed=seed)), expected, **EXACT)
+
+
+def test_norms_are_their_formulas() -> None:
+    x = normal(B, T, D)
+    layer, rms = fresh(norm("layer", D, 1e-3)), fresh(norm("rms", D, 1e-3))
+    centred = x - x.mean(-1, keepdim=True)
+    scaled = centred / (centred.square().mean(-1, keepdim=True) + 1e-3).sqrt()
+    torch.testing.assert_close(layer(x), scaled * layer.weight + layer.bias, **EXACT)
+    torch.testing.assert_close(rms(x), x / (x.square().mean(-1, keepdim=True) + 1e-3).sqrt() * rms.weight, **EXACT)
+    assert norm("none", D)(x) is x
+    assert not list(norm("layer", D, affine=False).parameters())
+    assert torch.equal(Projection(layer)(0.0, x, None), layer(x))
+    with pytest.raises(ValueError, match=r"Unknown norm 'batch': use one of layer, rms, none"):
+        norm("batch", D)
+    with pytest.raises(ValueError, match=r"Unknown activation 'tanh': use one of relu"):
+        FeedForward(norm("none", D), D, 7, "tanh")

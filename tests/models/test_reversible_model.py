@@ -1,0 +1,267 @@
+"""The reversible row as a network of its own: 48 layers of attention and feed-forward, at initialisation, step 1.
+
+It rebuilds its states bit for bit, with dropout and under bf16 autocast too; its gradients are those of plain
+backpropagation; what it holds for the backward pass does not grow with depth.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import splitstep as ss
+from splitstep import reversible
+from splitstep.fields import Context
+
+LAYERS, B, T, D = 48, 2, 24, 64
+RATES = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
+CASES = pytest.mark.parametrize("dropped", [False, True], ids=["", "dropout"])
+
+
+@pytest.fixture(autouse=True)
+def _no_onednn() -> Iterator[None]:
+    """Some virtual machines report matrix extensions that they do not allow; oneDNN's bf16 products then crash."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about Intel GPUs
+        before = torch.backends.mkldnn.set_flags(False)
+        yield
+        torch.backends.mkldnn.set_flags(*before)
+
+
+def model(layers: int = LAYERS, scheme: str = "reversible", **more: Any) -> ss.SplitstepForCausalLM:
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {"width": D, "heads": 4, "ffn": 2 * D, "vocab_size": 64, "positions": "rotary"}
+    config = ss.CausalConfig(scheme=scheme, layers=layers, **(shape | more))
+    return ss.SplitstepForCausalLM(config).train()
+
+
+def start(length: int = T) -> Tensor:
+    return torch.randn(B, length, D, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+
+def context(dropped: bool) -> Context:
+    return Context(causal=True, seed=torch.tensor(7) if dropped else None)
+
+
+def plainly(stack: ss.Stack, x: Tensor, context: Context) -> Tensor:
+    """The same training-mode computation, every state stored."""
+    a, b = ss.integrate(stack.scheme, stack.steps(), (x, x), context)
+    return (a + b) / 2
+
+
+def distance(found: Tensor, expected: Tensor) -> float:
+    return ((found - expected).norm() / expected.norm()).item()
+
+
+def worst(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> float:
+    return max(map(distance, found, expected))
+
+
+@contextmanager
+def recorded() -> Iterator[list[Tensor]]:
+    """Every state that a field reads, in order; a forward pass adds its two results."""
+    states: list[Tensor] = []
+    plain = reversible.from_grid
+
+    def from_grid(n: Tensor, dtype: torch.dtype) -> Tensor:
+        states.append(plain(n, dtype))
+        return states[-1].clone()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reversible, "from_grid", from_grid)
+        yield states
+
+
+@CASES
+@pytest.mark.parametrize("init", ["normal", "xavier"])
+@pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bf16"])
+def test_states_are_rebuilt_bit_for_bit(autocast: bool, init: str, dropped: bool) -> None:
+    stack = model(init=init, **(RATES if dropped else {})).body.stack
+    x = start()
+    with recorded() as states:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            y = stack(x, context(dropped))
+        forward = states[:-2]
+        states.clear()
+        y.square().sum().backward()
+    rebuilt = states[::-1]
+    assert len(forward) == len(rebuilt) == 3 * LAYERS
+    assert max(map(distance, rebuilt, forward)) == 0.0  # 1e-5 was asked for
+    assert distance(forward[-1], x) > 0.1  # and the states did move
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        plain = plainly(stack, x, context(dropped))
+    assert distance(y, plain) < (1e-2 if autocast else 1e-6)
+
+
+@CASES
+@pytest.mark.parametrize("init", ["normal", "xavier"])
+def test_gradients_are_those_of_plain_backpropagation(init: str, dropped: bool) -> None:
+    stack = model(init=init, **(RATES if dropped else {})).body.stack
+    x = start()
+    g = torch.randn(B, T, D, generator=torch.Generator().manual_seed(2))
+    wanted = [x, *stack.parameters()]
+    found = torch.autograd.grad(stack(x, context(dropped)), wanted, g)
+    expected = torch.autograd.grad(plainly(stack, x, context(dropped)), wanted, g)
+    assert worst(found, expected) < 1e-5
+
+
+@CASES
+def test_under_autocast_the_gradients_are_as_good_as_plain_ones(dropped: bool) -> None:
+    """Half-precision gradients differ by their rounding; the float32 ones say which are how far off."""
+    stack = model(layers=12, **(RATES if dropped else {})).body.stack
+    x = start()
+    g = torch.randn(B, T, D, generator=torch.Generator().manual_seed(2))
+    wanted = [x, *stack.parameters()]
+    exact = torch.autograd.grad(plainly(stack, x, context(dropped)), wanted, g)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours, theirs = stack(x, context(dropped)), plainly(stack, x, context(dropped))
+    found, plain = (torch.autograd.grad(y, wanted, g) for y in (ours, theirs))
+    errors = torch.tensor([[distance(u, v) for u, v in zip(grads, exact, strict=True)] for grads in (found, plain)])
+    assert errors[0].mean() < 1.1 * errors[1].mean()
+    assert errors[0].max() < 0.1
+
+
+@CASES
+def test_whole_models_train_alike(dropped: bool) -> None:
+    """Loss and gradients of the language model, embedding and head included, against the observed run: a watched stack
+    integrates plainly."""
+    network = model(**(RATES if dropped else {}))
+    ids = torch.randint(64, (B, T), generator=torch.Generator().manual_seed(3))
+    mask = (torch.arange(T) >= torch.tensor([[0], [5]])).long()
+    results = []
+    for observe in (None, lambda event: None):
+        network.zero_grad()
+        out = network(ids, mask, labels=ids, dropout_seed=torch.tensor(5), observe=observe)
+        out.loss.backward()
+        results.append((out.loss.detach(), [p.grad.clone() for p in network.parameters()]))
+    (loss, found), (plain_loss, expected) = results
+    assert abs(loss - plain_loss) < 1e-5 * plain_loss
+    assert worst(tuple(found), tuple(expected)) < 1e-5
+
+
+def held(stack: ss.Stack, dropped: bool, autocast: bool) -> int:
+    """Bytes of the storages that the stack's graph saves, parameters and input apart."""
+    x = start()
+    own = {p.untyped_storage().data_ptr() for p in [x, *stack.parameters()]}
+    saved: dict[int, int] = {}
+    kept: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept.append(tensor)  # a freed storage's address may be used again
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+    ):
+        y = stack(x, context(dropped))
+    assert y.requires_grad
+    return sum(size for place, size in saved.items() if place not in own)
+
+
+@CASES
+@pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bf16"])
+def test_bytes_held_for_the_backward_pass_are_flat_in_depth(autocast: bool, dropped: bool) -> None:
+    rates = RATES if dropped else {}
+    shallow, deep = (held(model(n, **rates).body.stack, dropped, autocast) for n in (12, LAYERS))
+    assert 0 < deep < 1.3 * shallow
+    pair = 2 * B * T * D * 8
+    assert deep <= 2 * pair
+    lie = [held(model(n, "lie", **rates).body.stack, dropped, autocast) for n in (12, LAYERS)]
+    assert lie[1] > 3.5 * lie[0]  # the measure sees what a plain stack holds
+    assert deep < lie[1] / 50
+
+
+def translator(dtype: torch.dtype, **more: Any) -> ss.SplitstepForTranslation:
+    torch.manual_seed(0)
+    config = ss.TranslationConfig(
+        scheme="reversible", layers=2, decoder_layers=6, width=32, heads=4, ffn=48, vocab_size=40, **more
+    )
+    return ss.SplitstepForTranslation(config).to(dtype).train()
+
+
+@CASES
+def test_gradients_flow_into_the_encoders_memory(dropped: bool) -> None:
+    network = translator(torch.float32, **(RATES if dropped else {}))
+    stack = network.decoder.stack
+    assert "C" in stack.scheme.fields
+    x = torch.randn(B, T, 32).requires_grad_()
+    leaf = torch.randn(B, 9, 32).requires_grad_()
+    mask = (torch.arange(9) < torch.tensor([[9], [4]]))[:, None, None]
+    g = torch.randn(B, T, 32)
+
+    def gradients(run: Any) -> tuple[Tensor, ...]:
+        memory = leaf.tanh()  # not a leaf: the graph goes on
+        here = context(dropped)._replace(memory=memory, memory_mask=mask)
+        return torch.autograd.grad(run(x, here), [leaf, x, *stack.parameters()], g)
+
+    found, expected = gradients(stack), gradients(lambda x, here: plainly(stack, x, here))
+    assert worst(found, expected) < 1e-5
+    assert found[0][0].abs().max() > 1e-3
+    assert (found[0][1, 4:] == 0).all()  # padding is not read
+
+
+def test_the_memory_gradient_is_the_slope_of_the_loss() -> None:
+    """Against finite differences through the whole encoder-decoder, in float64; they run without the grid."""
+    network = translator(torch.float64, activation="gelu")
+    source, labels = (torch.randint(3, 40, (B, 6), generator=torch.Generator().manual_seed(s)) for s in (1, 2))
+
+    def loss() -> Tensor:
+        return network(source, labels=labels).loss
+
+    loss().backward()
+    generator = torch.Generator().manual_seed(4)
+    encoder = dict(network.encoder.body.named_parameters())
+    ways = {n: torch.randn(p.shape, generator=generator, dtype=p.dtype) for n, p in encoder.items()}
+    slope = sum((p.grad * ways[n]).sum() for n, p in encoder.items())
+    values = []
+    network.eval()
+    for step in (1e-6, -2e-6):
+        with torch.no_grad():
+            for name, p in encoder.items():
+                p.add_(step * ways[name])
+            values.append(loss())
+    finite = (values[0] - values[1]) / 2e-6
+    torch.testing.assert_close(slope, finite, atol=1e-6, rtol=1e-6)
+    assert abs(slope) > 1e-3
+
+
+def test_translation_trains_alike_watched_or_not() -> None:
+    network = translator(torch.float32, **RATES)
+    source, labels = (torch.randint(3, 40, (B, 6), generator=torch.Generator().manual_seed(s)) for s in (1, 2))
+    results = []
+    for observe in (None, lambda event: None):
+        network.zero_grad()
+        network(source, labels=labels, dropout_seed=torch.tensor(5), observe=observe).loss.backward()
+        results.append(tuple(p.grad.clone() for p in network.parameters()))
+    assert worst(*results) < 1e-5
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e12])
+def test_states_that_the_grid_cannot_hold_come_out_as_nan(bad: float) -> None:
+    stack = model(2).body.stack
+    x = start().detach()
+    x[1, 3, 5] = bad
+    assert stack(x, context(False)).isnan().all()
+    with torch.no_grad():
+        stack.layers[1]["F"].down.bias.fill_(bad)
+    assert stack(start(), context(False)).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_models_in_half_precision_train_too(dtype: torch.dtype) -> None:
+    stack = model(2).body.stack.to(dtype)
+    x = (100 * start()).detach().to(dtype).requires_grad_()
+    y = stack(x, context(False))
+    assert y.dtype == dtype
+    assert distance(y.float(), plainly(stack, x, context(False)).float()) < 0.02
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()

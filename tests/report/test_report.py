@@ -1,0 +1,491 @@
+"""The page of a comparison: complete, offline, safe with any text, and readable on a desk and on a phone."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up import LOSS, comparison, translation, trial
+from rich.console import Console
+
+from splitstep import SCHEMES, cli
+from splitstep.cli.compare import _comparison_table
+from splitstep.report import MissingPackage, loss_table, markdown, write_report
+from splitstep.report.charts import band, differences, side_by_side
+from splitstep.report.compare import compare_page
+from splitstep.report.diagram import draw
+from splitstep.schemes import scheme
+from splitstep.studies.compare.result import Comparison, Curve, read_comparison
+
+STORED = Path(__file__).parents[2] / "results" / "compare"
+WIDTHS = (1280, 390)
+HOSTILE = "</script><script>document.title='owned'</script><img src=http://192.0.2.1/x onerror=alert(1)>&amp;\"'"
+WIDEST = ("lie", "suzuki4", "reversible", "symmetrised-heun", "lie-postnorm", "A*1/7 F/2 A*2/7 F/4 A*4/7 F/4 @rk4")
+
+
+def made(*schemes: str, seeds: int = 3, **changes: Any) -> Comparison:
+    trials = [
+        trial(text, seed, 0.97 + 0.003 * i + 0.002 * seed, 0.96, points=60)
+        for i, text in enumerate(schemes)
+        for seed in range(seeds)
+    ]
+    return comparison(trials, **changes)
+
+
+def hostile() -> Comparison:
+    """A comparison with such text wherever text comes from outside."""
+    result = made("lie", "macaron")
+    rows = [dataclasses.replace(row, name=HOSTILE, setting=(HOSTILE,)) for row in result.rows]
+    trials = [
+        dataclasses.replace(
+            t, setting=(HOSTILE,), device=HOSTILE, folder=HOSTILE, valid={HOSTILE: 0.5}, test={HOSTILE: 0.5}
+        )
+        for t in result.trials
+    ]
+    return dataclasses.replace(
+        result, task=HOSTILE, rows=tuple(rows), trials=tuple(trials), command=HOSTILE, commit=HOSTILE, engine=HOSTILE,
+        versions={HOSTILE: HOSTILE}, recipe={HOSTILE: HOSTILE}, data={HOSTILE: HOSTILE}, sweep=((HOSTILE,),),
+        metric={**result.metric, "name": HOSTILE},
+    )  # fmt: skip
+
+
+PAGES = {
+    "three": lambda: made("lie", "macaron", "strang-midpoint"),
+    "widest": lambda: made(*WIDEST, match="flops"),
+    "one seed": lambda: made("lie", "macaron", seeds=1, match="none"),
+    "diverged": lambda: comparison([trial("lie", 0, 0.9), trial("lie", 1, None), trial("macaron", 0, None)]),
+    "all diverged": lambda: comparison([trial("lie", 0, None)]),
+    "sweep": lambda: comparison(
+        [trial("lie", s, 0.9, v, (f"train.lr={v}",), points=20) for s in range(2) for v in (0.1, 0.2)]
+    ),
+    "bits": lambda: dataclasses.replace(
+        made("lie", "macaron"),
+        metric={**LOSS, "name": "accuracy"},
+    ),
+    "translation": lambda: translation(5),
+    "translation, one seed": lambda: translation(1),
+    "hostile": hostile,
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium of the system, driven by playwright; CI must have both."""
+    if not os.environ.get("CI"):
+        pytest.importorskip("playwright")
+    from playwright.sync_api import sync_playwright
+
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        assert not os.environ.get("CI"), "CI must install chromium: apt-get install chromium"
+        pytest.skip("there is no chromium here")
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+                  "--disable-background-networking", "--disable-component-update"],
+        )  # fmt: skip
+        yield chromium
+        chromium.close()
+
+
+def visit(browser: Any, file: Path, width: int) -> tuple[Any, list[str]]:
+    """The open page, and everything that should not have happened."""
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(f"console {message.type}: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    page.on(
+        "request",
+        lambda r: None if r.url.startswith(("data:", "blob:", file.as_uri())) else wrong.append(f"request: {r.url}"),
+    )
+    page.goto(file.as_uri())
+    page.wait_for_function("[...document.querySelectorAll('.plot')].every(plot => plot.querySelector('.main-svg'))")
+    return page, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_browser_is_content_with_the_page(browser: Any, tmp_path: Path, name: str, width: int) -> None:
+    file = write_report(PAGES[name](), tmp_path)
+    page, wrong = visit(browser, file, width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("[...document.images].length") == 0
+    outside = page.evaluate(
+        """width => [...document.querySelectorAll('h1, h2, p, pre, dl, .scroll, .plot, figure')]
+        .map(e => [e.className || e.tagName, e.getBoundingClientRect()])
+        .filter(([_, r]) => r.right > width + 0.5 || r.left < -0.5).map(([n, _]) => n)""",
+        width,
+    )
+    assert outside == []
+    smallest = page.evaluate(
+        """Math.min(...[...document.querySelectorAll('td, th, p, small, dd')]
+        .map(e => parseFloat(getComputedStyle(e).fontSize)))"""
+    )
+    assert smallest >= 11
+    page.close()
+    assert wrong == []
+
+
+@pytest.mark.slow
+def test_hostile_text_stays_text(browser: Any, tmp_path: Path) -> None:
+    file = write_report(hostile(), tmp_path)
+    page, wrong = visit(browser, file, 1280)
+    assert page.evaluate("document.querySelector('h1').textContent").startswith(HOSTILE)
+    assert page.evaluate("document.title").startswith(HOSTILE)
+    assert page.evaluate("document.querySelector('pre').textContent") == HOSTILE
+    assert page.evaluate("document.querySelector('.legendtext').textContent").startswith("</script>")
+    page.close()
+    assert wrong == []
+
+
+@pytest.mark.slow
+def test_charts_are_side_by_side_on_a_desk_and_stacked_on_a_phone(browser: Any, tmp_path: Path) -> None:
+    file = write_report(made("lie", "macaron"), tmp_path)
+    tops = {}
+    for width in WIDTHS:
+        page, _ = visit(browser, file, width)
+        tops[width] = page.evaluate(
+            "['chart-parameters', 'chart-flops'].map(n => document.getElementById(n).getBoundingClientRect().top)"
+        )
+        page.close()
+    assert tops[1280][0] == tops[1280][1]
+    assert tops[390][0] < tops[390][1] - 100
+
+
+def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
+    result = made("lie", "macaron", "strang-midpoint")
+    text = write_report(result, tmp_path).read_text()
+    own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    for heading in ("Training loss", "Validation accuracy", "Validation loss, difference to lie", "Losses at the end",
+                    "Quality against cost", "The schemes", "What was matched", "All runs",
+                    "How to reproduce"):  # fmt: skip
+        assert f"<h2>{heading}</h2>" in own
+    for row in result.rows:
+        assert row.test is not None
+        assert f"{row.test.mean:.2%}" in own
+        assert f"{row.cost['flops']:,}" in own
+    assert "+0.30%" in own
+    assert "splitstep compare --task digits" in own
+    assert set(re.findall(r"(?:src|href)=[^ >]*", own)) == {'href="data:,"'}
+    assert text.count("plotly.js v") == 1
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+@pytest.mark.parametrize("seeds", [5, 1])
+def test_a_page_of_translators_has_every_test_set(seeds: int) -> None:
+    result = translation(seeds)
+    own = re.sub(r"<script.*?</script>", "", compare_page(result), flags=re.DOTALL)
+    assert "<h2>Test sets</h2>" in own
+    for one in result.tests:
+        assert f"{one.split}: {'lie' if one.scheme == 'A F' else 'macaron'}" in own
+        for pair in one.pairs:
+            assert f"{pair.seed}: {pair.difference:+.2f}, p {pair.p:.3f}" in own
+    assert "[-0.35, +0.71]" in own
+    assert ("over seeds and a paired bootstrap over sentences" in own) == (seeds > 1)
+    assert ("over sentences alone, for there is one seed" in own) == (seeds == 1)
+    assert ("sentences alone</small>" in own) == (seeds == 1)
+    assert "40.50*" in own  # sacreBLEU against references that are no published text
+    assert f"40.50<small>{'± 0.40' if seeds > 1 else 'one seed'}</small>" in own  # the metric has no star
+    assert "tok:13a" in own
+    assert "Validation BLEU" not in own  # nobody computed it within the run
+    assert "the mean of 10, steps 5,010 to 6,000" in own
+    assert "Test sets" not in compare_page(made("lie"))
+
+
+@pytest.mark.parametrize("file", sorted(STORED.glob("*/result.json")), ids=lambda file: file.parent.name)
+def test_stored_results_stay_readable(file: Path) -> None:
+    result = read_comparison(json.loads(file.read_text()), str(file))
+    assert result.tests == ()
+    assert all(trial.splits == {} for trial in result.trials)
+    assert f"{result.trials[0].best_step:,} of {result.trials[0].steps:,}" in compare_page(result)
+
+
+def test_the_page_is_a_pure_function_of_the_document() -> None:
+    result = made("lie", "macaron")
+    assert compare_page(result) == compare_page(result)
+
+
+def test_a_page_tells_of_runs_that_diverged() -> None:
+    text = compare_page(PAGES["diverged"]())
+    assert "Runs that diverged" in text
+    assert "1 of 2 diverged" in text
+    assert "1 of 1 diverged" in text
+
+
+@pytest.mark.parametrize("text", [*SCHEMES, "=A =F", "D/2 A F D/2", "1/3(A F) + 2/3(F A)", "A/2 C/2 F C/2 A/2 @heun"])
+def test_every_scheme_can_be_drawn(text: str) -> None:
+    s = scheme(text)
+    root = ElementTree.fromstring(draw(s))
+    tag = "{http://www.w3.org/2000/svg}"
+    boxes = root.findall(f"{tag}rect")
+    parts = [part for _, program in s.branches for part in program]
+    moves = [move for _, program in s.plan for move in program]
+    assert len(boxes) == sum(len(move.fields) for move in moves)
+    words = [t.text for t in root.findall(f"{tag}text")]
+    for name in (*s.fields, *s.projections):
+        assert any(word in (name, f"={name}") for word in words)
+    staged = [m for m, p in zip(moves, parts, strict=True) if getattr(p, "tableau", None) and p.tableau.name != "euler"]
+    nodes = [c for c in root.findall(f"{tag}circle") if c.get("r") == "2.6"]
+    assert len(nodes) == sum(len(m.stages) for m in staged)
+    width, height = float(root.get("width", "0")), float(root.get("height", "0"))
+    for box in boxes:
+        x, y, w, h = (float(box.get(k, "nan")) for k in ("x", "y", "width", "height"))
+        assert 0 <= x <= x + w <= width
+        assert 0 <= y <= y + h <= height
+
+
+def test_bands_run_from_the_least_to_the_greatest() -> None:
+    curves = [Curve((1, 2, 3), (5.0, 3.0, 1.0)), Curve((1, 2), (7.0, 1.0))]
+    assert band(curves) == ([1, 2, 3], [5.0, 1.0, 1.0], [6.0, 2.0, 1.0], [7.0, 3.0, 1.0])
+    assert band([]) == ([], [], [], [])
+
+
+def test_differences_are_paired_by_seed_and_keep_late_ones_in_sight() -> None:
+    """Whatever their seeds have in common drops out; a run that the other row lacks counts for nothing."""
+    steps = tuple(range(1, 101))
+    result = made("lie", "macaron")
+
+    def curve(scheme: str, seed: int) -> Curve:
+        other = scheme != "A F"
+        return Curve(steps, tuple(seed + other * (5.0 * (step < 5) - 0.02 - 0.01 * seed) for step in steps))
+
+    trials = [dataclasses.replace(t, train_loss=curve(t.scheme, t.seed)) for t in result.trials]
+    figure = differences(dataclasses.replace(result, trials=tuple(trials)), "train_loss")
+    shade, line = figure["data"]
+    assert line["x"] == list(steps)
+    assert line["y"][-1] == pytest.approx(-0.03)
+    half = 4.302653 * 0.01 / 3**0.5  # Student's t of two degrees of freedom
+    assert (shade["y"][99], shade["y"][100]) == pytest.approx((-0.03 + half, -0.03 - half), abs=1e-6)
+    low, high = figure["layout"]["yaxis"]["range"]
+    assert -0.07 < low < -0.03 - half < high < 0.02
+    fewer = [t for t in trials if (t.scheme, t.seed) != ("A F", 2)]
+    found = differences(dataclasses.replace(result, trials=tuple(fewer)), "train_loss")
+    assert found["data"][1]["y"][-1] == pytest.approx(-0.025)
+    assert differences(made("lie"), "train_loss")["data"] == []
+
+
+def test_points_of_equal_cost_stand_side_by_side() -> None:
+    assert side_by_side([100, 100, 500], 10.0) == [95.0, 105.0, 500.0]
+    assert side_by_side([100, 200], 10.0) == [100.0, 200.0]
+    assert side_by_side([], 10.0) == []
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(1, 12))
+def test_points_keep_their_order_and_their_distance(values: list[int], gap: int) -> None:
+    """A scheme that costs less is never drawn to the right of one that costs more."""
+    places = side_by_side(values, float(gap))
+    assert sum(places) == pytest.approx(sum(values))
+    pairs = sorted(zip(values, places, strict=True))
+    assert all(right - left > gap - 1e-6 for (_, left), (_, right) in pairwise(pairs))
+    if all(two - one >= gap for (one, _), (two, _) in pairwise(pairs)):
+        assert places == pytest.approx(values)
+
+
+def test_without_plotly_the_result_is_kept_and_the_remedy_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(MissingPackage, match="splitstep report DIR"):
+        write_report(made("lie"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "result.json").write_text(json.dumps(made("lie").document()))
+    assert cli.main(["report", str(tmp_path)]) == 2
+    assert "pip install 'splitstep[report]'" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+def markdown_tables(text: str) -> list[list[list[str]]]:
+    """The cells of each table of a Markdown text that has nothing but tables."""
+    rows = [[re.split(r"(?<!\\)\|", line) for line in block.splitlines()] for block in text.strip().split("\n\n")]
+    assert all(row[0] == row[-1] == "" for block in rows for row in block)
+    return [[[cell.strip() for cell in row[1:-1]] for row in block] for block in rows]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_markdown_is_tables_with_as_many_cells_in_every_row(name: str) -> None:
+    tables = markdown_tables(markdown([("one", PAGES[name]()), ("another", made("lie", "parallel"))]))
+    assert len(tables) == (3 if "translation" in name else 1)
+    for heads, rule, *rows in tables:
+        assert set(rule) == {"---"}
+        assert rows
+        assert {len(row) for row in rows} == {len(heads)}
+
+
+def test_losses_are_of_the_last_tenth_and_paired_by_seed() -> None:
+    runs = [(text, seed) for text in ("lie", "macaron") for seed in (0, 1)]
+    trials = [trial(text, seed, 0.9) for text, seed in runs] + [trial("parallel", 0, None)]
+    losses = {("A F", 0): 2.0, ("A F", 1): 3.0, ("F0/2 A F1/2", 0): 1.9, ("F0/2 A F1/2", 1): 2.7, ("A+F", 0): 1.0}
+    given = [(t, losses[t.scheme, t.seed]) for t in trials]
+    trials = [
+        dataclasses.replace(
+            t, steps=100, train_loss=Curve((90, 95, 100), (9.0, v - 0.5, v + 0.5)),
+            valid={"loss": 2 * v, "accuracy": 0}, test=t.test and {"loss": 5.0, "accuracy": 0},
+        )
+        for t, v in given
+    ]  # fmt: skip
+    [[heads, _, lie, macaron, lost]] = markdown_tables(loss_table([("mine", comparison(trials))]))
+    assert heads[:4] == ["task", "scheme", "training loss", "against the first [95%]"]
+    assert lie == ["mine", "lie, `A F`", "2.500", "", "5.000", "", "5.000", ""]
+    half = 12.706 * 0.1  # Student's t of one degree of freedom, times the standard error of -.1 and -.3
+    assert macaron[2:6] == [
+        "2.300", f"-0.200 [{-0.2 - half:+.3f}, {-0.2 + half:+.3f}]", "4.600",
+        f"-0.400 [{-0.4 - 2 * half:+.3f}, {-0.4 + 2 * half:+.3f}]",
+    ]  # fmt: skip
+    assert macaron[6:] == ["5.000", "+0.000 [+0.000, +0.000]"]
+    assert lost[1].endswith("1 of 1 diverged")
+    assert lost[2:] == ["-", "", "-", "", "-", ""]
+
+
+def test_markdown_has_every_score_on_every_test_set() -> None:
+    result = translation(5)
+    _, [heads, _, *rows], [_, _, *signatures] = markdown_tables(markdown([("mine", result)]))
+    assert len(rows) == len(result.tests)
+    for row, one in zip(rows, result.tests, strict=True):
+        cells = dict(zip(heads, row, strict=True))
+        assert cells["scheme"] == ("lie" if one.scheme == "A F" else "macaron")
+        assert cells["test set"] == (f"mine {one.split}, {one.lines:,} lines" if one.scheme == "A F" else "")
+        assert (cells["against the first [95%]"] == "") == (one.scheme == "A F")
+        for score in one.scores[:-1]:  # all but the exact matches
+            [cell] = [text for head, text in cells.items() if head.removesuffix(" [95%]") == score.name]
+            assert cell.startswith(f"{score.mean.mean:.2f}")
+    assert [name for name, _ in signatures] == [score.name for score in result.main_scores()]
+    for (_, told), score in zip(signatures, result.main_scores(), strict=True):
+        assert told.replace("\\|", "|").startswith(f"`{score.signature}`")
+        assert ("not comparable" in told) == (not score.comparable)
+
+
+def test_comparisons_with_the_same_scores_share_a_table_of_test_sets() -> None:
+    one, other = translation(5), dataclasses.replace(translation(1), task="another")
+    [_, _, *rows], [_, _, *test_rows], signatures = markdown_tables(markdown([("one", one), ("other", other)]))
+    assert [row[0] for row in rows if row[0]] == ["one", "other"]
+    assert len(test_rows) == len(one.tests) + len(other.tests)
+    assert {row[0].split()[0] for row in test_rows if row[0]} == {"one", "other"}
+    resigned = tuple(
+        dataclasses.replace(test, scores=tuple(s._replace(signature="new") for s in test.scores))
+        for test in other.tests
+    )
+    apart = markdown([("one", one), ("other", dataclasses.replace(other, tests=resigned))])
+    assert len(markdown_tables(apart)) == 5
+    assert len(signatures) == 2 + len(one.main_scores())
+
+
+def test_two_comparisons_of_one_task_are_told_apart_by_their_directories(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("small", "large"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(json.dumps(made("lie").document()))
+    task = made("lie").task
+    assert cli.main(["report", str(tmp_path / "small"), "--markdown"]) == 0
+    assert [row[0] for row in markdown_tables(capsys.readouterr().out)[0]][2:] == [task]
+    assert cli.main(["report", str(tmp_path / "small"), str(tmp_path / "large"), "--markdown"]) == 0
+    assert [row[0] for row in markdown_tables(capsys.readouterr().out)[0]][2:] == [f"{task} (small)", f"{task} (large)"]
+
+
+def test_a_long_setting_of_a_sweep_is_shown_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    setting = ("model.embedding_scale=22.627417",)
+    result = made("lie", "macaron")
+    rows = tuple(dataclasses.replace(row, setting=setting) for row in result.rows)
+    trials = tuple(dataclasses.replace(trial, setting=setting) for trial in result.trials)
+    document = dataclasses.replace(result, rows=rows, trials=trials, sweep=(setting,)).document()
+    (tmp_path / "result.json").write_text(json.dumps(document))
+    assert cli.main(["report", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "\u2026" not in "".join(lines)
+    column = "".join(line[: line.index(" ")] if " " in line else line for line in lines)
+    assert column.count(setting[0]) == 2
+
+
+def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = made("lie", "macaron")
+    (tmp_path / "result.json").write_text(json.dumps(result.document()))
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "result.json").read_text())
+    assert (tmp_path / "report.html").read_text() == compare_page(result)
+    assert cli.main(["report", str(tmp_path), "--out", str(tmp_path / "there")]) == 0
+    assert "macaron" in capsys.readouterr().out
+    assert sorted(os.listdir(tmp_path / "there")) == ["report.html", "result.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "has no result.json"),
+        ("{", "damaged"),
+        ("[]", "not the result of a comparison"),
+        ('{"study": "orders"}', "not the result of a comparison"),
+        ('{"study": "compare", "format": 2}', "has format 2"),
+        ('{"study": "compare", "format": 1}', "result.json is damaged: the document has no command."),
+    ],
+)
+def test_a_directory_without_a_comparison_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "result.json").write_text(content)
+    assert cli.main(["report", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "report.html").exists()
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the values of a document stand, of lists the first ones."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield (*at, key)
+        yield from places(one, (*at, key))
+
+
+@pytest.mark.parametrize("name", ["diverged", "sweep", "translation, one seed"])
+@pytest.mark.parametrize("wrong", ["nothing", None, "x", -1, []], ids=str)
+def test_a_document_with_anything_wrong_is_drawn_or_refused_in_one_line(name: str, wrong: Any) -> None:
+    text = json.dumps(PAGES[name]().document())
+    refused = list[str]()
+    for *path, last in places(json.loads(text)):
+        document = inner = json.loads(text)
+        for key in path:
+            inner = inner[key]
+        if wrong == "nothing":
+            del inner[last]
+        else:
+            inner[last] = wrong
+        try:
+            result = read_comparison(document, "there/result.json")
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            markdown([("it", result)])
+            Console(file=io.StringIO()).print(_comparison_table(result))
+    assert len(refused) > 50
+    assert all(line.startswith("there/result.json ") and "\n" not in line for line in refused)
+
+
+def test_what_is_wrong_in_a_document_has_its_place() -> None:
+    document = json.loads(json.dumps(made("lie", "macaron").document()))
+    document["rows"][1]["test"]["mean"] = "high"
+    with pytest.raises(
+        ValueError, match=r"^f is damaged: the document\.rows\[1\]\.test\.mean is 'high', and needs a number\."
+    ):
+        read_comparison(document, "f")

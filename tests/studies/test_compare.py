@@ -1,0 +1,591 @@
+"""Comparisons: what is run, what is reused, what is averaged, on which engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jobs import answer, clear_up, die, die_once, linger, refuse
+from made_up import ACCURACY, LOSS, comparison, translation, trial
+
+from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
+from splitstep.studies import engines, running
+from splitstep.studies.compare.bleu import bleu_of, sentence_counts
+from splitstep.studies.compare.plan import Planned, file_name, plan, read_sweep, split_schemes
+from splitstep.studies.compare.result import Comparison, Curve, read_comparison
+from splitstep.studies.compare.rows import against, choose_setting, rows_of
+from splitstep.studies.compare.study import compare
+from splitstep.studies.compare.trials import read_curves, thinned
+from splitstep.studies.compare.wording import widths
+from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
+from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
+
+
+def tiny(**train: Any) -> Recipe:
+    """A recipe of a fraction of a second."""
+    document = {
+        "task": "digits",
+        "data": {"patch": 4},
+        "model": {"layers": 2, "width": 16, "heads": 2, "ffn": 64},
+        "train": {"steps": 6, "batch": 8, "evaluate_every": 3, "log_every": 1, **train},
+    }
+    return read_recipe(document, "test")
+
+
+@contextmanager
+def here(text: str, jobs: int) -> Iterator[Engine]:
+    """An engine in this process."""
+    with ThreadPoolExecutor(1) as executor:
+        yield Engine("here", executor, 1, (BrokenProcessPool,))
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "open_engine", here)
+
+
+# What is asked for
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("lie", ["lie"]),
+        ("lie, macaron ,F/2 A F/2", ["lie", "macaron", "F/2 A F/2"]),
+        ("b:(A+F)/2 a:A+F b:(A+F)/2,lie", ["b:(A+F)/2 a:A+F b:(A+F)/2", "lie"]),
+        ("1/2(A F) + 1/2(F A) @heun,A F", ["1/2(A F) + 1/2(F A) @heun", "A F"]),
+        ("x(a,b),c", ["x(a,b)", "c"]),
+    ],
+)
+def test_schemes_are_split_at_commas_outside_brackets(text: str, parts: list[str]) -> None:
+    assert split_schemes(text) == parts
+
+
+@pytest.mark.parametrize("text", ["", "lie,,macaron", "lie,"])
+def test_nothing_between_commas_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="names nothing"):
+        split_schemes(text)
+
+
+def test_a_sweep_has_every_combination() -> None:
+    assert read_sweep([]) == []
+    assert read_sweep(["train.lr=1e-3, 3e-3"]) == [("train.lr=1e-3",), ("train.lr=3e-3",)]
+    both = read_sweep(["train.lr=1,2", "train.clip=0,1"])
+    assert both == [(f"train.lr={a}", f"train.clip={b}") for a in (1, 2) for b in (0, 1)]
+
+
+BAD_SWEEPS = [
+    ["train.lr"], ["train.lr="], ["train.lr=1,,2"], ["scheme=lie,macaron"], ["train.seed=1,2"],
+    ["train.lr=1,2", "train.lr=3"],
+]  # fmt: skip
+
+
+def test_lists_are_swept_and_no_setting_is_twice_or_in_another_s_folder() -> None:
+    runs = plan(tiny(), ["lie"], [0], read_sweep(["train.betas=[0.9, 0.95],[0.9, 0.99]"]))
+    assert [run.recipe.train.betas for run in runs] == [(0.9, 0.95), (0.9, 0.99)]
+    assert len({run.folder for run in runs}) == 2
+    assert len({file_name(text) for text in ("pathx/y.txt", "pathxy.txt", "path x/y.txt")}) == 3
+    for same in ("train.lr=1e-3,0.001", "train.lr=1, 1"):
+        with pytest.raises(ValueError, match="is the same as a setting before it"):
+            plan(tiny(), ["lie", "macaron"], range(2), read_sweep([same]))
+
+
+@pytest.mark.parametrize("texts", BAD_SWEEPS)
+def test_a_bad_sweep_is_refused(texts: list[str]) -> None:
+    with pytest.raises(ValueError, match="--sweep"):
+        read_sweep(texts)
+
+
+def test_the_plan_has_every_scheme_with_every_setting_and_seed_in_a_folder_of_its_own() -> None:
+    runs = plan(tiny(), ["lie", "F0/2 A F1/2", "A F/2 F/2"], range(3), read_sweep(["train.lr=1e-3,3e-3"]))
+    assert len(runs) == 3 * 3 * 2 == len({run.folder for run in runs})
+    assert {(r.recipe.scheme, r.recipe.train.lr, r.recipe.train.seed) for r in runs} == {
+        (s, lr, seed) for s in ("A F", "F0/2 A F1/2", "A F/2 F/2") for lr in (1e-3, 3e-3) for seed in range(3)
+    }
+    assert runs[0].folder == "runs/lie-lr1e-3-seed0"
+    assert all(run.recipe.reference == "A F" for run in runs)
+    decimal = plan(tiny(), ["lie"], [0], read_sweep(["train.lr=0.01,1.01"]))
+    assert [run.folder for run in decimal] == ["runs/lie-lr0.01-seed0", "runs/lie-lr1.01-seed0"]
+
+
+def test_a_scheme_listed_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="'A F' is listed twice"):
+        plan(tiny(), ["lie", "A F"], [0], [])
+
+
+@pytest.mark.parametrize("text", ["cluster", "local=0", "local=two", "dask", "dask=", "lokal=2"])
+def test_an_unknown_engine_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="use local, local=N"):
+        check_engine(text)
+
+
+# What is averaged
+
+
+def test_rows_are_means_over_seeds_with_differences_paired_by_seed() -> None:
+    ours, theirs = [0.5, 0.7, 0.6], [0.6, 0.9, 0.65]
+    trials = [trial("A F", s, v) for s, v in enumerate(ours)] + [trial("F A", s, v) for s, v in enumerate(theirs)]
+    first, second = rows_of(trials, ACCURACY)
+    assert (first.name, second.name) == ("lie", "reverse-lie")
+    assert first.difference is None
+    assert second.difference is not None
+    assert second.difference.mean == pytest.approx((0.1 + 0.2 + 0.05) / 3)
+    assert first.test is not None
+    assert first.test.mean == pytest.approx(0.6)
+    assert (first.finished, first.diverged) == (3, 0)
+
+
+def test_diverged_runs_are_counted_and_in_no_mean() -> None:
+    trials = [trial("A F", 0, 0.5), trial("A F", 1, None), trial("A F", 2, 0.9)]
+    trials += [trial("F A", 0, 0.6), trial("F A", 1, 0.9), trial("F A", 2, None)]
+    first, second = rows_of(trials, ACCURACY)
+    assert first.test is not None
+    assert (first.test.mean, first.finished, first.diverged) == (0.7, 2, 1)
+    assert second.difference == pytest.approx((0.1, None, None, 1))
+    [alone] = rows_of([trial("A F", 0, None)], ACCURACY)
+    assert (alone.test, alone.valid, alone.diverged) == (None, None, 1)
+
+
+@pytest.mark.parametrize(("metric", "best"), [(ACCURACY, "train.lr=2"), (LOSS, "train.lr=1")])
+def test_a_sweep_is_decided_by_mean_validation_and_not_by_the_test(metric: dict[str, Any], best: str) -> None:
+    figures = {"train.lr=1": (0.9, [0.2, 0.3]), "train.lr=2": (0.1, [0.1, 0.6]), "train.lr=3": (0.95, [0.3, 0.25])}
+    trials = [
+        dataclasses.replace(
+            trial("A F", seed, test, setting=(key,)),
+            valid={metric["name"]: valid},
+            test={metric["name"]: test},
+        )
+        for key, (test, valids) in figures.items()
+        for seed, valid in enumerate(valids)
+    ]
+    assert choose_setting(trials, metric) == (best,)
+    [row] = rows_of(trials, metric)
+    assert row.setting == (best,)
+    assert row.test is not None
+    assert row.test.mean == figures[best][0]
+
+
+def test_a_setting_that_diverges_less_goes_first() -> None:
+    trials = [
+        trial("A F", seed, value, valid=value or 0.0, setting=(f"train.lr={lr}",))
+        for lr, values in ((1, (0.9, None)), (2, (0.1, 0.1)))
+        for seed, value in enumerate(values)
+    ]
+    assert choose_setting(trials, ACCURACY) == ("train.lr=2",)
+
+
+def test_curves_are_thinned_by_averaging() -> None:
+    points = [(step, float(step)) for step in range(1, 1001)]
+    curve = thinned(points, 1000)
+    assert len(curve.steps) == 200
+    assert curve.steps[-1] == 1000
+    assert curve.values[0] == pytest.approx(3.0)
+    assert sum(curve.values) * 5 == pytest.approx(sum(v for _, v in points))
+    assert thinned(points[:150], 150).values == tuple(v for _, v in points[:150])
+    assert thinned([], 0) == ((), ())
+
+
+def test_curves_of_a_run_that_broke_off_are_those_of_a_whole_one(tmp_path: Path) -> None:
+    """Equal losses have a difference of nothing, whatever the number of steps that are averaged."""
+    options = TrainOptions(steps=2000, log_every=7, evaluate_every=5)
+    found = []
+    for name, last in (("whole", 2000), ("broken", 801)):
+        directory = RunDirectory(tmp_path / name)
+        directory.path.mkdir()
+        for step in range(1, last + 1):
+            if step % 5 == 0 or step % 7 == 0:
+                directory.log({"step": step, "split": "train", "loss": 9.0 - 0.001 * step})
+            if step % 5 == 0:
+                directory.log({"step": step, "split": "valid", "loss": 9.0 - 0.002 * step})
+        found.append(read_curves(directory, "accuracy", options))
+    whole, broken = found
+    for column in ("train_loss", "valid_loss"):
+        assert len(whole[column].steps) <= 200
+        full = len(broken[column].steps) - 1  # the last point may stand for fewer steps
+        assert broken[column].steps[:full] == whole[column].steps[:full]
+        assert broken[column].values[:full] == whole[column].values[:full]
+        assert full > 50
+    assert whole["valid_metric"] == ((), ())
+
+
+def test_widths_are_told_half_by_half() -> None:
+    assert widths("A F", {"ffn": 256}) == "F 256"
+    assert widths("F0/2 A F1/2", {"ffn": [127, 128, 127, 129]}) == "F0 127, F1 128 x 1, 129 x 1"
+
+
+# Running
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_comparison_runs_everything_and_its_document_reads_back(tmp_path: Path) -> None:
+    result = compare(
+        tiny(), ["lie", "macaron"], range(2), tmp_path / "out", command="splitstep compare ...", quiet=True
+    )
+    assert [(t.scheme, t.seed) for t in result.trials] == [(s, k) for s in ("A F", "F0/2 A F1/2") for k in (0, 1)]
+    for t in result.trials:
+        own = json.loads((tmp_path / "out" / t.folder / "result.json").read_text())
+        assert (t.test, t.valid, t.cost) == (own["test"], own["valid"], own["cost"])
+        assert t.train_loss.steps == tuple(range(1, 7))
+        assert t.valid_metric.steps == (3, 6)
+        assert t.valid is not None
+        assert t.valid["accuracy"] == max(t.valid_metric.values)
+    text = json.dumps(result.document(), allow_nan=False)
+    assert str(tmp_path) not in text
+    assert read_comparison(json.loads(text), "there") == result
+    matched = result.rows[1].matched
+    assert matched is not None
+    assert matched["by"] == "parameters"
+    assert "lie" in result.note()
+
+
+@pytest.mark.usefixtures("inline")
+def test_finished_runs_are_reused_and_more_seeds_only_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compare(tiny(), ["lie"], range(2), tmp_path, quiet=True)
+    stamps = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    calls: list[Any] = []
+    real = running.run_one
+
+    def spy(recipe: Any, *rest: Any) -> dict[str, Any]:
+        calls.append(recipe["train"]["seed"])
+        return real(recipe, *rest)
+
+    monkeypatch.setattr(running, "run_one", spy)
+    again = compare(tiny(), ["A F"], range(2), tmp_path, quiet=True)
+    assert calls == []
+    assert again.trials == first.trials
+    more = compare(tiny(), ["lie"], range(3), tmp_path, quiet=True)
+    assert calls == [2]
+    assert more.trials[:2] == first.trials
+    assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_folder_of_another_recipe_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    compare(tiny(), ["lie"], [0], tmp_path, quiet=True)
+    with pytest.raises(ValueError, match="lie-seed0 belongs to another run") as error:
+        compare(tiny(lr=0.5), ["macaron", "lie"], [0], tmp_path, quiet=True)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "runs" / "macaron-seed0").exists()
+    with pytest.raises(ValueError, match="belongs to a single run"):
+        compare(tiny(), ["lie"], [0], tmp_path / "runs" / "lie-seed0", quiet=True)
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_scheme_without_a_twin_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    recipe = dataclasses.replace(tiny(), model={"layers": 1, "width": 8, "heads": 2, "ffn": 1})
+    with pytest.raises(ValueError, match="comes no nearer"):
+        compare(recipe, ["lie", "F0/3 A F1/3 F2/3"], [0], tmp_path, quiet=True)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_run_that_diverges_is_a_result(tmp_path: Path) -> None:
+    result = compare(tiny(lr=1e30, warmup=0, clip=0.0), ["lie"], [0], tmp_path, quiet=True)
+    [row] = result.rows
+    assert (row.test, row.finished, row.diverged) == (None, 0, 1)
+    assert result.trials[0].diverged is not None
+    json.dumps(result.document(), allow_nan=False)
+
+
+@pytest.fixture
+def translators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    """A recipe for two files of one's own: words that follow each other in a circle, and the same in capitals."""
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    words = ["dog", "cat", "tree", "house", "sees", "runs", "red", "blue"]
+    random = np.random.default_rng(0)
+    starts = random.integers(8, size=320)
+    lines = [" ".join(words[(start + i) % 8] for i in range(random.integers(4, 9))) for start in starts]
+    for split, rows in (("train", lines[:240]), ("valid", lines[240:260]), ("test", lines[260:])):
+        (tmp_path / f"{split}.en").write_text("".join(f"{line}\n" for line in rows))
+        (tmp_path / f"{split}.de").write_text("".join(f"{line.upper()}\n" for line in rows))
+    data = {split: [str(tmp_path / f"{split}.{side}") for side in ("en", "de")] for split in ("train", "valid", "test")}
+    document = {
+        "task": "parallel",
+        "data": {**data, "merges": 60, "beams": 2},
+        "model": {"layers": 1, "decoder_layers": 1, "width": 32, "heads": 2, "ffn": 32},
+        "train": {"steps": 120, "batch": 512, "lr": 0.01, "warmup": 10, "keep": "average", "average": 2},
+    }
+    return read_recipe(document, "test")
+
+
+def written(out: Path, trial: Any) -> list[str]:
+    return (out / trial.folder / "translations" / "test.txt").read_text().splitlines()
+
+
+@pytest.mark.usefixtures("inline")
+def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_path: Path) -> None:
+    """Scores are the runs' own; differences and p are those of the files that they wrote, line by line."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+    out = tmp_path / "out"
+    result = compare(translators, ["lie", "macaron"], range(2), out, quiet=True)
+    assert result.metric["name"] == "sacrebleu"
+    assert [(one.split, one.scheme, one.lines) for one in result.tests] == [
+        ("test", "A F", 60), ("test", "F0/2 A F1/2", 60),
+    ]  # fmt: skip
+    plain = (tmp_path / "test.de").read_text().splitlines()
+
+    def words(lines: list[str]) -> list[str]:
+        return list(map(Tokenizer13a(), lines))
+
+    references, lines = words(plain), {(t.scheme, t.seed): written(out, t) for t in result.trials}
+    for one in result.tests:
+        scores = [t.splits["test"]["figures"]["sacrebleu"] for t in result.trials if t.scheme == one.scheme]
+        found = one.score("sacrebleu")
+        assert found is not None
+        assert found.mean.mean == pytest.approx(sum(scores) / 2)
+        assert scores == pytest.approx([BLEU().corpus_score(lines[one.scheme, seed], [plain]).score for seed in (0, 1)])
+        assert min(scores) > 1  # something was learnt, else nothing here would be tested
+    first, second = result.tests
+    assert (first.difference, first.pairs) == (None, ())
+    counts = {key: sentence_counts(words(found), references) for key, found in lines.items()}
+    ours, theirs = (np.stack([counts[notation, seed] for seed in (0, 1)]) for notation in ("F0/2 A F1/2", "A F"))
+    found, drawn = (bleu_of(one.sum(1)) for one in (ours, theirs)), draw_sentences(60)
+    gaps, resampled = np.subtract(*found), resampled_differences(ours, theirs, bleu_of, drawn)
+    assert second.difference == mean_difference(gaps, resampled)
+    assert [pair.difference for pair in second.pairs] == gaps.tolist()
+    assert [pair.p for pair in second.pairs] == [two_sided_p(gaps[n], resampled[:, n]) for n in (0, 1)]
+    text = json.dumps(result.document(), allow_nan=False)
+    assert read_comparison(json.loads(text), "there") == result
+    assert lines["A F", 0][0] not in text
+    assert compare(translators, ["lie", "macaron"], range(2), out, quiet=True).tests == result.tests  # from files
+    alone = compare(translators, ["lie", "macaron"], [0], out, quiet=True)
+    assert "sentences alone, for there is one seed" in alone.test_note()
+    assert "sentences alone" in alone.test_difference(alone.tests[1])
+    assert "Differences" not in compare(translators, ["lie"], range(2), out, quiet=True).test_note()
+    (out / result.trials[0].folder / "translations" / "test.txt").unlink()
+    with pytest.raises(ValueError, match=r"translations/test.txt is missing: delete .*lie-seed0"):
+        compare(translators, ["lie", "macaron"], range(2), out, quiet=True)
+
+
+@pytest.mark.usefixtures("inline")
+def test_translators_that_diverge_are_in_no_pair(translators: Recipe, tmp_path: Path) -> None:
+    lost = dataclasses.replace(translators, train=dataclasses.replace(translators.train, lr=1e30, warmup=0, clip=0.0))
+    result = compare(lost, ["lie", "macaron"], [0], tmp_path / "out", quiet=True)
+    assert [(one.lines, one.scores, one.difference) for one in result.tests] == [(0, (), None)] * 2
+    assert read_comparison(json.loads(json.dumps(result.document())), "there") == result
+
+
+def test_a_document_of_ten_translators_is_small() -> None:
+    """Ten runs and three test sets of a thousand lines: scores, and no translations."""
+    result = translation(5)
+    score = {"key": "bleu", "name": "n" * 40, "value": 40.123456789, "signature": "s" * 70, "comparable": True}
+    figures = dict.fromkeys(
+        ["loss", "accuracy", "perplexity", "sacrebleu", "chrf", "bleu", "exact_match"], 40.123456789
+    )
+    one = {"lines": 1000, "figures": figures, "scores": [score] * 4}
+    curve = Curve(tuple(range(200)), (1.2345678901234567,) * 200)
+    trials = [
+        dataclasses.replace(
+            t, splits=dict.fromkeys(["valid", "test2016", "test2017", "coco"], one), train_loss=curve, valid_loss=curve,
+            valid_metric=curve,
+        )
+        for t in result.trials
+    ]  # fmt: skip
+    assert len(trials) == 10
+    document = dataclasses.replace(result, trials=tuple(trials)).document()
+    assert len(json.dumps(document, indent=2)) < 1_000_000
+    assert read_comparison(json.loads(json.dumps(document)), "there").tests == result.tests
+
+
+def test_differences_can_be_to_another_scheme() -> None:
+    tests = {"lie": (0.80, 0.82, 0.90), "macaron": (0.85, 0.87, 0.95), "strang": (0.84, 0.83, 0.94)}
+    result = comparison([trial(name, seed, test) for name, own in tests.items() for seed, test in enumerate(own)])
+    turned = against(result, "macaron")
+    assert [row.name for row in turned.rows] == ["macaron", "lie", "strang"]
+    [_, lie, strang] = turned.rows
+    assert lie.difference is not None
+    assert strang.difference is not None
+    assert lie.difference.mean == pytest.approx(-0.05)
+    assert strang.difference.mean == pytest.approx(-0.02)
+    assert [row.test for row in against(turned, "A F").rows] == [row.test for row in result.rows]
+    with pytest.raises(ValueError, match="use one of lie, macaron, strang"):
+        against(result, "rk4")
+    with pytest.raises(ValueError, match="again with macaron first"):
+        against(translation(2), "macaron")
+
+
+def test_a_table_says_that_its_runs_shared_the_machine() -> None:
+    result = translation(2)
+    assert "at once" not in result.note()
+    assert "at once" not in dataclasses.replace(result, engine="local=1").note()
+    assert dataclasses.replace(result, engine="local=4").note().endswith(" Seconds and tokens/s: with 4 runs at once.")
+
+
+# Engines
+
+
+def test_a_killed_process_costs_one_more_try_and_nobody_else_anything(tmp_path: Path) -> None:
+    with Processes(2) as executor:
+        killed = executor.submit(die_once, str(tmp_path / "marker"))
+        others = [executor.submit(answer, i) for i in range(4)]
+        hopeless = executor.submit(die)
+        assert [f.result(60) for f in others] == [1, 2, 3, 4]
+        assert killed.result(60) > 0
+        with pytest.raises(BrokenProcessPool):
+            hopeless.result(60)
+        assert executor.submit(answer, 1).result(60) == 2
+        with pytest.raises(ValueError, match="one clear line"):
+            executor.submit(refuse).result(60)
+
+
+def test_leaving_an_engine_ends_its_processes(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    with open_engine("local=1", 5) as engine:
+        assert engine.workers == 1
+        engine.executor.submit(linger, str(file))
+        while not file.exists() or not file.read_text():
+            time.sleep(0.05)
+    pid, end = int(file.read_text()), time.monotonic() + 10
+    while time.monotonic() < end and Path(f"/proc/{pid}/stat").exists() and " Z " not in _stat(pid):
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}/stat").exists() or " Z " in _stat(pid)
+
+
+def test_an_idle_process_clears_up_before_it_ends(tmp_path: Path) -> None:
+    file = tmp_path / "word"
+    with open_engine("local=1", 1) as engine:
+        engine.executor.submit(clear_up, str(file)).result(60)
+    end = time.monotonic() + 10
+    while time.monotonic() < end and not file.exists():
+        time.sleep(0.05)
+    assert file.exists()
+
+
+def _stat(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return " Z "
+
+
+def test_a_run_that_is_killed_twice_is_named(tmp_path: Path) -> None:
+    from concurrent.futures import Future
+
+    future: Future[Any] = Future()
+    future.set_exception(BrokenProcessPool("gone"))
+    run = Planned("A F", (), 0, tiny(), "runs/lie-seed0")
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match=r"^runs/lie-seed0: its process was killed"):
+        running.outcome(future, run, Engine("local=1", executor, 1, (BrokenProcessPool,)))
+
+
+def test_threads_do_not_depend_on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert engines.threads_per_job() == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert engines.threads_per_job() == 3
+    assert engines.default_workers() * 3 <= max(3, os.cpu_count() or 1)
+
+
+def same(a: Comparison, b: Comparison) -> bool:
+    """Whether two comparisons have the same figures, curves included; times differ."""
+    return [(t.test, t.valid, t.train_loss, t.valid_metric) for t in a.trials] == [
+        (t.test, t.valid, t.train_loss, t.valid_metric) for t in b.trials
+    ]
+
+
+@pytest.mark.slow
+def test_figures_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
+    runs = [compare(tiny(), ["lie", "macaron"], [0], tmp_path / n, engine=f"local={n}", quiet=True) for n in "12"]
+    assert same(*runs)
+    kept = sorted((tmp_path / "1").glob("runs/*/model/model.safetensors"))
+    assert len(kept) == 2
+    for file in kept:
+        assert file.read_bytes() == (tmp_path / "2" / file.relative_to(tmp_path / "1")).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster_loses_nothing_when_a_worker_is_killed(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    recipe = tiny(steps=120, evaluate_every=60, log_every=10)
+    local = compare(recipe, ["lie", "macaron"], range(2), tmp_path / "local", engine="local=1", quiet=True)
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+        stop = threading.Event()
+        victims: list[int] = []
+
+        def kill_one_at_work() -> None:
+            """Kill the worker of the first run that has begun and has not ended."""
+            while not stop.is_set() and not victims:
+                for log in (tmp_path / "dask").glob("runs/*/metrics.jsonl"):
+                    if not (log.parent / "result.json").exists():
+                        pid = busy_worker(log.parent, [w.pid for w in cluster.workers.values()])
+                        if pid:
+                            os.kill(pid, signal.SIGKILL)
+                            victims.append(pid)
+                            return
+                time.sleep(0.002)
+
+        killer = threading.Thread(target=kill_one_at_work)
+        killer.start()
+        try:
+            remote = compare(
+                recipe, ["lie", "macaron"], range(2), tmp_path / "dask", engine=f"dask={cluster.scheduler_address}",
+                quiet=True,
+            )  # fmt: skip
+        finally:
+            stop.set()
+            killer.join()
+    assert len(victims) == 1
+    assert same(local, remote)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster_brings_translations_back(translators: Recipe, tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    local = compare(translators, ["lie", "macaron"], [0], tmp_path / "local", engine="local=1", quiet=True)
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
+        engine = f"dask={cluster.scheduler_address}"
+        remote = compare(translators, ["lie", "macaron"], [0], tmp_path / "dask", engine=engine, quiet=True)
+    assert same(local, remote)
+    assert remote.tests == local.tests
+    assert remote.tests[1].pairs
+
+
+def busy_worker(folder: Path, pids: list[int]) -> int | None:
+    """The worker that has this folder open: a run holds a lock on it."""
+    for pid in pids:
+        for handle in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                if os.readlink(handle) == str(folder.resolve()):
+                    return pid
+            except OSError:
+                continue
+    return None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "ANSWER_SECONDS", 1)
+    start = time.monotonic()
+    with (
+        pytest.raises(ValueError, match="no Dask scheduler answers at tcp://127") as error,
+        open_engine("dask=tcp://127.0.0.1:9", 1),
+    ):
+        pass
+    assert "\n" not in str(error.value)
+    assert time.monotonic() - start < 20
+
+
+def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"pip install 'splitstep\[cluster\]'"), open_engine("dask=tcp://x:1", 1):
+        pass

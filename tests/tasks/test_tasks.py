@@ -1,0 +1,803 @@
+"""Claims about tasks: batches are pure functions, every example counts once, data is what it is said to be."""
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import math
+import os
+import statistics
+import struct
+import tarfile
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitstep.tasks import TASKS, Batch, Task, enwik8, fetch, newsgroups, task, wikitext2
+from splitstep.tasks.cache import store
+from splitstep.tasks.fetch import Content
+from splitstep.tasks.images import shifted
+from splitstep.tasks.labelled import CLS, PAD, Ragged
+from splitstep.tasks.language import spans
+from splitstep.tasks.listops import VARIANTS, ListOpsOptions, Variant, evaluate, generate, grow, parse, spell, write
+from splitstep.tasks.mnist import parse_idx
+from splitstep.tasks.newsgroups import Document, Newsgroups, shorten, tfidf_baseline
+from splitstep.tasks.sampler import bucket, indices, starts
+from splitstep.tasks.stdlib import library_files, split_of
+from splitstep.tasks.task import IGNORED
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder of the tests' own."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLITSTEP_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture
+def data() -> Path:
+    """The folder of real data: $SPLITSTEP_DATA, else shared/data beside the checkout."""
+    given = os.environ.get("SPLITSTEP_DATA")
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    for path in [Path(given)] if given else [beside]:
+        if path.is_dir():
+            return path
+    pytest.skip("no data folder: set SPLITSTEP_DATA")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """A text of 5,003 bytes, in which no window occurs twice."""
+    path = tmp_path / "book.txt"
+    path.write_bytes(np.random.default_rng(0).integers(0, 256, 5003, dtype=np.uint8).tobytes())
+    return path
+
+
+def small(name: str, book: Path) -> Task:
+    """A task that needs no data folder, in a small size."""
+    options: dict[str, dict[str, object]] = {
+        "digits": {"shift": 1},
+        "stdlib": {"length": 64, "limit": 100_000},
+        "text": {"path": str(book), "length": 32},
+        "listops": {"train": 500, "valid": 60, "test": 60},
+    }
+    return task(name, options[name])
+
+
+OFFLINE = ["digits", "stdlib", "text", "listops"]
+
+
+def same(one: Batch, two: Batch) -> bool:
+    """Whether two batches hold the same tensors."""
+    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_batch_is_a_pure_function(name: str, book: Path) -> None:
+    first, second = small(name, book), small(name, book)
+    wanted = [first.batch(3, step, 8) for step in (0, 1, 2, 50)]
+    for step in (50, 2, 0, 1):  # another order, another instance
+        assert same(second.batch(3, step, 8), wanted[(0, 1, 2, 50).index(step)])
+    assert not same(first.batch(3, 0, 8), first.batch(3, 1, 8))
+    assert not same(first.batch(3, 0, 8), first.batch(4, 0, 8))
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_contract(name: str, book: Path) -> None:
+    """What every task promises to the training loop."""
+    made = small(name, book)
+    assert made.name == name
+    assert made.splits == ("train", "valid", "test")
+    assert made.length >= 1
+    assert json.loads(json.dumps(made.describe()))["task"] == name
+    assert made.metric.format.format(0.5)
+    with pytest.raises(ValueError, match="train, valid, test"):
+        next(made.batches("dev", 4))
+    train, held = made.batch(0, 0, 4), next(made.batches("valid", 4))
+    assert train.keys() == held.keys()
+    classes = made.shape["vocab_size"] if made.model == "causal" else made.shape["labels"]
+    shape = (*train["labels"].shape, classes)
+    assert train["labels"].dtype == torch.int64
+    scores = made.score(torch.zeros(shape), train)
+    figures = made.summary(scores)
+    assert figures["loss"] == pytest.approx(math.log(classes), rel=1e-5)
+    assert made.metric.name in figures
+    with pytest.raises(ValueError, match="nothing was scored"):
+        made.summary({})
+
+
+@pytest.mark.parametrize(("n", "size"), [(10, 3), (7, 7), (5, 12), (1, 4), (12, 4)])
+def test_every_example_comes_once_an_epoch(n: int, size: int) -> None:
+    epochs = 6
+    rows = np.concatenate([indices(n, 5, step, size) for step in range(math.ceil(epochs * n / size))])[: epochs * n]
+    orders = rows.reshape(epochs, n)
+    assert (np.sort(orders, axis=1) == np.arange(n)).all()
+    if n > 4:
+        assert len({tuple(order) for order in orders}) > 1
+
+
+@pytest.mark.parametrize("counts", [(10, 0, 7), (3, 50, 20), (1, 1), (64,)])
+@pytest.mark.parametrize("size", [1, 4, 16])
+def test_buckets_are_met_in_proportion(counts: tuple[int, ...], size: int) -> None:
+    """After `size` epochs each bucket's stream has been taken in order, without gaps, each example `size` times."""
+    steps = sum(counts)  # size epochs of sum / size batches
+    drawn = [bucket(counts, (size,) * len(counts), 2, step) for step in range(steps)]
+    for number, count in enumerate(counts):
+        stream = [place for chosen, place in drawn if chosen == number]
+        assert stream == list(range(count))
+        rows = Counter(row for place in stream for row in indices(count, 2, place, size).tolist())
+        assert rows == dict.fromkeys(range(count), size)
+
+
+def test_buckets_are_shuffled_anew_each_epoch() -> None:
+    def order(seed: int, epoch: int) -> list[int]:
+        return [bucket((40, 40), (4, 4), seed, 20 * epoch + step)[0] for step in range(20)]
+
+    orders = [order(0, 0), order(0, 1), order(1, 0)]
+    for number, one in enumerate(orders):
+        assert sorted(one) == [0] * 10 + [1] * 10
+        assert one != sorted(one)
+        assert one not in orders[:number]
+
+
+def test_windows_begin_anywhere_that_fits() -> None:
+    drawn = Counter(np.concatenate([starts(10, 8, 0, step, 4) for step in range(300)]).tolist())
+    assert set(drawn) == {0, 1, 2}
+    assert max(drawn.values()) < 1.3 * min(drawn.values())
+
+
+def test_images_come_once_an_epoch() -> None:
+    made = task("digits")
+    count = made.describe()["examples"]["train"]
+    size = 179  # six batches are one epoch of 1,074
+    assert count == 6 * size
+    every = torch.cat([batch["pixel_values"] for batch in made.batches("train", 500)])
+    for epoch in range(2):
+        seen = torch.cat([made.batch(0, 6 * epoch + step, size)["pixel_values"] for step in range(6)])
+        assert not torch.equal(seen, every)
+        assert sorted(seen.flatten(1).tolist()) == sorted(every.flatten(1).tolist())
+
+
+@pytest.mark.parametrize("n", [2, 7, 8, 9, 20, 23])
+@pytest.mark.parametrize(("length", "stride"), [(8, 4), (8, 1), (8, 7), (2, 1)])
+def test_each_token_is_scored_once(n: int, length: int, stride: int) -> None:
+    """Brute force over small windows: all tokens but the first, each from a position before it in its window."""
+    scored: list[int] = []
+    for start, first in spans(n, length, stride):
+        assert start >= 0
+        assert first >= 1
+        scored += range(start + first, min(start + length, n))
+    assert scored == list(range(1, n))
+
+
+def test_windows_carry_their_labels(book: Path) -> None:
+    """The scored labels of a split, read in order, are the split's bytes but the first."""
+    content = book.read_bytes()
+    made = task("text", {"path": str(book), "length": 32, "stride": 8})
+    held = len(content) // 20
+    bounds = {"train": (0, -2 * held), "valid": (-2 * held, -held), "test": (-held, None)}
+    for split, (first, last) in bounds.items():
+        labels = torch.cat([batch["labels"].flatten() for batch in made.batches(split, 7)])
+        assert bytes(labels[labels != IGNORED].tolist()) == content[first:last][1:]
+
+
+def test_training_windows_are_pieces_of_the_training_text(book: Path) -> None:
+    made = task("text", {"path": str(book), "length": 32})
+    content = book.read_bytes()
+    train = content[: len(content) - 2 * (len(content) // 20)]
+    places = [train.find(bytes(row.tolist())) for step in range(40) for row in made.batch(0, step, 50)["input_ids"]]
+    assert min(places) >= 0
+    assert min(places) < 32
+    assert max(places) > len(train) - 64  # the windows reach both ends
+
+
+def test_bits_per_byte_is_that_of_a_known_model(book: Path) -> None:
+    """Uniform over 256 is 8 bits; a model that knows every second byte has half of that."""
+    made = task("text", {"path": str(book), "length": 32})
+    totals: Counter[str] = Counter()
+    for batch in made.batches("test", 3):
+        ids = batch["input_ids"]
+        logits = torch.zeros(*ids.shape, 256)
+        known = torch.arange(1, ids.shape[1], 2)
+        # Position i - 1 predicts byte i; windows begin at even places, so odd positions are odd bytes throughout.
+        logits[:, known - 1] = 1e4 * torch.nn.functional.one_hot(ids[:, known], 256).float()
+        totals.update(made.score(logits, batch))
+    length = int(totals["tokens"])
+    begins_even = all(start % 2 == 0 for start, _ in spans(length + 1, 32, 16))
+    assert begins_even
+    unknown = length - math.ceil(length / 2)
+    assert made.summary(totals)["bits_per_byte"] == pytest.approx(8 * unknown / length, rel=1e-5)
+
+
+def test_valid_limit_leaves_the_test_whole(book: Path) -> None:
+    full = task("text", {"path": str(book), "length": 32}).describe()["tokens"]
+    cut = task("text", {"path": str(book), "length": 32, "valid_limit": 100}).describe()
+    assert cut["tokens"] == full | {"valid": 100}
+    assert cut["tokens_before_limits"] == full
+
+
+def test_text_reads_packed_files_and_joins_them(tmp_path: Path, book: Path) -> None:
+    packed = tmp_path / "book.txt.gz"
+    packed.write_bytes(gzip.compress(book.read_bytes()))
+    plain = task("text", {"path": [str(book), str(book)], "length": 32})
+    both = task("text", {"path": [str(packed), "book.txt"], "length": 32}, data=tmp_path)
+    assert both.describe()["sha256"] == plain.describe()["sha256"]
+    assert both.describe()["tokens"]["train"] == 10_006 - 2 * 500
+
+
+def test_stdlib_splits_are_disjoint_and_have_no_tests() -> None:
+    import sysconfig
+
+    root = Path(sysconfig.get_path("stdlib"))
+    files = library_files(root)
+    assert len(files) > 300
+    assert Path("dataclasses.py") in files
+    assert not any({"test", "tests", "site-packages", "idlelib"} & set(path.parts) for path in files)
+    made = task("stdlib").describe()
+    for split, count in made["tokens"].items():
+        chosen = [root / path for path in files if split_of(path) == split]
+        assert count == sum(path.stat().st_size for path in chosen)
+        joined = hashlib.sha256(b"".join(path.read_bytes() for path in chosen)).hexdigest()
+        assert made["sha256"][split] == joined
+    assert made["tokens"]["train"] > 5 * (made["tokens"]["valid"] + made["tokens"]["test"])
+
+
+def test_digits_split_is_stratified_and_whole() -> None:
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    made = task("digits")
+    told = made.describe()
+    assert np.sum(list(told["classes"].values()), axis=0).tolist() == np.bincount(labels).tolist()
+    for split, share in (("train", 0.6), ("valid", 0.2), ("test", 0.2)):
+        counts = np.array(told["classes"][split])
+        assert np.abs(counts - share * np.bincount(labels)).max() <= 1
+    rows = []
+    for split in made.splits:
+        for batch in made.batches(split, 100):
+            pixels = (batch["pixel_values"] * 0.3765 + 0.3057) * 16
+            whole = pixels.flatten(1).round().int().tolist()
+            rows += list(zip(map(tuple, whole), batch["labels"].tolist(), strict=True))
+    every = list(zip(map(tuple, np.asarray(images).astype(int).tolist()), np.asarray(labels).tolist(), strict=True))
+    assert Counter(rows) == Counter(every)
+
+
+def test_digits_are_standardised() -> None:
+    train = torch.cat([batch["pixel_values"] for batch in task("digits").batches("train", 500)])
+    assert train.mean().item() == pytest.approx(0, abs=1e-3)
+    assert train.std().item() == pytest.approx(1, abs=1e-3)
+
+
+def test_shifted_moves_each_image_on_its_own() -> None:
+    images = np.random.default_rng(1).integers(1, 256, (5, 6, 6))
+    moves = np.array([[0, 0], [2, 0], [0, -1], [-2, 2], [1, 1]])
+    moved = shifted(images, moves)
+    for image, result, (down, right) in zip(images, moved, moves, strict=True):
+        for i in range(6):
+            for j in range(6):
+                inside = 0 <= i - down < 6 and 0 <= j - right < 6
+                assert result[i, j] == (image[i - down, j - right] if inside else 0)
+
+
+def test_score_of_images_is_accuracy() -> None:
+    made = task("digits")
+    totals: Counter[str] = Counter()
+    for batch in made.batches("test", 50):
+        wrong = torch.arange(len(batch["labels"])) % 5 == 0
+        guess = (batch["labels"] + wrong) % 10
+        totals.update(made.score(torch.nn.functional.one_hot(guess, 10).float(), batch))
+    examples = int(totals["examples"])
+    assert examples == made.describe()["examples"]["test"]
+    full, rest = divmod(examples, 50)
+    assert made.summary(totals)["accuracy"] == pytest.approx(1 - (10 * full + math.ceil(rest / 5)) / examples)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("digit", {}, 'did you mean "digits"'),
+        ("zzz", {}, "the tasks are digits"),
+        ("digits", {"pach": 2}, 'did you mean "patch"'),
+        ("digits", {"patch": "2"}, "'2', and needs a whole number"),
+        ("digits", {"patch": True}, "True, and needs a whole number"),
+        ("digits", {"patch": 3}, "does not divide images of 8 pixels"),
+        ("digits", {"patch": 0}, "needs at least 1"),
+        ("text", {}, "path: notes.txt"),
+        ("text", {"path": "no-such-file.txt"}, "no-such-file.txt"),
+        ("text", {"path": [3]}, r"option path\[0\] is 3, and needs text"),
+        ("stdlib", {"stride": 256}, "stride: 128"),
+        ("stdlib", {"length": 1}, "needs at least 2"),
+        ("stdlib", {"valid_limit": None, "length": None}, "None, and needs a whole number"),
+    ],
+)
+def test_errors_say_what_to_type(name: str, options: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        task(name, options)
+
+
+def test_too_little_text_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("short")
+    with pytest.raises(ValueError, match="too few for windows of 256"):
+        task("text", {"path": str(tmp_path / "note.txt")})
+
+
+def test_names_are_the_classes_own() -> None:
+    assert all(kind.name == name for name, kind in TASKS.items())
+
+
+# ListOps
+
+
+Tree = int | tuple[str, list["Tree"]]
+
+
+def naive(tree: Tree) -> int:
+    """A tree's value by recursion and the library's own functions."""
+    if isinstance(tree, int):
+        return tree
+    values = [naive(child) for child in tree[1]]
+    functions = {
+        "[MIN": min,
+        "[MAX": max,
+        "[MED": lambda values: int(statistics.median(values)),
+        "[SM": lambda values: sum(values) % 10,
+        "[FIRST": lambda values: values[0],
+        "[LAST": lambda values: values[-1],
+    }
+    return functions[tree[0]](values)
+
+
+def written(tree: Tree) -> list[str]:
+    """A tree's tokens."""
+    return [str(tree)] if isinstance(tree, int) else [tree[0], *(t for child in tree[1] for t in written(child)), "]"]
+
+
+def trees() -> st.SearchStrategy[Tree]:
+    operators = st.sampled_from(["[MIN", "[MAX", "[MED", "[SM", "[FIRST", "[LAST"])
+    return st.recursive(
+        st.integers(0, 9), lambda inner: st.tuples(operators, st.lists(inner, min_size=1, max_size=6)), max_leaves=30
+    )
+
+
+@given(trees())
+def test_evaluator_agrees_with_recursion(tree: Tree) -> None:
+    assert evaluate(written(tree)) == naive(tree)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("7", 7),
+        ("[MAX 2 9 [MIN 4 7 ] 0 ]", 9),
+        ("[MED 1 2 ]", 1),  # 1.5
+        ("[MED 9 3 4 8 ]", 6),
+        ("[MED 9 3 5 ]", 5),
+        ("[SM 9 9 [SM 5 6 ] 4 ]", 3),  # 9 + 9 + 1 + 4
+        ("[MIN [MAX 3 8 ] [MED 7 7 1 ] [SM 8 8 ] ]", 6),
+    ],
+)
+def test_evaluator_on_trees_worked_by_hand(text: str, value: int) -> None:
+    assert evaluate(text.split()) == value
+
+
+@pytest.mark.parametrize("text", ["", "]", "[MAX ]", "[MAX 1", "1 2", "[MAX 1 ] ]", "[WHAT 1 ]", "[MAX x ]", "[PAD]"])
+def test_evaluator_refuses_what_is_no_expression(text: str) -> None:
+    with pytest.raises(ValueError, match=r"out of place|not one whole expression"):
+        evaluate(text.split())
+
+
+def test_parser_reads_published_lines() -> None:
+    assert parse("9\t( ( ( [MAX 2 ) ( ( ( [FIRST 9 ) 6 ) ] ) ) ] )\n") == (
+        9,
+        ["[MAX", "2", "[FIRST", "9", "6", "]", "]"],
+    )
+    with pytest.raises(ValueError, match="no line of ListOps"):
+        parse("( ( [MAX 2 ) ] )")
+
+
+def test_evaluator_reproduces_the_published_labels(data: Path) -> None:
+    lines = 0
+    for name in ("test", "test_d8", "test_d20"):
+        for line in lzma.decompress((data / "listops-spinn" / f"{name}.tsv.xz").read_bytes()).decode().splitlines():
+            label, tokens = parse(line)
+            assert evaluate(tokens) == label
+            lines += 1
+    assert lines == 20_500
+
+
+def examples(text: Ragged) -> list[list[str]]:
+    """Each example as written."""
+    return [spell(row) for row in np.split(text.tokens, text.offsets[1:-1])]
+
+
+def anatomy(tokens: list[str]) -> tuple[int, list[int]]:
+    """A tree's depth, its root's being 1, and the argument counts of its operators."""
+    deepest, counts, open_lists = 1, [], [0]
+    for token in tokens:
+        if token == "]":
+            counts.append(open_lists.pop())
+            continue
+        open_lists[-1] += 1
+        deepest = max(deepest, len(open_lists))
+        if token.startswith("["):
+            open_lists.append(0)
+    return deepest, counts
+
+
+@pytest.mark.parametrize(("name", "low", "high"), [("lra", 501, 1999), ("short", 4, 63), ("original", 1, 10**9)])
+def test_generated_trees_keep_the_rules(name: str, low: int, high: int) -> None:
+    variant = replace(VARIANTS[name], train=300, valid=20, test=20)
+    text = generate(variant, seed=1)
+    drawn = examples(text)
+    assert len(drawn) == len({tuple(tree) for tree in drawn}) == 340
+    assert text.labels.tolist() == [evaluate(tree) for tree in drawn]
+    depths, arguments = set(), set()
+    for tree in drawn:
+        assert low <= len(tree) <= high
+        depth, counts = anatomy(tree)
+        depths.add(depth)
+        arguments.update(counts)
+    limits = {"lra": (10, 10), "short": (4, 4), "original": (20, 5)}
+    depth, most = limits[name]
+    assert max(depths) <= depth
+    assert arguments == set(range(2, most + 1))
+    if name != "original":
+        assert max(depths) == depth
+
+
+def test_trees_are_drawn_with_the_right_chances() -> None:
+    """Closed forms: the mean length of unlimited trees, and which share is kept within limits."""
+    roots, depth, most = 200_000, 4, 4
+    mean = 1.0
+    for _ in range(depth - 1):
+        mean = 0.75 + 0.25 * (2 + (2 + most) / 2 * mean)
+    free = write(grow(np.random.default_rng(0), roots, Variant(depth, most, 1, None, 1, 1, 1, ())))
+    assert len(free.labels) == roots
+    error = free.lengths.std() / math.sqrt(roots)
+    assert abs(free.lengths.mean() - mean) < 4 * error
+    names = Counter(token for tree in examples(free.part(0, 20_000)) for token in tree)
+    operators = [names[name] for name in ("[MIN", "[MAX", "[MED", "[SM")]
+    assert max(operators) / min(operators) < 1.1
+    assert max(names[d] for d in "0123456789") / min(names[d] for d in "0123456789") < 1.1
+    # Depth 3, two arguments: lengths 1, 4, 7, 10 have chances 3/4 and 1/4 of (9, 6, 1)/16.
+    kept = write(grow(np.random.default_rng(1), roots, Variant(3, 2, 4, 7, 1, 1, 1, ()))).lengths
+    assert set(kept.tolist()) == {4, 7}
+    assert len(kept) / roots == pytest.approx(15 / 64, abs=4 * 0.424 / math.sqrt(roots))
+    assert (kept == 4).mean() == pytest.approx(0.6, abs=4 * 0.49 / math.sqrt(len(kept)))
+
+
+def test_listops_pads_and_never_cuts() -> None:
+    made = task("listops", {"train": 300, "valid": 50, "test": 50})
+    stored = generate(replace(VARIANTS["short"], train=300, valid=50, test=50), seed=0)
+    rows = []
+    for split in made.splits:
+        for batch in made.batches(split, 16):
+            ids, mask = batch["input_ids"], batch["attention_mask"]
+            assert ids.shape[1] in (16, 32, 64)
+            assert (ids[:, 0] == CLS).all()
+            assert ((ids != PAD) == mask.bool()).all()
+            assert (mask.sum(1) > ids.shape[1] // 2).all() or ids.shape[1] == 16  # the smallest bucket that fits
+            rows += [(*spell(row.numpy()), int(label)) for row, label in zip(ids, batch["labels"], strict=True)]
+    wanted = [(*tree, label) for tree, label in zip(examples(stored), stored.labels.tolist(), strict=True)]
+    assert Counter(rows) == Counter(wanted)
+    assert made.shape == {"vocab_size": 17, "max_length": 64, "labels": 10}
+
+
+def test_listops_trains_on_every_example_alike() -> None:
+    made = task("listops", {"train": 40, "valid": 5, "test": 5})
+    size = 4
+    batches = [made.batch(7, step, size) for step in range(40)]  # four epochs
+    assert all(len(batch["labels"]) == size for batch in batches)
+    assert len({batch["input_ids"].shape for batch in batches}) > 1
+    seen = Counter(tuple(spell(row.numpy())) for batch in batches for row in batch["input_ids"])
+    assert len(seen) == 40
+    assert set(seen.values()) == {size}
+
+
+def test_listops_refuses_buckets_that_would_cut() -> None:
+    with pytest.raises(ValueError, match="add a bucket of at least"):
+        task("listops", {"train": 300, "valid": 5, "test": 5, "buckets": [8, 16]})
+    with pytest.raises(ValueError, match="growing lengths"):
+        ListOpsOptions(buckets=(32, 16))
+    with pytest.raises(ValueError, match='"short" or "original" or "lra"'):
+        task("listops", {"variant": "long"})
+
+
+def test_listops_cache_is_read_back_and_mended(cache: Path) -> None:
+    before = set(cache.iterdir())
+    options = {"train": 123, "valid": 5, "test": 5, "seed": 99}
+    told = task("listops", options).describe()
+    (path,) = set(cache.iterdir()) - before
+    assert task("listops", options).describe() == told
+    assert task("listops", options | {"seed": 98}).describe()["sha256"] != told["sha256"]
+    written_at = path.stat().st_mtime_ns
+    assert task("listops", options).describe() == told
+    assert path.stat().st_mtime_ns == written_at
+    path.write_bytes(path.read_bytes()[:1000])
+    assert task("listops", options).describe() == told
+    assert path.stat().st_size > 1000
+
+
+def test_unwritable_cache_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ValueError, match="set SPLITSTEP_CACHE"):
+        store(tmp_path / "file" / "inside.npz", lambda file: file.write(b"x"))
+
+
+def test_an_interrupted_store_leaves_nothing(tmp_path: Path) -> None:
+    def fail(file: IO[bytes]) -> None:
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store(tmp_path / "derived.npz", fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_lra_listops_is_whole_and_soon_made() -> None:
+    begun = time.monotonic()
+    told = task("listops", {"variant": "lra"}).describe()
+    assert time.monotonic() - begun < 240
+    assert told["examples"] == {"train": 96_000, "valid": 2_000, "test": 2_000}
+    assert max(told["longest"].values()) <= 1999
+    assert min(told["classes"]["train"]) > 5_000
+
+
+# MNIST
+
+
+def idx(array: np.ndarray) -> bytes:
+    """An array of bytes as an idx file."""
+    return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+def test_idx_is_read_back() -> None:
+    array = np.random.default_rng(2).integers(0, 256, (3, 4, 5), dtype=np.uint8)
+    assert (parse_idx(idx(array), Path("x")) == array).all()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: b"",
+        lambda raw: raw[:3],
+        lambda raw: raw[:4],
+        lambda raw: raw[:9],
+        lambda raw: raw[:-1],
+        lambda raw: raw + b"\0",
+        lambda raw: b"\x1f\x8b" + raw[2:],
+        lambda raw: raw[:2] + b"\x0d" + raw[3:],
+        lambda raw: raw[:3] + b"\x02" + raw[4:],
+        lambda raw: raw[:7] + b"\x09" + raw[8:],
+    ],
+)
+def test_damaged_idx_is_refused(damage: Callable[[bytes], bytes]) -> None:
+    raw = idx(np.ones((3, 4, 5), dtype=np.uint8))
+    with pytest.raises(ValueError, match=r"digits\.idx (is no idx file|is damaged or cut short)"):
+        parse_idx(damage(raw), Path("digits.idx"))
+
+
+def test_mnist_is_what_was_published(data: Path) -> None:
+    made = task("mnist", {}, data)
+    told = made.describe()
+    assert told["examples"] == {"train": 55_000, "valid": 5_000, "test": 10_000}
+    assert told["classes"]["test"] == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    both = np.add(told["classes"]["train"], told["classes"]["valid"]).tolist()
+    assert both == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert made.shape == {"image_size": 28, "channels": 1, "patch": 4, "labels": 10}
+    assert made.length == 49
+    train = torch.cat([batch["pixel_values"] for batch in made.batches("train", 5000)])
+    assert train.mean().item() == pytest.approx(0, abs=2e-3)
+    assert train.std().item() == pytest.approx(1, abs=2e-3)
+    moved = task("mnist", {"shift": 2}, data)
+    assert torch.equal(moved.batch(0, 0, 64)["labels"], made.batch(0, 0, 64)["labels"])
+    assert same(moved.batch(0, 3, 64), moved.batch(0, 3, 64))
+    assert not torch.equal(moved.batch(0, 0, 64)["pixel_values"], made.batch(0, 0, 64)["pixel_values"])
+    assert torch.equal(next(moved.batches("test", 9))["pixel_values"], next(made.batches("test", 9))["pixel_values"])
+
+
+def test_files_that_are_not_mnist_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(idx(np.zeros((5, 28, 28), dtype=np.uint8))))
+    with pytest.raises(ValueError, match="holds 3,936 bytes and should hold 47,040,016"):
+        task("mnist", {}, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mnist", "newsgroups", "enwik8", "wikitext2"])
+def test_missing_data_is_one_clear_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLITSTEP_MIRROR", "http://127.0.0.1:9")  # where nobody answers
+    monkeypatch.setenv("no_proxy", "*")
+    with pytest.raises(ValueError, match="is missing and could not be fetched") as caught:
+        task(name, {}, tmp_path)
+    assert "SPLITSTEP_DATA" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# enwik8 and WikiText-2
+
+
+def put(path: Path, content: bytes, member: str) -> None:
+    """Write a file in the form that its suffix says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(member, content)
+    else:
+        pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+        path.write_bytes(pack(content))
+
+
+@pytest.mark.parametrize("form", ["", ".gz", ".xz", ".zip"])
+def test_enwik8_is_read_in_any_form(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = np.random.default_rng(4).integers(0, 256, 1000, dtype=np.uint8).tobytes()
+    monkeypatch.setitem(fetch.CONTENTS, "enwik8", Content(1000, hashlib.sha256(content).hexdigest()))
+    monkeypatch.setattr(enwik8, "CUTS", (900, 950))
+    put(tmp_path / "enwik8" / f"enwik8{form}", content, "enwik8")
+    made = task("enwik8", {"length": 16}, tmp_path)
+    parts = {"train": content[:900], "valid": content[900:950], "test": content[950:]}
+    assert made.describe()["sha256"] == {split: hashlib.sha256(part).hexdigest() for split, part in parts.items()}
+
+
+def test_enwik8_scores_each_test_byte_once(data: Path) -> None:
+    made = task("enwik8", {"valid_limit": 500_000}, data)
+    assert made.describe()["tokens"] == {"train": 90_000_000, "valid": 500_000, "test": 5_000_000}
+    for split, total in (("valid", 500_000), ("test", 5_000_000)):
+        scored = [int((batch["labels"] != IGNORED).sum()) for batch in made.batches(split, 1024)]
+        assert sum(scored) == total - 1
+    first = next(made.batches("test", 3))["labels"]
+    assert (first != IGNORED).sum(1).tolist() == [511, 256, 256]
+
+
+LINES = {"train": "\n = A = \n\n the cat <unk> the\n", "valid": " the cat \n", "test": " A the \n \n"}
+
+
+@pytest.mark.parametrize("form", ["txt", "xz", "zip"])
+def test_wikitext_counts_words_and_line_ends(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wikitext2, "WORDS", {"train": 11, "valid": 3, "test": 4})
+    monkeypatch.setattr(wikitext2, "VOCABULARY", 6)
+    names = {"txt": "{}.txt", "xz": "{}.articles-shuffled.txt.xz", "zip": "wikitext-2-v1.zip"}
+    for split, text in LINES.items():
+        if form == "xz" and split != "train":
+            put(tmp_path / "wikitext-2" / f"{split}.txt.xz", text.encode(), "")
+        else:
+            path = tmp_path / "wikitext-2" / names[form].format(split)
+            put(path, text.encode(), f"wikitext-2/wiki.{split}.tokens")
+    made = task("wikitext2", {"length": 3}, tmp_path)
+    # By falling frequency, equals by spelling: <eos> 4, = 2, the 2, <unk> 1, A 1, cat 1.
+    ids = torch.cat([b["labels"].flatten() for b in made.batches("train", 2)])
+    assert ids[ids != IGNORED].tolist() == [1, 4, 1, 0, 0, 2, 5, 3, 2, 0]
+    assert made.shape == {"vocab_size": 6, "max_length": 3}
+    assert made.metric.name == "perplexity"
+    letters = task("wikitext2", {"length": 3, "level": "byte"}, tmp_path)
+    assert letters.metric.name == "bits_per_byte"
+    assert letters.describe()["tokens"] == {split: len(text) for split, text in LINES.items()}
+    monkeypatch.setattr(wikitext2, "WORDS", {"train": 11, "valid": 3, "test": 5})
+    with pytest.raises(ValueError, match=r"has 4 words .* has 5 in test"):
+        task("wikitext2", {"length": 3}, tmp_path)
+
+
+def test_wikitext_is_what_was_published(data: Path) -> None:
+    made = task("wikitext2", {}, data)
+    told = made.describe()
+    assert told["tokens"] == {"train": 2_088_628, "valid": 217_646, "test": 245_569}
+    assert made.shape == {"vocab_size": 33_278, "max_length": 256}
+    batch = made.batch(0, 0, 2)
+    totals = made.score(torch.zeros(2, 256, 33_278), batch)
+    assert totals["tokens"] == 2 * 255
+    assert made.summary(totals)["perplexity"] == pytest.approx(33_278, rel=1e-4)
+
+
+# 20 Newsgroups
+
+
+def messages() -> dict[str, list[Document]]:
+    """Messages in two groups, each posted to both; with letters that are no ASCII and an odd kind of line end."""
+    groups = ("alt.a", "sci.b")
+    documents = sorted(Document(g, str(i), f"Subject: {g}\n\n{'word ' * i}é{i}\x85") for i in range(60) for g in groups)
+    return {"train": documents, "test": [document._replace(text=document.text + "!") for document in documents]}
+
+
+def put_messages(root: Path, form: str) -> None:
+    folder = root / "20newsgroups"
+    folder.mkdir()
+    if form == "jsonl":
+        for part, documents in messages().items():
+            lines = "".join(json.dumps(d._asdict(), ensure_ascii=False) + "\n" for d in reversed(documents))
+            (folder / f"20news-bydate-{part}.jsonl.xz").write_bytes(lzma.compress(lines.encode()))
+        return
+    with tarfile.open(folder / "20news-bydate.tar.gz", "w:gz") as archive:
+        for part, documents in messages().items():
+            for document in documents:
+                entry = tarfile.TarInfo(f"20news-bydate-{part}/{document.group}/{document.id}")
+                content = document.text.encode("latin-1")
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+
+
+@pytest.fixture(params=["jsonl", "tar"])
+def news(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(newsgroups, "COUNTS", {"train": 120, "test": 120})
+    monkeypatch.setattr(newsgroups, "GROUPS", 2)
+    put_messages(tmp_path, request.param)
+    return tmp_path
+
+
+def test_newsgroups_reads_both_forms_alike(news: Path) -> None:
+    from tokenizers import Tokenizer
+
+    made = task("newsgroups", {"vocab": 300, "length": 32, "buckets": [16, 32]}, news)
+    assert isinstance(made, Newsgroups)
+    wanted = messages()
+    assert sorted(made.documents["train"] + made.documents["valid"]) == wanted["train"]
+    assert made.documents["test"] == wanted["test"]
+    held = {document.id for document in made.documents["valid"]}
+    assert held
+    assert not held & {document.id for document in made.documents["train"]}
+    # Token by token what the tokenizer says, cut where announced.
+    tokenizer = Tokenizer.from_str(made.tokenizer)
+    cut = 0
+    rows = Counter(
+        (tuple(row[mask.bool()].tolist()), int(label))
+        for batch in made.batches("test", 7)
+        for row, mask, label in zip(batch["input_ids"], batch["attention_mask"], batch["labels"], strict=True)
+    )
+    brute: Counter[tuple[tuple[int, ...], int]] = Counter()
+    for document in wanted["test"]:
+        ids = tokenizer.encode(document.text).ids
+        cut += len(ids) > 31
+        brute[(CLS, *ids[:31]), ["alt.a", "sci.b"].index(document.group)] += 1
+    assert rows == brute
+    assert cut > 0
+    assert made.describe()["source"]["cut_to_length"]["test"] == cut
+    assert made.shape == {"vocab_size": 300, "max_length": 32, "labels": 2}
+
+
+def test_newsgroups_counts_are_checked(news: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newsgroups, "COUNTS", {"train": 121, "test": 120})
+    with pytest.raises(ValueError, match="has 120 train documents in 2 groups, and 20 Newsgroups by date has 121"):
+        task("newsgroups", {"vocab": 300}, news)
+
+
+def test_newsgroups_refuses_another_archive(tmp_path: Path) -> None:
+    (tmp_path / "20newsgroups").mkdir()
+    (tmp_path / "20newsgroups" / "20news-bydate.tar.gz").write_bytes(gzip.compress(b"no archive at all"))
+    with pytest.raises(ValueError, match="not the published archive"):
+        task("newsgroups", {}, tmp_path)
+
+
+@given(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=8), st.integers(0, 10))
+def test_shorten_keeps_the_first_tokens(rows: list[list[int]], most: int) -> None:
+    text = Ragged(
+        np.array([token for row in rows for token in row], dtype=np.uint32),
+        np.cumsum([0, *map(len, rows)]),
+        np.arange(len(rows)),
+    )
+    short = shorten(text, most)
+    assert [part.tolist() for part in np.split(short.tokens, short.offsets[1:-1])] == [row[:most] for row in rows]
+
+
+@pytest.mark.slow
+def test_newsgroups_and_its_linear_baseline(data: Path) -> None:
+    made = task("newsgroups", {}, data)
+    assert isinstance(made, Newsgroups)
+    told = made.describe()
+    assert told["examples"]["train"] + told["examples"]["valid"] == 11_314
+    assert 900 < told["examples"]["valid"] < 1_350
+    assert told["examples"]["test"] == 7_532
+    assert made.shape == {"vocab_size": 16_000, "max_length": 512, "labels": 20}
+    assert 0.84 < tfidf_baseline(made) < 0.88

@@ -1,0 +1,231 @@
+"""Recipes: every file parses; every wrong key, type or value is one error that says what to type."""
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from splitstep.tasks import TASKS, task
+from splitstep.training import Recipe, TrainOptions, load_recipe, override, read_recipe
+from splitstep.training.recipe import evaluates, snapshot_steps
+
+FILES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+OWN_FILES = {"translate": ["data.train=[my.en, my.de]"]}  # what a recipe leaves to its user
+MINIMAL: dict[str, Any] = {"task": "digits"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
+def test_every_recipe_parses(file: Path) -> None:
+    """Keys, types, options of task, model and training: all that needs no data."""
+    recipe = load_recipe(str(file), OWN_FILES.get(file.stem, []))
+    assert recipe.task in TASKS
+    assert read_recipe(recipe.document(), "again") == recipe
+    assert yaml.safe_load(yaml.safe_dump(recipe.document())) == recipe.document()
+
+
+def test_there_are_recipes() -> None:
+    assert {"digits"} <= {file.stem for file in FILES}
+
+
+@pytest.mark.parametrize(
+    ("document", "needle"),
+    [
+        ({"taks": "digits"}, 'has no entry "taks"; did you mean "task"?'),
+        ({}, "names no task: add `task: NAME`"),
+        ({"task": "digist"}, 'no task "digist"; did you mean "digits"?'),
+        ({"task": 3}, "task is 3, and needs text"),
+        ({"task": "digits", "trian": {}}, 'no entry "trian"; did you mean "train"?'),
+        ({"task": "digits", "data": {"pach": 2}}, 'data has no option "pach"; did you mean "patch"?'),
+        ({"task": "digits", "data": {"patch": "two"}}, "option patch is 'two', and needs a whole number"),
+        ({"task": "digits", "model": {"layer": 2}}, 'the model has no entry "layer"; did you mean "layers"?'),
+        ({"task": "digits", "model": {"layers": "two"}}, "model: layers is 'two', and needs a whole number"),
+        ({"task": "digits", "model": {"width": 30, "heads": 4}}, "Width 30 is not divisible by 4 heads"),
+        ({"task": "digits", "model": {"vocab_size": 3}}, 'the model has no entry "vocab_size"'),
+        ({"task": "digits", "model": {"scheme": "A F"}}, 'the model has no entry "scheme"'),
+        ({"task": "digits", "train": {"stpes": 5}}, 'train has no option "stpes"; did you mean "steps"?'),
+        ({"task": "digits", "train": {"steps": 5.5}}, "option steps is 5.5, and needs a whole number"),
+        ({"task": "digits", "train": {"steps": True}}, "option steps is True, and needs a whole number"),
+        ({"task": "digits", "train": {"steps": "x" * 100}}, f"steps is '{'x' * 76}..., and needs a whole number"),
+        ({"task": "digits", "train": {"lr": "fast"}}, "option lr is 'fast', and needs a number"),
+        ({"task": "digits", "train": {"schedule": "cosin"}}, "option schedule is 'cosin', and needs \"cosine\" or"),
+        ({"task": "digits", "train": {"betas": [0.9]}}, "option betas is [0.9], and needs two numbers"),
+        ({"task": "digits", "train": {"betas": [0.9, 1.0]}}, "option betas is 1.0, and needs a number at least 0"),
+        ({"task": "digits", "train": {"lr": 0}}, "option lr is 0.0, and needs a number above 0 and finite"),
+        ({"task": "digits", "train": {"lr": float("inf")}}, "option lr is inf"),
+        ({"task": "digits", "train": {"clip": float("nan")}}, "option clip is nan"),
+        ({"task": "digits", "train": {"final": 2}}, "option final is 2.0, and needs a number at least 0 and at most 1"),
+        ({"task": "digits", "train": {"batch": 10, "accumulate": 3}}, "must be divisible by accumulate, 3"),
+        ({"task": "digits", "train": {"seed": -1}}, "option seed is -1, and needs at least 0"),
+        ({"task": "digits", "train": {"seed": 2**63}}, f"train.seed is {2**63}, and needs a number below 2^63"),
+        ({"task": "digits", "train": {"lr": 10**400}}, "and needs a number below 2^63"),
+        ({"task": "listops", "data": {"seed": 2**63}}, f"data.seed is {2**63}, and needs a number below 2^63"),
+        ({"task": "digits", "model": {"width": 10**20}}, f"model.width is {10**20}, and needs a number below 2^63"),
+        ({"task": "digits", "model": {"ffn": [9, 10**20]}}, f"model.ffn is {10**20}, and needs a number below 2^63"),
+        ({"task": "digits", "model": {"layers": 10**8}}, "model: layers=100000000 is too large: use at most 10,000."),
+        ({"task": "digits", "train": {"batch": 10**12}}, "option batch is 1000000000000, and needs at most 10,000,000"),
+        ({"task": "digits", "train": {"average": 10**9}}, "option average is 1000000000, and needs at most 1,000,000"),
+        ({"task": "digits", "train": {"steps": 0}}, "option steps is 0, and needs at least 1"),
+        ({"task": "digits", "train": 5}, "train is 5, and needs entries of its own"),
+        ({"task": "digits", "train": 0}, "train is 0, and needs entries of its own"),
+        ({"task": "digits", "data": []}, "data is [], and needs entries of its own"),
+        ({"task": "text", "data": {"path": 3}}, "option path is 3, and needs text"),
+        ({"task": "text", "data": {"path": ["a", 3]}}, "option path[1] is 3, and needs text"),
+        ({"task": "digits", "scheme": "macarron"}, "Did you mean macaron?"),
+        ({"task": "digits", "scheme": "F0/2 A ("}, "("),
+        ({"task": "digits", "match": "flop"}, '"parameters" or "flops" or "none"; did you mean "flops"?'),
+        ("digits", "is not a recipe"),
+    ],
+    ids=str,
+)
+def test_wrong_entries(document: Any, needle: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        read_recipe(document, "r.yaml")
+    assert needle in str(caught.value)
+
+
+def test_large_recipes_are_read() -> None:
+    """A deep network, a large batch, any seed, and steps without end, whose snapshots are known at once."""
+    model = {"layers": 1000, "width": 16384, "heads": 128, "ffn": 65536}
+    train = {"batch": 10**6, "seed": 2**63 - 1, "steps": 10**15, "keep": "average"}
+    recipe = read_recipe({**MINIMAL, "model": model, "train": train}, "r")
+    assert snapshot_steps(recipe.train) == tuple(range(10**14, 10**15 + 1, 10**14))
+
+
+@pytest.mark.parametrize(("steps", "every"), [(7, 0), (10, 3), (103, 0), (9, 3), (1, 5)])
+def test_snapshots_are_at_the_last_evaluations(steps: int, every: int) -> None:
+    options = TrainOptions(steps=steps, evaluate_every=every, keep="average", average=1)
+    evaluated = tuple(step for step in range(1, steps + 1) if evaluates(options, step))
+    assert snapshot_steps(dataclasses.replace(options, average=len(evaluated))) == evaluated
+
+
+@pytest.mark.parametrize(
+    ("assignment", "where", "value"),
+    [
+        ("train.lr=3e-4", ("train", "lr"), 3e-4),
+        ("train.lr=1E3", ("train", "lr"), 1e3),
+        ("train.lr=.5e+2", ("train", "lr"), 50.0),
+        ("train.lr=0.01", ("train", "lr"), 0.01),
+        ("train.steps=20000", ("train", "steps"), 20000),
+        ("train.betas=[0.9, 9.5e-1]", ("train", "betas"), [0.9, 0.95]),
+        ("model.activation=gelu", ("model", "activation"), "gelu"),
+        ("model.bias=false", ("model", "bias"), False),
+        ("data.train=null", ("data", "train"), None),
+        ("data.path=a=b.txt", ("data", "path"), "a=b.txt"),
+        ("scheme=F0/2 A F1/2", ("scheme",), "F0/2 A F1/2"),
+        ("scheme=1/2(A F) + 1/2(F A) @heun", ("scheme",), "1/2(A F) + 1/2(F A) @heun"),
+        ("reference=b:(A+F)/2 a:A+F b:(A+F)/2", ("reference",), "b:(A+F)/2 a:A+F b:(A+F)/2"),
+        ("task=listops", ("task",), "listops"),
+    ],
+)
+def test_overrides(assignment: str, where: tuple[str, ...], value: object) -> None:
+    before = {"task": "digits", "train": {"steps": 3, "warmup": 1}, "model": None}
+    found: Any = override(before, [assignment])
+    for key in where:
+        found = found[key]
+    assert found == value
+    assert type(found) is type(value)
+    assert before == {"task": "digits", "train": {"steps": 3, "warmup": 1}, "model": None}
+
+
+def test_overrides_keep_the_rest() -> None:
+    found = override({"task": "digits", "train": {"steps": 3, "warmup": 1}}, ["train.steps=9", "train.lr=1e-2"])
+    assert found == {"task": "digits", "train": {"steps": 9, "warmup": 1, "lr": 0.01}}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "needle"),
+    [
+        ("train.lr", "is not of the form key=value"),
+        ("=3", "is not of the form"),
+        ("a.b.c=3", "is not of the form"),
+        ("train.=3", "is not of the form"),
+        ("train.lr=[1", "is not a YAML value"),
+        ("task.name=3", "task has no entries of its own"),
+    ],
+)
+def test_wrong_overrides(assignment: str, needle: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        override(MINIMAL, [assignment])
+    assert needle in str(caught.value)
+
+
+def test_a_row_and_its_notation_are_one_run() -> None:
+    rows = read_recipe({**MINIMAL, "scheme": "macaron", "reference": "lie"}, "r")
+    notations = read_recipe({**MINIMAL, "scheme": " F0/2   A F1*1/2", "reference": "A F"}, "r")
+    assert rows == notations == Recipe("digits", "macaron")
+    assert rows.document() == notations.document()
+    assert rows.document()["scheme"] == "F0/2 A F1/2"
+
+
+def test_numbers_in_files(tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_text("task: digits\ntrain: {lr: 3e-4, betas: [9e-1, 0.99]}\nmodel:\n")
+    recipe = load_recipe(str(file), ["train.steps=5"])
+    assert recipe.train == TrainOptions(steps=5, lr=3e-4, betas=(0.9, 0.99))
+
+
+@pytest.mark.parametrize(
+    ("content", "needle"),
+    [(b"- digits\n", "is not a recipe"), (b"", "is not a recipe"), (b"task: [", "is not YAML"), (b"\xff\xfe", "YAML")],
+)
+def test_files_that_are_no_recipe(content: bytes, needle: str, tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=needle) as caught:
+        load_recipe(str(file))
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FILES[0].parent.parent)
+    with pytest.raises(ValueError, match=r"there is no recipe 'recipes/digts.yaml'; .*recipes/digits.yaml"):
+        load_recipe("recipes/digts.yaml")
+
+
+def test_the_model_cannot_contradict_its_data() -> None:
+    data = {"train": 20, "valid": 5, "test": 5}
+    listops = task("listops", data, None)
+    for entries in ({"vocab_size": 3}, {"max_positions": 3}):
+        recipe = read_recipe({"task": "listops", "data": data, "model": entries}, "r")
+        with pytest.raises(ValueError, match="leave it out of the recipe"):
+            recipe.config(listops)
+    more = read_recipe({"task": "listops", "data": data, "model": {"max_positions": 128}}, "r")
+    assert more.config(listops).max_positions == 128
+
+
+def test_the_twin_is_matched() -> None:
+    digits = task("digits", {}, None)
+    shape = {"layers": 2, "width": 32, "heads": 2, "ffn": 64}
+    reference = read_recipe({**MINIMAL, "model": shape}, "r").config(digits)
+    same = read_recipe({**MINIMAL, "model": shape, "scheme": "macaron", "match": "none"}, "r").config(digits)
+    matched = read_recipe({**MINIMAL, "model": shape, "scheme": "macaron"}, "r").config(digits)
+    assert (reference.ffn, same.ffn, sum(matched.ffn)) == (64, 64, 125)  # three biases a layer, not two
+    assert same.matched is None
+    assert matched.matched is not None
+
+
+def test_where_nothing_is_matched_the_shape_is_the_schemes_own() -> None:
+    shape = {"layers": 2, "width": 32, "heads": 2, "ffn": [16, 48, 24, 40]}  # two feed-forwards a layer
+    document = {**MINIMAL, "model": shape, "scheme": "macaron"}
+    assert read_recipe({**document, "match": "none"}, "r").config(task("digits", {}, None)).ffn == shape["ffn"]
+    with pytest.raises(ValueError, match="r: model: ffn lists 4 widths; this network has 2 feed-forward fields"):
+        read_recipe(document, "r")
+
+
+def test_the_documented_defaults_are_the_defaults() -> None:
+    page = (FILES[0].parent.parent / "docs" / "training.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page, re.M))
+    assert rows == {
+        f.name: str(list(f.default) if isinstance(f.default, tuple) else f.default)
+        for f in dataclasses.fields(TrainOptions)
+    }
+
+
+def test_the_documented_recipe_is_one() -> None:
+    page = (FILES[0].parent.parent / "docs" / "training.md").read_text()
+    [text] = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    assert read_recipe(yaml.safe_load(text), "docs").scheme == "F0/2 A F1/2"

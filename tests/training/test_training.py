@@ -1,0 +1,784 @@
+"""The loop does what a bare loop does, says what happened, and counts time right."""
+
+import dataclasses
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from children import lines
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from splitstep.inference.evaluate import evaluate_run
+from splitstep.inference.generate import generate
+from splitstep.inference.translate import translate_run
+from splitstep.models import SplitstepForImageClassification, SplitstepForTranslation, TranslationConfig
+from splitstep.tasks import Task, task
+from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
+from splitstep.training import run as running
+from splitstep.training.clock import Clock, Times
+from splitstep.training.directory import git_hash
+from splitstep.training.half_precision import evaluated_once, with_halves
+from splitstep.training.processes import World
+from splitstep.training.result import device_name
+from splitstep.training.schedule import learning_rate
+from splitstep.training.sharding import Spread, choose_parallel
+from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
+from splitstep.training.work import Work, dropout_seed, prefetched, work_for
+
+CPU = torch.device("cpu")
+ALONE = World(0, 1, CPU)
+SHAPE = {"layers": 2, "width": 16, "heads": 2, "ffn": 32, "dropout": 0.1}
+SHORT = {"steps": 8, "batch": 16, "warmup": 2, "lr": 0.01, "log_every": 1, "evaluate_batch": 400}
+
+
+def recipe(scheme: str = "lie", model: dict[str, Any] | None = None, **entries: Any) -> Recipe:
+    document = {"task": "digits", "scheme": scheme, "model": SHAPE | (model or {}), "train": SHORT | entries}
+    return read_recipe(document, "r")
+
+
+@pytest.fixture(scope="module")
+def digits() -> Task:
+    return task("digits", {}, None)
+
+
+def last_weights(out: Path) -> dict[str, Tensor]:
+    [checkpoint] = (out / "checkpoints").iterdir()
+    return load_file(checkpoint / "model.safetensors")
+
+
+# Schedules
+
+
+def test_warm_up_is_linear() -> None:
+    options = TrainOptions(steps=100, lr=2.0, warmup=10)
+    assert [learning_rate(options, step) for step in range(10)] == pytest.approx([0.2 * n for n in range(1, 11)])
+
+
+def test_warm_up_from_a_rate() -> None:
+    """As fairseq has it: from + n (lr - from) / warmup."""
+    options = TrainOptions(steps=100, lr=2.0, warmup=8, warmup_from=0.4)
+    assert [learning_rate(options, n - 1) for n in range(1, 9)] == pytest.approx(np.linspace(0.4, 2.0, 9)[1:])
+    assert learning_rate(options, 8) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("final", [0.0, 0.1, 1.0])
+def test_cosine(final: float) -> None:
+    """lr (final + (1 - final) (1 + cos(pi s)) / 2), s from 0 after the warm-up to 1 at the end."""
+    options = TrainOptions(steps=110, lr=2.0, warmup=10, final=final)
+    rates = [learning_rate(options, step) for step in range(10, 111)]
+    s = np.linspace(0, 1, 101)
+    assert rates == pytest.approx(2 * (final + (1 - final) * np.cos(np.pi * s / 2) ** 2), abs=1e-12)
+    assert rates[-1] == pytest.approx(2 * final, abs=1e-12)
+    assert rates[50] == pytest.approx(1 + final)
+
+
+def test_linear() -> None:
+    options = TrainOptions(steps=110, lr=2.0, warmup=10, final=0.5, schedule="linear")
+    rates = [learning_rate(options, step) for step in range(10, 111)]
+    assert rates == pytest.approx(np.linspace(2, 1, 101))
+
+
+def test_inverse_square_root() -> None:
+    """lr sqrt(w / n) for update number n > w: continuous at the warm-up's end, halved when n is four times as large."""
+    options = TrainOptions(steps=10**6, lr=2.0, warmup=400, schedule="inverse-sqrt")
+    assert learning_rate(options, 399) == pytest.approx(2.0)
+    assert learning_rate(options, 400) == pytest.approx(2 * (400 / 401) ** 0.5)
+    assert learning_rate(options, 1599) == pytest.approx(1.0)
+    assert learning_rate(options, 6399) == pytest.approx(0.5)
+
+
+def test_constant_and_no_warm_up() -> None:
+    options = TrainOptions(steps=10, lr=2.0, warmup=0, schedule="constant")
+    assert {learning_rate(options, step) for step in range(10)} == {2.0}
+    assert learning_rate(TrainOptions(steps=10, lr=2.0, warmup=0), 0) == 2.0
+
+
+# The loop against bare ones
+
+
+def bare_loop(recipe: Recipe, task: Task, updates: int | None = None) -> tuple[nn.Module, list[float]]:
+    """Fifteen lines that anybody could have written."""
+    options = recipe.train
+    torch.manual_seed(options.seed)
+    model = SplitstepForImageClassification(recipe.config(task)).train()
+    matrices, vectors = ([p for p in model.parameters() if (p.ndim > 1) == deep] for deep in (True, False))
+    groups = [{"params": matrices, "weight_decay": options.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, options.lr, (0.9, 0.98), options.eps, fused=True)
+    losses = []
+    for step in range(updates or options.steps):
+        batch = task.batch(options.seed, step, options.batch)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(options, step)
+        optimizer.zero_grad()
+        loss = model(**batch, dropout_seed=dropout_seed(options.seed, step, 0, 0)).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), options.clip)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return model, losses
+
+
+@pytest.mark.parametrize("scheme", ["lie", "macaron", "strang-midpoint", "reversible"])
+def test_the_loop_is_a_bare_loop(scheme: str, digits: Task, tmp_path: Path) -> None:
+    """Logging, evaluating, checkpointing and looking ahead change no bit."""
+    given = recipe(scheme, evaluate_every=3, checkpoint_seconds=0.0, clip=0.3)
+    train(given, tmp_path / "run", quiet=True)
+    model, losses = bare_loop(given, digits)
+    found = last_weights(tmp_path / "run")
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, found[name]), name
+    assert [r["loss"] for r in lines(tmp_path / "run") if r["split"] == "train"] == losses
+
+
+def test_the_update_is_adamw(digits: Task) -> None:
+    """One process's updates against the published formulas in float64."""
+    given = recipe(model={"dropout": 0.0}, clip=0.5, weight_decay=0.1)
+    options = given.train
+    model = running.build_model(given, digits).double()
+    optimizer = make_optimizer(model, options, CPU)
+    step = plain_step(Spread(model, list(model.parameters()), torch.no_grad), optimizer, options, torch.float32, ALONE)
+    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+    m, v = ({name: torch.zeros_like(p) for name, p in weights.items()} for _ in range(2))
+    other = running.build_model(given, digits).double()
+    for n in range(1, 5):
+        work = work_for(digits, options, n - 1, ALONE)
+        work = work._replace(parts=[{k: x.double() if x.is_floating_point() else x for k, x in work.parts[0].items()}])
+        _, norm = step(work)
+        other.load_state_dict(weights, strict=False)
+        gradients = torch.autograd.grad(other(**work.parts[0]).loss, list(other.parameters()))
+        total = math.sqrt(sum(float((g**2).sum()) for g in gradients))
+        assert float(norm) == pytest.approx(total)
+        for (name, w), g in zip(weights.items(), gradients, strict=True):
+            g = g * min(1.0, options.clip / (total + 1e-6))
+            m[name] = 0.9 * m[name] + 0.1 * g
+            v[name] = 0.98 * v[name] + 0.02 * g**2
+            adam = (m[name] / (1 - 0.9**n)) / ((v[name] / (1 - 0.98**n)).sqrt() + options.eps)
+            weights[name] = w - options.lr * (adam + (0.1 if w.ndim > 1 else 0.0) * w)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.detach(), weights[name], rtol=1e-9, atol=1e-12)
+
+
+def test_accumulated_parts_are_one_batch(tmp_path: Path) -> None:
+    """In exact arithmetic the same; in float32 to rounding."""
+    found = []
+    for accumulate in (1, 4):
+        out = tmp_path / str(accumulate)
+        train(recipe(model={"dropout": 0.0}, accumulate=accumulate), out, quiet=True)
+        found.append([r["loss"] for r in lines(out)])
+    assert found[0] == pytest.approx(found[1], abs=2e-6)
+
+
+def test_parts_weigh_by_their_items() -> None:
+    """A causal batch with ignored labels: the loss is the mean over all that count, not the mean of means."""
+    given = read_recipe(
+        {"task": "stdlib", "data": {"length": 16, "limit": 20_000}, "model": SHAPE | {"dropout": 0.0}}, "r"
+    )
+    model = running.build_model(given, given.load_task())
+    options = dataclasses.replace(given.train, accumulate=2, batch=4)
+    ids = torch.arange(64).view(4, 16)
+    labels = ids.clone()
+    labels[:2, 3:] = -100  # 4 labels count in the first part and 30 in the second
+    optimizer = make_optimizer(model, options, CPU)
+    step = plain_step(
+        Spread(model, list(model.parameters()), torch.enable_grad), optimizer, options, torch.float32, ALONE
+    )
+    parts = [{"input_ids": ids[i : i + 2], "labels": labels[i : i + 2]} for i in (0, 2)]
+    expected = float(model(input_ids=ids, labels=labels).loss.detach())
+    loss, _ = step(Work(parts, [torch.tensor(0)] * 2, torch.tensor(34.0), 64))
+    assert float(loss) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_compiled_is_eager(tmp_path: Path) -> None:
+    found = {}
+    for mode in ("eager", "compile"):
+        train(recipe(mode=mode, steps=12), tmp_path / mode, quiet=True)
+        found[mode] = [r["loss"] for r in lines(tmp_path / mode)]
+    assert found["compile"] == pytest.approx(found["eager"], rel=1e-5, abs=1e-5)
+
+
+def test_every_shape_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More shapes than the compiler's own limit of eight, after which it would run eagerly and say nothing."""
+    compiled: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compiled.append(graph)
+        return graph.forward
+
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda call, dynamic: compile_(call, backend=backend, dynamic=dynamic))
+    network, options = nn.Linear(4, 2), TrainOptions(lr=1e-3)
+
+    class Loss(NamedTuple):
+        loss: Tensor
+
+    def call(x: Tensor, dropout_seed: Tensor, num_items_in_batch: Tensor) -> Loss:
+        return Loss(network(x).square().sum() / num_items_in_batch)
+
+    shared = Spread(call, list(network.parameters()), torch.enable_grad)
+    optimizer = make_optimizer(network, options, CPU)
+    update = make_update(network, shared, optimizer, options, torch.float32, "compile", ALONE)
+    torch.compiler.reset()
+    for size in range(2, 14):
+        update(Work([{"x": torch.ones(size, 4)}], [torch.tensor(0)], torch.tensor(1.0), size), 1e-3)
+    assert len(compiled) == 12
+
+
+def test_the_commit_may_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLITSTEP_COMMIT", "abc123")
+    assert git_hash() == "abc123"
+
+
+class Casts(TorchDispatchMode):
+    """Counts conversions of tensors, one by one and in lists."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.single = self.lists = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.single += func is torch.ops.aten._to_copy.default
+        self.lists += func is torch.ops.aten._foreach_copy_.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "share"), [("lie", 1.0), ("macaron", 1.0), ("strang", 28 / 44), ("rk4", 0.0), ("reversible", 0.0)]
+)
+def test_weights_in_half_precision_are_those_of_autocast(scheme: str, share: float) -> None:
+    """Loss and gradients bit for bit, with two conversions for all weights that are evaluated once."""
+    config = TranslationConfig(
+        scheme=scheme,
+        layers=2,
+        decoder_layers=2,
+        width=16,
+        heads=2,
+        ffn=32,
+        vocab_size=30,
+        max_positions=16,
+        dropout=0.1,
+    )
+    model = SplitstepForTranslation(config).train()
+    linear = [
+        f"{name}.{key}" for name, m in model.named_modules() if isinstance(m, nn.Linear) for key in ("weight", "bias")
+    ]
+    inside = [name for name in linear if ".layers." in name]
+    names = list(evaluated_once(model))
+    assert len(names) == len(set(names)) == round(share * len(inside))
+    assert set(names) <= set(inside)
+    ids = torch.randint(4, 30, (2, 7))
+    found = []
+    for call in (model, with_halves(model, torch.bfloat16)):
+        model.zero_grad(set_to_none=True)
+        with Casts() as casts:
+            with autocast(torch.bfloat16, CPU):
+                loss = call(input_ids=ids, attention_mask=ids > 0, labels=ids, dropout_seed=torch.tensor(3)).loss
+            loss.backward()
+        found.append((loss.item(), [p.grad for p in model.parameters()], casts))
+    (loss, gradients, before), (same, others, after) = found
+    assert loss == same
+    assert all(torch.equal(a, b) for a, b in zip(gradients, others, strict=True))
+    assert before.lists == 0
+    assert after.lists == (2 if names else 0)
+    assert after.single == before.single - 2 * len(names)
+
+
+def test_bfloat16_learns_with_float32_weights(tmp_path: Path) -> None:
+    result = train(recipe(precision="bfloat16", steps=30), tmp_path / "run", quiet=True)
+    rows = [r["loss"] for r in lines(tmp_path / "run") if r["split"] == "train"]
+    assert result["precision"] == "bfloat16"
+    assert rows[-1] < rows[0]
+    assert {x.dtype for x in last_weights(tmp_path / "run").values()} == {torch.float32}
+
+
+# Results
+
+
+def test_the_result(digits: Task, tmp_path: Path) -> None:
+    """The saved model is the best on validation, and its figures are those of the result."""
+    result = train(recipe(steps=30, evaluate_every=7), tmp_path / "run", quiet=True)
+    valid = {r["step"]: r for r in lines(tmp_path / "run") if r["split"] == "valid"}
+    best = max(valid.values(), key=lambda r: r["accuracy"])
+    assert sorted(valid) == [7, 14, 21, 28, 30]
+    assert result["best_step"] == best["step"]
+    assert result["valid"] == {"loss": best["loss"], "accuracy": best["accuracy"]}
+    model = SplitstepForImageClassification.from_pretrained(tmp_path / "run" / "model")
+    assert evaluate(model, digits, "test", 400, torch.float32) == pytest.approx(result["test"])
+    assert evaluate(model, digits, "valid", 400, torch.float32) == pytest.approx(result["valid"])
+    assert result["tokens"] == 30 * 16 * 16
+    assert result["cost"]["parameters"] == sum(p.numel() for p in model.parameters())
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
+    assert read_recipe(result["recipe"], "again") == recipe(steps=30, evaluate_every=7)
+
+
+@pytest.mark.parametrize(
+    ("entries", "steps"),
+    [
+        ({"average": 3, "average_every": 2}, (4, 6, 8)),
+        ({"average": 3, "evaluate_every": 3}, (3, 6, 8)),
+        ({"average": 1, "average_every": 5}, (8,)),
+        ({"average": 8}, tuple(range(1, 9))),
+    ],
+)
+def test_the_average_is_the_mean_of_the_last_snapshots(
+    entries: dict[str, Any], steps: tuple[int, ...], digits: Task, tmp_path: Path
+) -> None:
+    """Against bare loops that stop at each of the steps; figures are those of the mean."""
+    given = recipe(keep="average", **entries)
+    result = train(given, tmp_path / "run", quiet=True)
+    assert result["kept"] == {"by": "average", "steps": list(steps)}
+    assert result["best_step"] is None
+    models = [dict(bare_loop(given, digits, step)[0].named_parameters()) for step in steps]
+    model = SplitstepForImageClassification.from_pretrained(tmp_path / "run" / "model")
+    for name, parameter in model.named_parameters():
+        mean = torch.stack([one[name].detach().double() for one in models]).mean(0).float()
+        torch.testing.assert_close(parameter.detach(), mean, rtol=1e-7, atol=0)
+    for split in ("valid", "test"):
+        assert evaluate(model, digits, split, 400, torch.float32) == pytest.approx(result[split])
+    last = last_weights(tmp_path / "run")
+    assert all(torch.equal(last[name], models[-1][name]) for name in last)  # training goes on as if nothing were kept
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            {"average": 5, "average_every": 2},
+            "8 steps hold only 4 snapshots every 2 steps: add train.average_every=1 .* or train.average=4$",
+        ),
+        (
+            {"average": 4, "evaluate_every": 3},
+            "8 steps hold only 3 snapshots at each evaluation: add train.average_every=1 ",
+        ),
+        ({"average": 9}, "average is 9, and 8 steps hold only 8 snapshots at each evaluation: add train.average=8$"),
+        ({"average": 0}, "average is 0, and needs at least 1"),
+        ({"average_every": -1}, "average_every is -1"),
+    ],
+)
+def test_more_snapshots_than_fit_are_refused(entries: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        recipe(keep="average", **entries)
+    if entries.get("average", 1) and entries.get("average_every", 0) >= 0:
+        recipe(keep="best", **entries)  # where nothing is averaged it does not matter
+    with pytest.raises(ValueError, match=r"warmup_from is 0\.5, and must not be above lr, 0\.01"):
+        recipe(warmup_from=0.5)
+
+
+@pytest.mark.parametrize("best", ["metric", "loss"])
+def test_the_best_weights_are_chosen_by_the_figure_that_is_asked_for(
+    best: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from splitstep.training import loop
+
+    scripted = [(1.0, 0.2), (0.5, 0.1), (0.8, 0.9), (0.7, 0.3)]  # loss and accuracy after steps 2, 4, 6, 8
+    shown = iter(scripted)
+    monkeypatch.setattr(loop, "evaluate", lambda *_: dict(zip(("loss", "accuracy"), next(shown), strict=True)))
+    result = train(recipe(evaluate_every=2, best=best), tmp_path / "run", quiet=True)
+    step, index = (6, 2) if best == "metric" else (4, 1)
+    figure = "accuracy" if best == "metric" else "loss"
+    assert result["kept"] == {"by": "best", "figure": figure, "steps": [step]}
+    assert (result["best_step"], result["valid"]) == (
+        step,
+        dict(zip(("loss", "accuracy"), scripted[index], strict=True)),
+    )
+
+
+def test_evaluation_counts_every_example_once(digits: Task) -> None:
+    """Against one pass by hand, whatever the batches; the model stays as it was."""
+    model = running.build_model(recipe(), digits).train()
+    [whole] = digits.batches("valid", 10_000)
+    with torch.no_grad():
+        logits = model.eval()(whole["pixel_values"]).logits
+    model.train()
+    expected = {
+        "loss": float(nn.functional.cross_entropy(logits, whole["labels"])),
+        "accuracy": float((logits.argmax(-1) == whole["labels"]).double().mean()),
+    }
+    for size in (7, 100, 10_000):
+        assert evaluate(model, digits, "valid", size, torch.float32) == pytest.approx(expected, abs=1e-5)
+    assert model.training
+
+
+def test_a_run_is_a_function_of_its_recipe(tmp_path: Path) -> None:
+    """Whatever was drawn before it; and it leaves the caller's generator as it was."""
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        train(recipe(), tmp_path / str(seed), quiet=True)
+        assert torch.equal(torch.get_rng_state(), before)
+    one, two = ((tmp_path / name / "checkpoints" / "step-000000008") for name in "12")
+    for file in one.glob("*.safetensors"):
+        assert file.read_bytes() == (two / file.name).read_bytes(), file.name
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = train(recipe(), tmp_path / "run", quiet=True)
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}
+    monkeypatch.setattr(running, "build_model", None)
+    assert train(recipe(), tmp_path / "run", quiet=True) == first
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")} == before
+
+
+def test_the_same_scheme_in_other_words_is_the_same_run(tmp_path: Path) -> None:
+    first = train(recipe("macaron"), tmp_path / "run", quiet=True)
+    assert train(recipe("F0/2 A F1/2"), tmp_path / "run", quiet=True) == first
+    assert first["scheme"] == {"name": "macaron", "notation": "F0/2 A F1/2"}
+
+
+def test_directories_of_others(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("all of it")
+    RunDirectory(tmp_path / "run").claim(recipe().document())
+    RunDirectory(tmp_path / "run").claim(recipe().document())
+    for out, given, needle in (
+        ("file", recipe(), "is not a directory"),
+        ("full", recipe(), "holds other files and no run"),
+        ("run", recipe(seed=1), "belongs to another run"),
+    ):
+        with pytest.raises(ValueError, match=needle):
+            train(given, tmp_path / out, quiet=True)
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.tex"]
+    assert [p.name for p in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
+    (tmp_path / "run" / "recipe.yaml").write_text("task: [")
+    with pytest.raises(ValueError, match=r"recipe.yaml is damaged"):
+        train(recipe(), tmp_path / "run", quiet=True)
+
+
+ASKING = (evaluate_run, lambda path: generate(path, "one"), lambda path: translate_run(path, ["one"]))
+
+
+@pytest.mark.parametrize("ask", ASKING, ids=["evaluate", "generate", "translate"])
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_comparison_is_no_run_and_is_not_called_damaged(
+    ask: Callable[[Path], Any], finished: bool, tmp_path: Path
+) -> None:
+    """Nobody is told to delete the result of days of training."""
+    for name in ("lie-seed0", "lie-seed1"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "recipe.yaml").write_text("task: numbers\n")
+    if finished:
+        (tmp_path / "result.json").write_text('{"study": "compare"}')
+    with pytest.raises(ValueError, match=r"is a comparison: name one of its runs, such as .*lie-seed0$"):
+        ask(tmp_path)
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "environment.json"
+    directory = RunDirectory(tmp_path / "run")
+    directory.claim(recipe().document())
+    directory.keep_environment({"data": recipe().load_task().describe()})
+    begun = file.read_text()
+    assert json.loads(begun)["data"]["sha256"]["train"]
+    changed = json.loads(begun)
+    changed["data"]["sha256"]["train"] = "0" * 64
+    file.write_text(json.dumps(changed))
+    with pytest.raises(ValueError, match="run began with other data"):
+        train(recipe(), tmp_path / "run", quiet=True)
+    del changed["data"]["sha256"]  # as an older version wrote it
+    file.write_text(json.dumps(changed))
+    assert train(recipe(), tmp_path / "run", quiet=True)["status"] == "finished"
+    directory.keep_environment({"data": recipe().load_task().describe()})
+    file.write_text("{")
+    with pytest.raises(ValueError, match=r"environment\.json is damaged"):
+        directory.keep_environment({"data": {}})
+
+
+def test_a_run_of_an_older_version_is_gone_on_with(tmp_path: Path) -> None:
+    """Entries that a recipe did not have then are as by default."""
+    file = tmp_path / "run" / "recipe.yaml"
+    RunDirectory(tmp_path / "run").claim(recipe().document())
+    older = yaml.safe_load(file.read_text())
+    del older["train"]["clip"], older["match"]
+    file.write_text(yaml.safe_dump(older))
+    RunDirectory(tmp_path / "run").claim(recipe().document())
+    assert yaml.safe_load(file.read_text()) == older
+    with pytest.raises(ValueError, match="belongs to another run"):
+        RunDirectory(tmp_path / "run").claim(recipe(clip=0.5).document())
+
+
+def test_a_claim_that_was_cut_short_is_claimed_again(tmp_path: Path) -> None:
+    (tmp_path / ".part-recipe.yaml").write_text("task: dig")
+    RunDirectory(tmp_path).claim(recipe().document())
+    with RunDirectory(tmp_path).locked():
+        assert [p.name for p in tmp_path.iterdir()] == ["recipe.yaml"]
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_device_without_memory_is_one_line(after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that had not begun leaves the directory to the smaller batch that is tried next."""
+    advance = running.Run.advance
+
+    def full(run: running.Run, work: Work, lr: float) -> None:
+        if run.state.step == after:
+            raise torch.OutOfMemoryError("out of memory\nand more")
+        advance(run, work, lr)
+
+    monkeypatch.setattr(running.Run, "advance", full)
+    with pytest.raises(ValueError, match=r"run: the device has too little memory: lower train\.batch") as caught:
+        train(recipe(), tmp_path / "run", quiet=True)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "run").exists() == (after > 0)
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(recipe(evaluate_every=4), tmp_path / "run", quiet=True, tensorboard=True)
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    logged = [r for r in lines(tmp_path / "run") if r["split"] == "train"]
+    assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [
+        (r["step"], pytest.approx(r["loss"])) for r in logged
+    ]
+    assert [e.step for e in events.Scalars("valid/accuracy")] == [4, 8]
+
+
+def test_lines_where_there_is_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(recipe(), tmp_path / "run")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "digits lie seed 0  step 8/8  loss" in err
+    assert "tokens/s" in err
+    train(recipe(), tmp_path / "quiet", quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_first_line_says_what_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that a run cut short by hand is cut short of its learning rate."""
+    train(recipe(steps=8, warmup=8), tmp_path / "run")
+    [first, *_] = capsys.readouterr().err.splitlines()
+    count = sum(p.numel() for p in last_weights(tmp_path / "run").values())
+    assert first == f"digits lie seed 0  {count:,} parameters, 8 steps, cpu, float32, eager"
+
+    def stop(run: running.Run, work: Work, lr: float) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "run" / "result.json").unlink()
+    train(recipe(steps=8, warmup=8), tmp_path / "run")
+    assert "8 steps, cpu, float32, eager, goes on after step 8" in capsys.readouterr().err
+    monkeypatch.setattr(running.Run, "advance", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe(steps=8, warmup=9), tmp_path / "other")
+    assert "never gets to its peak: lower train.warmup" in capsys.readouterr().err
+
+
+# Divergence
+
+
+def strict_json(file: Path) -> Any:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    return json.loads(file.read_text(), parse_constant=refuse)
+
+
+@pytest.mark.parametrize("scheme", ["lie", "lie-postnorm", "reversible", "rk4"])
+@pytest.mark.parametrize(("lr", "clip"), [(1e3, 1.0), (1e3, 0.0), (1e30, 0.0)])
+def test_diverged_is_a_result(scheme: str, lr: float, clip: float, tmp_path: Path) -> None:
+    given = recipe(scheme, lr=lr, clip=clip, steps=60, log_every=7, checkpoint_seconds=0.0)
+    result = train(given, tmp_path / "run", quiet=True)
+    assert result["status"] == "diverged"
+    assert strict_json(tmp_path / "run" / "result.json") == result
+    found = result["diverged"]
+    assert 1 < found["step"] <= result["steps"] < 60
+    assert found["layer"] in ("embedding", 0, 1)
+    assert len(found["state_norms"]) == 3
+    assert len(found["weight_norms"]) == 2
+    assert all(math.isfinite(r["loss"]) for r in RunDirectory(tmp_path / "run").logged())
+    assert train(given, tmp_path / "run", quiet=True) == result
+
+
+def poisoned(monkeypatch: pytest.MonkeyPatch, digits: Task, at: int, layer: int) -> None:
+    """From batch `at` on, the digits' labels are fine and layer `layer` overflows."""
+    original = running.build_model
+
+    def build(*arguments: Any) -> Any:
+        model = original(*arguments)
+        seen = [0]
+
+        def count(module: nn.Module, given: Any) -> None:
+            seen[0] += module.training
+
+        def overflow(module: nn.Module, given: Any, x: Tensor) -> Tensor:
+            return x * float("inf") if seen[0] > at else x
+
+        model.register_forward_pre_hook(count)
+        model.body.stack.layers[layer]["F"].register_forward_hook(overflow)
+        return model
+
+    monkeypatch.setattr(running, "build_model", build)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_layer_is_found_and_the_weights_are_kept(
+    layer: int, digits: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault in update 6 is noticed after update 10; step, layer and weights are those of update 6."""
+    given = recipe(steps=20, log_every=10, evaluate_every=20)
+    with monkeypatch.context() as patch:
+        poisoned(patch, digits, 5, layer)
+        result = train(given, tmp_path / "run", quiet=True)
+    found = result["diverged"]
+    assert (found["step"], found["layer"], result["steps"]) == (6, layer, 10)
+    assert [isinstance(size, str) for size in found["state_norms"]] == [i > layer for i in range(3)]
+    assert found["gradient_norm"] == "nan"
+    before: Any = bare_loop(given, digits, 5)[0]
+    norms = [
+        sum(float((p.detach() ** 2).sum()) for p in layer.parameters()) ** 0.5 for layer in before.body.stack.layers
+    ]
+    assert found["weight_norms"] == pytest.approx(norms, rel=1e-5)
+
+
+def test_no_checkpoint_of_a_lost_run(digits: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints fall due while the fault is not yet noticed: the last good one stays."""
+    with monkeypatch.context() as patch:
+        poisoned(patch, digits, 5, 0)
+        train(recipe(steps=20, log_every=10, evaluate_every=20, checkpoint_seconds=0.0), tmp_path / "run", quiet=True)
+    assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-000000005"]
+    assert all(x.isfinite().all() for x in last_weights(tmp_path / "run").values())
+
+
+def test_an_explosion_that_stays_finite(digits: Task, tmp_path: Path) -> None:
+    """Even within the first interval: the loss of the first update is the measure."""
+    given = recipe(lr=3.0, clip=1.0, steps=60, log_every=5, evaluate_every=60, warmup=0)
+    result = train(given, tmp_path / "run", quiet=True)
+    _, losses = bare_loop(given, digits, 5)
+    assert all(map(math.isfinite, losses))
+    assert (result["status"], result["diverged"]["step"]) == ("diverged", 5)
+    assert result["diverged"]["loss"] == pytest.approx(sum(losses) / 5)
+    assert all(isinstance(size, float) for size in result["diverged"]["state_norms"])
+
+
+def test_a_validation_that_is_no_number_diverges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from splitstep.training import loop
+
+    monkeypatch.setattr(loop, "evaluate", lambda *_: {"loss": float("nan"), "accuracy": 0.1})
+    result = train(recipe(), tmp_path / "run", quiet=True)
+    assert (result["status"], result["diverged"]["step"], result["diverged"]["loss"]) == ("diverged", 1, "nan")
+
+
+# Time
+
+
+def test_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training is what lies between pauses; the time before the first pause ends is left out."""
+    now = [100.0]
+    monkeypatch.setattr("splitstep.training.clock.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
+    clock = Clock(Times(50.0, 20.0, 400), ALONE)
+    now[0] += 5.0
+    with clock.paused():
+        now[0] += 3.0
+    now[0] += 2.0
+    clock.count(100)
+    assert clock.read() == Times(60.0, 22.0, 500)
+    with clock.paused():
+        now[0] += 7.0
+        assert clock.read() == Times(67.0, 22.0, 500)
+    now[0] += 1.0
+    clock.count(50)
+    assert clock.read() == Times(68.0, 23.0, 550)
+    assert clock.read().rate == 550 / 23
+    assert Times().rate is None
+
+
+def test_tokens_per_second_leaves_out_all_but_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow evaluations, checkpoints and a slow first update do not count; slow updates do."""
+    from splitstep.training import loop
+
+    now = [0.0]
+    monkeypatch.setattr("splitstep.training.clock.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
+
+    def slow(function: Any, seconds: float) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            now[0] += seconds
+            return function(*arguments, **named)
+
+        return call
+
+    monkeypatch.setattr(loop, "evaluate", slow(loop.evaluate, 30.0))
+    monkeypatch.setattr(running, "save_checkpoint", slow(running.save_checkpoint, 7.0))
+    original = running.make_update
+
+    def make_update(*arguments: Any) -> Any:
+        update, calls = original(*arguments), []
+
+        def call(*given: Any) -> Any:
+            calls.append(1)
+            now[0] += 100.0 if len(calls) == 1 else 2.0
+            return update(*given)
+
+        return call
+
+    monkeypatch.setattr(running, "make_update", make_update)
+    result = train(recipe(steps=9, evaluate_every=3, checkpoint_seconds=0.0), tmp_path / "run", quiet=True)
+    assert 8 * 16 * 16 / result["tokens_per_second"] == pytest.approx(8 * 2.0)
+    assert result["seconds"] == pytest.approx(100.0 + 8 * 2.0 + 3 * 30.0 + 8 * 7.0)  # the last checkpoint is not yet in
+
+
+# The parts
+
+
+def test_prefetching_keeps_order_and_passes_errors_on() -> None:
+    with prefetched(lambda n: n * n, 3, 50) as squares:
+        assert list(squares) == [n * n for n in range(3, 50)]
+
+    def bad(n: int) -> int:
+        if n == 5:
+            raise ValueError("no batch 5")
+        return n
+
+    with prefetched(bad, 0, 10) as numbers:
+        assert [next(numbers) for _ in range(5)] == [0, 1, 2, 3, 4]
+        with pytest.raises(ValueError, match="no batch 5"):
+            next(numbers)
+
+
+def test_prefetching_stops_with_its_reader() -> None:
+    made: list[int] = []
+    before = threading.active_count()
+
+    def read() -> Iterator[int]:
+        with prefetched(lambda n: made.append(n) or n, 0, 10**6, depth=2) as numbers:
+            yield next(numbers)
+
+    assert next(read()) == 0
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+    assert len(made) < 10
+
+
+def test_modes() -> None:
+    gpu = World(0, 1, torch.device("cuda"))
+    assert [choose_mode("auto", world) for world in (ALONE, gpu, gpu._replace(size=2))] == ["eager", "capture", "eager"]
+    for world in (ALONE, gpu._replace(size=2)):
+        with pytest.raises(ValueError, match="needs one process with one CUDA device"):
+            choose_mode("compile+capture", world)
+
+
+def test_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = World(0, 2, CPU)
+    assert [choose_parallel(p, two) for p in ("auto", "ddp", "fsdp")] == ["ddp", "ddp", "fsdp"]
+    assert choose_parallel("fsdp", ALONE) == "none"
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert [choose_parallel(p, two) for p in ("auto", "ddp")] == ["fsdp", "ddp"]
+
+
+@pytest.mark.parametrize(("threads", "told"), [(1, "cpu, 1 thread"), (4, "cpu, 4 threads")])
+def test_a_device_is_named_with_its_threads(threads: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert device_name(torch.device("cpu")) == told

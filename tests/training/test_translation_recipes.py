@@ -1,0 +1,188 @@
+"""Claims about the recipes for translation: the papers' shapes and values, and a task that runs with no data at all."""
+
+from __future__ import annotations
+
+import re
+import time
+from math import sqrt
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from splitstep.models import SplitstepForTranslation, TranslationConfig, cost, twin
+from splitstep.tasks import TASKS, task
+from splitstep.tasks.numbers import english, german
+from splitstep.tasks.options import read_options
+from splitstep.tasks.text_pairs.search import Search, translate
+from splitstep.tasks.translation import PairOptions, Translation
+from splitstep.training import load_recipe, train
+from splitstep.training.recipe import snapshot_steps
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+class How(NamedTuple):
+    """How weights are updated and which are kept: as in the Macaron Net paper, but that averaging is ours."""
+
+    schedule: str = "inverse-sqrt"
+    warmup_from: float = 1e-7
+    betas: tuple[float, ...] = (0.9, 0.98)
+    eps: float = 1e-8
+    clip: float = 0
+    keep: str = "average"
+    average: int = 10
+
+
+class Values(NamedTuple):
+    """The numbers of a recipe."""
+
+    layers: int  # of the encoder, and as many of the decoder
+    width: int
+    heads: int
+    ffn: int
+    dropouts: tuple[float, float, float]  # of branches, of attention, within the feed-forward field
+    label_smoothing: float
+    lr: float
+    warmup: int
+    weight_decay: float
+    batch: int  # tokens in an update
+    merges: int
+    search: Search
+    steps: int  # ours, and so are the steps between two snapshots
+    average_every: int
+    how: How = How()
+
+
+HEAVY, LIGHT = (0.3, 0.1, 0.1), (0.1, 0.1, 0.1)
+FIVE, FOUR = Search(5, 1.0), Search(4, 0.6)
+VALUES = {  # the paper's
+    "iwslt14-de-en": Values(6, 512, 4, 1024, HEAVY, 0.1, 1.5e-3, 8000, 1e-4, 4096, 10_000, FIVE, 60_000, 1200),
+    "wmt14-en-de-base": Values(6, 512, 8, 2048, LIGHT, 0.1, 1.5e-3, 8000, 0, 8192 * 4, 32_764, FOUR, 100_000, 1500),
+    "wmt14-en-de-big": Values(6, 1024, 16, 4096, HEAVY, 0.1, 3e-3, 8000, 0, 4096 * 64, 32_764, FOUR, 50_000, 500),
+} | {  # ours
+    "ted-de-en": Values(6, 512, 4, 1024, HEAVY, 0.1, 1.5e-3, 4000, 1e-4, 4096, 10_000, FIVE, 12_000, 400),
+    "europarl-de-en": Values(6, 512, 8, 2048, LIGHT, 0.1, 1.5e-3, 2000, 0, 32_768, 32_000, FIVE, 4000, 100),
+    "multi30k-en-de": Values(4, 128, 4, 256, HEAVY, 0.1, 5e-3, 2000, 1e-4, 4096, 10_000, FIVE, 10_000, 110),
+    "multi30k-de-en": Values(4, 128, 4, 256, HEAVY, 0.1, 5e-3, 2000, 1e-4, 4096, 10_000, FIVE, 10_000, 110),
+    "tatoeba-de-en": Values(4, 256, 4, 512, HEAVY, 0.1, 1e-3, 2000, 1e-4, 8192, 10_000, FIVE, 15_000, 250),
+    "translate": Values(4, 256, 4, 512, HEAVY, 0.1, 1e-3, 2000, 1e-4, 4096, 10_000, FIVE, 12_000, 200),
+    "numbers": Values(
+        2, 128, 4, 256, (0.1, 0, 0), 0, 2e-3, 60, 1e-4, 1024, 60, Search(1, 1.0), 400, 0,
+        How("cosine", warmup_from=0, clip=1, keep="best"),
+    ),
+}  # fmt: skip
+NAMES = [name for name in VALUES if name != "translate"]
+# Parameters without embeddings, Lie-Trotter and Macaron, and the width of each half of its feed-forward field.
+PAPER = {
+    "iwslt14-de-en": (31_545_344, 31_563_776, 512),
+    "wmt14-en-de-base": (44_140_544, 44_158_976, 1024),
+    "wmt14-en-de-big": (176_361_472, 176_398_336, 2048),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipes_are_sound(name: str) -> None:
+    recipe = load_recipe(str(RECIPES / f"{name}.yaml"))
+    config = TranslationConfig(**recipe.model)
+    other = TranslationConfig(**{**recipe.model, "width": 4 * config.width})
+    assert (config.embedding_scale, other.embedding_scale) == (sqrt(config.width), 2 * sqrt(config.width))
+    assert (config.init, config.activation, config.positions) == ("xavier", "relu", "sinusoidal")
+
+
+def test_every_recipe_for_translation_has_its_values_here() -> None:
+    tasks = {path.stem: yaml.safe_load(path.read_text())["task"] for path in RECIPES.glob("*.yaml")}
+    assert set(VALUES) == {name for name, which in tasks.items() if TASKS[which].model == "translation"}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_recipes_have_their_values(name: str) -> None:
+    own = ["data.train=my.en,my.de"] if name == "translate" else []
+    recipe = load_recipe(str(RECIPES / f"{name}.yaml"), own)
+    config, options = TranslationConfig(**recipe.model), recipe.train
+    data = read_options(TASKS[recipe.task].Options, recipe.data, name)
+    assert isinstance(data, PairOptions)
+    assert isinstance(config.ffn, int)
+    assert config.decoder_layers == config.layers
+    assert VALUES[name] == Values(
+        config.layers, config.width, config.heads, config.ffn,
+        (config.dropout, config.attention_dropout, config.activation_dropout), config.label_smoothing,
+        options.lr, options.warmup, options.weight_decay, options.batch, data.merges, data.search,
+        options.steps, options.average_every, How(*(getattr(options, field) for field in How._fields)),
+    )  # fmt: skip
+    assert (recipe.scheme, recipe.match) == ("A F", "parameters")
+    assert name in ("numbers", "translate") or vars(data)["direction"] in name
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_shapes_are_the_papers(name: str) -> None:
+    lie, macaron, half = PAPER[name]
+    recipe = load_recipe(str(RECIPES / f"{name}.yaml"))
+    config = TranslationConfig(vocab_size=10_000, **recipe.model)
+    assert cost(config, 32).body == lie
+    other = twin(config, "macaron", "parameters", 32)
+    assert cost(other, 32).body == macaron
+    widths = {other.ffn} if isinstance(other.ffn, int) else set(other.ffn)
+    assert widths == {half}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "numbers"])
+def test_translators_end_with_the_mean_of_ten_snapshots(name: str) -> None:
+    options = load_recipe(str(RECIPES / f"{name}.yaml")).train
+    steps = snapshot_steps(options)
+    assert len(steps) == 10
+    assert steps[-1] == options.steps
+    assert steps[0] > options.steps / 2  # the last part of the run, not all of it
+
+
+@pytest.mark.parametrize("steps", [500, 12, 5])
+@pytest.mark.parametrize("name", ["multi30k-en-de", "tatoeba-de-en", "wmt14-en-de-base"])
+def test_a_shorter_run_is_refused_with_overrides_that_work(name: str, steps: int) -> None:
+    file, shorter = str(RECIPES / f"{name}.yaml"), f"train.steps={steps}"
+    with pytest.raises(ValueError, match="option average is 10, and") as caught:
+        load_recipe(file, [shorter])
+    proposed = re.findall(r"train\.\S+", str(caught.value))
+    assert len(proposed) == (2 if steps >= 10 else 1)
+    for override in proposed:
+        kept = snapshot_steps(load_recipe(file, [shorter, override]).train)
+        assert kept[-1] == steps
+        assert len(kept) == (10 if "average_every" in override else int(override.rpartition("=")[2]))
+
+
+def test_own_text_needs_two_files() -> None:
+    with pytest.raises(ValueError, match=r"translate.yaml: data: option train is missing"):
+        load_recipe(str(RECIPES / "translate.yaml"))
+    assert load_recipe(str(RECIPES / "translate.yaml"), ["data.train=my.en,my.de"]).task == "parallel"
+
+
+def test_numbers_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short run goes from recipe to test figures, for Macaron as well."""
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    small = ["data.train=300", "data.valid=20", "data.test=20", "model.width=32", "model.ffn=64",
+             "train.steps=8", "train.batch=256", "data.beams=2", "scheme=macaron"]  # fmt: skip
+    result = train(load_recipe(str(RECIPES / "numbers.yaml"), small), tmp_path / "run", quiet=True)
+    assert result["status"] == "finished"
+    assert result["metric"]["name"] == "exact_match"
+    assert 1 < result["test"]["perplexity"] < 200
+    again = train(load_recipe(str(RECIPES / "numbers.yaml"), small), tmp_path / "again", quiet=True)
+    assert again["splits"] == result["splits"]  # the same seed, the same figures and the same translations
+    for split in ("valid", "test"):
+        one, two = ((tmp_path / name / "translations" / f"{split}.txt").read_text() for name in ("run", "again"))
+        assert one == two
+        assert one.count("\n") == 20
+
+
+@pytest.mark.slow
+def test_unseen_numbers_are_translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    began = time.monotonic()
+    result = train(load_recipe(str(RECIPES / "numbers.yaml")), tmp_path / "run", quiet=True)
+    assert result["status"] == "finished"
+    assert result["test"]["exact_match"] > 95
+    made = task("numbers")
+    assert isinstance(made, Translation)
+    model = SplitstepForTranslation.from_pretrained(tmp_path / "run" / "model").eval()
+    assert time.monotonic() - began < 180
+    typed = [42_301, 12, 42, 1, 100, 1000]  # what people try first; 12 and 42: README, `--help`
+    assert translate(model, made.codec, [english(n) for n in typed]) == [german(n) for n in typed]
