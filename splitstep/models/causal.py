@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
-from transformers import DynamicCache
+from transformers import AutoModelForCausalLM, DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ..fields import Context
@@ -17,14 +18,20 @@ from .body import (
     EMBEDDING_SALT,
     Embedding,
     causal_mask,
-    check_length,
     positions_of,
     seed_for,
     single_body,
     states_of,
     turn,
 )
-from .config import CausalConfig
+from .config import TextConfig
+from .kinds import KINDS, registered
+
+
+class CausalConfig(TextConfig):
+    """A language model that predicts the next token."""
+
+    model_type: ClassVar[str] = "splitstep-causal"
 
 
 class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -40,6 +47,9 @@ class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyri
         self.body = single_body(config)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.post_init()
+
+    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
+        yield self.head, length
 
     def forward(
         self,
@@ -61,7 +71,7 @@ class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyri
         if past_key_values is None and caching and not self.training and labels is None:
             past_key_values = DynamicCache()
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
-        check_length(past + length, self.config)
+        self.config.check_length(past + length)
         known = past + length if position_ids is None else None
         if position_ids is None:
             position_ids = positions_of(attention_mask, length, past, device)
@@ -80,3 +90,6 @@ class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyri
         logits, wide = project(self.head, x[:, -logits_to_keep:] if logits_to_keep else x)
         loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
         return CausalLMOutputWithPast(loss, logits, past_key_values, states_of(watch, x))  # pyright: ignore
+
+
+KINDS.add("causal", registered(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM))

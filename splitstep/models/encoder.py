@@ -15,7 +15,6 @@ from .body import (
     EMBEDDING_SALT,
     Body,
     Embedding,
-    check_length,
     key_mask,
     positions_of,
     seed_for,
@@ -43,7 +42,7 @@ class Encoder(nn.Module):
         seed: Tensor | None = None,
         observe: Observe | None = None,
     ) -> Tensor:
-        check_length(input_ids.shape[1], self.config)
+        self.config.check_length(input_ids.shape[1])
         positions = positions_of(attention_mask, input_ids.shape[1], 0, input_ids.device)
         mask = key_mask(attention_mask, self.embedding.tokens.weight)
         context = Context(mask=mask, rotary=turn(self.config, positions), seed=seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from splitstep.fields import (
     Context,
     CrossAttention,
     FeedForward,
+    FieldSpec,
     Projection,
     SelfAttention,
     exact_attention,
@@ -43,8 +45,12 @@ def fresh(module: nn.Module) -> Any:
     return module
 
 
+def spec(width: int, kind: str = "layer", **more: Any) -> FieldSpec:
+    return FieldSpec(width, partial(norm, kind, width), **more)
+
+
 def self_attention(**more: Any) -> Any:
-    return fresh(SelfAttention(norm("layer", D), D, HEADS, **more))
+    return fresh(SelfAttention(spec(D, heads=HEADS, **more)))
 
 
 def written_out(field: Any, x: Tensor, mask: Tensor | None = None, drop: Tensor | float = 1.0) -> Tensor:
@@ -78,7 +84,7 @@ def test_self_attention_is_its_formula(kv_heads: int) -> None:
 
 
 def test_cross_attention_reads_the_memory() -> None:
-    field, x, memory = fresh(CrossAttention(norm("layer", D), D, HEADS)), normal(B, T, D), normal(B, S, D, seed=5)
+    field, x, memory = fresh(CrossAttention(spec(D, heads=HEADS))), normal(B, T, D), normal(B, S, D, seed=5)
     mask = torch.tensor([[True] * S, [True, True, False, False]])
     k, v = field.kv(memory).chunk(2, -1)
     q = field.q(field.norm(x))
@@ -94,8 +100,8 @@ def test_cross_attention_reads_the_memory() -> None:
 
 @pytest.mark.parametrize("p", [0.0, 0.25])
 def test_grouped_queries_are_repeated_heads(p: float) -> None:
-    grouped = fresh(SelfAttention(norm("layer", 16), 16, 4, 2, attention_dropout=p, dropout=p))
-    full = SelfAttention(norm("layer", 16), 16, 4, attention_dropout=p, dropout=p).double()
+    grouped = fresh(SelfAttention(spec(16, heads=4, kv_heads=2, attention_dropout=p, dropout=p)))
+    full = SelfAttention(spec(16, heads=4, attention_dropout=p, dropout=p)).double()
     weight, bias = grouped.qkv.weight.detach(), grouped.qkv.bias.detach()
 
     def spread(w: Tensor) -> Tensor:
@@ -147,7 +153,7 @@ def differentiable(kind: str) -> tuple[Any, Context]:
         return self_attention(), Context(mask=mask)
     if kind == "dropout":
         return self_attention(attention_dropout=0.2, dropout=0.2), Context(seed=torch.tensor(4))
-    return fresh(CrossAttention(norm("layer", D), D, HEADS)), Context(memory=normal(B, S, D, seed=5))
+    return fresh(CrossAttention(spec(D, heads=HEADS))), Context(memory=normal(B, S, D, seed=5))
 
 
 KINDS = ["self", "causal", "grouped", "padded", "dropout", "cross"]
@@ -276,7 +282,7 @@ def test_sinusoids_are_their_closed_form(width: int) -> None:
 
 
 def test_swiglu_is_its_formula() -> None:
-    field = fresh(FeedForward(norm("rms", D), D, 7, "swiglu", bias=False))
+    field = fresh(FeedForward(spec(D, "rms", ffn=7, activation="swiglu", bias=False)))
     x = normal(B, T, D)
     z = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * field.norm.weight
     w, v = field.up.weight.chunk(2)
@@ -287,7 +293,7 @@ def test_swiglu_is_its_formula() -> None:
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "gelu-tanh"])
 def test_feed_forward_is_its_formula(name: str) -> None:
-    field = fresh(FeedForward(norm("layer", D), D, 7, name))
+    field = fresh(FeedForward(spec(D, ffn=7, activation=name)))
     x = normal(B, T, D)
     y = functional.linear(field.norm(x), field.up.weight, field.up.bias)
     act = {
@@ -301,7 +307,7 @@ def test_feed_forward_is_its_formula(name: str) -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 def test_feed_forward_dropouts_are_masks_inside_and_outside(activation: str) -> None:
-    field = fresh(FeedForward(norm("layer", D), D, 7, activation, dropout=0.2, activation_dropout=0.3, salt=5))
+    field = fresh(FeedForward(spec(D, ffn=7, activation=activation, dropout=0.2, activation_dropout=0.3, salt=5)))
     x, seed = normal(B, T, D), torch.tensor(8)
     up = field.up(field.norm(x))
     inner = functional.relu(up) if activation == "relu" else functional.silu(up[..., :7]) * up[..., 7:]
@@ -323,4 +329,4 @@ def test_norms_are_their_formulas() -> None:
     with pytest.raises(ValueError, match=r"Unknown norm 'batch': use one of layer, rms, none"):
         norm("batch", D)
     with pytest.raises(ValueError, match=r"Unknown activation 'tanh': use one of relu"):
-        FeedForward(norm("none", D), D, 7, "tanh")
+        FeedForward(FieldSpec(D, ffn=7, activation="tanh"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from torch import Tensor, nn
 from transformers.utils import logging
 
 import splitstep as ss
-from splitstep.fields import Context, FeedForward, SelfAttention, norm, rotary
-from splitstep.models import CONFIGS, MODELS
+from splitstep.fields import Context, FeedForward, FieldSpec, SelfAttention, norm, rotary
+from splitstep.models import KINDS as REGISTRY
 from splitstep.models.config import FORMAT
 
 B, T, D, HEADS, VOCAB = 3, 7, 16, 4, 23
@@ -49,7 +50,7 @@ def build(kind: str, scheme: str = "macaron", **more: Any) -> Any:
     }
     shape = SHAPE if kind == "image" else TEXT
     torch.manual_seed(0)
-    config = CONFIGS[kind](scheme=scheme, **(shape | special.get(kind, {}) | more))
+    config = REGISTRY[kind].config(scheme=scheme, **(shape | special.get(kind, {}) | more))
     return AUTO[kind].from_config(config)
 
 
@@ -103,7 +104,7 @@ def test_the_usual_names_of_the_config_work(kind: str) -> None:
     assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads) == (D, 2, HEADS)
     assert (config.num_key_value_heads, config.intermediate_size) == (2, 24)
     assert config.max_position_embeddings == config.max_positions
-    usual = CONFIGS[kind](hidden_size=24, num_hidden_layers=3, num_attention_heads=6, intermediate_size=8)
+    usual = REGISTRY[kind].config(hidden_size=24, num_hidden_layers=3, num_attention_heads=6, intermediate_size=8)
     assert (usual.width, usual.layers, usual.heads, usual.ffn) == (24, 3, 6, 8)
     assert "hidden_size" not in usual.to_dict()
     usual.hidden_size = 48
@@ -409,8 +410,8 @@ def plain_stack(scheme: str) -> ss.Stack:
     torch.manual_seed(0)
 
     def make(name: str, layer: int) -> nn.Module:
-        inner = norm("layer", D)
-        return SelfAttention(inner, D, HEADS) if name[0] == "A" else FeedForward(inner, D, 32)
+        spec = FieldSpec(D, partial(norm, "layer", D), heads=HEADS, ffn=32)
+        return SelfAttention(spec) if name[0] == "A" else FeedForward(spec)
 
     return ss.Stack(ss.scheme(scheme), 2, make).train()
 
@@ -435,7 +436,7 @@ def test_inductor_compiles_forward_and_backward_in_one_graph(scheme: str) -> Non
 def test_the_vocabulary_can_grow(kind: str) -> None:
     """Hugging Face replaces the embedding, and the output matrix with it where the two are tied."""
     shape: dict[str, Any] = dict(layers=1, width=16, heads=2, ffn=32, vocab_size=20, max_positions=8)
-    model: Any = MODELS[kind](CONFIGS[kind](**shape)).eval()  # pyright: ignore[reportCallIssue]
+    model: Any = REGISTRY[kind].model(REGISTRY[kind].config(**shape)).eval()
     known = torch.randint(4, 20, (2, 5))
     labels = {"labels": torch.zeros(2, dtype=torch.long)} if kind == "sequence" else {"labels": known}
     before = model(known, **labels).logits
