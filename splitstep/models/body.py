@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from math import log
 from typing import Any
@@ -18,6 +19,11 @@ from ..stack import Stack
 from .config import SplitstepConfig, TextConfig, feed_forwards
 
 EMBEDDING_SALT = 3  # places 4 * salt + {0, 1} belong to fields; this one to none
+
+
+def norm_of(config: SplitstepConfig, used: bool) -> nn.Module:
+    """A norm as the config describes it, or none."""
+    return norm(config.norm if used else "none", config.width, config.norm_eps, config.norm_affine)
 
 
 def ffn_widths(config: SplitstepConfig) -> Iterator[int]:
@@ -42,16 +48,13 @@ def build_stack(
             )
     ffn = [{name: next(widths) for name in feed_forwards(scheme)} for _ in range(layers)]
 
-    def fresh_norm() -> nn.Module:
-        return norm(config.norm, config.width, config.norm_eps, config.norm_affine)
-
     def make(name: str, layer: int) -> nn.Module:
         salt = next(salts)
         if name in scheme.projections:
-            return Projection(fresh_norm())
+            return Projection(norm_of(config, True))
         many = config.activation if isinstance(config.activation, dict) else {name: config.activation}
         spec = FieldSpec(
-            width=config.width, norm=nn.Identity if scheme.projections else fresh_norm, name=name, layer=layer,
+            width=config.width, norm=partial(norm_of, config, not scheme.projections), name=name, layer=layer,
             salt=salt, once=scheme.count(name) == 1 and not scheme.doubled, heads=config.heads,
             kv_heads=config.kv_heads, head_size=config.head_size, ffn=ffn[layer].get(name), activation=many.get(name),
             bias=config.bias, dropout=config.dropout, attention_dropout=config.attention_dropout,
@@ -115,31 +118,41 @@ class Embedding(nn.Module):
         table = waves(config) if config.positions == "sinusoidal" else None
         self.register_buffer("waves", table, persistent=False)
         self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
-        self.norm = norm(
-            config.norm if config.embedding_norm else "none", config.width, config.norm_eps, config.norm_affine
-        )
+        self.norm = norm_of(config, config.embedding_norm)
 
     def forward(
         self,
         tokens: Tensor,
-        positions: Tensor,
-        types: Tensor | None,
-        seed: Tensor | None,
-        salt: int,
-        length: int | None = None,
-    ) -> Tensor:
-        """States; `length`, where it is known, is more than all positions."""
+        mask: Tensor | None = None,
+        seed: Tensor | None = None,
+        past: int | None = None,
+        salt: int = EMBEDDING_SALT,
+        types: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> tuple[Tensor, Context]:
+        """The states of tokens and what a stack needs to read them: after `past` others, or None of them in order."""
+        length, end = tokens.shape[1], tokens.shape[1] + (past or 0)
+        self.config.check_length(end)
+        known = positions is None and end <= self.config.max_positions
+        if positions is None:
+            positions = positions_of(mask, length, past or 0, tokens.device)
         x = self.tokens(tokens)
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.places is not None:
             x = x + self.places(positions)
         elif self.waves is not None:
-            known = length is not None and length <= len(self.waves)
             x = x + (self.waves[positions] if known else sinusoids(positions, self.config.width)).to(x.dtype)
         if self.types is not None:
             x = x + self.types(torch.zeros_like(tokens) if types is None else types)
-        return dropout(self.norm(x), self.config.dropout, seed, salt)
+        ahead = self.barrier(mask) if past is None else causal_mask(mask, length, past, self.tokens.weight)
+        causal = past is not None and ahead is None and length > 1
+        context = Context(mask=ahead, causal=causal, rotary=turn(self.config, positions), seed=seed)
+        return dropout(self.norm(x), self.config.dropout, seed, salt), context
+
+    def barrier(self, mask: Tensor | None) -> Tensor | None:
+        """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of the vectors of tokens."""
+        return None if mask is None else barrier(mask.bool()[:, None, None, :], self.tokens.weight.dtype)
 
 
 def turn(config: SplitstepConfig, positions: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -165,11 +178,6 @@ def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Te
     allowed = order[None, None] & mask.to(like.device).bool()[:, None, None, :]
     # a padding query sees everything rather than nothing: no NaN
     return barrier(allowed | ~allowed.any(-1, keepdim=True), like.dtype)
-
-
-def key_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of `like`."""
-    return None if mask is None else barrier(mask.bool()[:, None, None, :], like.dtype)
 
 
 def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, device: torch.device) -> Tensor | None:
@@ -206,9 +214,7 @@ class Body(nn.Module):
     ) -> None:
         super().__init__()
         self.stack = build_stack(config, scheme, layers, widths, salts)
-        self.norm = norm(
-            "none" if scheme.projections else config.norm, config.width, config.norm_eps, config.norm_affine
-        )
+        self.norm = norm_of(config, not scheme.projections)
 
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None

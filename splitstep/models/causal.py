@@ -9,21 +9,11 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from ..fields import Context
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy, shifted
 from ..kernels.output_product import project
 from .base import SplitstepGenerationMixin, TextModel, Writer
-from .body import (
-    EMBEDDING_SALT,
-    Embedding,
-    causal_mask,
-    positions_of,
-    seed_for,
-    single_body,
-    states_of,
-    turn,
-)
+from .body import Embedding, seed_for, single_body, states_of
 from .config import TextConfig
 from .kinds import KINDS, registered
 
@@ -66,27 +56,14 @@ class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyri
         observe: Observe | None = None,
         **unused: Any,
     ) -> CausalLMOutputWithPast:
-        length, device = input_ids.shape[1], input_ids.device
         caching = self.config.use_cache if use_cache is None else use_cache
         if past_key_values is None and caching and not self.training and labels is None:
             past_key_values = DynamicCache()
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
-        self.config.check_length(past + length)
-        known = past + length if position_ids is None else None
-        if position_ids is None:
-            position_ids = positions_of(attention_mask, length, past, device)
-        seed = seed_for(self, self.config, dropout_seed, device)
-        mask = causal_mask(attention_mask, length, past, self.embedding.tokens.weight)
-        context = Context(
-            mask=mask,
-            causal=mask is None and length > 1,
-            rotary=turn(self.config, position_ids),
-            cache=past_key_values,
-            seed=seed,
-        )
+        seed = seed_for(self, self.config, dropout_seed, input_ids.device)
         observe, watch = self.observer(observe, output_hidden_states)
-        x = self.embedding(input_ids, position_ids, None, seed, EMBEDDING_SALT, known)
-        x = self.body(x, context, observe)
+        x, context = self.embedding(input_ids, attention_mask, seed, past, positions=position_ids)
+        x = self.body(x, context._replace(cache=past_key_values), observe)
         logits, wide = project(self.head, x[:, -logits_to_keep:] if logits_to_keep else x)
         loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
         return CausalLMOutputWithPast(loss, logits, past_key_values, states_of(watch, x))  # pyright: ignore

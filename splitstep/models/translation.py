@@ -10,24 +10,13 @@ from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from ..fields import Context
 from ..integrate import Observe
 from ..kernels.loss import behind_start, cross_entropy
 from ..kernels.output_product import project
 from ..scheme import Scheme, decoder
 from ..schemes import scheme
 from .base import SplitstepGenerationMixin, TextModel, Writer
-from .body import (
-    EMBEDDING_SALT,
-    Body,
-    Embedding,
-    causal_mask,
-    ffn_widths,
-    key_mask,
-    positions_of,
-    seed_for,
-    turn,
-)
+from .body import EMBEDDING_SALT, Body, Embedding, ffn_widths, seed_for
 from .config import DEEPEST, TextConfig
 from .encoder import Encoder
 from .kinds import KINDS, registered
@@ -107,29 +96,19 @@ class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # p
             if labels is None:
                 raise ValueError("A translation model needs labels or decoder_input_ids beside input_ids.")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        length, device = decoder_input_ids.shape[1], decoder_input_ids.device
-        seed = seed_for(self, self.config, dropout_seed, device)
+        seed = seed_for(self, self.config, dropout_seed, decoder_input_ids.device)
         if encoder_outputs is None:
             assert input_ids is not None
             memory = self.encoder(input_ids, attention_mask, None, seed, observe)
         else:
             memory = encoder_outputs[0]
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
-        self.config.check_length(past + length)
-        positions = positions_of(decoder_attention_mask, length, past, device)
-        weight = self.encoder.embedding.tokens.weight
-        mask = causal_mask(decoder_attention_mask, length, past, weight)
-        context = Context(
-            mask=mask,
-            causal=mask is None and length > 1,
-            rotary=turn(self.config, positions),
-            cache=None if past_key_values is None else past_key_values.self_attention_cache,
-            cross_cache=None if past_key_values is None else past_key_values.cross_attention_cache,
-            memory=memory,
-            memory_mask=key_mask(attention_mask, weight),
-            seed=seed,
-        )
-        y = self.encoder.embedding(decoder_input_ids, positions, None, seed, EMBEDDING_SALT + 4, past + length)
+        embedding = self.encoder.embedding
+        y, context = embedding(decoder_input_ids, decoder_attention_mask, seed, past, EMBEDDING_SALT + 4)
+        context = context._replace(memory=memory, memory_mask=embedding.barrier(attention_mask))
+        if past_key_values is not None:
+            caches = past_key_values.self_attention_cache, past_key_values.cross_attention_cache
+            context = context._replace(cache=caches[0], cross_cache=caches[1])
         logits, wide = project(self.head, self.decoder(y, context, observe))
         loss = None
         if labels is not None:

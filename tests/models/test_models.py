@@ -283,7 +283,7 @@ def test_hidden_states_are_the_states_at_the_start_of_every_step_and_the_last(sc
     out = model(ids, output_hidden_states=True, observe=watch)
     states = out.hidden_states
     assert len(states) == 2 + 1
-    assert torch.equal(states[0], model.embedding(ids, torch.arange(T)[None], None, None, 3))
+    assert torch.equal(states[0], model.embedding(ids, past=0)[0])
     assert all(torch.equal(states[i], starts[i]) for i in range(2))
     assert torch.equal(model.head(states[-1]), out.logits)
     assert model(ids).hidden_states is None
