@@ -107,19 +107,9 @@ class SplitstepConfig(PreTrainedConfig):
         if not 0 <= self.init_std < inf:
             raise ValueError(f"init_std={self.init_std} must be 0 or a positive number.")
         super().__post_init__(**kwargs)
-        check_choice("norm", self.norm, NORMS)
+        check_choice("norm", self.norm, tuple(NORMS))
         self.check_fields()
-        if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(f"Rotary positions turn pairs: the width of a head, {self.head_width}, must be even.")
-        if self.heads * self.head_width > LARGEST:
-            raise ValueError(
-                f"{self.heads} heads of head_size={self.head_width} are too wide together: use at most {LARGEST:,}."
-            )
-        if not isfinite(self.rotary_bias) or (self.rotary_bias and not (self.positions == "rotary" and self.bias)):
-            raise ValueError(
-                f"rotary_bias={self.rotary_bias} is where the biases of rotary attention begin: use a finite number, "
-                "with positions=rotary and bias=true."
-            )
+        self.check_attention()
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is a probability: use a number in [0, 1).")
@@ -176,6 +166,19 @@ class SplitstepConfig(PreTrainedConfig):
             )
         for choice in self.activation.values() if isinstance(self.activation, dict) else [self.activation]:
             check_choice("activation", choice, tuple(ACTIVATIONS))
+
+    def check_attention(self) -> None:
+        if self.positions == "rotary" and self.head_width % 2:
+            raise ValueError(f"Rotary positions turn pairs: the width of a head, {self.head_width}, must be even.")
+        if self.heads * self.head_width > LARGEST:
+            raise ValueError(
+                f"{self.heads} heads of head_size={self.head_width} are too wide together: use at most {LARGEST:,}."
+            )
+        if not isfinite(self.rotary_bias) or (self.rotary_bias and not (self.positions == "rotary" and self.bias)):
+            raise ValueError(
+                f"rotary_bias={self.rotary_bias} is where the biases of rotary attention begin: use a finite number, "
+                "with positions=rotary and bias=true."
+            )
 
     def check_ffn(self) -> None:
         widths = self.ffn if isinstance(self.ffn, list) else [self.ffn]

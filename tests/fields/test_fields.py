@@ -20,6 +20,8 @@ from splitstep.fields import (
     FieldSpec,
     Projection,
     SelfAttention,
+    attention_weights,
+    barrier,
     exact_attention,
     norm,
     rotary,
@@ -135,6 +137,64 @@ def test_attention_dropout_keeps_the_mean() -> None:
     runs = torch.stack([field(0.0, x, Context(seed=torch.tensor(s))).detach() for s in range(3000)])
     error = (runs.mean(0) - field(0.0, x)) / (runs.std(0) / math.sqrt(len(runs)))
     assert error.abs().max() < 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kv_heads", [3, 1])
+@pytest.mark.parametrize("kind", ["all", "causal", "padded", "barred", "rotary", "cross"])
+def test_attention_weights_are_those_of_the_field(kind: str, kv_heads: int, dtype: torch.dtype) -> None:
+    x, memory, padding = normal(B, T, D).to(dtype), normal(B, S, D, seed=5).to(dtype), torch.ones(B, 1, 1, T).bool()
+    padding[1, ..., 2:] = False
+    context = {
+        "causal": Context(causal=True),
+        "padded": Context(mask=padding),
+        "barred": Context(mask=barrier(padding & torch.ones(T, T).bool().tril(), dtype)),
+        "rotary": Context(causal=True, rotary=rotary(3 + torch.arange(T)[None], 6)),
+        "cross": Context(memory=memory, memory_mask=padding[..., :S]),
+    }.get(kind, Context())
+    make = CrossAttention if kind == "cross" else SelfAttention
+    field = fresh(make(spec(D, heads=HEADS, head_size=6, kv_heads=None if kind == "cross" else kv_heads))).to(dtype)
+    tight = {"atol": 1e-12, "rtol": 0} if dtype == torch.float64 else {"atol": 1e-6, "rtol": 1e-6}
+    weights = attention_weights(field, 0.0, x, context)
+    assert weights.shape == (B, HEADS, T, S if kind == "cross" else T)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, HEADS, T, dtype=dtype), **tight)
+    v = field.pairing(x, context).v
+    y = weights @ v.repeat_interleave(HEADS // v.shape[1], 1)
+    torch.testing.assert_close(field.out(y.transpose(1, 2).flatten(2)), field(0.0, x, context), **tight)
+    seen = {"causal": torch.ones(T, T).tril().bool(), "padded": padding, "cross": padding[..., :S]}.get(kind)
+    if seen is not None:
+        assert (weights.masked_select(~seen) == 0).all()
+        assert (weights.masked_select(seen) > 0).all()
+
+
+def test_attention_weights_are_those_of_torch() -> None:
+    theirs = nn.MultiheadAttention(D, HEADS, batch_first=True).double()
+    field, x = fresh(SelfAttention(FieldSpec(D, heads=HEADS))), normal(B, T, D)
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": field.qkv.weight,
+            "in_proj_bias": field.qkv.bias,
+            "out_proj.weight": field.out.weight,
+            "out_proj.bias": field.out.bias,
+        }
+    )
+    hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+    output, weights = theirs(x, x, x, attn_mask=hidden, need_weights=True, average_attn_weights=False)
+    context = Context(causal=True, seed=torch.tensor(3))  # a seed without dropout, as in training
+    torch.testing.assert_close(attention_weights(field, 0.0, x, context), weights, **EXACT)
+    torch.testing.assert_close(field(0.0, x, context), output, **EXACT)
+
+
+@pytest.mark.parametrize("kv_heads", [3, 1])
+def test_the_size_of_heads_is_free_of_the_width(kv_heads: int) -> None:
+    """Heads of their usual share, said or unsaid, are the same; other sizes are the formula still."""
+    x = normal(B, T, D)
+    said, unsaid = self_attention(kv_heads=kv_heads, head_size=D // HEADS), self_attention(kv_heads=kv_heads)
+    assert torch.equal(said(0.0, x), unsaid(0.0, x))
+    for size in (1, 7, 10):
+        field = self_attention(kv_heads=kv_heads, head_size=size)
+        assert field.qkv.sizes == (HEADS * size, kv_heads * size, kv_heads * size)
+        torch.testing.assert_close(field(0.0, x), written_out(field, x), **EXACT)
 
 
 # Derivatives

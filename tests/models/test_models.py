@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -100,8 +101,9 @@ def test_the_auto_class_round_trip_is_bit_identical(kind: str, scheme: str, tmp_
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_usual_names_of_the_config_work(kind: str) -> None:
-    config = build(kind, kv_heads=2).config
+    config = build(kind, kv_heads=2, head_size=6).config
     assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads) == (D, 2, HEADS)
+    assert (config.head_dim, build(kind).config.head_dim) == (6, None)
     assert (config.num_key_value_heads, config.intermediate_size) == (2, 24)
     assert config.max_position_embeddings == config.max_positions
     usual = REGISTRY[kind].config(hidden_size=24, num_hidden_layers=3, num_attention_heads=6, intermediate_size=8)
@@ -449,3 +451,17 @@ def test_the_vocabulary_can_grow(kind: str) -> None:
         torch.testing.assert_close(after[..., :20], before)
         assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     assert model(torch.full((1, 3), 22), labels=labels["labels"][:1] if kind == "sequence" else known[:1, :3]).loss > 0
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ({"head_size": 0}, "head_size=0 must be a positive number."),
+        ({"head_size": 10**8}, "4 heads of head_size=100000000 are too wide together: use at most 100,000,000."),
+        ({"head_size": 3, "positions": "rotary"}, "the width of a head, 3, must be even."),
+        ({"width": 15}, "Width 15 is not divisible by 4 heads: use heads=3 or width=12, or give a head_size."),
+    ],
+)
+def test_a_wrong_size_of_heads_is_refused(entries: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=f"{re.escape(says)}$"):
+        ss.CausalConfig(**(TEXT | entries))
