@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from splitstep.models import MODELS, CausalConfig, ImageConfig, SplitstepConfig
+from splitstep.models import KINDS, CausalConfig, ImageConfig, SplitstepConfig
 from splitstep.support.files import write_atomically
 from splitstep.training import TrainOptions
 from splitstep.training.directory import stamp
@@ -89,7 +89,7 @@ def measure(case: Case, mode: str, precision: str, agree: int, updates: int) -> 
     world = World(0, 1, device)
     options = TrainOptions(steps=agree + updates, batch=case.batch, lr=1e-3, warmup=10)
     torch.manual_seed(SEED)
-    model: Any = MODELS[case.kind](case.config)  # pyright: ignore[reportCallIssue]
+    model: Any = KINDS[case.kind].model(case.config)
     model = model.to(device).train()
     optimizer = make_optimizer(model, options, device)
     shared = spread(model, "none", world)

@@ -13,7 +13,7 @@ from typing import Any, Literal, final, get_type_hints
 
 import yaml
 
-from ..models import CONFIGS, SplitstepConfig
+from ..models import KINDS, SplitstepConfig
 from ..models.cost import twin
 from ..schemes import scheme
 from ..support.typed import nearest, read_as
@@ -155,7 +155,7 @@ class Recipe:
 
     def config(self, task: Task) -> SplitstepConfig:
         """The network: the reference's shape, or its twin where the scheme is another."""
-        kind = CONFIGS[task.model]
+        kind = KINDS.find(task.model).config
         shape = {RENAMED.get(key, key): value for key, value in task.shape.items()}
         for key in shape.keys() & self.model.keys():
             if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed do no harm
@@ -217,13 +217,13 @@ def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) -> None:
     """Refuse entries that the task's model does not have, and values that no task could make right."""
-    names = [name for name in CONFIGS[kind].entries() if name not in OURS]
+    names = [name for name in KINDS[kind].config.entries() if name not in OURS]
     for key in given:
         if key not in names:
             near = nearest(str(key), names)
             raise ValueError(f'{where}: the model has no entry "{key}"{near} its entries are {", ".join(names)}')
     try:
-        CONFIGS[kind](**given, scheme=notation)
+        KINDS[kind].config(**given, scheme=notation)
     except ValueError as error:
         raise ValueError(f"{where}: model: {error}") from None
 

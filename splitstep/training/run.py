@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from ..models import MODELS, SplitstepConfig, SplitstepModel
+from ..models import KINDS, SplitstepConfig, SplitstepModel
 from ..models.cost import sketch
 from ..support.words import counted
 from ..tasks import Task
@@ -62,7 +62,7 @@ def build_model(recipe: Recipe, task: Task, room: float = inf) -> SplitstepModel
     check_room(config, room)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.train.seed)
-        return MODELS[task.model](config)  # pyright: ignore[reportCallIssue]
+        return KINDS[task.model].model(config)
 
 
 @final
