@@ -18,10 +18,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from test_compare import here
+from inline import here
 
 from splitstep import cli
-from splitstep.studies import running, trained
+from splitstep.inference import runs as trained
+from splitstep.studies.compare import running
 from splitstep.tasks.language import Language
 from splitstep.tasks.task import SPLITS
 

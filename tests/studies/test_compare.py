@@ -8,20 +8,20 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from inline import here
 from jobs import answer, clear_up, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, comparison, translation, trial
 
+from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
-from splitstep.studies import engines, running
+from splitstep.studies.compare import running
 from splitstep.studies.compare.bleu import bleu_of, sentence_counts
 from splitstep.studies.compare.plan import Planned, file_name, plan, read_sweep, split_schemes
 from splitstep.studies.compare.result import Comparison, Curve, read_comparison
@@ -42,13 +42,6 @@ def tiny(**train: Any) -> Recipe:
         "train": {"steps": 6, "batch": 8, "evaluate_every": 3, "log_every": 1, **train},
     }
     return read_recipe(document, "test")
-
-
-@contextmanager
-def here(text: str, jobs: int) -> Iterator[Engine]:
-    """An engine in this process."""
-    with ThreadPoolExecutor(1) as executor:
-        yield Engine("here", executor, 1, (BrokenProcessPool,))
 
 
 @pytest.fixture
