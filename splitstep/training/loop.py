@@ -15,11 +15,12 @@ from ..support.words import counted
 from ..tasks import Task
 from .directory import RunDirectory, git_hash, versions
 from .evaluate import evaluate, free_run
+from .finish import finish, give_up
 from .journal import Journal, open_tensorboard
 from .processes import this_world
 from .progress import Progress
 from .recipe import Recipe, evaluates
-from .result import finish, give_up
+from .result import RunResult
 from .run import Diverged, Run
 from .schedule import learning_rate
 from .work import prefetched
@@ -77,7 +78,7 @@ def validate(run: Run, journal: Journal) -> None:
 
 def train(
     recipe: Recipe, out: Path, data: Path | None = None, quiet: bool = False, tensorboard: bool = False
-) -> dict[str, Any]:
+) -> RunResult:
     """Train a recipe in the directory `out`, or go on with it, or return its result where it is done."""
     world, directory = this_world(), RunDirectory(out)
     begun = (out / "recipe.yaml").exists()
