@@ -1,4 +1,6 @@
-"""An engine that runs jobs in this process, for tests of what is run rather than where."""
+"""An engine in the test's own process, so that a study can be watched and patched."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +12,6 @@ from splitstep.jobs.engines import Engine
 
 @contextmanager
 def here(text: str, jobs: int) -> Iterator[Engine]:
-    """An engine in this process."""
+    """An engine of one thread."""
     with ThreadPoolExecutor(1) as executor:
         yield Engine("here", executor, 1, (BrokenProcessPool,))
