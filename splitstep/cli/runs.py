@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..tasks import Metric
-    from ..training.result import RunResult, SplitResult
+    from ..training.run_result import RunResult, SplitResult
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Entries of the recipe, such as train.steps=2000.")

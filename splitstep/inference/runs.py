@@ -14,7 +14,7 @@ from ..tasks.text_pairs.codec import Codec
 from ..tasks.translation import Translation
 from ..training import Recipe, read_recipe
 from ..training.directory import RunDirectory
-from ..training.result import RunResult
+from ..training.run_result import RunResult
 
 
 class Trained(NamedTuple):

@@ -20,7 +20,7 @@ import yaml
 from ..support.files import fsync, is_leftover, naming, sweep, write_atomically
 from ..support.typed import read_as
 from .recipe import parse, read_recipe
-from .result import RunResult
+from .run_result import RunResult
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks

@@ -15,13 +15,13 @@ from ..support.words import counted
 from ..tasks import Task
 from .directory import RunDirectory, git_hash, versions
 from .evaluate import evaluate, free_run
-from .finish import finish, give_up
 from .journal import Journal, open_tensorboard
 from .processes import this_world
 from .progress import Progress
 from .recipe import Recipe, evaluates
-from .result import RunResult
+from .result import finish, give_up
 from .run import Diverged, Run
+from .run_result import RunResult
 from .schedule import learning_rate
 from .work import prefetched
 

@@ -1,104 +1,158 @@
-"""The result of a run: a typed record, written as JSON and read back as it was written."""
+"""The end of a run: its result, and the model beside it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from itertools import pairwise
+from math import isfinite
+from typing import Any, Literal
 
-from ..models.cost import Cost
-from ..support.typed import Figure, plain
-from ..tasks import Metric
+import torch
+from torch import Tensor
+
+from ..integrate import Event
+from ..models import SplitstepModel
+from ..models.base import all_stacks, silent
+from ..models.cost import cost
+from ..schemes import name_of, scheme
+from ..support.files import whole_folder
+from ..support.typed import read_as
+from ..support.words import counted
+from ..tasks import FreeRun
 from ..tasks.text_pairs.scores import Score
-
-Figures = dict[str, Figure]
-
-
-class SchemeName(NamedTuple):
-    """A scheme: its row's name, if it has one, and its notation."""
-
-    name: str | None
-    notation: str
+from .directory import stamp
+from .evaluate import evaluate, free_run
+from .progress import Progress
+from .run import Diverged, Run
+from .run_result import Divergence, Kept, Matched, RunResult, SchemeName, Shape, SplitResult
+from .sharding import gathered
+from .update import autocast
 
 
-class Shape(NamedTuple):
-    """The shape of a network, as tables tell it."""
-
-    layers: int
-    width: int
-    ffn: int | list[int]
-    step: float
-
-
-class Kept(NamedTuple):
-    """Which weights a run ended with: the best by a figure of the validation split, or the mean of several steps'."""
-
-    by: Literal["best", "average"]
-    steps: list[int]
-    figure: str | None = None
-
-
-class Matched(NamedTuple):
-    """What an equal-cost twin was matched to, both costs, and how far apart they are."""
-
-    by: Literal["parameters", "flops"]
-    reference: str
-    reference_cost: Cost
-    cost: Cost
-    difference: float
-
-
-class SplitResult(NamedTuple):
-    """What a model wrote for a split: how many lines, their figures, and each score in full."""
-
-    lines: int
-    figures: Figures
-    scores: tuple[Score, ...]
+def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
+    """What is known of a run, however it ended."""
+    state, config = run.state, run.model.config
+    return RunResult(
+        status=status,
+        task=run.recipe.task,
+        scheme=SchemeName(name_of(scheme(config.scheme)), config.scheme),
+        seed=run.options.seed,
+        metric=run.task.metric,
+        best_step=state.best_step,
+        kept=kept(run),
+        valid=state.best_valid,
+        steps=state.step,
+        tokens=state.tokens,
+        seconds=round(state.times.seconds, 3),
+        tokens_per_second=state.times.rate,
+        cost=cost(config, run.task.length),
+        matched=read_as(Matched | None, config.matched, "matched"),
+        shape=Shape(config.layers, config.width, config.ffn, config.step),
+        device=device_name(run.world.device),
+        processes=run.world.size,
+        parallel=run.parallel,
+        precision=str(run.precision).removeprefix("torch."),
+        mode=run.mode,
+        recipe=run.recipe.document(),
+        **stamp(),
+    )
 
 
-class Divergence(NamedTuple):
-    """Where a run blew up: `layer` is the first one that a state leaves as no number, else the one in which states
-    grow most. The norms are those of the states after the embedding and each layer, and of each layer's weights."""
-
-    step: int
-    loss: Figure
-    gradient_norm: Figure = float("nan")
-    layer: int | Literal["embedding"] = "embedding"
-    state_norms: tuple[Figure, ...] = ()
-    weight_norms: tuple[Figure, ...] = ()
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {counted(torch.get_num_threads(), 'thread')}"
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """What is known of a run that is over, however it ended."""
+def kept(run: Run) -> Kept:
+    """Which weights the run ends with."""
+    if run.snapshots:
+        return Kept("average", [step for step in run.snapshots if step <= run.state.step])
+    name = run.task.metric.name if run.options.best == "metric" else "loss"
+    return Kept("best", [] if run.state.best_step is None else [run.state.best_step], name)
 
-    status: Literal["finished", "diverged"]
-    task: str
-    scheme: SchemeName
-    seed: int
-    metric: Metric
-    best_step: int | None
-    valid: Figures | None
-    steps: int
-    tokens: int
-    seconds: float
-    tokens_per_second: float | None
-    cost: Cost
-    matched: Matched | None
-    shape: Shape
-    device: str
-    precision: str
-    mode: str
-    versions: dict[str, str]
-    commit: str | None
-    date: str
-    recipe: dict[str, Any]
-    kept: Kept | None = None  # from here on: what older runs, or runs that ended otherwise, do not have
-    processes: int = 1
-    parallel: str = "none"
-    test: Figures | None = None
-    splits: dict[str, SplitResult] | None = None
-    diverged: Divergence | None = None
 
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return plain(self)
+def finish(run: Run, progress: Progress) -> RunResult:
+    """Test the weights that were kept, save them as a Hugging Face model, write the result."""
+    run.load_weights(run.last_weights())
+    model = run.whole()
+    judged = {split: judge(run, model, split, progress) for split in ("valid", *run.task.tests)}
+    figures = {split: one for split, (one, _) in judged.items()}
+    written = {split: found for split, (_, found) in judged.items() if found is not None}
+    splits = {
+        split: SplitResult(len(found.lines), figures[split], tuple(Score(**one) for one in found.scores))
+        for split, found in written.items()
+    }
+    result = replace(
+        result_of(run, "finished"), valid=figures["valid"], test=figures[run.task.tests[0]], splits=splits or None
+    )
+    if run.world.rank == 0:
+        with whole_folder(run.directory.model) as part, silent():
+            model.save_pretrained(part)
+            run.task.save_with(part)
+        if written:
+            with whole_folder(run.directory.translations) as part:
+                for split, found in written.items():
+                    text = "".join(f"{line}\n" for line in found.lines)
+                    (part / f"{split}.txt").write_text(text, encoding="utf-8")
+        run.directory.write_result(result)
+    run.world.wait()
+    return result
+
+
+def judge(run: Run, model: SplitstepModel, split: str, progress: Progress) -> tuple[dict[str, float], FreeRun | None]:
+    """All figures of the run's present weights on a split, and what `model`, which has them whole, writes for it."""
+    known = run.state.best_valid if split == "valid" else None
+    size = run.options.evaluate_batch or run.options.batch
+    figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world)
+    found = free_run(model, run.task, split, run.precision, run.world, progress.counting(f"{split}: translated"))
+    return {**figures, **(found.figures if found else {})}, found
+
+
+def give_up(run: Run, error: Diverged) -> RunResult:
+    """The result of a run that blew up: when, where, and how large everything was."""
+    run.state = run.state._replace(times=run.clock.read())
+    found = Divergence(error.step, error.loss, error.gradient_norm, *norms(run))
+    result = replace(result_of(run, "diverged"), diverged=found)
+    if run.world.rank == 0:
+        run.directory.write_result(result)
+    run.world.wait()
+    return result
+
+
+@torch.no_grad()
+def norms(run: Run) -> tuple[int | Literal["embedding"], tuple[float, ...], tuple[float, ...]]:
+    """The layer, the state norms and the weight norms of a divergence, on the last batch.
+
+    No update happened after a gradient that was no number, so the weights are still those that led to it.
+    """
+    sizes: list[float] = []
+
+    def observe(event: Event) -> None:
+        first = event.site.part == 0 and event.site.branch == 0
+        if first and event.site.stage == 0:
+            sizes.append(size_of(event.x))
+
+    def ended(module: Any, given: Any, x: Tensor) -> None:
+        sizes.append(size_of(x))
+
+    work = run.work(run.fault.step - 1 if run.fault else run.state.step - 1).to(run.world.device)
+    hooks = [stack.register_forward_hook(ended) for stack in all_stacks(run.model)]
+    with autocast(run.precision, run.world.device):
+        run.model(**work.parts[0], dropout_seed=work.seeds[0], observe=observe)
+    for hook in hooks:
+        hook.remove()
+    growth = [after / before if before else 0.0 for before, after in pairwise(sizes)]
+    bad = next((i - 1 for i, size in enumerate(sizes) if not isfinite(size)), None)
+    layer = growth.index(max(growth)) if bad is None else bad
+    weights = [
+        float(torch.stack([gathered(p.detach()).float().norm() for p in layer.parameters()]).norm())
+        for stack in all_stacks(run.model)
+        for layer in stack.layers
+    ]
+    return "embedding" if layer < 0 else layer, tuple(sizes), tuple(weights)
+
+
+def size_of(x: Tensor) -> float:
+    """The mean length of the state's vectors."""
+    return float(x.float().norm(dim=-1).mean())

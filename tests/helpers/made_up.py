@@ -15,7 +15,7 @@ from splitstep.studies.compare.rows import rows_of
 from splitstep.studies.compare.test_splits import OnTestSet, Pair, Scored
 from splitstep.studies.statistics import Estimate
 from splitstep.tasks import Metric
-from splitstep.training.result import Divergence, Kept, Shape
+from splitstep.training.run_result import Divergence, Kept, Shape
 
 ACCURACY = Metric("accuracy", True, "{:.2%}")
 LOSS = Metric("bits_per_byte", False, "{:.3f}")

@@ -33,7 +33,7 @@ from splitstep.studies.compare.wording import widths
 from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
 from splitstep.tasks import Metric
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
-from splitstep.training.result import Shape
+from splitstep.training.run_result import Shape
 
 
 def tiny(**train: Any) -> Recipe:

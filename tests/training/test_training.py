@@ -27,10 +27,10 @@ from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, rea
 from splitstep.training import run as running
 from splitstep.training.clock import Clock, Times
 from splitstep.training.directory import git_hash
-from splitstep.training.finish import device_name
 from splitstep.training.half_precision import evaluated_once, with_halves
 from splitstep.training.processes import World
-from splitstep.training.result import Kept
+from splitstep.training.result import device_name
+from splitstep.training.run_result import Kept
 from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import Spread, choose_parallel
 from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step

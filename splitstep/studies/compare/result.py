@@ -12,7 +12,7 @@ from ...support.typed import plain, read_as
 from ...support.words import counted
 from ...tasks.task import Metric, title_of
 from ...tasks.translation import EXACT_MATCH
-from ...training.result import Divergence, Figures, Kept, Matched, Shape, SplitResult
+from ...training.run_result import Divergence, Figures, Kept, Matched, Shape, SplitResult
 from ..statistics import Estimate
 from .test_splits import OnTestSet, Scored
 

@@ -11,7 +11,7 @@ from ...tasks.task import Metric, title_of
 from ...training import TrainOptions, read_recipe
 from ...training.directory import RunDirectory
 from ...training.recipe import evaluates
-from ...training.result import RunResult
+from ...training.run_result import RunResult
 from .plan import Planned
 from .result import Curve, Trial
 

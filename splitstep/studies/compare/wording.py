@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...models.config import feed_forwards
 from ...models.cost import span
 from ...schemes import scheme
-from ...training.result import Kept, Shape
+from ...training.run_result import Kept, Shape
 
 
 def kept_text(kept: Kept | None, best_step: int | None, steps: int) -> str:
