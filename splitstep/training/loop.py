@@ -21,6 +21,7 @@ from .progress import Progress
 from .recipe import Recipe, evaluates
 from .result import finish, give_up
 from .run import Diverged, Run
+from .run_result import RunResult
 from .schedule import learning_rate
 from .work import prefetched
 
@@ -80,7 +81,7 @@ def validate(run: Run, journal: Journal) -> None:
 
 def train(
     recipe: Recipe, out: Path, data: Path | None = None, quiet: bool = False, tensorboard: bool = False
-) -> dict[str, Any]:
+) -> RunResult:
     """Train a recipe in the directory `out`, or go on with it, or return its result where it is done."""
     world, directory = this_world(), RunDirectory(out)
     begun = (out / "recipe.yaml").exists()

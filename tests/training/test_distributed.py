@@ -83,7 +83,7 @@ def test_shares_add_up() -> None:
 def test_ddp_is_one_process(alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     results = [child.result()[0] for child in together(RECIPE, out, 2)]
-    assert {result["parallel"] for result in results} == {"ddp"}
+    assert {result.parallel for result in results} == {"ddp"}
     agree(out, alone)
 
 
@@ -92,7 +92,7 @@ def test_fsdp_is_one_process(alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     document = with_train(RECIPE, parallel="fsdp")
     results = [child.result()[0] for child in together(document, out, 2)]
-    assert {result["parallel"] for result in results} == {"fsdp"}
+    assert {result.parallel for result in results} == {"fsdp"}
     agree(out, alone)
     [checkpoint] = (out / "checkpoints").iterdir()
     [other] = (alone / "checkpoints").iterdir()
@@ -283,7 +283,7 @@ def test_the_first_process_translates_for_all(
     run(document, tmp_path / "alone", {"SPLITSTEP_CACHE": str(tmp_path / "cache")})
     out = tmp_path / "two"
     children: list[Child] = together(document, out, 2, environment={"SPLITSTEP_CACHE": str(tmp_path / "cache")})
-    one, two = (child.result()[0] for child in children)
+    one, two = (child.result()[0].document() for child in children)
     assert {**one, "seconds": 0, "tokens_per_second": 0} == {**two, "seconds": 0, "tokens_per_second": 0}
     assert one["kept"]["by"] == keep
     agree(out, tmp_path / "alone")
@@ -303,6 +303,6 @@ def test_a_run_diverges_together(tmp_path: Path) -> None:
     out = tmp_path / "run"
     document = with_train(RECIPE, lr=1e30, clip=0.0, steps=12, parallel="fsdp")
     results = [child.result()[0] for child in together(document, out, 2)]
-    assert {result["status"] for result in results} == {"diverged"}
-    assert results[0]["diverged"] == results[1]["diverged"]
+    assert {result.status for result in results} == {"diverged"}
+    assert results[0].document()["diverged"] == results[1].document()["diverged"]
     assert children.json.loads((out / "result.json").read_text())["diverged"]["step"] == 2
