@@ -17,11 +17,15 @@ class Registry(Mapping[str, T], Generic[T]):
 
     Another package adds one under the entry-point group `splitstep.<sort>s`. Its name is listed at once; the package
     is imported when that name is asked for, so one that is broken hurts nobody else. Own names cannot be replaced.
+    `modules` are own things that are imported when asked for, each as `module:name`.
     """
 
-    def __init__(self, sort: str, own: Mapping[str, T] | None = None, plural: str = "") -> None:
+    def __init__(
+        self, sort: str, own: Mapping[str, T] | None = None, plural: str = "", modules: Mapping[str, str] | None = None
+    ) -> None:
         self.sort, self.plural = sort, plural or f"{sort}s"
         self.own: dict[str, T] = dict(own or {})
+        self._modules, self._loaded = dict(modules or {}), dict[str, T]()
         self._found: dict[str, EntryPoint] | None = None
 
     def add(self, name: str, value: T) -> T:
@@ -33,29 +37,32 @@ class Registry(Mapping[str, T], Generic[T]):
 
     @property
     def added(self) -> Mapping[str, EntryPoint]:
-        """What other packages add, by name; nothing of it is imported."""
+        """What is to be imported, by name: own modules, then what other packages add."""
         if self._found is None:
-            self._found = {one.name: one for one in entry_points(group=f"splitstep.{self.plural}")}
+            group = f"splitstep.{self.plural}"
+            own = [EntryPoint(name, value, group) for name, value in self._modules.items()]
+            self._found = {one.name: one for one in (*own, *entry_points(group=group), *own)}
         return self._found
 
     def __getitem__(self, name: str) -> T:
         if name in self.own:
             return self.own[name]
-        if name in self.added:
-            return self._load(self.added[name])
-        raise KeyError(name)
+        if name not in self._loaded:
+            self._loaded[name] = self._load(self.added[name])
+        return self._loaded[name]
 
     def _load(self, point: EntryPoint) -> T:
         try:
-            self.own[point.name] = value = point.load()
+            return point.load()
         except Exception as error:
+            if point.name in self._modules:
+                raise
             package = point.dist.name if point.dist else point.value
             reason = (str(error).splitlines() or [""])[0]
             raise ValueError(
                 f"The {self.sort} {point.name!r} of the package {package} does not load "
                 f"({type(error).__name__}: {reason}): repair or uninstall that package."
             ) from None
-        return value
 
     def find(self, name: str) -> T:
         """The thing of this name, or an error that lists the names."""
