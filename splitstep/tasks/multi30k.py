@@ -49,7 +49,7 @@ class Multi30k(Translation):
 
     name: ClassVar[str] = "multi30k"
     Options: ClassVar[type] = Multi30kOptions
-    aliases: ClassVar[Mapping[str, str]] = {"test": "test2016"}  # what `evaluate` takes unless told
+    aliases: ClassVar[Mapping[str, str]] = {"test": "test2016"}  # what `evaluate` takes by default
 
     def __init__(self, options: Multi30kOptions, data: Path | None = None) -> None:
         parts = {}

@@ -214,7 +214,7 @@ def test_bits_per_byte_is_that_of_a_known_model(book: Path) -> None:
         ids = batch["input_ids"]
         logits = torch.zeros(*ids.shape, 256)
         known = torch.arange(1, ids.shape[1], 2)
-        # Position i - 1 predicts byte i; windows begin at even places, so odd positions are odd bytes throughout.
+        # Position i - 1 predicts byte i; windows begin at even positions, so odd positions are odd bytes throughout.
         logits[:, known - 1] = 1e4 * torch.nn.functional.one_hot(ids[:, known], 256).float()
         totals.update(made.score(logits, batch))
     length = int(totals["tokens"])
