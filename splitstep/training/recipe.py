@@ -164,7 +164,9 @@ class Recipe:
     def config(self, task: Task) -> SplitstepConfig:
         """The network: the reference's shape, or its twin where the scheme is another."""
         kind = KINDS.find(task.model).config
-        shape = {RENAMED.get(key, key): value for key, value in task.shape.items()}
+        shape: dict[str, Any] = {RENAMED.get(key, key): value for key, value in task.shape.items()}
+        if names := task.labels:
+            shape |= {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
         for key in shape.keys() & self.model.keys():
             if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed do no harm
                 raise ValueError(
