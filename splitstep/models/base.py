@@ -132,7 +132,7 @@ class SplitstepModel(PreTrainedModel):
     def observer(self, observe: Observe | None, hidden: bool | None) -> tuple[Observe | None, Watch | None]:
         if not (self.config.output_hidden_states if hidden is None else hidden):
             return observe, None
-        watch = Watch(observe)
+        watch = Watch(observe, self.config.substeps)
         return watch, watch
 
 

@@ -41,11 +41,12 @@ def feed_forwards(s: Scheme) -> list[str]:
 class SplitstepConfig(PreTrainedConfig):
     """What every model shares: a scheme, the shape of its fields, norms, positions, dropouts, initialisation.
 
-    `scheme` takes a row's name or a notation and is kept as canonical text. `ffn` is the inner width of each
-    feed-forward field: one number, or a list with one entry per field, layer by layer. A scheme with projections is
-    post-norm: its fields carry no norm of their own and the stack ends without one. `rotary_bias` is what every entry
-    of queries and keys begins with: rotary attention then starts local, with scores that fall with distance. A head is
-    `head_size` wide, by default an equal share of the width.
+    `scheme` takes a row's name or a notation and is kept as canonical text. Each layer runs `substeps` times, over
+    equal parts of its step. A head is `head_size` wide, by default an equal share of the width. `ffn` is the inner
+    width of each feed-forward field: one number, or a list with one entry per field, layer by layer. A scheme with
+    projections is post-norm: its fields carry no norm of their own and the stack ends without one. `rotary_bias` is
+    what every entry of queries and keys begins with: rotary attention then starts local, with scores that fall with
+    distance.
     """
 
     model_type: ClassVar[str] = "splitstep"
@@ -64,6 +65,7 @@ class SplitstepConfig(PreTrainedConfig):
     format: int = FORMAT
     scheme: str = "A F"
     step: float | int = 1.0
+    substeps: int = 1
     layers: int = 6
     width: int = 512
     heads: int = 8
@@ -101,7 +103,7 @@ class SplitstepConfig(PreTrainedConfig):
             self.scheme = str(scheme(self.scheme))
         for name, kind in self.entries().items():
             read_as(kind, getattr(self, name), name)
-        self.check_positive("layers", most=DEEPEST)
+        self.check_positive("layers", "substeps", most=DEEPEST)
         self.check_positive("width", "heads", "kv_heads", "head_size", "max_positions", most=LARGEST)
         self.check_positive("step", "norm_eps", "rotary_base")
         if not 0 <= self.init_std < inf:

@@ -94,7 +94,7 @@ def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tup
     for stack, n in zip(stacks, tokens, strict=True):
         for layer in stack.layers:
             for name, field in layer.items():  # pyright: ignore[reportCallIssue]
-                yield field, stack.scheme.count(name) * field.flops(n, source)
+                yield field, stack.substeps * stack.scheme.count(name) * field.flops(n, source)
 
 
 def ends_flops(model: SplitstepModel, length: int) -> int:
