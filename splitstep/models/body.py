@@ -26,27 +26,21 @@ def norm_of(config: SplitstepConfig, used: bool) -> nn.Module:
     return norm(config.norm if used else "none", config.width, config.norm_eps, config.norm_affine)
 
 
-def ffn_widths(config: SplitstepConfig) -> Iterator[int]:
-    """The inner width of each feed-forward field, layer by layer, stack after stack."""
-    yield from config.ffn if isinstance(config.ffn, list) else (config.ffn for _ in count())
-
-
 def caching(scheme: Scheme, cache: str) -> str:
     """The letters of the scheme that keep keys and values in this cache."""
     return "".join(sorted({name[0] for name in scheme.fields if LETTERS[name[0]].cache == cache}))
 
 
-def build_stack(
-    config: SplitstepConfig, scheme: Scheme, layers: int, widths: Iterator[int], salts: Iterator[int]
-) -> Stack:
-    """The stack of one scheme; its letters make the fields."""
+def build_stack(config: SplitstepConfig, number: int, salts: Iterator[int]) -> Stack:
+    """One of the config's stacks; the letters of its scheme make the fields."""
+    (scheme, layers), widths = config.stacks()[number], config.ffn_rows()[number]
     for (_, part), cache in product(scheme.substeps, CACHES):
         if sum(name[0] in caching(scheme, cache) for name in part.fields) > 1:
             raise ValueError(
                 f"The part {'+'.join(part.fields)} of {str(scheme)!r} sums several attentions, which would share one "
                 "cache slot: use more heads, or parts of their own."
             )
-    ffn = [{name: next(widths) for name in feed_forwards(scheme)} for _ in range(layers)]
+    ffn = [dict(zip(feed_forwards(scheme), row, strict=True)) for row in widths]
 
     def make(name: str, layer: int) -> nn.Module:
         salt = next(salts)
@@ -193,12 +187,10 @@ def states_of(watch: Watch | None, last: Tensor) -> tuple[Tensor, ...] | None:
 class Body(nn.Module):
     """Embedded states through one stack and its final norm."""
 
-    def __init__(
-        self, config: SplitstepConfig, scheme: Scheme, layers: int, widths: Iterator[int], salts: Iterator[int]
-    ) -> None:
+    def __init__(self, config: SplitstepConfig, number: int, salts: Iterator[int]) -> None:
         super().__init__()
-        self.stack = build_stack(config, scheme, layers, widths, salts)
-        self.norm = norm_of(config, not scheme.projections)
+        self.stack = build_stack(config, number, salts)
+        self.norm = norm_of(config, not self.stack.scheme.projections)
 
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None
@@ -207,5 +199,4 @@ class Body(nn.Module):
 
 def single_body(config: SplitstepConfig) -> Body:
     """The body of a model with one stack."""
-    [(scheme, layers)] = config.stacks()
-    return Body(config, scheme, layers, ffn_widths(config), count())
+    return Body(config, 0, count())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from difflib import get_close_matches
 from inspect import get_annotations
+from itertools import islice, repeat
 from math import inf, isfinite
 from typing import Any, ClassVar, Literal, get_origin
 
@@ -196,6 +197,11 @@ class SplitstepConfig(PreTrainedConfig):
     def head_width(self) -> int:
         """The width of one head, checked."""
         return check_heads(self.width, self.heads, self.kv_heads, self.head_size)
+
+    def ffn_rows(self) -> list[list[list[int]]]:
+        """The widths of the feed-forward fields: a list for each stack, of a list for each layer."""
+        given = iter(self.ffn) if isinstance(self.ffn, list) else repeat(self.ffn)
+        return [[list(islice(given, len(feed_forwards(s)))) for _ in range(layers)] for s, layers in self.stacks()]
 
     @property
     def ffn_fields(self) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import islice
 from typing import Any, TypeVar
 
 import torch
 
 from .base import SplitstepModel, all_stacks
-from .config import SplitstepConfig, feed_forwards
-from .cost import widths_of, with_depth, with_widths
+from .config import SplitstepConfig
+from .cost import with_depth, with_widths
 
 M = TypeVar("M", bound=SplitstepModel)
 Sources = Callable[[int], Sequence[int]]  # the old layers that a new layer is made of
@@ -48,8 +47,8 @@ def regridded(model: M, ratio: Fraction, sources: Sources) -> M:
 
 def on_grid(config: SplitstepConfig, ratio: Fraction, sources: Sources) -> SplitstepConfig:
     """The config with `ratio` times the layers, each as wide as those that it is made of."""
-    given, widths = widths_of(config), list[int]()
-    for scheme, layers in config.stacks():
+    widths: list[int] = []
+    for (scheme, layers), rows in zip(config.stacks(), config.ffn_rows(), strict=True):
         if scheme.projections or scheme.replaces:
             raise ValueError(
                 f"A part of {str(scheme)!r} projects or replaces the state, which would be done more or less often: a "
@@ -57,7 +56,6 @@ def on_grid(config: SplitstepConfig, ratio: Fraction, sources: Sources) -> Split
             )
         if (ratio * layers).denominator > 1:
             raise ValueError(f"{layers} layers cannot be joined by {ratio.denominator}: use a divisor of {layers}.")
-        rows = [list(islice(given, len(feed_forwards(scheme)))) for _ in range(layers)]
         for joined in ([rows[j] for j in sources(layer)] for layer in range(int(ratio * layers))):
             if any(row != joined[0] for row in joined):
                 raise ValueError(f"Layers of unequal widths ffn={joined} have no mean: join layers of equal width.")

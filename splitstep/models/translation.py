@@ -16,7 +16,7 @@ from ..kernels.output_product import project
 from ..scheme import Scheme, decoder
 from ..schemes import scheme
 from .base import SplitstepGenerationMixin, TextModel, Writer
-from .body import EMBEDDING_SALT, Body, Embedding, ffn_widths, seed_for
+from .body import EMBEDDING_SALT, Body, Embedding, seed_for
 from .config import DEEPEST, TextConfig
 from .encoder import Encoder
 from .kinds import KINDS, registered
@@ -60,10 +60,9 @@ class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # p
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__(config)
-        widths, salts = ffn_widths(config), count()
-        (scheme, layers), (decoder_scheme, decoder_layers) = config.stacks()
-        self.encoder = Encoder(config, Body(config, scheme, layers, widths, salts), Embedding(config))
-        self.decoder = Body(config, decoder_scheme, decoder_layers, widths, salts)
+        salts = count()
+        self.encoder = Encoder(config, Body(config, 0, salts), Embedding(config))
+        self.decoder = Body(config, 1, salts)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.post_init()
 
