@@ -166,37 +166,32 @@ def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, de
 
 
 class Watch:
-    """An observer that keeps the state at the start of every layer, and passes events on."""
+    """Hidden states as Hugging Face counts them, if they are wanted: at the start of every layer, and the last one."""
 
-    def __init__(self, then: Observe | None, substeps: int) -> None:
-        self.states: list[Tensor] = []
-        self.then, self.substeps = then, substeps
+    def __init__(self, config: SplitstepConfig, then: Observe | None, wanted: bool | None) -> None:
+        self.kept: list[Tensor] | None = [] if (config.output_hidden_states if wanted is None else wanted) else None
+        self.then, self.substeps = then, config.substeps
+        self.observe: Observe | None = then if self.kept is None else self.see
 
-    def __call__(self, event: Event) -> None:
+    def see(self, event: Event) -> None:
+        assert self.kept is not None
         if event.site.part == 0 and event.site.branch == 0 and event.site.step % self.substeps == 0:
-            self.states.append(event.x)
+            self.kept.append(event.x)
         if self.then is not None:
             self.then(event)
 
-
-def states_of(watch: Watch | None, last: Tensor) -> tuple[Tensor, ...] | None:
-    """The states at the start of every layer and the normalised last one, as Hugging Face counts hidden states."""
-    return None if watch is None else (*watch.states, last)
+    def states(self, last: Tensor) -> tuple[Tensor, ...] | None:
+        return None if self.kept is None else (*self.kept, last)
 
 
 class Body(nn.Module):
     """Embedded states through one stack and its final norm."""
 
-    def __init__(self, config: SplitstepConfig, number: int, salts: Iterator[int]) -> None:
+    def __init__(self, config: SplitstepConfig, number: int = 0, salts: Iterator[int] | None = None) -> None:
         super().__init__()
-        self.stack = build_stack(config, number, salts)
+        self.stack = build_stack(config, number, count() if salts is None else salts)
         self.norm = norm_of(config, not self.stack.scheme.projections)
 
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None
         return self.norm(self.stack(x, context, observe, slots(self.stack) if cached else None))
-
-
-def single_body(config: SplitstepConfig) -> Body:
-    """The body of a model with one stack."""
-    return Body(config, 0, count())

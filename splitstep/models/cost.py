@@ -99,7 +99,8 @@ def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tup
 
 def ends_flops(model: SplitstepModel, length: int) -> int:
     """What stands around the stacks: patches, heads."""
-    return sum(2 * rows * matrix.weight.numel() for matrix, rows in model.ends(length))
+    matrices = [(name, length) for name in model.per_token] + [(name, 1) for name in model.per_example]
+    return sum(2 * rows * model.get_parameter(f"{name}.weight").numel() for name, rows in matrices)
 
 
 def twin(
