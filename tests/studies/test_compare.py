@@ -20,8 +20,9 @@ import pytest
 from jobs import answer, clear_up, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, comparison, translation, trial
 
+from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
-from splitstep.studies import engines, running
+from splitstep.studies.compare import running
 from splitstep.studies.compare.bleu import bleu_of, sentence_counts
 from splitstep.studies.compare.plan import Planned, file_name, plan, read_sweep, split_schemes
 from splitstep.studies.compare.result import Comparison, Curve, read_comparison
