@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .options import Data, Json, NewDirectory
-from .output import Output, empty_table, nearest
+from .output import Output, empty_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -80,6 +80,7 @@ def compare(
 
 def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
     """The recipe that the words name, or the one that comes with the task."""
+    from ..support.words import did_you_mean
     from ..tasks import TASKS
     from ..training import load_recipe
 
@@ -89,7 +90,7 @@ def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
     if file is None and task is None:
         raise ValueError("Missing task: give --task digits, or a recipe such as recipes/digits.yaml.")
     if file is None and task not in TASKS:
-        raise ValueError(f"Unknown task {task!r}.{nearest(str(task), list(TASKS))}")
+        raise ValueError(f"Unknown task {task!r}. {did_you_mean(str(task), TASKS)}")
     recipe = load_recipe(file or _recipe_file(str(task)), words)
     if task is not None and recipe.task != task:
         raise ValueError(f"--task {task}, and the recipe {file} is for {recipe.task}: leave one of the two out.")

@@ -14,7 +14,7 @@ SECONDS = 30.0  # between plain lines
 
 
 @final
-class Watch:
+class RunsProgress:
     """Progress through runs; how far those under way have come is read from their logs, wherever they run."""
 
     def __init__(self, title: str, runs: int, steps: int, quiet: bool = False) -> None:
@@ -24,7 +24,7 @@ class Watch:
         self.bar: Any = None
         self.line = time.monotonic()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> RunsProgress:
         if not self.quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn

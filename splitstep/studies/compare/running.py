@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...jobs.engines import Engine, open_engine, threads_per_job
-from ...jobs.progress import Watch
+from ...jobs.progress import RunsProgress
 from ...support.words import counted
 from ...training import read_recipe
 from ...training.directory import RunDirectory
@@ -27,7 +27,7 @@ class Ended(NamedTuple):
     written: Mapping[str, Sequence[str]]
 
 
-def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: Watch) -> Iterator[Ended]:
+def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: RunsProgress) -> Iterator[Ended]:
     """The runs as they end, those of an earlier call first."""
     open_runs = []
     for run in runs:

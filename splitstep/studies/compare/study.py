@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...jobs.engines import check_engine, threads_per_job
-from ...jobs.progress import Watch
+from ...jobs.progress import RunsProgress
 from ...schemes import scheme
 from ...tasks import Task
 from ...tasks.fetch import data_root
@@ -43,7 +43,7 @@ def compare(
     task = recipe.load_task(data)  # a missing file shows here, once, and caches are made before workers want them
     out = out.resolve()
     ordered = check_runs(runs, out, task)
-    with Watch(f"compare {recipe.task}", len(runs), sum(r.recipe.train.steps for r in runs), quiet) as watch:
+    with RunsProgress(f"compare {recipe.task}", len(runs), sum(r.recipe.train.steps for r in runs), quiet) as watch:
         ended = {one.trial.folder: one for one in run_all(ordered, out, data_root(data).resolve(), engine, watch)}
     trials = [ended[run.folder].trial for run in runs]
     metric = task.metric._asdict()
