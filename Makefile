@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint clean
+.PHONY: demo test check gpu lint clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,9 @@ test: $(STAMP) lint
 
 check: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
+
+gpu: $(STAMP)
+	$(BIN)/python -m pytest tests/gpu
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -18,10 +18,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from test_compare import here
+from inline import here
 
 from splitstep import cli
-from splitstep.studies import running, trained
+from splitstep.inference import runs
+from splitstep.studies.compare import running
 from splitstep.tasks.language import Language
 from splitstep.tasks.task import SPLITS
 
@@ -153,7 +154,7 @@ def test_text_longer_than_a_window_begins_again_at_its_half(
     words = ("generate", "run", "--prompt", "It was the best", "--tokens", "30", "--temperature", "0")
     text = call(capsys, *words)["text"]
     model = AutoModelForCausalLM.from_pretrained(folder / "run" / "model").eval()
-    length = trained.open_run(folder / "run").task.length
+    length = runs.open_run(folder / "run").task.length
     ids, start = list(b"It was the best"), 0
     for _ in range(30):
         if len(ids) - start > length:

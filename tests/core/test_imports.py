@@ -70,7 +70,9 @@ def test_imports_point_one_way(parts: tuple[str, ...]) -> None:
 
 
 def test_neighbours_do_not_import_each_other_in_a_circle() -> None:
-    for level in LEVELS[1:]:
+    for level in LEVELS:
+        if level == MATHEMATICS:
+            continue
         edges = {(p[0], other) for p in MODULES if p[0] in level for other in own(p) if other in level}
         assert not {(a, b) for a, b in edges if a != b and (b, a) in edges}
 

@@ -113,7 +113,7 @@ def strange(kernels: Kernels, device: str) -> None:
 def test_the_kernels_are_the_formula_in_the_interpreter_of_triton() -> None:
     """The interpreter truncates to bfloat16, where a GPU rounds."""
     interpret(
-        "import torch; from test_fused_loss import Kernels, agree; from splitstep.fields import loss_kernel as k; "
+        "import torch; from test_fused_loss import Kernels, agree; from splitstep.kernels import loss_kernel as k; "
         "agree(Kernels(k.losses, k.slopes), 'cpu', [torch.bfloat16])"
     )
 

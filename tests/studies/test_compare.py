@@ -8,15 +8,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from inline import here
 from jobs import answer, clear_up, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, comparison, translation, trial
 
@@ -43,13 +42,6 @@ def tiny(**train: Any) -> Recipe:
         "train": {"steps": 6, "batch": 8, "evaluate_every": 3, "log_every": 1, **train},
     }
     return read_recipe(document, "test")
-
-
-@contextmanager
-def here(text: str, jobs: int) -> Iterator[Engine]:
-    """An engine in this process."""
-    with ThreadPoolExecutor(1) as executor:
-        yield Engine("here", executor, 1, (BrokenProcessPool,))
 
 
 @pytest.fixture

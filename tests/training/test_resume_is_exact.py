@@ -14,7 +14,7 @@ import pytest
 from children import NUMBERS, RECIPE, Child, everything, lines, run
 from safetensors.torch import load_file, save_file
 
-from splitstep import files
+from splitstep.support import files
 from splitstep.training import checkpoint
 from splitstep.training.directory import RunDirectory
 
