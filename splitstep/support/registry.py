@@ -16,11 +16,15 @@ class Registry(Mapping[str, T], Generic[T]):
     """A mapping from names to things of one sort.
 
     Another package adds one under the entry-point group `splitstep.<sort>s`. Its name is listed at once; the package
-    is imported when that name is asked for, so one that is broken hurts nobody else. Own names cannot be replaced.
+    is imported when that name is asked for, so one that is broken hurts nobody else. Own names cannot be replaced;
+    own things with an import path instead of a value, such as "package.module:NAME", are imported on demand, too.
     """
 
-    def __init__(self, sort: str, own: Mapping[str, T] | None = None, plural: str = "") -> None:
+    def __init__(
+        self, sort: str, own: Mapping[str, T] | None = None, plural: str = "", paths: Mapping[str, str] | None = None
+    ) -> None:
         self.sort, self.plural = sort, plural or f"{sort}s"
+        self._paths = dict(paths or {})
         self.own: dict[str, T] = dict(own or {})
         self._found: dict[str, EntryPoint] | None = None
 
@@ -35,7 +39,9 @@ class Registry(Mapping[str, T], Generic[T]):
     def added(self) -> Mapping[str, EntryPoint]:
         """What other packages add, by name; nothing of it is imported."""
         if self._found is None:
-            self._found = {one.name: one for one in entry_points(group=f"splitstep.{self.plural}")}
+            group = f"splitstep.{self.plural}"
+            own = [EntryPoint(name, path, group) for name, path in self._paths.items()]
+            self._found = {one.name: one for one in (*entry_points(group=group), *own)}
         return self._found
 
     def __getitem__(self, name: str) -> T:
@@ -49,10 +55,11 @@ class Registry(Mapping[str, T], Generic[T]):
         try:
             self.own[point.name] = value = point.load()
         except Exception as error:
-            package = point.dist.name if point.dist else point.value
+            if point.dist is None:  # an own one
+                raise
             reason = (str(error).splitlines() or [""])[0]
             raise ValueError(
-                f"The {self.sort} {point.name!r} of the package {package} does not load "
+                f"The {self.sort} {point.name!r} of the package {point.dist.name} does not load "
                 f"({type(error).__name__}: {reason}): repair or uninstall that package."
             ) from None
         return value
