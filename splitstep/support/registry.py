@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, final
 
@@ -16,15 +16,20 @@ class Registry(Mapping[str, T], Generic[T]):
     """A mapping from names to things of one sort.
 
     Another package adds one under the entry-point group `splitstep.<sort>s`. Its name is listed at once; the package
-    is imported when that name is asked for, so one that is broken hurts nobody else. Own names cannot be replaced;
-    own things with an import path instead of a value, such as "package.module:NAME", are imported on demand, too.
+    is imported when that name is asked for, so one that is broken hurts nobody else. Own names cannot be replaced.
+    `accept` makes a thing of what the package gives, or refuses it with a `ValueError`. Own things in `paths`, such as
+    "package.module:NAME", are imported on demand, too.
     """
 
     def __init__(
-        self, sort: str, own: Mapping[str, T] | None = None, plural: str = "", paths: Mapping[str, str] | None = None
+        self,
+        sort: str,
+        own: Mapping[str, T] | None = None,
+        plural: str = "",
+        accept: Callable[[Any], T] = lambda v: v,
+        paths: Mapping[str, str] | None = None,
     ) -> None:
-        self.sort, self.plural = sort, plural or f"{sort}s"
-        self._paths = dict(paths or {})
+        self.sort, self.plural, self.accept, self.paths = sort, plural or f"{sort}s", accept, dict(paths or {})
         self.own: dict[str, T] = dict(own or {})
         self._found: dict[str, EntryPoint] | None = None
 
@@ -40,7 +45,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """What other packages add, by name; nothing of it is imported."""
         if self._found is None:
             group = f"splitstep.{self.plural}"
-            own = [EntryPoint(name, path, group) for name, path in self._paths.items()]
+            own = [EntryPoint(name, path, group) for name, path in self.paths.items()]
             self._found = {one.name: one for one in (*entry_points(group=group), *own)}
         return self._found
 
@@ -53,7 +58,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _load(self, point: EntryPoint) -> T:
         try:
-            self.own[point.name] = value = point.load()
+            self.own[point.name] = value = self.accept(point.load())
         except Exception as error:
             if point.dist is None:  # an own one
                 raise

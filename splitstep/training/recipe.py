@@ -13,13 +13,15 @@ from typing import Any, Literal, final, get_type_hints
 
 import yaml
 
-from ..models import CONFIGS, SplitstepConfig
+from ..models import KINDS, SplitstepConfig
 from ..models.cost import twin
+from ..probes import PROBES
 from ..schemes import scheme
 from ..support.typed import nearest, read_as
 from ..support.words import counted
 from ..tasks import TASKS, Task, task
 from ..tasks.options import at_least, at_most, holdable, read_options
+from .objective import find_objective
 
 
 @dataclass(frozen=True)
@@ -140,22 +142,28 @@ class Recipe:
     data: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     train: TrainOptions = field(default_factory=TrainOptions)
+    objective: str | dict[str, Any] = "task"  # a name, or a name and options
+    probes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        find_objective(self.objective)
+        for name in self.probes:
+            PROBES.find(name)
         for name in ("scheme", "reference"):  # a row's name and its notation are the same run
             object.__setattr__(self, name, str(scheme(getattr(self, name))))
 
     def document(self) -> dict[str, Any]:
         """The recipe as JSON and YAML keep it."""
         train = {**dataclasses.asdict(self.train), "betas": list(self.train.betas)}
-        return {**dataclasses.asdict(self), "data": dict(self.data), "model": dict(self.model), "train": train}
+        tables = {"data": dict(self.data), "model": dict(self.model), "train": train, "probes": list(self.probes)}
+        return {**dataclasses.asdict(self), **tables}
 
     def load_task(self, data: Path | None = None) -> Task:
         return task(self.task, self.data, data)
 
     def config(self, task: Task) -> SplitstepConfig:
         """The network: the reference's shape, or its twin where the scheme is another."""
-        kind = CONFIGS[task.model]
+        kind = KINDS.find(task.model).config
         shape = {RENAMED.get(key, key): value for key, value in task.shape.items()}
         for key in shape.keys() & self.model.keys():
             if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed do no harm
@@ -217,13 +225,13 @@ def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) -> None:
     """Refuse entries that the task's model does not have, and values that no task could make right."""
-    names = [name for name in CONFIGS[kind].entries() if name not in OURS]
+    names = [name for name in KINDS[kind].config.entries() if name not in OURS]
     for key in given:
         if key not in names:
             near = nearest(str(key), names)
             raise ValueError(f'{where}: the model has no entry "{key}"{near} its entries are {", ".join(names)}')
     try:
-        CONFIGS[kind](**given, scheme=notation)
+        KINDS[kind].config(**given, scheme=notation)
     except ValueError as error:
         raise ValueError(f"{where}: model: {error}") from None
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
+from ...models.cost import Cost
 from ...schemes import scheme
+from ...support.typed import plain
+from ...tasks.task import Metric
+from ...training.run_result import Divergence, Figures, Kept, Matched, Shape, SplitResult
 from .. import read_document
 from ..statistics import Estimate
-from .test_splits import OnTestSet, Pair, Scored
+from .test_splits import OnTestSet
 
 FORMAT = 1  # of result.json; a reader refuses a newer one
 STUDY = "compare"
@@ -25,51 +28,10 @@ class Curve(NamedTuple):
     values: tuple[float, ...]
 
 
-class Shown(TypedDict):
-    """A metric as documents keep it."""
-
-    name: str
-    higher_is_better: bool
-    format: str
-    title: NotRequired[str]
-
-
-class Counts(TypedDict):
-    """A cost as documents keep it."""
-
-    parameters: int
-    body: int
-    flops: int
-    length: int
-
-
-class Shape(TypedDict):
-    """The shape of a network, as tables tell it."""
-
-    layers: int
-    width: int
-    ffn: int | list[int]
-    step: float
-
-
-class Kept(TypedDict):
-    """Which weights a run ended with."""
-
-    by: Literal["best", "average"]
-    steps: list[int]
-    figure: NotRequired[str]
-
-
 class RecipeEntries(TypedDict):
     """A recipe as documents keep it."""
 
     train: NotRequired[dict[str, Any]]
-
-
-class Matched(TypedDict):
-    """How far a twin is from what it was matched to."""
-
-    difference: float
 
 
 @dataclass(frozen=True)
@@ -81,26 +43,26 @@ class Trial:
     seed: int
     folder: str  # under the study's own
     status: Literal["finished", "diverged"]
-    valid: dict[str, float] | None
-    test: dict[str, float] | None
+    valid: Figures | None
+    test: Figures | None
     best_step: int | None
     steps: int
     tokens: int
     seconds: float
     tokens_per_second: float | None
-    cost: Counts
+    cost: Cost
     matched: Matched | None
     shape: Shape
     device: str
     precision: str
     mode: str
     commit: str | None
-    diverged: dict[str, Any] | None
+    diverged: Divergence | None
     train_loss: Curve
     valid_loss: Curve
     valid_metric: Curve
     kept: Kept | None = None
-    splits: dict[str, Any] = field(default_factory=dict)  # scores of what was written for each split, by split
+    splits: dict[str, SplitResult] = field(default_factory=dict)  # scores of what was written for each split, by split
 
 
 @dataclass(frozen=True)
@@ -115,7 +77,7 @@ class Row:
     test: Estimate | None
     valid: Estimate | None
     difference: Estimate | None  # to the first row, of the test metric, seed by seed
-    cost: Counts
+    cost: Cost
     matched: Matched | None
     shape: Shape
     evaluations: int
@@ -130,7 +92,7 @@ class Comparison:
     """The result of the study; rows are the schemes in the order given, and differences are to the first."""
 
     task: str
-    metric: Shown
+    metric: Metric
     match: Literal["parameters", "flops", "none"]
     reference: str
     seeds: tuple[int, ...]
@@ -152,7 +114,7 @@ class Comparison:
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
-        return {"study": STUDY, "format": FORMAT, **_plain(self)}
+        return {"study": STUDY, "format": FORMAT, **plain(self)}
 
     @property
     def devices(self) -> list[str]:
@@ -163,22 +125,13 @@ class Comparison:
         return [t for t in self.trials if (t.scheme, t.setting) == (row.scheme, row.setting)]
 
 
-def _plain(value: Any) -> Any:
-    """A value for JSON: records and named tuples become objects."""
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Estimate | Curve | Scored | Pair):
-        return {name: _plain(inner) for name, inner in value._asdict().items()}
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
-
-
 def check_sense(found: Comparison) -> None:
     """Refuse what has the right types and is no comparison for all that."""
     if not found.rows:
         raise ValueError("it has no rows")
     for notation in {found.reference, *(one.scheme for one in (*found.rows, *found.trials, *found.tests))}:
         scheme(notation)
-    name, form = found.metric["name"], found.metric["format"]
+    name, form = found.metric.name, found.metric.format
     if not re.fullmatch(r"\{:\.\d[%f]\}", form):
         raise ValueError(f"metric.format is {form!r}, and needs one such as '{{:.2f}}'")
     for trial in found.trials:

@@ -16,7 +16,7 @@ from ...training import Recipe
 from ...training.directory import stamp
 from ...training.progress import Progress
 from .plan import Planned, check_runs, plan
-from .result import Comparison, RecipeEntries, Row, Setting, Shown
+from .result import Comparison, RecipeEntries, Row, Setting
 from .rows import rows_of
 from .running import Ended, run_all
 from .test_splits import OnTestSet, System, Written, on_test_sets
@@ -48,11 +48,10 @@ def compare(
         every = run_all(ordered, out, data_root(data).resolve(), engine, RunsProgress(bar, len(runs)))
         ended = {one.trial.folder: one for one in every}
     trials = [ended[run.folder].trial for run in runs]
-    metric = task.metric._asdict()
-    rows = rows_of(trials, metric)
+    rows = rows_of(trials, task.metric)
     return Comparison(
         task=recipe.task,
-        metric=Shown(**metric),
+        metric=task.metric,
         match=recipe.match,
         reference=str(scheme(recipe.reference)),
         seeds=tuple(seeds),
@@ -85,7 +84,7 @@ def tests_of(
         found = {
             run.seed: Written(
                 ended[run.folder].written,
-                {split: one["scores"] for split, one in ended[run.folder].trial.splits.items()},
+                {split: one.scores for split, one in ended[run.folder].trial.splits.items()},
             )
             for run in own
             if ended[run.folder].trial.status == "finished"

@@ -113,7 +113,7 @@ def main_table(blocks: Sequence[Block]) -> Table:
 
 
 def main_record(block: Block, row: Row) -> Record:
-    form, title, rate = block.result.metric["format"], title_of(block.result.metric), row.tokens_per_second
+    form, title, rate = block.result.metric.format, title_of(block.result.metric), row.tokens_per_second
     return {
         TASK: block.name,
         Column("metric", text=True, grouped=True): title if block.name else "",
@@ -121,8 +121,8 @@ def main_record(block: Block, row: Row) -> Record:
         Column(("test" if block.name else f"{title}, test", "[95%]")): estimated(row.test, form),
         AGAINST: "" if row is block.rows[0] else estimated(row.difference, signed(form)),
         Column("valid", detail=NOT_IN_MARKDOWN): "-" if row.valid is None else form.format(row.valid.mean),
-        Column("parameters"): f"{row.cost['parameters']:,}",
-        Column("FLOPs/token", below=True): f"{row.cost['flops']:,}",
+        Column("parameters"): f"{row.cost.parameters:,}",
+        Column("FLOPs/token", below=True): f"{row.cost.flops:,}",
         Column("seconds", detail=NOT_IN_MARKDOWN): f"{row.seconds:,.1f}",
         Column("tokens/s", detail=NOT_IN_MARKDOWN, below=True): "-" if rate is None else f"{rate:,.0f}",
     }
@@ -130,7 +130,7 @@ def main_record(block: Block, row: Row) -> Record:
 
 def reading_note(result: Comparison) -> str:
     """How to read the main table."""
-    better = "higher" if result.metric["higher_is_better"] else "lower"
+    better = "higher" if result.metric.higher_is_better else "lower"
     options = result.recipe.get("train", {})
     averaged = f"the mean of its last {options.get('average')} snapshots"
     kept = averaged if options.get("keep") == "average" else "the weights of its best validation step"
@@ -153,12 +153,12 @@ def warnings(result: Comparison) -> str:
 def all_scores(result: Comparison) -> list[Scored]:
     """The scores of the test sets, the metric first."""
     found = next((one.scores for one in result.tests if one.scores), ())
-    return sorted(found, key=lambda score: score.key != result.metric["name"])
+    return sorted(found, key=lambda score: score.key != result.metric.name)
 
 
 def main_scores(result: Comparison) -> list[Scored]:
     """The scores for a short table: exact matches only if they are the metric."""
-    return [one for one in all_scores(result) if one.key != EXACT_MATCH.name or one.key == result.metric["name"]]
+    return [one for one in all_scores(result) if one.key != EXACT_MATCH.name or one.key == result.metric.name]
 
 
 def tables_of_test_sets(blocks: Sequence[Block]) -> list[Table]:
@@ -188,7 +188,7 @@ def record_of_test_set(block: Block, one: OnTestSet, scores: Sequence[Scored], m
     return {
         Column("test set", text=True, grouped=True): (f"{block.name} {one.split}".strip(), counted(one.lines, "line")),
         SCHEME: scheme_name(one.scheme),
-        Column((metric.name, "[95%]")): estimated(found and found.mean, block.result.metric["format"]),
+        Column((metric.name, "[95%]")): estimated(found and found.mean, block.result.metric.format),
         AGAINST: difference_on_test_set(block.result, one),
         Column(("seeds apart", "p < 0.05")): significant_seeds(one),
         Column("seed by seed", detail=ON_PAGES): ("", *pairs) if pairs else "",
@@ -210,7 +210,7 @@ def difference_on_test_set(result: Comparison, one: OnTestSet) -> Cell:
     if one.difference is None:
         return "" if one.scheme == result.rows[0].scheme else "-"
     alone = ["(sentences alone)"] if one.difference.n == 1 else []
-    return *lines(estimated(one.difference, signed(result.metric["format"]))), *alone
+    return *lines(estimated(one.difference, signed(result.metric.format))), *alone
 
 
 def significant_seeds(one: OnTestSet, level: float = 0.05) -> Cell:
@@ -259,9 +259,9 @@ def matched_table(result: Comparison) -> Table:
     """Shapes and costs, and how far each scheme is from the reference."""
     heads = ("layers", "step", "width", "feed-forward", "body parameters", "FLOPs/token", "off the reference")
     rows = [
-        [scheme_cell(row)[0], str(row.shape["layers"]), f"{row.shape['step']:g}", str(row.shape["width"]),
-         widths(row.scheme, row.shape), f"{row.cost['body']:,}", f"{row.cost['flops']:,}",
-         "-" if row.matched is None else f"{row.matched['difference']:+.3%}"]
+        [scheme_cell(row)[0], str(row.shape.layers), f"{row.shape.step:g}", str(row.shape.width),
+         widths(row.scheme, row.shape), f"{row.cost.body:,}", f"{row.cost.flops:,}",
+         "-" if row.matched is None else f"{row.matched.difference:+.3%}"]
         for row in result.rows
     ]  # fmt: skip
     note = f"{MATCHED[result.match]} The reference is {label(result.reference)}, in the shape of the recipe."
@@ -270,13 +270,13 @@ def matched_table(result: Comparison) -> Table:
 
 def status_cell(trial: Trial) -> Cell:
     """How a run ended, and where it diverged."""
-    found = trial.diverged or {}
-    return trial.status, *(f"{name} {found[name]}" for name in ("step", "loss", "layer") if name in found)
+    found = trial.diverged
+    return (trial.status, f"step {found.step}", f"loss {found.loss}", f"layer {found.layer}") if found else trial.status
 
 
 def runs_table(result: Comparison) -> Table:
     """Every run, of a sweep also those that were not chosen."""
-    name, form = result.metric["name"], result.metric["format"]
+    name, form = result.metric.name, result.metric.format
     chosen = {(row.scheme, row.setting): "yes" for row in result.rows} if result.sweep else None
     rows = [
         [scheme_name(t.scheme), ", ".join(t.setting), chosen.get((t.scheme, t.setting), "no") if chosen else "",
