@@ -42,9 +42,13 @@ class Study(Generic[R]):
         return [table for _, result in results for table in self.tables(result)]
 
 
-STUDIES: Registry[Study[Any]] = Registry(
-    "study", plural="studies", paths={"compare": "splitstep.studies.compare:STUDY"}
-)
+def _checked(value: Any) -> Study[Any]:
+    if not isinstance(value, Study):
+        raise ValueError(f"it is {value!r}, and needs a splitstep.studies.Study")
+    return value
+
+
+STUDIES = Registry("study", None, "studies", _checked, {"compare": "splitstep.studies.compare:STUDY"})
 
 
 def study_of(document: Any, where: str) -> Study[Any]:
