@@ -29,6 +29,7 @@ from .directory import RunDirectory
 from .processes import World
 from .recipe import Recipe, snapshot_steps
 from .sharding import choose_parallel, gathered, scattered, spread
+from .start import load_start
 from .update import choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
 
@@ -78,11 +79,13 @@ class Run:
         self.parallel = choose_parallel(options.parallel, world)
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
         self.model = build_model(recipe, task, room).train()
+        self.start = load_start(self.model, recipe, task, directory)
         self.model.to(device=world.device)  # pyright: ignore[reportCallIssue]
         shared = spread(self.model, self.parallel, world)
         self.optimizer = make_optimizer(self.model, options, world.device)
         self.update = make_update(self.model, shared, self.optimizer, options, self.precision, self.mode, world)
-        self.snapshots = snapshot_steps(options)
+        begun = directory.extended_from()  # a run that is extended sums its snapshots anew
+        self.snapshots = tuple(step for step in snapshot_steps(options) if step > begun)
         self.group = "sum" if self.snapshots else "best"  # the name of what is kept in a checkpoint
         self.state, self.kept = State(), dict[str, Tensor]()  # kept: the best weights, or the sum of the snapshots
         self.pending: list[tuple[Tensor, Tensor]] = []  # losses and norms that are still on the device
