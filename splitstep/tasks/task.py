@@ -116,6 +116,10 @@ class Task(ABC):
     def save_with(self, folder: Path) -> None:  # noqa: B027  # a task without anything to add is a task
         """Write what a model of this task needs beside its weights to be used without the data, such as a tokenizer."""
 
+    def same_tokens(self, folder: Path) -> bool:
+        """Whether the model in a folder was trained with this task's tokens, if their number alone does not tell."""
+        return True
+
     def remarks(self) -> dict[str, dict[str, int]]:
         """What one should know of held-out splits before training: what is odd, and of how many examples by split."""
         return {}

@@ -234,6 +234,10 @@ class Translation(Task):
         return FreeRun(lines, [one._asdict() for one in scores], {one.key: one.value for one in scores})
 
     @final
+    def same_tokens(self, folder: Path) -> bool:
+        return self.codec.same_as(Codec.load(folder))
+
+    @final
     def remarks(self) -> dict[str, dict[str, int]]:
         held = {split: counts for split, counts in self._prepared.counts.items() if split != "train"}
         kinds = {"left out as too long": "too_many_tokens", "also in train": "in_train"}
