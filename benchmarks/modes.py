@@ -23,6 +23,7 @@ from splitstep.models import KINDS, CausalConfig, ImageConfig, SplitstepConfig
 from splitstep.support.files import write_atomically
 from splitstep.training import TrainOptions
 from splitstep.training.directory import stamp
+from splitstep.training.objective import Learner
 from splitstep.training.processes import World
 from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import spread
@@ -92,9 +93,9 @@ def measure(case: Case, mode: str, precision: str, agree: int, updates: int) -> 
     model: Any = KINDS[case.kind].model(case.config)
     model = model.to(device).train()
     optimizer = make_optimizer(model, options, device)
-    shared = spread(model, "none", world)
+    learner = Learner(model)
     dtype = choose_precision(precision, device)
-    update = make_update(model, shared, optimizer, options, dtype, mode, world)
+    update = make_update(learner, spread(learner, "none", world), optimizer, options, dtype, mode, world)
     works = make_works(case, agree, device)
     begun = time.perf_counter()
     losses = [update(work, learning_rate(options, step))[0] for step, work in enumerate(works[:1])]

@@ -133,7 +133,7 @@ def _comparison_table(result: Comparison) -> RenderableType:
             result.plus_minus(row.test),
             result.plus_minus(row.difference, signed=True) if row is not result.rows[0] else "",
             "-" if row.valid is None else result.shown(row.valid.mean),
-            f"{row.cost['parameters']:,}\n{row.cost['flops']:,}",
+            f"{row.cost.parameters:,}\n{row.cost.flops:,}",
             f"{row.seconds:,.1f}\n{rate}",
         ]
         table.add_row(*map(Text, cells))

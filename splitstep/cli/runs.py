@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from .output import Output
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from ..tasks import Metric
+    from ..training.run_result import RunResult, SplitResult
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Entries of the recipe, such as train.steps=2000.")
@@ -53,57 +56,53 @@ def train(
     from ..training import load_recipe
     from ..training import train as run
 
-    document = run(load_recipe(recipe, overrides or []), out, data, tensorboard=tensorboard)
+    result = run(load_recipe(recipe, overrides or []), out, data, tensorboard=tensorboard)
     if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
-        Output(as_json, None).emit(document, lambda: _run_table(document, out))
+        Output(as_json, None).emit(result.document(), lambda: _run_table(result, out))
 
 
-def _run_table(document: Mapping[str, Any], out: Path) -> RenderableType:
+def _run_table(result: RunResult, out: Path) -> RenderableType:
     from ..schemes import label
     from ..studies.compare.wording import kept_text, widths
     from ..support.words import counted
     from ..tasks.task import title_of
 
-    metric, cost, shape = document["metric"], document["cost"], document["shape"]
-    notation = document["scheme"]["notation"]
+    metric, cost, shape, diverged = result.metric, result.cost, result.shape, result.diverged
+    name, notation = label(result.scheme.notation), result.scheme.notation
+    rate, splits = result.tokens_per_second, result.splits or {}
 
-    def figure(split: str) -> str:
-        values = document.get(split)
-        return metric["format"].format(values[metric["name"]]) if values else "-"
+    def figure(values: Mapping[str, float] | None) -> str:
+        return metric.format.format(values[metric.name]) if values else "-"
 
-    diverged = document.get("diverged")
-    rate = document["tokens_per_second"]
     rows = [
-        ("status", f"diverged at step {diverged['step']}, loss {diverged['loss']}" if diverged else "finished"),
-        ("scheme", label(notation) + ("" if label(notation) == notation else f", {notation}")),
-        (title_of(metric), f"test {figure('test')}, valid {figure('valid')}"),
-        *((f"  {split}", _scores(found, metric)) for split, found in document.get("splits", {}).items()),
-        ("weights", kept_text(document.get("kept"), document["best_step"], document["steps"])),
-        ("parameters", f"{cost['parameters']:,} ({cost['body']:,} without embeddings and head)"),
-        ("FLOPs per token", f"{cost['flops']:,} at length {cost['length']:,}"),
-        ("shape", f"{counted(shape['layers'], 'layer')}, width {shape['width']}, ffn {widths(notation, shape)}"),
-        ("matched", _matched(document["matched"], document["recipe"])),
-        ("time", f"{document['seconds']:,.1f} s" + (f", {rate:,.0f} tokens/s" if rate else "")),
-        ("device", f"{document['device']}, {document['precision']}, {document['mode']}"),
+        ("status", f"diverged at step {diverged.step}, loss {diverged.loss}" if diverged else "finished"),
+        ("scheme", name + ("" if name == notation else f", {notation}")),
+        (title_of(metric), f"test {figure(result.test)}, valid {figure(result.valid)}"),
+        *((f"  {split}", f"{figure(one.figures)}; {_scores(one, metric)}") for split, one in splits.items()),
+        ("weights", kept_text(result.kept, result.best_step, result.steps)),
+        ("parameters", f"{cost.parameters:,} ({cost.body:,} without embeddings and head)"),
+        ("FLOPs per token", f"{cost.flops:,} at length {cost.length:,}"),
+        ("shape", f"{counted(shape.layers, 'layer')}, width {shape.width}, ffn {widths(notation, shape)}"),
+        ("matched", _matched(result)),
+        ("time", f"{result.seconds:,.1f} s" + (f", {rate:,.0f} tokens/s" if rate else "")),
+        ("device", f"{result.device}, {result.precision}, {result.mode}"),
         ("model", str(out / "model") if not diverged else "none"),
     ]
     return _pairs(rows)
 
 
-def _scores(found: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
-    """The metric of one split, and the other scores under their names."""
-    others = [one for one in found["scores"] if one["key"] != metric["name"]]
-    first = metric["format"].format(found["figures"][metric["name"]])
-    return f"{first}; " + ", ".join(f"{one['name']} {one['value']:.2f}" for one in others)
+def _scores(found: SplitResult, metric: Metric) -> str:
+    """The scores of one split that are not the metric, under their names."""
+    return ", ".join(f"{one.name} {one.value:.2f}" for one in found.scores if one.key != metric.name)
 
 
-def _matched(matched: Mapping[str, Any] | None, recipe: Mapping[str, Any]) -> str:
+def _matched(result: RunResult) -> str:
     """What an equal-cost twin was matched to, in one line."""
     from ..schemes import label
 
-    if matched is None:
-        return "the reference itself" if recipe["scheme"] == recipe["reference"] else "nothing"
-    return f"{matched['by']} of {label(matched['reference'])}, difference {matched['difference']:+.3%}"
+    if result.matched is None:
+        return "the reference itself" if result.recipe["scheme"] == result.recipe["reference"] else "nothing"
+    return f"{result.matched.by} of {label(result.matched.reference)}, difference {result.matched.difference:+.3%}"
 
 
 def _pairs(rows: Sequence[tuple[str, str]]) -> RenderableType:

@@ -14,6 +14,7 @@ from ..tasks.text_pairs.codec import Codec
 from ..tasks.translation import Translation
 from ..training import Recipe, read_recipe
 from ..training.directory import RunDirectory
+from ..training.run_result import RunResult
 
 
 class Trained(NamedTuple):
@@ -32,8 +33,8 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
     result = directory.result()
     if result is None:
         raise ValueError(f"{path} has not finished: go on with it by `splitstep train {path}/recipe.yaml --out {path}`")
-    if result["status"] != "finished" or not directory.model.is_dir():
-        raise ValueError(f"{path} has no model: the run {result['status']} at step {result['steps']}")
+    if result.status != "finished" or not directory.model.is_dir():
+        raise ValueError(f"{path} has no model: the run {result.status} at step {result.steps}")
     task = recipe.load_task(data)
     if isinstance(task, Translation) and not task.codec.same_as(Codec.load(directory.model)):
         raise ValueError(
@@ -43,10 +44,10 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
     return Trained(recipe, task, *load_model(KINDS[task.model].model, directory, result))
 
 
-def load_model(kind: type[SplitstepModel], directory: RunDirectory, result: dict[str, Any]) -> tuple[Any, torch.dtype]:
+def load_model(kind: type[SplitstepModel], directory: RunDirectory, result: RunResult) -> tuple[Any, torch.dtype]:
     """A run's model, on the GPU where there is one, and the precision to run it in."""
     with silent():
         model = kind.from_pretrained(directory.model)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    precision = getattr(torch, result["precision"]) if device.type == "cuda" else torch.float32
+    precision = getattr(torch, result.precision) if device.type == "cuda" else torch.float32
     return model.to(device).eval(), precision

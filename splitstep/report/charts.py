@@ -78,7 +78,7 @@ def axis_title(words: str) -> dict[str, Any]:
 
 
 def metric_axis(result: Comparison) -> dict[str, Any]:
-    percent = "%" in result.metric["format"]
+    percent = "%" in result.metric.format
     return {"title": axis_title(title_of(result.metric)), **({"tickformat": ".1%"} if percent else {})}
 
 
@@ -162,7 +162,7 @@ def band(found: list[Curve]) -> tuple[list[int], list[float], list[float], list[
 
 def quality(result: Comparison, count: str, title: str) -> dict[str, Any]:
     """The test metric with its interval against a cost."""
-    costs = [row.cost[count] for row in result.rows]
+    costs = [getattr(row.cost, count) for row in result.rows]
     pad = max(0.15 * (max(costs) - min(costs)), 0.05 * max(costs))
     places = side_by_side(costs, 0.025 * (max(costs) - min(costs) + 2 * pad))
     data = [point(row, i, places[i], f"{costs[i]:,} {title}") for i, row in enumerate(result.rows) if row.test]

@@ -78,8 +78,8 @@ def table_row(result: Comparison, row: Row) -> list[str]:
         result.interval(row.test),
         "" if first else result.interval(row.difference, signed=True),
         "-" if row.valid is None else result.shown(row.valid.mean),
-        f"{row.cost['parameters']:,}",
-        f"{row.cost['flops']:,}",
+        f"{row.cost.parameters:,}",
+        f"{row.cost.flops:,}",
         f"{row.seconds:,.1f}",
         "-" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}",
     ]
@@ -122,8 +122,8 @@ def diverged(result: Comparison) -> list[str]:
     if not bad:
         return []
     rows = [
-        [label(t.scheme), str(t.seed), ", ".join(t.setting) or "-", str((t.diverged or {}).get("step", t.steps)),
-         str((t.diverged or {}).get("loss", "-")), str((t.diverged or {}).get("layer", "-"))]
+        [label(t.scheme), str(t.seed), ", ".join(t.setting) or "-",
+         *map(str, (d.step, d.loss, d.layer) if (d := t.diverged) else (t.steps, "-", "-"))]
         for t in bad
     ]  # fmt: skip
     return [
@@ -224,10 +224,10 @@ def matched(result: Comparison) -> list[str]:
     rows = []
     for row in result.rows:
         shape = row.shape
-        difference = "-" if row.matched is None else f"{row.matched['difference']:+.3%}"
+        difference = "-" if row.matched is None else f"{row.matched.difference:+.3%}"
         rows.append(
-            [row.name, str(shape["layers"]), f"{shape['step']:g}", str(shape["width"]), widths(row.scheme, shape),
-             f"{row.cost['body']:,}", f"{row.cost['flops']:,}", difference]
+            [row.name, str(shape.layers), f"{shape.step:g}", str(shape.width), widths(row.scheme, shape),
+             f"{row.cost.body:,}", f"{row.cost.flops:,}", difference]
         )  # fmt: skip
     heads = [
         "scheme", "layers", "step", "width", "feed-forward", "body parameters", "FLOPs per token",
@@ -242,7 +242,7 @@ def matched(result: Comparison) -> list[str]:
 
 def trials(result: Comparison) -> list[str]:
     """Every run, of a sweep also those that were not chosen."""
-    name = result.metric["name"]
+    name = result.metric.name
 
     def shown(figures: dict[str, float] | None) -> str:
         return result.shown(figures[name]) if figures else "-"

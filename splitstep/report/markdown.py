@@ -69,8 +69,8 @@ def _cells(name: str, result: Comparison, row: Row, first: bool) -> tuple[str, .
         _scheme(row),
         result.interval(row.test),
         "" if first else result.interval(row.difference, signed=True),
-        f"{row.cost['parameters']:,}",
-        f"{row.cost['flops']:,}",
+        f"{row.cost.parameters:,}",
+        f"{row.cost.flops:,}",
     )
 
 

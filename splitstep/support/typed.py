@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from difflib import get_close_matches
+from math import isfinite
 from types import NoneType, UnionType
-from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+if TYPE_CHECKING:
+    Figure = float
+else:
+
+    class Figure(float):
+        """A number that may be infinite or none at all. JSON has no such numbers, so files hold them as text."""
+
+
+NOT_FINITE = ("nan", "inf", "-inf")
 WORDS = {
-    int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "nothing", Any: "anything",
+    int: "a whole number", float: "a number", Figure: "a number", str: "text", bool: "true or false",
+    NoneType: "nothing", Any: "anything",
 }  # fmt: skip
 MANY = {int: "whole numbers", float: "numbers"}
 UNIONS = (Union, UnionType)
@@ -31,7 +42,7 @@ def read_as(kind: Any, value: Any, where: str) -> Any:
             read_as(arguments[0], key, f"a key of {where}"): read_as(arguments[1], one, f"{where}.{key}")
             for key, one in value.items()
         }
-    if kind is float:
+    if kind in (float, Figure):
         return float(str(value))  # infinite where the digits of a whole number are too many
     return value if kind in WORDS or origin is Literal else read_record(kind, value, where)
 
@@ -45,8 +56,10 @@ def suits(kind: Any, value: Any) -> bool:
         return value in arguments
     if kind is Any or isinstance(value, bool):
         return kind in (Any, bool)
-    plain = {float: (int, float), tuple: (list, tuple)}
-    return isinstance(value, plain.get(origin, origin if origin in (*WORDS, list) else dict))
+    if kind is Figure and isinstance(value, str):
+        return value in NOT_FINITE
+    wider = {float: (int, float), Figure: (int, float), tuple: (list, tuple)}
+    return isinstance(value, wider.get(origin, origin if origin in (*WORDS, list) else dict))
 
 
 def spell(kind: Any) -> str:
@@ -85,3 +98,23 @@ def required(kind: Any) -> Set[str]:
         absent = dataclasses.MISSING
         return {f.name for f in dataclasses.fields(kind) if f.default is absent and f.default_factory is absent}
     return set(kind._fields) - kind._field_defaults.keys()
+
+
+def plain(value: Any) -> Any:
+    """The value for JSON, as `read_as` reads it: records are objects, without entries that are None by default; tuples
+    are lists; numbers that JSON does not have are text."""
+    if dataclasses.is_dataclass(value):
+        usual = {f.name: f.default for f in dataclasses.fields(value)}
+        return _entries({name: getattr(value, name) for name in usual}, usual)
+    if isinstance(value, tuple) and type(value) is not tuple:
+        named: Any = value
+        return _entries(named._asdict(), named._field_defaults)
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
+
+
+def _entries(values: dict[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain(one) for name, one in values.items() if one is not None or usual.get(name, ...) is not None}

@@ -25,9 +25,9 @@ class Metric(NamedTuple):
     title: str = ""
 
 
-def title_of(metric: Mapping[str, Any]) -> str:
-    """What a table calls the metric of a document."""
-    return metric.get("title") or metric["name"].replace("_", " ")
+def title_of(metric: Metric) -> str:
+    """What a table calls the metric."""
+    return metric.title or metric.name.replace("_", " ")
 
 
 class FreeRun(NamedTuple):

@@ -18,7 +18,9 @@ from typing import Any, final
 import yaml
 
 from ..support.files import fsync, is_leftover, naming, sweep, write_atomically
+from ..support.typed import read_as
 from .recipe import parse, read_recipe
+from .run_result import RunResult
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
@@ -130,19 +132,18 @@ class RunDirectory:
             raise ValueError(f"{self.path} belongs to another run (see {file}): name a new directory with --out")
         return True
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> RunResult | None:
         file = self.path / "result.json"
         self.refuse_comparison()
         if not file.is_file():
             return None
-        with suppress(ValueError):
-            found = json.loads(file.read_text(encoding="utf-8"))
-            if isinstance(found, dict) and {"status", "steps", "metric", "cost", "shape"} <= found.keys():
-                return found
-        raise ValueError(f"{file} is damaged: delete it and start the run again")
+        try:
+            return read_as(RunResult, json.loads(file.read_text(encoding="utf-8")), "the result")
+        except ValueError as error:
+            raise ValueError(f"{file} is damaged ({error}): delete it and start the run again") from None
 
-    def write_result(self, document: Mapping[str, Any]) -> None:
-        write_atomically(self.path / "result.json", json.dumps(document, indent=2, allow_nan=False) + "\n")
+    def write_result(self, result: RunResult) -> None:
+        write_atomically(self.path / "result.json", json.dumps(result.document(), indent=2, allow_nan=False) + "\n")
 
     def keep_environment(self, environment: Mapping[str, Any]) -> None:
         """Write down what the run stands on; where that is written, refuse data that are no longer the same."""

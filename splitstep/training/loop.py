@@ -14,13 +14,14 @@ from ..support.out_of_memory import no_memory
 from ..support.words import counted
 from ..tasks import Task
 from .directory import RunDirectory, git_hash, versions
-from .evaluate import evaluate, free_run
+from .evaluate import evaluate, free_run, probe
 from .journal import Journal, open_tensorboard
 from .processes import this_world
 from .progress import Progress
 from .recipe import Recipe, evaluates
 from .result import finish, give_up
 from .run import Diverged, Run
+from .run_result import RunResult
 from .schedule import learning_rate
 from .work import prefetched
 
@@ -61,7 +62,8 @@ def report(run: Run, journal: Journal, lr: float) -> None:
 def validate(run: Run, journal: Journal) -> None:
     """Figures on the validation split; the best weights are kept. The model runs freely only where that decides."""
     options, name = run.options, run.task.metric.name
-    figures = evaluate(run.model, run.task, "valid", options.evaluate_batch or options.batch, run.precision, run.world)
+    size = options.evaluate_batch or options.batch
+    figures = evaluate(run.model, run.task, "valid", size, run.precision, run.world)
     if not all(map(isfinite, figures.values())):
         raise Diverged(run.state.step, figures["loss"], run.norm)
     if options.keep == "best":
@@ -70,6 +72,8 @@ def validate(run: Run, journal: Journal) -> None:
             assert found is not None, f"task {run.task.name} has no figure {name}"
             figures |= found.figures
         run.keep_if_best(figures)
+    if run.recipe.probes:
+        journal.write(run.state.step, "probe", probe(run.model, run.task, run.recipe.probes, size, run.precision))
     journal.write(run.state.step, "valid", figures)
     shown = name if name in figures else "loss"
     journal.show(run.state.step, {f"valid {shown}": figures[shown]}, None, True)
@@ -77,7 +81,7 @@ def validate(run: Run, journal: Journal) -> None:
 
 def train(
     recipe: Recipe, out: Path, data: Path | None = None, quiet: bool = False, tensorboard: bool = False
-) -> dict[str, Any]:
+) -> RunResult:
     """Train a recipe in the directory `out`, or go on with it, or return its result where it is done."""
     world, directory = this_world(), RunDirectory(out)
     begun = (out / "recipe.yaml").exists()

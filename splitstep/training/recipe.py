@@ -15,11 +15,13 @@ import yaml
 
 from ..models import KINDS, SplitstepConfig
 from ..models.cost import twin
+from ..probes import PROBES
 from ..schemes import scheme
 from ..support.typed import nearest, read_as
 from ..support.words import counted
 from ..tasks import TASKS, Task, task
 from ..tasks.options import at_least, at_most, holdable, read_options
+from .objective import find_objective
 
 
 @dataclass(frozen=True)
@@ -140,15 +142,21 @@ class Recipe:
     data: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     train: TrainOptions = field(default_factory=TrainOptions)
+    objective: str | dict[str, Any] = "task"  # a name, or a name and options
+    probes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        find_objective(self.objective)
+        for name in self.probes:
+            PROBES.find(name)
         for name in ("scheme", "reference"):  # a row's name and its notation are the same run
             object.__setattr__(self, name, str(scheme(getattr(self, name))))
 
     def document(self) -> dict[str, Any]:
         """The recipe as JSON and YAML keep it."""
         train = {**dataclasses.asdict(self.train), "betas": list(self.train.betas)}
-        return {**dataclasses.asdict(self), "data": dict(self.data), "model": dict(self.model), "train": train}
+        tables = {"data": dict(self.data), "model": dict(self.model), "train": train, "probes": list(self.probes)}
+        return {**dataclasses.asdict(self), **tables}
 
     def load_task(self, data: Path | None = None) -> Task:
         return task(self.task, self.data, data)

@@ -1,57 +1,60 @@
-"""The end of a run: its result as a document, and the model beside it."""
+"""The end of a run: its result, and the model beside it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
-from typing import Any
+from typing import Literal
 
 import torch
-from torch import Tensor
 
-from ..integrate import Event
 from ..models import SplitstepModel
 from ..models.base import all_stacks, silent
 from ..models.cost import cost
+from ..probes import observe
 from ..schemes import name_of, scheme
 from ..support.files import whole_folder
+from ..support.typed import read_as
 from ..support.words import counted
 from ..tasks import FreeRun
+from ..tasks.text_pairs.scores import Score
 from .directory import stamp
 from .evaluate import evaluate, free_run
 from .progress import Progress
 from .run import Diverged, Run
+from .run_result import Divergence, Kept, Matched, RunResult, SchemeName, Shape, SplitResult
 from .sharding import gathered
 from .update import autocast
 
 
-def document(run: Run, status: str) -> dict[str, Any]:
+def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
     """What is known of a run, however it ended."""
     state, config = run.state, run.model.config
-    return {
-        "status": status,
-        "task": run.recipe.task,
-        "scheme": {"name": name_of(scheme(config.scheme)), "notation": config.scheme},
-        "seed": run.options.seed,
-        "metric": run.task.metric._asdict(),
-        "best_step": state.best_step,
-        "kept": kept(run),
-        "valid": state.best_valid,
-        "steps": state.step,
-        "tokens": state.tokens,
-        "seconds": round(state.times.seconds, 3),
-        "tokens_per_second": state.times.rate,
-        "cost": cost(config, run.task.length)._asdict(),
-        "matched": config.matched,
-        "shape": {"layers": config.layers, "width": config.width, "ffn": config.ffn, "step": config.step},
-        "device": device_name(run.world.device),
-        "processes": run.world.size,
-        "parallel": run.parallel,
-        "precision": str(run.precision).removeprefix("torch."),
-        "mode": run.mode,
+    return RunResult(
+        status=status,
+        task=run.recipe.task,
+        scheme=SchemeName(name_of(scheme(config.scheme)), config.scheme),
+        seed=run.options.seed,
+        metric=run.task.metric,
+        best_step=state.best_step,
+        kept=kept(run),
+        valid=state.best_valid,
+        steps=state.step,
+        tokens=state.tokens,
+        seconds=round(state.times.seconds, 3),
+        tokens_per_second=state.times.rate,
+        cost=cost(config, run.task.length),
+        matched=read_as(Matched | None, config.matched, "matched"),
+        shape=Shape(config.layers, config.width, config.ffn, config.step),
+        device=device_name(run.world.device),
+        processes=run.world.size,
+        parallel=run.parallel,
+        precision=str(run.precision).removeprefix("torch."),
+        mode=run.mode,
+        recipe=run.recipe.document(),
         **stamp(),
-        "recipe": run.recipe.document(),
-    }
+    )
 
 
 def device_name(device: torch.device) -> str:
@@ -60,27 +63,28 @@ def device_name(device: torch.device) -> str:
     return f"{device.type}, {counted(torch.get_num_threads(), 'thread')}"
 
 
-def kept(run: Run) -> dict[str, Any]:
+def kept(run: Run) -> Kept:
     """Which weights the run ends with."""
     if run.snapshots:
-        return {"by": "average", "steps": [step for step in run.snapshots if step <= run.state.step]}
+        return Kept("average", [step for step in run.snapshots if step <= run.state.step])
     name = run.task.metric.name if run.options.best == "metric" else "loss"
-    return {"by": "best", "figure": name, "steps": [] if run.state.best_step is None else [run.state.best_step]}
+    return Kept("best", [] if run.state.best_step is None else [run.state.best_step], name)
 
 
-def finish(run: Run, progress: Progress) -> dict[str, Any]:
+def finish(run: Run, progress: Progress) -> RunResult:
     """Test the weights that were kept, save them as a Hugging Face model, write the result."""
-    run.load_weights(run.last_weights())
+    run.load_kept()
     model = run.whole()
     judged = {split: judge(run, model, split, progress) for split in ("valid", *run.task.tests)}
-    figures = {split: {name: stated(value) for name, value in one.items()} for split, (one, _) in judged.items()}
+    figures = {split: one for split, (one, _) in judged.items()}
     written = {split: found for split, (_, found) in judged.items() if found is not None}
-    result = {**document(run, "finished"), "valid": figures["valid"], "test": figures[run.task.tests[0]]}
-    if written:
-        result["splits"] = {
-            split: {"lines": len(found.lines), "figures": figures[split], "scores": found.scores}
-            for split, found in written.items()
-        }
+    splits = {
+        split: SplitResult(len(found.lines), figures[split], tuple(Score(**one) for one in found.scores))
+        for split, found in written.items()
+    }
+    result = replace(
+        result_of(run, "finished"), valid=figures["valid"], test=figures[run.task.tests[0]], splits=splits or None
+    )
     if run.world.rank == 0:
         with whole_folder(run.directory.model) as part, silent():
             model.save_pretrained(part)
@@ -104,45 +108,27 @@ def judge(run: Run, model: SplitstepModel, split: str, progress: Progress) -> tu
     return {**figures, **(found.figures if found else {})}, found
 
 
-def give_up(run: Run, error: Diverged) -> dict[str, Any]:
+def give_up(run: Run, error: Diverged) -> RunResult:
     """The result of a run that blew up: when, where, and how large everything was."""
     run.state = run.state._replace(times=run.clock.read())
-    found = {"step": error.step, "loss": stated(error.loss), "gradient_norm": stated(error.gradient_norm), **norms(run)}
-    result = {**document(run, "diverged"), "diverged": found}
+    found = Divergence(error.step, error.loss, error.gradient_norm, *norms(run))
+    result = replace(result_of(run, "diverged"), diverged=found)
     if run.world.rank == 0:
         run.directory.write_result(result)
     run.world.wait()
     return result
 
 
-def stated(value: float) -> float | str:
-    """The number, or its name where JSON has none for it."""
-    return value if isfinite(value) else str(value)
-
-
 @torch.no_grad()
-def norms(run: Run) -> dict[str, Any]:
-    """The size of the state after the embedding and after each layer on the last batch, and of each layer's weights;
-    `layer` is the first one that a state leaves as no number, else the one in which states grow most.
+def norms(run: Run) -> tuple[int | Literal["embedding"], tuple[float, ...], tuple[float, ...]]:
+    """The layer, the state norms and the weight norms of a divergence, on the last batch.
 
     No update happened after a gradient that was no number, so the weights are still those that led to it.
     """
-    sizes: list[float] = []
-
-    def observe(event: Event) -> None:
-        first = event.site.part == 0 and event.site.branch == 0
-        if first and event.site.stage == 0:
-            sizes.append(size_of(event.x))
-
-    def ended(module: Any, given: Any, x: Tensor) -> None:
-        sizes.append(size_of(x))
-
     work = run.work(run.fault.step - 1 if run.fault else run.state.step - 1).to(run.world.device)
-    hooks = [stack.register_forward_hook(ended) for stack in all_stacks(run.model)]
     with autocast(run.precision, run.world.device):
-        run.model(**work.parts[0], dropout_seed=work.seeds[0], observe=observe)
-    for hook in hooks:
-        hook.remove()
+        found = observe(run.model, {**work.parts[0], "dropout_seed": work.seeds[0]}, ["state_norms"])["state_norms"]
+    sizes = [size for figures in found.values() for size in figures["x"]]
     growth = [after / before if before else 0.0 for before, after in pairwise(sizes)]
     bad = next((i - 1 for i, size in enumerate(sizes) if not isfinite(size)), None)
     layer = growth.index(max(growth)) if bad is None else bad
@@ -151,13 +137,4 @@ def norms(run: Run) -> dict[str, Any]:
         for stack in all_stacks(run.model)
         for layer in stack.layers
     ]
-    return {
-        "layer": "embedding" if layer < 0 else layer,
-        "state_norms": [stated(size) for size in sizes],
-        "weight_norms": [stated(weight) for weight in weights],
-    }
-
-
-def size_of(x: Tensor) -> float:
-    """The mean length of the state's vectors."""
-    return float(x.float().norm(dim=-1).mean())
+    return "embedding" if layer < 0 else layer, tuple(sizes), tuple(weights)

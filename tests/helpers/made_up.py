@@ -7,15 +7,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from splitstep.models.cost import Cost
 from splitstep.schemes import scheme
 from splitstep.studies.compare.plan import slug
 from splitstep.studies.compare.result import Comparison, Curve, Trial
 from splitstep.studies.compare.rows import rows_of
 from splitstep.studies.compare.test_splits import OnTestSet, Pair, Scored
 from splitstep.studies.statistics import Estimate
+from splitstep.tasks import Metric
+from splitstep.training.run_result import Divergence, Kept, Shape
 
-ACCURACY = {"name": "accuracy", "higher_is_better": True, "format": "{:.2%}"}
-LOSS = {"name": "bits_per_byte", "higher_is_better": False, "format": "{:.3f}"}
+ACCURACY = Metric("accuracy", True, "{:.2%}")
+LOSS = Metric("bits_per_byte", False, "{:.3f}")
 
 
 def trial(
@@ -30,9 +33,9 @@ def trial(
         status="diverged" if value is None else "finished", valid={"accuracy": valid, "loss": 1.0},
         test=None if value is None else {"accuracy": value, "loss": 1.0}, best_step=5, steps=10, tokens=100,
         seconds=2.0 + seed, tokens_per_second=50.0, matched=None,
-        cost={"parameters": 202_058, "body": 200_064, "flops": 205_096 * scheme(notation).evaluations, "length": 4},
-        shape={"layers": 2, "width": 8, "ffn": 32, "step": 1.0}, device="cpu", precision="float32", mode="eager",
-        commit=None, diverged={"step": 3, "loss": "nan", "layer": 0} if value is None else None,
+        cost=Cost(202_058, 200_064, 205_096 * scheme(notation).evaluations, 4),
+        shape=Shape(2, 8, 32, 1.0), device="cpu", precision="float32", mode="eager",
+        commit=None, diverged=Divergence(3, math.nan, layer=0) if value is None else None,
         train_loss=Curve(steps, loss), valid_loss=Curve(steps[::2], loss[::2]),
         valid_metric=Curve(steps[::2], tuple(1 - v / 2.5 for v in loss[::2])),
     )  # fmt: skip
@@ -50,11 +53,11 @@ def comparison(trials: Sequence[Trial], **changes: Any) -> Comparison:
     return Comparison(**{**entries, **changes})
 
 
-BLEU = {"name": "bleu", "higher_is_better": True, "format": "{:.2f}", "title": "BLEU (tokenised, lower-cased)"}
+BLEU = Metric("bleu", True, "{:.2f}", "BLEU (tokenised, lower-cased)")
 SCORES = (
     ("sacrebleu", "sacreBLEU", "nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:2.6.0", False),
     ("chrf", "chrF", "nrefs:1|case:lc|eff:yes|nc:6|nw:0|space:no|version:2.6.0", False),
-    ("bleu", BLEU["title"], "nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:2.6.0", True),
+    ("bleu", BLEU.title, "nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:2.6.0", True),
     ("exact_match", "exact match", "percent of lines equal to their reference", False),
 )
 
@@ -76,7 +79,7 @@ def translation(seeds: int) -> Comparison:
     trials = tuple(
         dataclasses.replace(
             t, valid={"bleu": 39.0}, test={"bleu": 40.0}, valid_metric=Curve((), ()), best_step=None,
-            kept={"by": "average", "steps": list(range(5010, 6001, 110))},
+            kept=Kept("average", list(range(5010, 6001, 110))),
         )
         for t in found.trials
     )  # fmt: skip

@@ -58,7 +58,7 @@ def hostile() -> Comparison:
     return dataclasses.replace(
         result, task=HOSTILE, rows=tuple(rows), trials=tuple(trials), command=HOSTILE, commit=HOSTILE, engine=HOSTILE,
         versions={HOSTILE: HOSTILE}, recipe={HOSTILE: HOSTILE}, data={HOSTILE: HOSTILE}, sweep=((HOSTILE,),),
-        metric={**result.metric, "name": HOSTILE},
+        metric=result.metric._replace(name=HOSTILE),
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ PAGES = {
     ),
     "bits": lambda: dataclasses.replace(
         made("lie", "macaron"),
-        metric={**LOSS, "name": "accuracy"},
+        metric=LOSS._replace(name="accuracy"),
     ),
     "translation": lambda: translation(5),
     "translation, one seed": lambda: translation(1),
@@ -179,7 +179,7 @@ def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
     for row in result.rows:
         assert row.test is not None
         assert f"{row.test.mean:.2%}" in own
-        assert f"{row.cost['flops']:,}" in own
+        assert f"{row.cost.flops:,}" in own
     assert "+0.30%" in own
     assert "splitstep compare --task digits" in own
     assert set(re.findall(r"(?:src|href)=[^ >]*", own)) == {'href="data:,"'}

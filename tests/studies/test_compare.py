@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import signal
 import threading
@@ -30,7 +31,9 @@ from splitstep.studies.compare.study import compare
 from splitstep.studies.compare.trials import read_curves, thinned
 from splitstep.studies.compare.wording import widths
 from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
+from splitstep.tasks import Metric
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
+from splitstep.training.run_result import Shape
 
 
 def tiny(**train: Any) -> Recipe:
@@ -152,13 +155,13 @@ def test_diverged_runs_are_counted_and_in_no_mean() -> None:
 
 
 @pytest.mark.parametrize(("metric", "best"), [(ACCURACY, "train.lr=2"), (LOSS, "train.lr=1")])
-def test_a_sweep_is_decided_by_mean_validation_and_not_by_the_test(metric: dict[str, Any], best: str) -> None:
+def test_a_sweep_is_decided_by_mean_validation_and_not_by_the_test(metric: Metric, best: str) -> None:
     figures = {"train.lr=1": (0.9, [0.2, 0.3]), "train.lr=2": (0.1, [0.1, 0.6]), "train.lr=3": (0.95, [0.3, 0.25])}
     trials = [
         dataclasses.replace(
             trial("A F", seed, test, setting=(key,)),
-            valid={metric["name"]: valid},
-            test={metric["name"]: test},
+            valid={metric.name: valid},
+            test={metric.name: test},
         )
         for key, (test, valids) in figures.items()
         for seed, valid in enumerate(valids)
@@ -214,8 +217,8 @@ def test_curves_of_a_run_that_broke_off_are_those_of_a_whole_one(tmp_path: Path)
 
 
 def test_widths_are_told_half_by_half() -> None:
-    assert widths("A F", {"ffn": 256}) == "F 256"
-    assert widths("F0/2 A F1/2", {"ffn": [127, 128, 127, 129]}) == "F0 127, F1 128 x 1, 129 x 1"
+    assert widths("A F", Shape(1, 8, 256, 1.0)) == "F 256"
+    assert widths("F0/2 A F1/2", Shape(2, 8, [127, 128, 127, 129], 1.0)) == "F0 127, F1 128 x 1, 129 x 1"
 
 
 # Running
@@ -229,7 +232,7 @@ def test_a_comparison_runs_everything_and_its_document_reads_back(tmp_path: Path
     assert [(t.scheme, t.seed) for t in result.trials] == [(s, k) for s in ("A F", "F0/2 A F1/2") for k in (0, 1)]
     for t in result.trials:
         own = json.loads((tmp_path / "out" / t.folder / "result.json").read_text())
-        assert (t.test, t.valid, t.cost) == (own["test"], own["valid"], own["cost"])
+        assert (t.test, t.valid, t.cost._asdict()) == (own["test"], own["valid"], own["cost"])
         assert t.train_loss.steps == tuple(range(1, 7))
         assert t.valid_metric.steps == (3, 6)
         assert t.valid is not None
@@ -239,7 +242,7 @@ def test_a_comparison_runs_everything_and_its_document_reads_back(tmp_path: Path
     assert read_comparison(json.loads(text), "there") == result
     matched = result.rows[1].matched
     assert matched is not None
-    assert matched["by"] == "parameters"
+    assert matched.by == "parameters"
     assert "lie" in result.note()
 
 
@@ -325,7 +328,7 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
 
     out = tmp_path / "out"
     result = compare(translators, ["lie", "macaron"], range(2), out, quiet=True)
-    assert result.metric["name"] == "sacrebleu"
+    assert result.metric.name == "sacrebleu"
     assert [(one.split, one.scheme, one.lines) for one in result.tests] == [
         ("test", "A F", 60), ("test", "F0/2 A F1/2", 60),
     ]  # fmt: skip
@@ -336,7 +339,7 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
 
     references, lines = words(plain), {(t.scheme, t.seed): written(out, t) for t in result.trials}
     for one in result.tests:
-        scores = [t.splits["test"]["figures"]["sacrebleu"] for t in result.trials if t.scheme == one.scheme]
+        scores = [t.splits["test"].figures["sacrebleu"] for t in result.trials if t.scheme == one.scheme]
         found = one.score("sacrebleu")
         assert found is not None
         assert found.mean.mean == pytest.approx(sum(scores) / 2)
@@ -369,7 +372,12 @@ def test_translators_that_diverge_are_in_no_pair(translators: Recipe, tmp_path: 
     lost = dataclasses.replace(translators, train=dataclasses.replace(translators.train, lr=1e30, warmup=0, clip=0.0))
     result = compare(lost, ["lie", "macaron"], [0], tmp_path / "out", quiet=True)
     assert [(one.lines, one.scores, one.difference) for one in result.tests] == [(0, (), None)] * 2
-    assert read_comparison(json.loads(json.dumps(result.document())), "there") == result
+    text = json.dumps(result.document(), allow_nan=False)
+    again = read_comparison(json.loads(text), "there")
+    assert json.dumps(again.document()) == text
+    [found, _] = [t.diverged for t in again.trials]
+    assert found is not None
+    assert math.isnan(found.loss)
 
 
 def test_a_document_of_ten_translators_is_small() -> None:

@@ -538,7 +538,7 @@ def test_held_out_lines_that_would_take_for_ever_are_left_out_counted_and_told(
     model = {"layers": 1, "decoder_layers": 1, "width": 8, "heads": 1, "ffn": 8}
     document = {"task": "parallel", "data": data, "model": model, "train": {"steps": 1, "batch": 256}}
     result = train(read_recipe(document, "recipe"), tmp_path / "run")
-    assert result["splits"]["test"]["lines"] == 5
+    assert result.splits["test"].lines == 5
     assert "; left out as too long: 1 of test\n" in capsys.readouterr().err
 
 

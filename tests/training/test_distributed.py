@@ -83,7 +83,7 @@ def test_shares_add_up() -> None:
 def test_ddp_is_one_process(alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     results = [child.result()[0] for child in together(RECIPE, out, 2)]
-    assert {result["parallel"] for result in results} == {"ddp"}
+    assert {result.parallel for result in results} == {"ddp"}
     agree(out, alone)
 
 
@@ -92,7 +92,7 @@ def test_fsdp_is_one_process(alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     document = with_train(RECIPE, parallel="fsdp")
     results = [child.result()[0] for child in together(document, out, 2)]
-    assert {result["parallel"] for result in results} == {"fsdp"}
+    assert {result.parallel for result in results} == {"fsdp"}
     agree(out, alone)
     [checkpoint] = (out / "checkpoints").iterdir()
     [other] = (alone / "checkpoints").iterdir()
@@ -145,11 +145,11 @@ def test_one_process_goes_on_with_what_two_began(tmp_path: Path) -> None:
     directory = RunDirectory(out)
     restored = Run(recipe, directory, recipe.load_task(), World(0, 1, torch.device("cpu")))
     stored = load_file(checkpoint / "model.safetensors")
-    weights = restored.weights()
+    weights = restored.learned["model"]
     assert weights.keys() == stored.keys()
     assert all(torch.equal(weights[name], stored[name]) for name in stored)
     moments = load_file(checkpoint / "optimizer.safetensors")
-    assert all(torch.equal(x, moments[name]) for name, x in restored.moments().items())
+    assert all(torch.equal(x, moments[name]) for name, x in restored.learned["optimizer"].items())
     run(document, out)
     assert json.loads((out / "result.json").read_text())["processes"] == 1
 
@@ -283,7 +283,7 @@ def test_the_first_process_translates_for_all(
     run(document, tmp_path / "alone", {"SPLITSTEP_CACHE": str(tmp_path / "cache")})
     out = tmp_path / "two"
     children: list[Child] = together(document, out, 2, environment={"SPLITSTEP_CACHE": str(tmp_path / "cache")})
-    one, two = (child.result()[0] for child in children)
+    one, two = (child.result()[0].document() for child in children)
     assert {**one, "seconds": 0, "tokens_per_second": 0} == {**two, "seconds": 0, "tokens_per_second": 0}
     assert one["kept"]["by"] == keep
     agree(out, tmp_path / "alone")
@@ -303,6 +303,6 @@ def test_a_run_diverges_together(tmp_path: Path) -> None:
     out = tmp_path / "run"
     document = with_train(RECIPE, lr=1e30, clip=0.0, steps=12, parallel="fsdp")
     results = [child.result()[0] for child in together(document, out, 2)]
-    assert {result["status"] for result in results} == {"diverged"}
-    assert results[0]["diverged"] == results[1]["diverged"]
+    assert {result.status for result in results} == {"diverged"}
+    assert results[0].document()["diverged"] == results[1].document()["diverged"]
     assert children.json.loads((out / "result.json").read_text())["diverged"]["step"] == 2

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,16 +22,18 @@ from splitstep.inference.evaluate import evaluate_run
 from splitstep.inference.generate import generate
 from splitstep.inference.translate import translate_run
 from splitstep.models import SplitstepForImageClassification, SplitstepForTranslation, TranslationConfig
-from splitstep.tasks import Task, task
+from splitstep.tasks import Batch, Task, task
 from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
 from splitstep.training import run as running
 from splitstep.training.clock import Clock, Times
 from splitstep.training.directory import git_hash
 from splitstep.training.half_precision import evaluated_once, with_halves
+from splitstep.training.objective import Learner
 from splitstep.training.processes import World
 from splitstep.training.result import device_name
+from splitstep.training.run_result import Kept
 from splitstep.training.schedule import learning_rate
-from splitstep.training.sharding import Spread, choose_parallel
+from splitstep.training.sharding import choose_parallel, spread
 from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
 from splitstep.training.work import Work, dropout_seed, prefetched, work_for
 
@@ -146,7 +148,7 @@ def test_the_update_is_adamw(digits: Task) -> None:
     options = given.train
     model = running.build_model(given, digits).double()
     optimizer = make_optimizer(model, options, CPU)
-    step = plain_step(Spread(model, list(model.parameters()), torch.no_grad), optimizer, options, torch.float32, ALONE)
+    step = plain_step(spread(Learner(model), "none", ALONE), optimizer, options, torch.float32, ALONE)
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
     m, v = ({name: torch.zeros_like(p) for name, p in weights.items()} for _ in range(2))
     other = running.build_model(given, digits).double()
@@ -189,9 +191,7 @@ def test_parts_weigh_by_their_items() -> None:
     labels = ids.clone()
     labels[:2, 3:] = -100  # 4 labels count in the first part and 30 in the second
     optimizer = make_optimizer(model, options, CPU)
-    step = plain_step(
-        Spread(model, list(model.parameters()), torch.enable_grad), optimizer, options, torch.float32, ALONE
-    )
+    step = plain_step(spread(Learner(model), "none", ALONE), optimizer, options, torch.float32, ALONE)
     parts = [{"input_ids": ids[i : i + 2], "labels": labels[i : i + 2]} for i in (0, 2)]
     expected = float(model(input_ids=ids, labels=labels).loss.detach())
     loss, _ = step(Work(parts, [torch.tensor(0)] * 2, torch.tensor(34.0), 64))
@@ -217,17 +217,15 @@ def test_every_shape_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda call, dynamic: compile_(call, backend=backend, dynamic=dynamic))
-    network, options = nn.Linear(4, 2), TrainOptions(lr=1e-3)
+    options = TrainOptions(lr=1e-3)
 
-    class Loss(NamedTuple):
-        loss: Tensor
+    def squares(model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:
+        return model(batch["x"]).square().sum() / items
 
-    def call(x: Tensor, dropout_seed: Tensor, num_items_in_batch: Tensor) -> Loss:
-        return Loss(network(x).square().sum() / num_items_in_batch)
-
-    shared = Spread(call, list(network.parameters()), torch.enable_grad)
-    optimizer = make_optimizer(network, options, CPU)
-    update = make_update(network, shared, optimizer, options, torch.float32, "compile", ALONE)
+    learner = Learner(nn.Linear(4, 2), squares)
+    optimizer = make_optimizer(learner, options, CPU)
+    shared = spread(learner, "none", ALONE)
+    update = make_update(learner, shared, optimizer, options, torch.float32, "compile", ALONE)
     torch.compiler.reset()
     for size in range(2, 14):
         update(Work([{"x": torch.ones(size, 4)}], [torch.tensor(0)], torch.tensor(1.0), size), 1e-3)
@@ -296,7 +294,7 @@ def test_weights_in_half_precision_are_those_of_autocast(scheme: str, share: flo
 def test_bfloat16_learns_with_float32_weights(tmp_path: Path) -> None:
     result = train(recipe(precision="bfloat16", steps=30), tmp_path / "run", quiet=True)
     rows = [r["loss"] for r in lines(tmp_path / "run") if r["split"] == "train"]
-    assert result["precision"] == "bfloat16"
+    assert result.precision == "bfloat16"
     assert rows[-1] < rows[0]
     assert {x.dtype for x in last_weights(tmp_path / "run").values()} == {torch.float32}
 
@@ -310,15 +308,16 @@ def test_the_result(digits: Task, tmp_path: Path) -> None:
     valid = {r["step"]: r for r in lines(tmp_path / "run") if r["split"] == "valid"}
     best = max(valid.values(), key=lambda r: r["accuracy"])
     assert sorted(valid) == [7, 14, 21, 28, 30]
-    assert result["best_step"] == best["step"]
-    assert result["valid"] == {"loss": best["loss"], "accuracy": best["accuracy"]}
+    assert result.best_step == best["step"]
+    assert result.valid == {"loss": best["loss"], "accuracy": best["accuracy"]}
     model = SplitstepForImageClassification.from_pretrained(tmp_path / "run" / "model")
-    assert evaluate(model, digits, "test", 400, torch.float32) == pytest.approx(result["test"])
-    assert evaluate(model, digits, "valid", 400, torch.float32) == pytest.approx(result["valid"])
-    assert result["tokens"] == 30 * 16 * 16
-    assert result["cost"]["parameters"] == sum(p.numel() for p in model.parameters())
-    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
-    assert read_recipe(result["recipe"], "again") == recipe(steps=30, evaluate_every=7)
+    assert evaluate(model, digits, "test", 400, torch.float32) == pytest.approx(result.test)
+    assert evaluate(model, digits, "valid", 400, torch.float32) == pytest.approx(result.valid)
+    assert result.tokens == 30 * 16 * 16
+    assert result.cost.parameters == sum(p.numel() for p in model.parameters())
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result.document()
+    assert RunDirectory(tmp_path / "run").result() == result
+    assert read_recipe(result.recipe, "again") == recipe(steps=30, evaluate_every=7)
 
 
 @pytest.mark.parametrize(
@@ -336,15 +335,15 @@ def test_the_average_is_the_mean_of_the_last_snapshots(
     """Against bare loops that stop at each of the steps; figures are those of the mean."""
     given = recipe(keep="average", **entries)
     result = train(given, tmp_path / "run", quiet=True)
-    assert result["kept"] == {"by": "average", "steps": list(steps)}
-    assert result["best_step"] is None
+    assert result.kept == Kept("average", list(steps))
+    assert result.best_step is None
     models = [dict(bare_loop(given, digits, step)[0].named_parameters()) for step in steps]
     model = SplitstepForImageClassification.from_pretrained(tmp_path / "run" / "model")
     for name, parameter in model.named_parameters():
         mean = torch.stack([one[name].detach().double() for one in models]).mean(0).float()
         torch.testing.assert_close(parameter.detach(), mean, rtol=1e-7, atol=0)
     for split in ("valid", "test"):
-        assert evaluate(model, digits, split, 400, torch.float32) == pytest.approx(result[split])
+        assert evaluate(model, digits, split, 400, torch.float32) == pytest.approx(getattr(result, split))
     last = last_weights(tmp_path / "run")
     assert all(torch.equal(last[name], models[-1][name]) for name in last)  # training goes on as if nothing were kept
 
@@ -386,8 +385,8 @@ def test_the_best_weights_are_chosen_by_the_figure_that_is_asked_for(
     result = train(recipe(evaluate_every=2, best=best), tmp_path / "run", quiet=True)
     step, index = (6, 2) if best == "metric" else (4, 1)
     figure = "accuracy" if best == "metric" else "loss"
-    assert result["kept"] == {"by": "best", "figure": figure, "steps": [step]}
-    assert (result["best_step"], result["valid"]) == (
+    assert result.kept == Kept("best", [step], figure)
+    assert (result.best_step, result.valid) == (
         step,
         dict(zip(("loss", "accuracy"), scripted[index], strict=True)),
     )
@@ -432,7 +431,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest
 def test_the_same_scheme_in_other_words_is_the_same_run(tmp_path: Path) -> None:
     first = train(recipe("macaron"), tmp_path / "run", quiet=True)
     assert train(recipe("F0/2 A F1/2"), tmp_path / "run", quiet=True) == first
-    assert first["scheme"] == {"name": "macaron", "notation": "F0/2 A F1/2"}
+    assert first.scheme == ("macaron", "F0/2 A F1/2")
 
 
 def test_directories_of_others(tmp_path: Path) -> None:
@@ -487,7 +486,7 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
         train(recipe(), tmp_path / "run", quiet=True)
     del changed["data"]["sha256"]  # as an older version wrote it
     file.write_text(json.dumps(changed))
-    assert train(recipe(), tmp_path / "run", quiet=True)["status"] == "finished"
+    assert train(recipe(), tmp_path / "run", quiet=True).status == "finished"
     directory.keep_environment({"data": recipe().load_task().describe()})
     file.write_text("{")
     with pytest.raises(ValueError, match=r"environment\.json is damaged"):
@@ -590,15 +589,16 @@ def strict_json(file: Path) -> Any:
 def test_diverged_is_a_result(scheme: str, lr: float, clip: float, tmp_path: Path) -> None:
     given = recipe(scheme, lr=lr, clip=clip, steps=60, log_every=7, checkpoint_seconds=0.0)
     result = train(given, tmp_path / "run", quiet=True)
-    assert result["status"] == "diverged"
-    assert strict_json(tmp_path / "run" / "result.json") == result
-    found = result["diverged"]
-    assert 1 < found["step"] <= result["steps"] < 60
-    assert found["layer"] in ("embedding", 0, 1)
-    assert len(found["state_norms"]) == 3
-    assert len(found["weight_norms"]) == 2
+    assert result.status == "diverged"
+    assert strict_json(tmp_path / "run" / "result.json") == result.document()
+    found = result.diverged
+    assert found is not None
+    assert 1 < found.step <= result.steps < 60
+    assert found.layer in ("embedding", 0, 1)
+    assert len(found.state_norms) == 3
+    assert len(found.weight_norms) == 2
     assert all(math.isfinite(r["loss"]) for r in RunDirectory(tmp_path / "run").logged())
-    assert train(given, tmp_path / "run", quiet=True) == result
+    assert train(given, tmp_path / "run", quiet=True).document() == result.document()
 
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, digits: Task, at: int, layer: int) -> None:
@@ -631,15 +631,16 @@ def test_the_layer_is_found_and_the_weights_are_kept(
     with monkeypatch.context() as patch:
         poisoned(patch, digits, 5, layer)
         result = train(given, tmp_path / "run", quiet=True)
-    found = result["diverged"]
-    assert (found["step"], found["layer"], result["steps"]) == (6, layer, 10)
-    assert [isinstance(size, str) for size in found["state_norms"]] == [i > layer for i in range(3)]
-    assert found["gradient_norm"] == "nan"
+    found = result.diverged
+    assert found is not None
+    assert (found.step, found.layer, result.steps) == (6, layer, 10)
+    assert [not math.isfinite(size) for size in found.state_norms] == [i > layer for i in range(3)]
+    assert math.isnan(found.gradient_norm)
     before: Any = bare_loop(given, digits, 5)[0]
     norms = [
         sum(float((p.detach() ** 2).sum()) for p in layer.parameters()) ** 0.5 for layer in before.body.stack.layers
     ]
-    assert found["weight_norms"] == pytest.approx(norms, rel=1e-5)
+    assert found.weight_norms == pytest.approx(norms, rel=1e-5)
 
 
 def test_no_checkpoint_of_a_lost_run(digits: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -657,9 +658,10 @@ def test_an_explosion_that_stays_finite(digits: Task, tmp_path: Path) -> None:
     result = train(given, tmp_path / "run", quiet=True)
     _, losses = bare_loop(given, digits, 5)
     assert all(map(math.isfinite, losses))
-    assert (result["status"], result["diverged"]["step"]) == ("diverged", 5)
-    assert result["diverged"]["loss"] == pytest.approx(sum(losses) / 5)
-    assert all(isinstance(size, float) for size in result["diverged"]["state_norms"])
+    assert result.diverged is not None
+    assert (result.status, result.diverged.step) == ("diverged", 5)
+    assert result.diverged.loss == pytest.approx(sum(losses) / 5)
+    assert all(map(math.isfinite, result.diverged.state_norms))
 
 
 def test_a_validation_that_is_no_number_diverges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -667,7 +669,8 @@ def test_a_validation_that_is_no_number_diverges(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(loop, "evaluate", lambda *_: {"loss": float("nan"), "accuracy": 0.1})
     result = train(recipe(), tmp_path / "run", quiet=True)
-    assert (result["status"], result["diverged"]["step"], result["diverged"]["loss"]) == ("diverged", 1, "nan")
+    assert result.diverged is not None
+    assert (result.status, result.diverged.step, str(result.diverged.loss)) == ("diverged", 1, "nan")
 
 
 # Time
@@ -724,8 +727,9 @@ def test_tokens_per_second_leaves_out_all_but_updates(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(running, "make_update", make_update)
     result = train(recipe(steps=9, evaluate_every=3, checkpoint_seconds=0.0), tmp_path / "run", quiet=True)
-    assert 8 * 16 * 16 / result["tokens_per_second"] == pytest.approx(8 * 2.0)
-    assert result["seconds"] == pytest.approx(100.0 + 8 * 2.0 + 3 * 30.0 + 8 * 7.0)  # the last checkpoint is not yet in
+    assert result.tokens_per_second
+    assert 8 * 16 * 16 / result.tokens_per_second == pytest.approx(8 * 2.0)
+    assert result.seconds == pytest.approx(100.0 + 8 * 2.0 + 3 * 30.0 + 8 * 7.0)  # the last checkpoint is not yet in
 
 
 # The parts

@@ -162,11 +162,11 @@ def test_numbers_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = ["data.train=300", "data.valid=20", "data.test=20", "model.width=32", "model.ffn=64",
              "train.steps=8", "train.batch=256", "data.beams=2", "scheme=macaron"]  # fmt: skip
     result = train(load_recipe(str(RECIPES / "numbers.yaml"), small), tmp_path / "run", quiet=True)
-    assert result["status"] == "finished"
-    assert result["metric"]["name"] == "exact_match"
-    assert 1 < result["test"]["perplexity"] < 200
+    assert result.status == "finished"
+    assert result.metric.name == "exact_match"
+    assert 1 < result.test["perplexity"] < 200
     again = train(load_recipe(str(RECIPES / "numbers.yaml"), small), tmp_path / "again", quiet=True)
-    assert again["splits"] == result["splits"]  # the same seed, the same figures and the same translations
+    assert again.splits == result.splits  # the same seed, the same figures and the same translations
     for split in ("valid", "test"):
         one, two = ((tmp_path / name / "translations" / f"{split}.txt").read_text() for name in ("run", "again"))
         assert one == two
@@ -178,8 +178,8 @@ def test_unseen_numbers_are_translated(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
     began = time.monotonic()
     result = train(load_recipe(str(RECIPES / "numbers.yaml")), tmp_path / "run", quiet=True)
-    assert result["status"] == "finished"
-    assert result["test"]["exact_match"] > 95
+    assert result.status == "finished"
+    assert result.test["exact_match"] > 95
     made = task("numbers")
     assert isinstance(made, Translation)
     model = SplitstepForTranslation.from_pretrained(tmp_path / "run" / "model").eval()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
+from ...models.cost import Cost
 from ...schemes import label, scheme
-from ...support.typed import read_as
+from ...support.typed import plain, read_as
 from ...support.words import counted
-from ...tasks.task import title_of
+from ...tasks.task import Metric, title_of
 from ...tasks.translation import EXACT_MATCH
+from ...training.run_result import Divergence, Figures, Kept, Matched, Shape, SplitResult
 from ..statistics import Estimate
-from .test_splits import OnTestSet, Pair, Scored
+from .test_splits import OnTestSet, Scored
 
 FORMAT = 1  # of result.json; a reader refuses a newer one
 STUDY = "compare"
@@ -28,51 +29,10 @@ class Curve(NamedTuple):
     values: tuple[float, ...]
 
 
-class Shown(TypedDict):
-    """A metric as documents keep it."""
-
-    name: str
-    higher_is_better: bool
-    format: str
-    title: NotRequired[str]
-
-
-class Counts(TypedDict):
-    """A cost as documents keep it."""
-
-    parameters: int
-    body: int
-    flops: int
-    length: int
-
-
-class Shape(TypedDict):
-    """The shape of a network, as tables tell it."""
-
-    layers: int
-    width: int
-    ffn: int | list[int]
-    step: float
-
-
-class Kept(TypedDict):
-    """Which weights a run ended with."""
-
-    by: Literal["best", "average"]
-    steps: list[int]
-    figure: NotRequired[str]
-
-
 class RecipeEntries(TypedDict):
     """A recipe as documents keep it."""
 
     train: NotRequired[dict[str, Any]]
-
-
-class Matched(TypedDict):
-    """How far a twin is from what it was matched to."""
-
-    difference: float
 
 
 @dataclass(frozen=True)
@@ -84,26 +44,26 @@ class Trial:
     seed: int
     folder: str  # under the study's own
     status: Literal["finished", "diverged"]
-    valid: dict[str, float] | None
-    test: dict[str, float] | None
+    valid: Figures | None
+    test: Figures | None
     best_step: int | None
     steps: int
     tokens: int
     seconds: float
     tokens_per_second: float | None
-    cost: Counts
+    cost: Cost
     matched: Matched | None
     shape: Shape
     device: str
     precision: str
     mode: str
     commit: str | None
-    diverged: dict[str, Any] | None
+    diverged: Divergence | None
     train_loss: Curve
     valid_loss: Curve
     valid_metric: Curve
     kept: Kept | None = None
-    splits: dict[str, Any] = field(default_factory=dict)  # scores of what was written for each split, by split
+    splits: dict[str, SplitResult] = field(default_factory=dict)  # scores of what was written for each split, by split
 
 
 @dataclass(frozen=True)
@@ -118,7 +78,7 @@ class Row:
     test: Estimate | None
     valid: Estimate | None
     difference: Estimate | None  # to the first row, of the test metric, seed by seed
-    cost: Counts
+    cost: Cost
     matched: Matched | None
     shape: Shape
     evaluations: int
@@ -138,7 +98,7 @@ class Comparison:
     """The result of the study; rows are the schemes in the order given, and differences are to the first."""
 
     task: str
-    metric: Shown
+    metric: Metric
     match: Literal["parameters", "flops", "none"]
     reference: str
     seeds: tuple[int, ...]
@@ -157,7 +117,7 @@ class Comparison:
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
-        return {"study": STUDY, "format": FORMAT, **_plain(self)}
+        return {"study": STUDY, "format": FORMAT, **plain(self)}
 
     @property
     def devices(self) -> list[str]:
@@ -165,7 +125,7 @@ class Comparison:
 
     def shown(self, value: float) -> str:
         """A figure of the metric as a table prints it."""
-        return self.metric["format"].format(value)
+        return self.metric.format.format(value)
 
     def interval(self, value: Estimate | None, signed: bool = False) -> str:
         """A mean with its interval in brackets below it; "-" where there is none."""
@@ -184,12 +144,12 @@ class Comparison:
         return f"{show(value.mean)}\n{half}"
 
     def shown_difference(self, value: float) -> str:
-        return self.metric["format"].replace("{:", "{:+").format(value)
+        return self.metric.format.replace("{:", "{:+").format(value)
 
     def note(self) -> str:
         """How to read the table."""
         first, seeds = self.rows[0], len(self.seeds)
-        better = "higher" if self.metric["higher_is_better"] else "lower"
+        better = "higher" if self.metric.higher_is_better else "lower"
         what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[self.match]
         return (
             f"{title_of(self.metric)}: {better} is better; mean over {counted(seeds, 'seed')}, each with "
@@ -216,17 +176,17 @@ class Comparison:
     def scored(self) -> list[Scored]:
         """The scores of the test sets, the metric first."""
         found = next((one.scores for one in self.tests if one.scores), ())
-        return sorted(found, key=lambda score: score.key != self.metric["name"])
+        return sorted(found, key=lambda score: score.key != self.metric.name)
 
     def main_scores(self) -> list[Scored]:
         """The scores for a table: exact matches only where they are the metric."""
-        return [one for one in self.scored() if one.key != EXACT_MATCH.name or one.key == self.metric["name"]]
+        return [one for one in self.scored() if one.key != EXACT_MATCH.name or one.key == self.metric.name]
 
     def score_text(self, score: Scored | None) -> str:
         """A score's mean, of the metric with half its interval; a star where published scores are no match for it."""
         if score is None:
             return "-"
-        if score.key == self.metric["name"]:
+        if score.key == self.metric.name:
             return self.plus_minus(score.mean)
         return f"{score.mean.mean:.2f}{'' if score.comparable else '*'}"
 
@@ -265,22 +225,13 @@ class Comparison:
         return [t for t in self.trials if (t.scheme, t.setting) == (row.scheme, row.setting)]
 
 
-def _plain(value: Any) -> Any:
-    """A value for JSON: records and named tuples become objects."""
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Estimate | Curve | Scored | Pair):
-        return {name: _plain(inner) for name, inner in value._asdict().items()}
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
-
-
 def check_sense(found: Comparison) -> None:
     """Refuse what has the right types and is no comparison for all that."""
     if not found.rows:
         raise ValueError("it has no rows")
     for notation in {found.reference, *(one.scheme for one in (*found.rows, *found.trials, *found.tests))}:
         scheme(notation)
-    name, form = found.metric["name"], found.metric["format"]
+    name, form = found.metric.name, found.metric.format
     if not re.fullmatch(r"\{:\.\d[%f]\}", form):
         raise ValueError(f"metric.format is {form!r}, and needs one such as '{{:.2f}}'")
     for trial in found.trials:

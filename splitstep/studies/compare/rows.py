@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...scheme import Project, Scheme
 from ...schemes import label, scheme
+from ...tasks import Metric
 from ..statistics import estimate, paired_difference
 from .result import Comparison, Row, Setting, Trial
 
 
-def rows_of(trials: Sequence[Trial], metric: Mapping[str, Any]) -> list[Row]:
+def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
     """A row per scheme, in order."""
     rows: list[Row] = []
     first: dict[int, float] = {}
@@ -21,7 +22,7 @@ def rows_of(trials: Sequence[Trial], metric: Mapping[str, Any]) -> list[Row]:
         every = [t for t in trials if t.scheme == notation]
         setting = choose_setting(every, metric)
         own = [t for t in every if t.setting == setting]
-        test = figures(own, "test", metric["name"])
+        test = figures(own, "test", metric.name)
         if not rows:
             first = test
         rates = [t.tokens_per_second for t in own if t.tokens_per_second]
@@ -34,7 +35,7 @@ def rows_of(trials: Sequence[Trial], metric: Mapping[str, Any]) -> list[Row]:
                 finished=len(test),
                 diverged=len(own) - len(test),
                 test=estimate(list(test.values())),
-                valid=estimate(list(figures(own, "valid", metric["name"]).values())),
+                valid=estimate(list(figures(own, "valid", metric.name).values())),
                 difference=paired_difference(test, first) if rows else None,
                 cost=own[0].cost,
                 matched=own[0].matched,
@@ -63,13 +64,13 @@ def against(result: Comparison, text: str) -> Comparison:
     return replace(result, trials=tuple(trials), rows=tuple(rows_of(trials, result.metric)))
 
 
-def choose_setting(trials: Sequence[Trial], metric: Mapping[str, Any]) -> Setting:
+def choose_setting(trials: Sequence[Trial], metric: Metric) -> Setting:
     """The setting of the best mean validation figure; one that diverged less often goes before one that did more."""
-    sign = -1.0 if metric["higher_is_better"] else 1.0
+    sign = -1.0 if metric.higher_is_better else 1.0
 
     def rank(setting: Setting) -> tuple[int, float]:
         own = [t for t in trials if t.setting == setting]
-        valid = estimate(list(figures(own, "valid", metric["name"]).values()))
+        valid = estimate(list(figures(own, "valid", metric.name).values()))
         return sum(t.status != "finished" for t in own), sign * valid.mean if valid else math.inf
 
     return min(dict.fromkeys(t.setting for t in trials), key=rank)

@@ -15,7 +15,7 @@ from ...training import read_recipe
 from ...training.directory import RunDirectory
 from .plan import Planned
 from .result import Trial
-from .trials import output_of, told, trial_of
+from .trials import Output, output_of, told, trial_of
 
 _one_at_a_time = threading.Lock()  # a cluster's worker may have several threads, and torch's seed is the process's
 
@@ -38,13 +38,13 @@ def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, wa
             continue
         output = output_of(directory, result)
         trial = trial_of(run, output)
-        watch.done(run.folder, f"{told(trial, result['metric'])}, from an earlier call")
-        yield Ended(trial, output["written"])
+        watch.done(run.folder, f"{told(trial, result.metric)}, from an earlier call")
+        yield Ended(trial, output.written)
     if not open_runs:
         return
     with open_engine(engine_text, len(open_runs)) as engine:
         watch.note(f"{counted(len(open_runs), 'run')} on {engine.name}, {engine.workers} at once")
-        futures: dict[Future[dict[str, Any]], Planned] = {
+        futures: dict[Future[Output], Planned] = {
             engine.executor.submit(
                 run_one, run.recipe.document(), str(out / run.folder), str(data), threads_per_job()
             ): run
@@ -57,12 +57,12 @@ def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, wa
                 run = futures.pop(future)
                 output = outcome(future, run, engine)
                 trial = trial_of(run, output)
-                watch.done(run.folder, told(trial, output["result"]["metric"]))
-                yield Ended(trial, output["written"])
+                watch.done(run.folder, told(trial, output.result.metric))
+                yield Ended(trial, output.written)
 
 
-def run_one(recipe: Mapping[str, Any], folder: str, data: str, threads: int) -> dict[str, Any]:
-    """One run in a worker, plain data in and out: its result and its curves."""
+def run_one(recipe: Mapping[str, Any], folder: str, data: str, threads: int) -> Output:
+    """One run in a worker: plain data in, records of plain data out."""
     import torch
 
     from ...training import train
@@ -74,7 +74,7 @@ def run_one(recipe: Mapping[str, Any], folder: str, data: str, threads: int) -> 
         return output_of(RunDirectory(out), result)
 
 
-def outcome(future: Future[dict[str, Any]], run: Planned, engine: Engine) -> dict[str, Any]:
+def outcome(future: Future[Output], run: Planned, engine: Engine) -> Output:
     try:
         return future.result()
     except engine.died:

@@ -15,7 +15,7 @@ from ...tasks.translation import Translation
 from ...training import Recipe
 from ...training.directory import stamp
 from .plan import Planned, check_runs, plan
-from .result import Comparison, RecipeEntries, Row, Setting, Shown
+from .result import Comparison, RecipeEntries, Row, Setting
 from .rows import rows_of
 from .running import Ended, run_all
 from .test_splits import OnTestSet, System, Written, on_test_sets
@@ -46,11 +46,10 @@ def compare(
     with Watch(f"compare {recipe.task}", len(runs), sum(r.recipe.train.steps for r in runs), quiet) as watch:
         ended = {one.trial.folder: one for one in run_all(ordered, out, data_root(data).resolve(), engine, watch)}
     trials = [ended[run.folder].trial for run in runs]
-    metric = task.metric._asdict()
-    rows = rows_of(trials, metric)
+    rows = rows_of(trials, task.metric)
     return Comparison(
         task=recipe.task,
-        metric=Shown(**metric),
+        metric=task.metric,
         match=recipe.match,
         reference=str(scheme(recipe.reference)),
         seeds=tuple(seeds),
@@ -83,7 +82,7 @@ def tests_of(
         found = {
             run.seed: Written(
                 ended[run.folder].written,
-                {split: one["scores"] for split, one in ended[run.folder].trial.splits.items()},
+                {split: one.scores for split, one in ended[run.folder].trial.splits.items()},
             )
             for run in own
             if ended[run.folder].trial.status == "finished"

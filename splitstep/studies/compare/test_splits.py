@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...tasks.text_pairs.scores import Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
+from ...tasks.text_pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
 from ...tasks.translation import EXACT_MATCH, Translation
 from ..statistics import (
     Estimate,
@@ -26,7 +26,7 @@ class Written(NamedTuple):
     """What one run wrote for the test splits, and the scores of it that its result holds, both by split."""
 
     lines: Mapping[str, Sequence[str]]
-    scores: Mapping[str, Sequence[Mapping[str, Any]]]
+    scores: Mapping[str, Sequence[Score]]
 
 
 class System(NamedTuple):
@@ -109,13 +109,13 @@ def tested(system: System, split: str, own: Mapping[int, Counted], first: Mappin
     )
 
 
-def over_seeds(runs: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Scored, ...]:
+def over_seeds(runs: Sequence[Sequence[Score]]) -> tuple[Scored, ...]:
     """Each score's mean over the runs."""
     found = []
     for number, one in enumerate(runs[0] if runs else ()):
-        mean = estimate([scores[number]["value"] for scores in runs])
+        mean = estimate([scores[number].value for scores in runs])
         assert mean is not None
-        found.append(Scored(one["key"], one["name"], one["signature"], one["comparable"], mean))
+        found.append(Scored(one.key, one.name, one.signature, one.comparable, mean))
     return tuple(found)
 
 

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
 
-from ...tasks.task import title_of
+from ...tasks.task import Metric, title_of
 from ...training import TrainOptions, read_recipe
 from ...training.directory import RunDirectory
 from ...training.recipe import evaluates
+from ...training.run_result import RunResult
 from .plan import Planned
 from .result import Curve, Trial
 
 POINTS = 200  # of a loss curve, at most
 
 
-def output_of(directory: RunDirectory, result: Mapping[str, Any]) -> dict[str, Any]:
+class Output(NamedTuple):
     """What a study needs of a run that is over: its result, its curves and what its model wrote for the test splits."""
-    splits = [split for split in result.get("splits", {}) if split != "valid"]
+
+    result: RunResult
+    curves: dict[str, Curve]
+    written: dict[str, list[str]]
+
+
+def output_of(directory: RunDirectory, result: RunResult) -> Output:
+    """What a directory holds of the run with this result."""
+    splits = [split for split in result.splits or {} if split != "valid"]
     written = {split: read_translations(directory, split) for split in splits}
-    options = read_recipe(result["recipe"], str(directory.path)).train
-    return {"result": result, "curves": read_curves(directory, result["metric"]["name"], options), "written": written}
+    options = read_recipe(result.recipe, str(directory.path)).train
+    return Output(result, read_curves(directory, result.metric.name, options), written)
 
 
 def read_translations(directory: RunDirectory, split: str) -> list[str]:
@@ -58,22 +68,16 @@ def thinned(points: Sequence[tuple[int, float]], whole: int, most: int = POINTS)
     )
 
 
-def trial_of(run: Planned, output: Mapping[str, Any]) -> Trial:
-    result, curves = output["result"], output["curves"]
-    same = {
-        name: result.get(name)
-        for name in (
-            "status", "valid", "test", "best_step", "steps", "tokens", "seconds", "tokens_per_second", "cost",
-            "matched", "shape", "device", "precision", "mode", "commit", "diverged", "kept",
-        )
-    }  # fmt: skip
-    same["splits"] = result.get("splits", {})
-    return Trial(scheme=run.scheme, setting=run.setting, seed=run.seed, folder=run.folder, **same, **curves)
+def trial_of(run: Planned, output: Output) -> Trial:
+    """The run as the study's result holds it."""
+    known = {f.name for f in fields(Trial)} & {f.name for f in fields(RunResult)}
+    entries: dict[str, Any] = {name: getattr(output.result, name) for name in known} | output.curves
+    asked = {"scheme": run.scheme, "setting": run.setting, "seed": run.seed, "folder": run.folder}
+    return Trial(**{**entries, **asked, "splits": output.result.splits or {}})
 
 
-def told(trial: Trial, metric: Mapping[str, Any]) -> str:
+def told(trial: Trial, metric: Metric) -> str:
     """A run in a few words."""
     if trial.test is None:
         return f"diverged at step {trial.steps}"
-    figure = metric["format"].format(trial.test[metric["name"]])
-    return f"{title_of(metric)} {figure}, {trial.seconds:,.0f} s"
+    return f"{title_of(metric)} {metric.format.format(trial.test[metric.name])}, {trial.seconds:,.0f} s"

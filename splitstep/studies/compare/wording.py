@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ...models.config import feed_forwards
 from ...models.cost import span
 from ...schemes import scheme
+from ...training.run_result import Kept, Shape
 
 
-def kept_text(kept: Mapping[str, Any] | None, best_step: int | None, steps: int) -> str:
+def kept_text(kept: Kept | None, best_step: int | None, steps: int) -> str:
     """Which weights a run ended with; older documents know the best step alone."""
-    if kept is None or kept["by"] == "best":
-        by = f", the best by {kept['figure'].replace('_', ' ')}" if kept else ""
+    if kept is None or kept.by == "best":
+        by = f", the best by {kept.figure.replace('_', ' ')}" if kept and kept.figure else ""
         return "-" if best_step is None else f"{best_step:,} of {steps:,}{by}"
-    chosen = kept["steps"]
+    chosen = kept.steps
     if not chosen:
         return "-"
     return f"the mean of {len(chosen)}, steps {chosen[0]:,} to {chosen[-1]:,}"
 
 
-def widths(notation: str, shape: Mapping[str, Any]) -> str:
+def widths(notation: str, shape: Shape) -> str:
     """The feed-forward widths, half by half: "F 256" or "F0 128, F1 128"."""
     names = feed_forwards(scheme(notation))
-    ffn = shape["ffn"]
+    ffn = shape.ffn
     lists = [ffn[i :: len(names)] if isinstance(ffn, list) else [ffn] for i in range(len(names))]
     return ", ".join(f"{name} {span(found)}" for name, found in zip(names, lists, strict=True)) or "none"

@@ -1,0 +1,104 @@
+"""What is known of a run that is over: a typed record, written as JSON and read back as it was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from ..models.cost import Cost
+from ..support.typed import Figure, plain
+from ..tasks import Metric
+from ..tasks.text_pairs.scores import Score
+
+Figures = dict[str, Figure]
+
+
+class SchemeName(NamedTuple):
+    """A scheme: its row's name, if it has one, and its notation."""
+
+    name: str | None
+    notation: str
+
+
+class Shape(NamedTuple):
+    """The shape of a network, as tables tell it."""
+
+    layers: int
+    width: int
+    ffn: int | list[int]
+    step: float
+
+
+class Kept(NamedTuple):
+    """Which weights a run ended with: the best by a figure of the validation split, or the mean of several steps'."""
+
+    by: Literal["best", "average"]
+    steps: list[int]
+    figure: str | None = None
+
+
+class Matched(NamedTuple):
+    """What an equal-cost twin was matched to, both costs, and how far apart they are."""
+
+    by: Literal["parameters", "flops"]
+    reference: str
+    reference_cost: Cost
+    cost: Cost
+    difference: float
+
+
+class SplitResult(NamedTuple):
+    """What a model wrote for a split: how many lines, their figures, and each score in full."""
+
+    lines: int
+    figures: Figures
+    scores: tuple[Score, ...]
+
+
+class Divergence(NamedTuple):
+    """Where a run blew up: `layer` is the first one that a state leaves as no number, else the one in which states
+    grow most. The norms are those of the states after the embedding and each layer, and of each layer's weights."""
+
+    step: int
+    loss: Figure
+    gradient_norm: Figure = float("nan")
+    layer: int | Literal["embedding"] = "embedding"
+    state_norms: tuple[Figure, ...] = ()
+    weight_norms: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What is known of a run that is over, however it ended."""
+
+    status: Literal["finished", "diverged"]
+    task: str
+    scheme: SchemeName
+    seed: int
+    metric: Metric
+    best_step: int | None
+    valid: Figures | None
+    steps: int
+    tokens: int
+    seconds: float
+    tokens_per_second: float | None
+    cost: Cost
+    matched: Matched | None
+    shape: Shape
+    device: str
+    precision: str
+    mode: str
+    versions: dict[str, str]
+    commit: str | None
+    date: str
+    recipe: dict[str, Any]
+    kept: Kept | None = None  # from here on: what older runs, or runs that ended otherwise, do not have
+    processes: int = 1
+    parallel: str = "none"
+    test: Figures | None = None
+    splits: dict[str, SplitResult] | None = None
+    diverged: Divergence | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return plain(self)
