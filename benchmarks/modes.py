@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from splitstep.models import MODELS, CausalConfig, ImageConfig, SplitstepConfig
+from splitstep.models import KINDS, CausalConfig, ImageConfig, SplitstepConfig
 from splitstep.support.files import write_atomically
 from splitstep.training import TrainOptions
 from splitstep.training.directory import stamp
+from splitstep.training.objective import Learner
 from splitstep.training.processes import World
 from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import spread
@@ -89,12 +90,12 @@ def measure(case: Case, mode: str, precision: str, agree: int, updates: int) -> 
     world = World(0, 1, device)
     options = TrainOptions(steps=agree + updates, batch=case.batch, lr=1e-3, warmup=10)
     torch.manual_seed(SEED)
-    model: Any = MODELS[case.kind](case.config)  # pyright: ignore[reportCallIssue]
+    model: Any = KINDS[case.kind].model(case.config)
     model = model.to(device).train()
     optimizer = make_optimizer(model, options, device)
-    shared = spread(model, "none", world)
+    learner = Learner(model)
     dtype = choose_precision(precision, device)
-    update = make_update(model, shared, optimizer, options, dtype, mode, world)
+    update = make_update(learner, spread(learner, "none", world), optimizer, options, dtype, mode, world)
     works = make_works(case, agree, device)
     begun = time.perf_counter()
     losses = [update(work, learning_rate(options, step))[0] for step, work in enumerate(works[:1])]

@@ -46,6 +46,7 @@ from splitstep.tasks.translation import Translation
 from splitstep.training import RunDirectory, TrainOptions, load_recipe
 from splitstep.training.directory import stamp
 from splitstep.training.loop import fit, open_journal
+from splitstep.training.objective import Learner
 from splitstep.training.processes import World
 from splitstep.training.run import Run
 from splitstep.training.sharding import spread
@@ -282,7 +283,8 @@ def training_turn(build: Callable[[], nn.Module], mode: str, works: Sequence[Wor
     model = build().to(world.device).train()
     options = TrainOptions(steps=1000, lr=1e-4, clip=0.0)
     optimizer, precision = make_optimizer(model, options, world.device), choose_precision("auto", world.device)
-    update = make_update(model, spread(model, "none", world), optimizer, options, precision, mode, world)
+    learner = Learner(model)
+    update = make_update(learner, spread(learner, "none", world), optimizer, options, precision, mode, world)
 
     def once(count: int) -> None:
         for number in range(count):

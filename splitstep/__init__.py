@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .integrate import Event, Field, Site, Step, integrate, refine, uniform
@@ -10,39 +11,25 @@ from .schemes import SCHEMES, scheme
 from .tableau import TABLEAUX, Tableau
 
 if TYPE_CHECKING:
-    from .models import (
-        CausalConfig,
-        ImageConfig,
-        MaskedConfig,
-        SequenceConfig,
-        SplitstepForCausalLM,
-        SplitstepForImageClassification,
-        SplitstepForMaskedLM,
-        SplitstepForSequenceClassification,
-        SplitstepForTranslation,
-        TranslationConfig,
-        cost,
-        twin,
-    )
+    from .models import *  # noqa: F403
     from .stack import Stack
 
-__all__ = [
+__all__ = [  # noqa: F405
     "SCHEMES", "TABLEAUX", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme", "SequenceConfig",
     "Site", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "Stack", "Step", "Tableau", "TranslationConfig",
     "average", "compose", "cost", "decoder", "integrate", "refine", "scheme", "twin", "uniform", "unshare",
     "with_tableau",
 ]  # fmt: skip
+LAZY = {name: ".models" for name in __all__ if name not in globals()} | {"Stack": ".stack"}  # they bring torch
 
 
 def __getattr__(name: str) -> Any:
-    """The network and the models, on first use: they bring torch and transformers."""
-    if name == "Stack":
-        from .stack import Stack
+    """The network and the models, imported on first use."""
+    if name not in LAZY:
+        raise AttributeError(f"module 'splitstep' has no attribute {name!r}")
+    return getattr(import_module(LAZY[name], __name__), name)
 
-        return Stack
-    if name in __all__:
-        from . import models
 
-        return getattr(models, name)
-    raise AttributeError(f"module 'splitstep' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return __all__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -34,11 +34,21 @@ class Site(NamedTuple):
     branch: int
 
 
+class Visit(NamedTuple):
+    """One part of one step: where it stands, what it does and what the clocks of its fields show."""
+
+    site: Site
+    move: Move
+    times: tuple[Time, ...]  # one for each field
+    step: Step
+
+
 class Event(NamedTuple):
-    """What a probe sees of one part: the state before and after it, and what each field added.
+    """What a probe sees of one part: the state before and after it, what each field added, and the fields themselves.
 
     x_after = x + sum of increments, unless the part replaces the state: then it is their sum. In a doubled state x is
-    the half that moves.
+    the half that moves and `read` the half that rests. The first stage evaluates fields[name](times[name], read,
+    context), so that a probe can take derivatives.
     """
 
     site: Site
@@ -48,11 +58,32 @@ class Event(NamedTuple):
     x: Tensor
     increments: Mapping[str, Tensor]
     x_after: Tensor
-    context: Any
+    context: Any  # that of the first stage, as `at` gave it
+    fields: Mapping[str, Field]
+    times: Mapping[str, Time]
+    read: Tensor
+    state: State  # all of it before the part
 
 
 Observe = Callable[[Event], None]
 At = Callable[[Any, Site], Any]
+
+
+def visits(program: Sequence[Move], step: Step, index: int, branch: int = 0) -> Iterator[Visit]:
+    """The parts of one step in order. Every letter has a clock, and each part moves the clocks of its fields."""
+    clock: dict[str, Time] = {colour: step.t for move in program for colour in move.colours}
+    for number, move in enumerate(program):
+        times = tuple(clock[colour] for colour in move.colours) or (step.t,)
+        yield Visit(Site(index, number, 0, branch), move, times, step)
+        for colour in move.colours:
+            clock[colour] = clock[colour] + move.fraction * step.h
+
+
+def contexts(visit: Visit, context: Any, at: At | None) -> list[Any]:
+    """The context of each stage of a part."""
+    if at is None or visit.move.kind == "project":
+        return [context] * len(visit.move.stages)
+    return [at(context, visit.site._replace(stage=j)) for j in range(len(visit.move.stages))]
 
 
 def scaled(c: float, x: Tensor) -> Tensor:
@@ -63,27 +94,48 @@ def total(terms: Iterable[Tensor]) -> Tensor:
     return reduce(add, terms)
 
 
-def increments(
-    step: Step, move: Move, site: Site, clock: Mapping[str, Time], x: Tensor, context: Any, at: At | None
-) -> dict[str, Tensor]:
-    """What each field of one part adds: h * sum_j b_j k_j, with k_j = f(t + c_j h, x + h sum_i a_ji k_i)."""
-    h = move.fraction * step.h
+def increments(visit: Visit, x: Tensor, contexts: Sequence[Any]) -> dict[str, Tensor]:
+    """What each field of one part adds: h * sum_j b_j k_j, with k_j = f(t + c_j h, x + h sum_i a_ji k_i).
+
+    A part that replaces the state or projects it has no factor h.
+    """
+    move, h = visit.move, visit.move.fraction * visit.step.h
     slopes: list[dict[str, Tensor]] = []
     sums: list[Tensor] = []
-    for j, stage in enumerate(move.stages):
+    for stage, context in zip(move.stages, contexts, strict=True):
         y = total([x, *(scaled(h * a, sums[i]) for i, a in stage.row)]) if stage.row else x
-        here = context if at is None else at(context, site._replace(stage=j) if j else site)
-        slopes.append(
-            {
-                name: step.fields[name](clock[colour] + stage.c * h if stage.c else clock[colour], y, here)
-                for name, colour in zip(move.fields, move.colours, strict=True)
-            }
-        )
-        if j + 1 < len(move.stages):
+        times = [t + stage.c * h for t in visit.times] if stage.c else visit.times
+        names = zip(move.fields, times, strict=True)
+        slopes.append({name: visit.step.fields[name](t, y, context) for name, t in names})
+        if len(slopes) < len(move.stages):
             sums.append(total(slopes[-1].values()))
-    factor = 1.0 if move.kind == "replace" else h
+    factor = h if move.kind == "add" else 1.0
     pairs = list(zip(move.weights, slopes, strict=True))
     return {name: total(scaled(factor * b, k[name]) for b, k in pairs if b) for name in move.fields}
+
+
+def moved(move: Move, x: Tensor, added: Mapping[str, Tensor]) -> Tensor:
+    """The state, or the half that moves, after a part."""
+    if move.kind == "add":
+        return total([x, *added.values()])
+    new = total(added.values())
+    return new.to(x.dtype) if move.kind == "replace" else new  # the stream keeps its precision under autocast
+
+
+def run_part(visit: Visit, state: State, context: Any, observe: Observe | None, at: At | None) -> State:
+    """The state after one part."""
+    site, move, times, step = visit
+    x, read = (state[move.half], state[1 - move.half]) if move.half >= 0 else (state, state)
+    given = contexts(visit, context, at)
+    added = increments(visit, read, given)
+    new = moved(move, x, added)
+    if observe is not None:
+        gained = {name: new - x for name in added} if move.kind == "project" else added
+        fields = {name: step.fields[name] for name in move.fields}
+        clocks = dict(zip(move.fields, times, strict=True))
+        h = move.fraction * step.h
+        observe(Event(site, move, times[0], h, x, gained, new, given[0], fields, clocks, read, state))
+    return {-1: new, 0: (new, read), 1: (read, new)}[move.half]
 
 
 def advance(
@@ -93,26 +145,8 @@ def advance(
     ends: list[tuple[float, State]] = []
     for branch, (weight, program) in enumerate(scheme.plan):
         y: State = x
-        clock: dict[str, Time] = {colour: step.t for move in program for colour in move.colours}
-        for number, move in enumerate(program):
-            site = Site(index, number, 0, branch)
-            t = clock[move.colours[0]] if move.colours else step.t
-            moving: Tensor = y[move.half] if scheme.doubled else y
-            if move.kind == "project":
-                new = step.fields[move.fields[0]](t, moving, context)
-                added = {move.fields[0]: new - moving} if observe is not None else {}
-            else:
-                read: Tensor = y[1 - move.half] if scheme.doubled else y
-                added = increments(step, move, site, clock, read, context, at)
-                if move.kind == "replace":
-                    new = total(added.values()).to(moving.dtype)  # the stream keeps its precision under autocast
-                else:
-                    new = total([moving, *added.values()])
-                for colour in move.colours:
-                    clock[colour] = clock[colour] + move.fraction * step.h
-            if observe is not None:
-                observe(Event(site, move, t, move.fraction * step.h, moving, added, new, context))
-            y = ((new, y[1]) if move.half == 0 else (y[0], new)) if scheme.doubled else new
+        for visit in visits(program, step, index, branch):
+            y = run_part(visit, y, context, observe, at)
         ends.append((weight, y))
     if len(ends) == 1:
         return ends[0][1]

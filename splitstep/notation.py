@@ -17,8 +17,9 @@ import re
 from dataclasses import replace
 from difflib import get_close_matches
 from fractions import Fraction
+from functools import lru_cache
 
-from .scheme import PROJECTIONS, Part, Program, Project, Scheme, Substep
+from .scheme import PROJECTIONS, Part, Project, Scheme, Substep
 from .tableau import EULER, TABLEAUX, Coefficient, Tableau, coefficient
 
 EXPONENT = r"(?:[eE][-+]?[0-9]+)"
@@ -33,7 +34,6 @@ START = re.compile(
 PART = re.compile(START.pattern + r"(?=\s|\)|$)")
 GLOBAL = re.compile(r"@(?P<tableau>[a-z]\w*)\s*$")
 TERM = re.compile(rf"(?P<weight>{NUMBER})\s*\(")
-SPACE = re.compile(r"\s*")
 
 
 def fail(text: str, place: int, what: str) -> ValueError:
@@ -42,23 +42,24 @@ def fail(text: str, place: int, what: str) -> ValueError:
     return ValueError(f"Scheme {text!r}, character {place + 1} ({shown}): {what}")
 
 
+@lru_cache(1024)
 def read(text: str) -> Scheme:
-    """The scheme that the notation describes."""
+    """The scheme that the notation describes; schemes are frozen, so a text is parsed once."""
     if not text.strip():
         raise ValueError('An empty scheme: write one such as "A F" or "F0/2 A F1/2", or a row\'s name such as macaron.')
     place = _skip(text, 0)
-    average = TERM.match(text, place)
     try:
-        branches, place = _average(text, place) if average else _single(text, place)
+        if TERM.match(text, place):
+            branches, place = _average(text, place)
+        else:
+            program, place = _program(text, place)
+            branches = [(Fraction(1), program)]
         tableau, place = _global(text, place)
         if place != len(text):
             raise fail(text, place, _advice(text, place))
         if tableau != EULER and all(own for _, program in branches for _, own in program):
-            raise fail(
-                text,
-                text.rindex("@"),
-                f"no part is left for @{tableau.name}: parts that replace the state have no stages.",
-            )
+            reason = f"no part is left for @{tableau.name}: parts that replace the state have no stages."
+            raise fail(text, text.rindex("@"), reason)
         return Scheme(tuple((w, tuple(_finish(part, tableau) for part in program)) for w, program in branches))
     except ValueError as error:
         message = str(error)
@@ -66,15 +67,11 @@ def read(text: str) -> Scheme:
 
 
 Pending = tuple[Part, bool]  # a part, and whether it named its own tableau
+Branches = list[tuple[Coefficient, list[Pending]]]
 
 
-def _single(text: str, place: int) -> tuple[list[tuple[Coefficient, list[Pending]]], int]:
-    program, place = _program(text, place)
-    return [(Fraction(1), program)], place
-
-
-def _average(text: str, place: int) -> tuple[list[tuple[Coefficient, list[Pending]]], int]:
-    branches: list[tuple[Coefficient, list[Pending]]] = []
+def _average(text: str, place: int) -> tuple[Branches, int]:
+    branches: Branches = []
     while term := TERM.match(text, place):
         program, place = _program(text, _skip(text, term.end()))
         if text[place : place + 1] != ")":
@@ -95,11 +92,8 @@ def _program(text: str, place: int) -> tuple[list[Pending], int]:
         found = PART.match(text, place)
         if not found:
             begun = START.match(text, place)
-            raise (
-                fail(text, begun.end(), _ending(text, begun.end()))
-                if begun
-                else fail(text, place, _advice(text, place))
-            )
+            place, advice = (begun.end(), _ending) if begun else (place, _advice)
+            raise fail(text, place, advice(text, place))
         program.append(_part(text, found))
         place = _skip(text, found.end())
     if not program:
@@ -140,9 +134,7 @@ def _finish(pending: Pending, tableau: Tableau) -> Part:
 
 def _global(text: str, place: int) -> tuple[Tableau, int]:
     found = GLOBAL.match(text, place)
-    if not found:
-        return EULER, place
-    return _tableau(text, found.start("tableau"), found["tableau"]), len(text)
+    return (_tableau(text, found.start("tableau"), found["tableau"]), len(text)) if found else (EULER, place)
 
 
 def _tableau(text: str, place: int, name: str) -> Tableau:
@@ -155,18 +147,14 @@ def _tableau(text: str, place: int, name: str) -> Tableau:
 
 def _number(text: str, place: int, number: str) -> Coefficient:
     try:
-        value = coefficient(Fraction(number) if "/" in number or number.lstrip("-").isdigit() else float(number))
+        return coefficient(Fraction(number) if "/" in number or number.lstrip("-").isdigit() else float(number))
     except (ZeroDivisionError, ValueError):
-        raise fail(
-            text, place, f"{number} is no coefficient; write a fraction such as 7/24 or a decimal such as 0.675."
-        ) from None
-    return value
+        reason = f"{number} is no coefficient; write a fraction such as 7/24 or a decimal such as 0.675."
+        raise fail(text, place, reason) from None
 
 
 def _skip(text: str, place: int) -> int:
-    found = SPACE.match(text, place)
-    assert found
-    return found.end()
+    return len(text) - len(text[place:].lstrip())
 
 
 def _ending(text: str, place: int) -> str:
@@ -203,18 +191,16 @@ def write(scheme: Scheme) -> str:
     """The canonical text: `read(write(s)) == s` bit for bit."""
     tableaux = {s.tableau for _, s in scheme.substeps if not s.replaces}
     common = tableaux.pop() if len(tableaux) == 1 else EULER
-    texts = [(w, _write_program(program, common)) for w, program in scheme.branches]
+    texts = [(w, " ".join(_write_part(part, common) for part in program)) for w, program in scheme.branches]
     tail = "" if common == EULER else f" @{common.name}"
     if len(texts) == 1 and texts[0][0] == 1:
         return texts[0][1] + tail
-    return " + ".join(f"{_write_number(w)}({program})" for w, program in texts) + tail
+    return " + ".join(f"{w}({program})" for w, program in texts) + tail
 
 
-def _write_program(program: Program, common: Tableau) -> str:
-    return " ".join(part.field if isinstance(part, Project) else _write_part(part, common) for part in program)
-
-
-def _write_part(part: Substep, common: Tableau) -> str:
+def _write_part(part: Part, common: Tableau) -> str:
+    if isinstance(part, Project):
+        return part.field
     fields, scale = "+".join(part.fields), _write_scale(part.fraction)
     if len(part.fields) > 1 and scale:
         fields = f"({fields})"
@@ -228,11 +214,7 @@ def _write_scale(fraction: Coefficient) -> str:
         return ""
     if isinstance(fraction, Fraction) and fraction.numerator == 1:
         return f"/{fraction.denominator}"
-    return f"*{_write_number(fraction)}"
-
-
-def _write_number(value: Coefficient) -> str:
-    return str(value) if isinstance(value, Fraction) else repr(value)
+    return f"*{fraction}"
 
 
 def shortened(notation: str) -> str:

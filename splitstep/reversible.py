@@ -8,7 +8,9 @@ backward pass rebuilds are those of the forward pass bit for bit, whatever the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +19,8 @@ from torch.autograd.function import once_differentiable
 from torch.func import functional_call, vjp  # pyright: ignore[reportPrivateImportUsage]
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .integrate import At, Observe, Site, Step, Time, increments, total
-from .scheme import Move, Scheme
+from .integrate import At, Observe, Step, Visit, contexts, increments, total, visits
+from .scheme import Scheme
 
 GRID = 2.0**30  # states are multiples of 2^-30, below 2^33 in size
 LIMIT = 2.0**30  # what a state or an increment may measure, well inside that
@@ -38,34 +40,15 @@ def fault(x: Tensor) -> Tensor:
     return torch.where(size < LIMIT, torch.zeros_like(size), torch.full_like(size, torch.nan))
 
 
-class Visit(NamedTuple):
-    """One part of one step: where it stands, what it does and what its clocks show."""
-
-    site: Site
-    move: Move
-    clock: dict[str, Time]
+Names = tuple[tuple[str, str], ...]  # of a step's parameters: (field, parameter)
 
 
-def visits(scheme: Scheme, steps: Sequence[Step]) -> Iterator[Visit]:
-    [(_, program)] = scheme.plan
-    for index, step in enumerate(steps):
-        clock: dict[str, Time] = {colour: step.t for move in program for colour in move.colours}
-        for number, move in enumerate(program):
-            yield Visit(Site(index, number, 0, 0), move, dict(clock))
-            for colour in move.colours:
-                clock[colour] = clock[colour] + move.fraction * step.h
-
-
-class Weights(NamedTuple):
-    """The parameters of one step's fields, flat, and how to run the fields with others in their place."""
-
-    names: tuple[tuple[str, str], ...]  # (field, parameter)
-
-    def bind(self, step: Step, values: Sequence[Tensor]) -> Step:
-        parameters: dict[str, dict[str, Tensor]] = {field: {} for field in step.fields}
-        for (field, name), value in zip(self.names, values, strict=True):
-            parameters[field][name] = value
-        return step._replace(fields={f: _bound(step.fields[f], parameters[f]) for f in step.fields})
+def bind(step: Step, names: Names, values: Sequence[Tensor]) -> Step:
+    """The step with these values in place of its fields' parameters."""
+    parameters: dict[str, dict[str, Tensor]] = {field: {} for field in step.fields}
+    for (field, name), value in zip(names, values, strict=True):
+        parameters[field][name] = value
+    return step._replace(fields={f: _bound(step.fields[f], parameters[f]) for f in step.fields})
 
 
 def _bound(field: Any, parameters: dict[str, Tensor]) -> Any:
@@ -79,21 +62,25 @@ class Problem(NamedTuple):
 
     scheme: Scheme
     steps: tuple[Step, ...]
-    weights: tuple[Weights, ...]
-    context: Any
+    names: tuple[Names, ...]  # step by step
     treedef: Any
     leaves: tuple[Any, ...]
     tracked: tuple[int, ...]  # leaves of the context that gradients flow into
     at: At | None
     autocast: tuple[str, torch.dtype, bool]
 
+    def visits(self) -> list[Visit]:
+        """The parts of all steps in order."""
+        [(_, program)] = self.scheme.plan
+        return [visit for index, step in enumerate(self.steps) for visit in visits(program, step, index)]
+
     def increment(self, visit: Visit, x: Tensor, values: Sequence[Tensor], extra: Sequence[Tensor]) -> Tensor:
         leaves = list(self.leaves)
         for i, leaf in zip(self.tracked, extra, strict=True):
             leaves[i] = leaf
         context = tree_unflatten(leaves, self.treedef)
-        step = self.weights[visit.site.step].bind(self.steps[visit.site.step], values)
-        added = increments(step, visit.move, visit.site, visit.clock, x, context, self.at)
+        bound = visit._replace(step=bind(visit.step, self.names[visit.site.step], values))
+        added = increments(bound, x, contexts(visit, context, self.at))
         return total(term.to(x.dtype) for term in added.values())  # summed in the stream's precision, as elsewhere
 
 
@@ -106,7 +93,7 @@ class Rebuild(torch.autograd.Function):
         extra, groups = split(rest, sizes)
         pair = [to_grid(a), to_grid(b)]
         poison = fault(a) + fault(b)
-        for visit in visits(problem.scheme, problem.steps):
+        for visit in problem.visits():
             half = visit.move.half
             x = from_grid(pair[1 - half], dtype)
             added = problem.increment(visit, x, groups[visit.site.step], extra)
@@ -132,14 +119,10 @@ class Rebuild(torch.autograd.Function):
         g_groups: list[Any] = [None] * len(groups)
         device, dtype, enabled = problem.autocast
         with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False):
-            for visit in reversed(list(visits(problem.scheme, problem.steps))):
+            for visit in reversed(problem.visits()):
                 half, index = visit.move.half, visit.site.step
-
-                def increment(x: Tensor, values: Any, extra: Any, visit: Visit = visit) -> Tensor:
-                    return problem.increment(visit, x, values, extra)
-
                 x = from_grid(pair[1 - half], g[half].dtype)
-                added, pull = vjp(increment, x, groups[index], extra)  # pyright: ignore[reportAssignmentType]
+                added, pull = vjp(partial(problem.increment, visit), x, groups[index], extra)  # pyright: ignore[reportAssignmentType]
                 pair[half] = pair[half] - to_grid(added)
                 g_x, g_values, g_context = pull(g[half])
                 g[1 - half] = g[1 - half] + g_x
@@ -155,12 +138,16 @@ def versions(tensors: Sequence[Tensor]) -> tuple[int, ...]:
 
 
 def split(rest: Sequence[Tensor], sizes: Sequence[int]) -> tuple[tuple[Tensor, ...], list[tuple[Tensor, ...]]]:
-    groups: list[tuple[Tensor, ...]] = []
-    start = 0
-    for n in sizes:
-        groups.append(tuple(rest[start : start + n]))
-        start += n
-    return groups[0], groups[1:]
+    ends = list(accumulate(sizes))
+    first, *groups = [tuple(rest[end - n : end]) for n, end in zip(sizes, ends, strict=True)]
+    return first, groups
+
+
+def parameters(step: Step, fields: Sequence[str]) -> dict[tuple[str, str], Tensor]:
+    """The parameters of these fields of a step."""
+    modules = [(name, step.fields[name]) for name in fields]
+    modules = [(name, module) for name, module in modules if isinstance(module, nn.Module)]
+    return {(name, key): value for name, module in modules for key, value in module.named_parameters()}
 
 
 def integrate_reversibly(
@@ -176,23 +163,13 @@ def integrate_reversibly(
     assert len(scheme.branches) == 1
     leaves, treedef = tree_flatten(context)
     tracked = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad)
-    weights: list[Weights] = []
-    values: list[list[Tensor]] = []
-    for step in steps:
-        named: dict[tuple[str, str], Tensor] = {}
-        for field in scheme.fields:
-            module = step.fields[field]
-            if isinstance(module, nn.Module):
-                named |= {(field, name): parameter for name, parameter in module.named_parameters()}
-        weights.append(Weights(tuple(named)))
-        values.append(list(named.values()))
-    extra = [leaves[i] for i in tracked]
-    sizes = (len(extra), *map(len, values))
+    weights = [parameters(step, scheme.fields) for step in steps]
     a, b = x
     device = a.device.type
     problem = Problem(
-        scheme, tuple(steps), tuple(weights), context, treedef, tuple(leaves), tracked, at,
+        scheme, tuple(steps), tuple(map(tuple, weights)), treedef, tuple(leaves), tracked, at,
         (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)),
     )  # fmt: skip
-    rest = [*extra, *(value for group in values for value in group)]
+    rest = [*(leaves[i] for i in tracked), *(value for group in weights for value in group.values())]
+    sizes = (len(tracked), *map(len, weights))
     return Rebuild.apply(problem, sizes, a, b.clone() if b is a else b, *rest)  # pyright: ignore

@@ -6,13 +6,14 @@ from difflib import get_close_matches
 
 from .notation import read
 from .scheme import Scheme, compose, with_tableau
+from .support.registry import Registry
 from .tableau import RK4
 
 _STRANG = read("F/2 A F/2")
 _YOSHIDA = 1 / (2 - 2 ** (1 / 3))
 _SUZUKI = 1 / (4 - 4 ** (1 / 3))
 
-SCHEMES: dict[str, Scheme] = {
+SCHEMES: Registry[Scheme] = Registry("scheme", {
     "lie": read("A F"),  # Lie-Trotter: the pre-norm Transformer
     "lie-postnorm": read("A N F M"),  # the original Transformer
     "reverse-lie": read("F A"),
@@ -32,7 +33,7 @@ SCHEMES: dict[str, Scheme] = {
     "kutta3": read("A+F @kutta3"),
     "rk4": read("A+F @rk4"),
     "reversible": read("b:(A+F)/2 a:A+F b:(A+F)/2 @midpoint"),  # Strang kick-drift on a pair (a, b)
-}
+}, accept=lambda value: scheme(value))  # fmt: skip
 
 
 def scheme(text: str | Scheme) -> Scheme:
@@ -50,8 +51,8 @@ def scheme(text: str | Scheme) -> Scheme:
 
 
 def name_of(value: Scheme) -> str | None:
-    """The row's name, where the scheme is one of the table."""
-    return next((name for name, row in SCHEMES.items() if row == value), None)
+    """The row's name, where the scheme is one of the table; packages that add rows are not imported for it."""
+    return next((name for name, row in SCHEMES.own.items() if row == value), None)
 
 
 def label(value: str | Scheme) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
-from .integrate import At, Observe, Site, Step, Time, integrate
+from .integrate import At, Observe, Site, Step, Time, integrate, refine
 from .reversible import integrate_reversibly
 from .scheme import Scheme
 
@@ -15,14 +15,18 @@ from .scheme import Scheme
 class Stack(nn.Module):
     """`layers` steps of one scheme, each with its own fields; `make(name, layer)` builds the field of that name.
 
-    Layer i starts at t = i * step. Where the scheme is doubled the pair starts as (x, x) and ends as its mean, and
-    training rebuilds states instead of storing them.
+    Layer i starts at t = i * step, or, if `forward` is given the layers' lengths, at the sum of those before it.
+    `substeps` cuts each layer into so many equal steps of the same fields. Where the scheme is doubled the pair starts
+    as (x, x) and ends as its mean, and training rebuilds states instead of storing them.
     """
 
-    def __init__(self, scheme: Scheme, layers: int, make: Callable[[str, int], nn.Module], step: float = 1.0) -> None:
+    def __init__(
+        self, scheme: Scheme, layers: int, make: Callable[[str, int], nn.Module], step: float = 1.0, substeps: int = 1
+    ) -> None:
         super().__init__()
-        self.scheme = scheme
-        self.step = step
+        if substeps < 1:
+            raise ValueError(f"A layer runs in at least one step; got substeps={substeps}.")
+        self.scheme, self.step, self.substeps = scheme, step, substeps
         names = (*scheme.fields, *scheme.projections)
         self.layers = nn.ModuleList(nn.ModuleDict({name: make(name, i) for name in names}) for i in range(layers))
         self.places = {letter: places(scheme, letter) for letter in {name[0] for name in names}}
@@ -32,17 +36,31 @@ class Stack(nn.Module):
         place = self.places[letter].get(site[1:])
         return None if place is None else site.step * len(self.places[letter]) + place
 
-    def steps(self, t: Time = 0.0) -> list[Step]:
-        return [Step(layer, t + i * self.step, self.step) for i, layer in enumerate(self.layers)]  # pyright: ignore[reportArgumentType]
+    def steps(self, t: Time = 0.0, lengths: Sequence[float] | None = None) -> list[Step]:
+        """The steps from time t on: `substeps` of them for each layer."""
+        n = len(self.layers)
+        if lengths is not None and len(lengths) != n:
+            raise ValueError(f"{len(lengths)} lengths for {n} layers: give one for each layer, or none.")
+        starts = [i * self.step if lengths is None else sum(lengths[:i]) for i in range(n)]
+        hs = lengths or [self.step] * n
+        steps = [Step(layer, t + start, h) for layer, start, h in zip(self.layers, starts, hs, strict=True)]  # pyright: ignore[reportArgumentType]
+        return refine(steps, self.substeps) if self.substeps > 1 else steps
 
     def forward(
-        self, x: Tensor, context: Any = None, observe: Observe | None = None, at: At | None = None, t: Time = 0.0
+        self,
+        x: Tensor,
+        context: Any = None,
+        observe: Observe | None = None,
+        at: At | None = None,
+        t: Time = 0.0,
+        lengths: Sequence[float] | None = None,
     ) -> Tensor:
+        steps = self.steps(t, lengths)
         if not self.scheme.doubled:
-            return integrate(self.scheme, self.steps(t), x, context, observe, at)
+            return integrate(self.scheme, steps, x, context, observe, at)
         rebuild = self.training and observe is None and len(self.scheme.branches) == 1
         run = integrate_reversibly if rebuild else integrate
-        a, b = run(self.scheme, self.steps(t), (x, x), context, observe, at)
+        a, b = run(self.scheme, steps, (x, x), context, observe, at)
         return (a + b) / 2
 
 

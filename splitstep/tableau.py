@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isclose
+from typing import Any
+
+from .support.registry import Registry
 
 Coefficient = Fraction | float
 LARGEST = 10**9  # of a coefficient: beyond it the checks of sums would drown in rounding
@@ -51,4 +54,11 @@ HEUN = _rational("heun", [[], ["1"]], ["1/2", "1/2"])
 KUTTA3 = _rational("kutta3", [[], ["1/2"], ["-1", "2"]], ["1/6", "2/3", "1/6"])
 RK4 = _rational("rk4", [[], ["1/2"], ["0", "1/2"], ["0", "0", "1"]], ["1/6", "1/3", "1/3", "1/6"])
 
-TABLEAUX: dict[str, Tableau] = {t.name: t for t in (EULER, MIDPOINT, HEUN, KUTTA3, RK4)}
+
+def _accept(value: Any) -> Tableau:
+    if isinstance(value, Tableau):
+        return value
+    raise ValueError(f"it is not a splitstep.Tableau but a {type(value).__name__}")
+
+
+TABLEAUX = Registry("tableau", {t.name: t for t in (EULER, MIDPOINT, HEUN, KUTTA3, RK4)}, "tableaux", _accept)

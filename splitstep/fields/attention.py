@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..kernels.dropout import dropout
-from .context import Context
+from .context import Context, FieldSpec
 
 EMPTY = Context()
 ALIGNED = 8  # numbers in a row of a mask: fused kernels copy one whose rows begin elsewhere
@@ -63,6 +63,19 @@ def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return room.masked_fill_(~mask, -inf)
 
 
+def softmax_weights(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """softmax(q k^T / sqrt(e)) written out, [B, heads, T, S]; queries may share keys."""
+    if q.shape[1] != k.shape[1]:
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -inf) if mask.dtype is torch.bool else scores + mask
+    wide = torch.promote_types(scores.dtype, torch.float32)
+    return scores.softmax(-1, dtype=wide).to(q.dtype)
+
+
 class Softmax(nn.Module):
     """softmax(q k^T / sqrt(e)) v by the fused kernel, or written out where its dropout mask must be a pure function.
 
@@ -83,15 +96,8 @@ class Softmax(nn.Module):
                 q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal, enable_gqa=grouped
             )
         if grouped:
-            k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
-        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
-        if causal:
-            mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
-        if mask is not None:
-            scores = scores.masked_fill(~mask, -inf) if mask.dtype is torch.bool else scores + mask
-        wide = torch.promote_types(scores.dtype, torch.float32)
-        weights = dropout(scores.softmax(-1, dtype=wide).to(q.dtype), p, seed, self.salt)
-        return weights @ v
+            v = v.repeat_interleave(q.shape[1] // v.shape[1], 1)
+        return dropout(softmax_weights(q, k, mask, causal), p, seed, self.salt) @ v
 
 
 def heads_of(x: Tensor, size: int) -> Tensor:
@@ -99,17 +105,18 @@ def heads_of(x: Tensor, size: int) -> Tensor:
     return x.unflatten(-1, (-1, size)).transpose(1, 2)
 
 
-def check_heads(width: int, heads: int, kv_heads: int) -> int:
-    """The width of one head."""
-    if width % heads:
+def check_heads(width: int, heads: int, kv_heads: int | None, size: int | None) -> int:
+    """The width of one head: `size`, or an equal share of the whole width."""
+    if size is None and width % heads:
         near = [h for h in range(1, width + 1) if width % h == 0]
         best = min(near, key=lambda h: abs(h - heads))
         raise ValueError(
-            f"Width {width} is not divisible by {heads} heads: use heads={best} or width={width // heads * heads}."
+            f"Width {width} is not divisible by {heads} heads: use heads={best} or width={width // heads * heads}, or "
+            "give a head_size."
         )
-    if heads % kv_heads:
+    if heads % (kv_heads or heads):
         raise ValueError(f"{heads} heads cannot share {kv_heads} key-value heads: kv_heads must divide heads.")
-    return width // heads
+    return size or width // heads
 
 
 class QueriesKeysValues(nn.Linear):
@@ -120,75 +127,76 @@ class QueriesKeysValues(nn.Linear):
         self.sizes = sizes
 
 
-class SelfAttention(nn.Module):
-    """A(t, x) = W_o softmax(q k^T / sqrt(e)) v with q, k, v from norm(x); grouped where kv_heads < heads."""
+class Pairing(NamedTuple):
+    """Who looks at whom: queries [B, heads, T, e], keys and values [B, heads or fewer, S, e], and the mask."""
 
-    def __init__(
-        self,
-        norm: nn.Module,
-        width: int,
-        heads: int,
-        kv_heads: int | None = None,
-        bias: bool = True,
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        fused_dropout: bool = True,
-        salt: int = 0,
-    ) -> None:
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    causal: bool
+
+
+class Attention(nn.Module):
+    """W_o softmax(q k^T / sqrt(e)) v; what q, k and v are made of is what the kinds of attention differ in."""
+
+    out: nn.Linear
+
+    def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
-        kv_heads = heads if kv_heads is None else kv_heads
-        self.size = check_heads(width, heads, kv_heads)
-        self.norm = norm
-        self.qkv = QueriesKeysValues(width, (width, kv_heads * self.size, kv_heads * self.size), bias)
-        self.softmax = Softmax(attention_dropout, fused_dropout, 4 * salt)
-        self.out = nn.Linear(width, width, bias)
-        self.p, self.salt = dropout, salt
+        self.size = check_heads(spec.width, spec.heads, spec.kv_heads, spec.head_size)
+        self.norm = spec.norm()
+        self.softmax = Softmax(spec.attention_dropout, spec.once, 4 * spec.salt)
+        self.p, self.salt = spec.dropout, spec.salt
+
+    def pairing(self, x: Tensor, context: Context) -> Pairing:
+        """The queries of x, with the keys and values that they meet."""
+        raise NotImplementedError
 
     def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
         c = EMPTY if context is None else context
-        q, k, v = (heads_of(y, self.size) for y in self.qkv(self.norm(x)).split(self.qkv.sizes, -1))
-        if c.rotary is not None:
-            q, k = rotate(q, c.rotary), rotate(k, c.rotary)
-        if c.cache is not None:
-            k, v = c.cache.update(k, v, c.slot)
-        y = self.softmax(q, k, v, c.mask, c.causal and c.mask is None, c.seed)
+        y = self.softmax(*self.pairing(x, c), c.seed)
         return dropout(self.out(y.transpose(1, 2).flatten(2)), self.p, c.seed, 4 * self.salt + 1)
+
+
+@final
+class SelfAttention(Attention):
+    """A(t, x) = W_o softmax(q k^T / sqrt(e)) v with q, k, v from norm(x); grouped where kv_heads < heads."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__(spec)
+        queries, keys = spec.heads * self.size, (spec.kv_heads or spec.heads) * self.size
+        self.qkv = QueriesKeysValues(spec.width, (queries, keys, keys), spec.bias)
+        self.out = nn.Linear(queries, spec.width, spec.bias)
+
+    def pairing(self, x: Tensor, context: Context) -> Pairing:
+        q, k, v = (heads_of(y, self.size) for y in self.qkv(self.norm(x)).split(self.qkv.sizes, -1))
+        if context.rotary is not None:
+            q, k = rotate(q, context.rotary), rotate(k, context.rotary)
+        if context.cache is not None:
+            k, v = context.cache.update(k, v, context.slot)
+        return Pairing(q, k, v, context.mask, context.causal and context.mask is None)
 
     def flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one evaluation on `length` tokens; causal or not, a query meets every key."""
-        linear = self.qkv.in_features * self.qkv.out_features + self.out.in_features * self.out.out_features
-        return 2 * length * linear + 4 * length * length * self.qkv.sizes[0]
+        linear = self.qkv.weight.numel() + self.out.weight.numel()
+        return 2 * length * linear + 4 * length * length * self.out.in_features
 
 
-class CrossAttention(nn.Module):
+@final
+class CrossAttention(Attention):
     """C(t, x) = W_o softmax(q k^T / sqrt(e)) v with q from norm(x) and k, v from the encoder's states."""
 
-    def __init__(
-        self,
-        norm: nn.Module,
-        width: int,
-        heads: int,
-        bias: bool = True,
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        fused_dropout: bool = True,
-        salt: int = 0,
-    ) -> None:
-        super().__init__()
-        self.size = check_heads(width, heads, heads)
-        self.norm = norm
-        self.q = nn.Linear(width, width, bias)
-        self.kv = nn.Linear(width, 2 * width, bias)
-        self.softmax = Softmax(attention_dropout, fused_dropout, 4 * salt)
-        self.out = nn.Linear(width, width, bias)
-        self.p, self.salt = dropout, salt
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__(spec)
+        queries = spec.heads * self.size  # and as many keys: none are shared
+        self.q = nn.Linear(spec.width, queries, spec.bias)
+        self.kv = nn.Linear(spec.width, 2 * queries, spec.bias)
+        self.out = nn.Linear(queries, spec.width, spec.bias)
 
-    def forward(self, t: Any, x: Tensor, context: Context) -> Tensor:
-        assert context.memory is not None
+    def pairing(self, x: Tensor, context: Context) -> Pairing:
         q = heads_of(self.q(self.norm(x)), self.size)
-        k, v = self.keys_and_values(context)
-        y = self.softmax(q, k, v, context.memory_mask, False, context.seed)
-        return dropout(self.out(y.transpose(1, 2).flatten(2)), self.p, context.seed, 4 * self.salt + 1)
+        return Pairing(q, *self.keys_and_values(context), context.memory_mask, False)
 
     def keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
         assert context.memory is not None
@@ -201,5 +209,20 @@ class CrossAttention(nn.Module):
 
     def flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one evaluation on `length` tokens, with `memory` encoder states to project."""
-        width = self.q.in_features
-        return 4 * width * width * (length + memory) + 4 * length * memory * width
+        tokens = length * (self.q.weight.numel() + self.out.weight.numel()) + memory * self.kv.weight.numel()
+        return 2 * tokens + 4 * length * memory * self.out.in_features
+
+
+def attention_weights(field: Attention, t: Any, x: Tensor, context: Context = EMPTY) -> Tensor:
+    """Whom each query of x looks at, and how much: [B, heads, T, S], before any dropout.
+
+    The arguments are those of an evaluation, such as an `Event` holds. Keys of earlier calls are in a cache and not in
+    x, so the pass must be a whole one.
+    """
+    if context.cache is not None and (known := context.cache.get_seq_length()) != x.shape[1]:
+        raise ValueError(
+            f"x holds {x.shape[1]} tokens, the cache {known}: attention weights are those of a whole pass; run the "
+            "model with use_cache=False."
+        )
+    q, k, _, mask, causal = field.pairing(x, context._replace(cache=None, cross_cache=None))
+    return softmax_weights(q, k, mask, causal)

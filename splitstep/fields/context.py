@@ -1,10 +1,33 @@
-"""What fields need besides the time and the state."""
+"""What fields need: to be made, and besides the time and the state to be evaluated."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """What a field of a model may be made from: where it stands, and the shape that the config gives it."""
+
+    width: int
+    norm: Callable[[], nn.Module] = nn.Identity  # makes the norm of what the field reads; none in post-norm schemes
+    name: str = ""  # its letter, and a number if the letter has weights of its own here and there: F0
+    layer: int = 0
+    salt: int = 0  # no other field has it: dropout masks may be drawn with 4 * salt and 4 * salt + 1
+    once: bool = True  # one pass through a layer evaluates the field once
+    heads: int = 1
+    kv_heads: int | None = None  # None: as many as heads
+    head_size: int | None = None  # None: width / heads
+    ffn: int | None = None  # the inner width of a feed-forward field
+    activation: str | None = "gelu"
+    bias: bool = True
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
 
 
 class Context(NamedTuple):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..kernels.dropout import dropout
-from .context import Context
+from .context import Context, FieldSpec
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -23,26 +23,17 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     """F(t, x) = W2 act(W1 norm(x)); "swiglu" is W2 (silu(W1 norm(x)) * V norm(x)), with W1 and V in one matrix."""
 
-    def __init__(
-        self,
-        norm: nn.Module,
-        width: int,
-        inner: int,
-        activation: str = "gelu",
-        bias: bool = True,
-        dropout: float = 0.0,
-        activation_dropout: float = 0.0,
-        salt: int = 0,
-    ) -> None:
+    def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"Unknown activation {activation!r}: use one of {', '.join(ACTIVATIONS)}.")
-        self.norm = norm
-        self.gated = activation == "swiglu"
-        self.act = ACTIVATIONS[activation]
-        self.up = nn.Linear(width, inner * (2 if self.gated else 1), bias)
-        self.down = nn.Linear(inner, width, bias)
-        self.p, self.p_act, self.salt = dropout, activation_dropout, salt
+        if spec.activation not in ACTIVATIONS:
+            raise ValueError(f"Unknown activation {spec.activation!r}: use one of {', '.join(ACTIVATIONS)}.")
+        assert spec.ffn is not None
+        self.norm = spec.norm()
+        self.gated = spec.activation == "swiglu"
+        self.act = ACTIVATIONS[spec.activation]
+        self.up = nn.Linear(spec.width, spec.ffn * (2 if self.gated else 1), spec.bias)
+        self.down = nn.Linear(spec.ffn, spec.width, spec.bias)
+        self.p, self.p_act, self.salt = spec.dropout, spec.activation_dropout, spec.salt
 
     def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
         seed = None if context is None else context.seed
@@ -57,5 +48,4 @@ class FeedForward(nn.Module):
 
     def flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one evaluation on `length` tokens."""
-        weights = self.up.in_features * self.up.out_features + self.down.in_features * self.down.out_features
-        return 2 * length * weights
+        return 2 * length * (self.up.weight.numel() + self.down.weight.numel())

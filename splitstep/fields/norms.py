@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
 
-NORMS = ("layer", "rms", "none")
+NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "none": nn.Identity}
 
 
 def norm(kind: str, width: int, eps: float = 1e-5, affine: bool = True) -> nn.Module:
     """The normalisation of this name: "layer", "rms" or "none"."""
-    if kind == "layer":
-        return nn.LayerNorm(width, eps, elementwise_affine=affine)
-    if kind == "rms":
-        return nn.RMSNorm(width, eps, elementwise_affine=affine)
-    if kind == "none":
-        return nn.Identity()
-    raise ValueError(f"Unknown norm {kind!r}: use one of {', '.join(NORMS)}.")
+    if kind not in NORMS:
+        raise ValueError(f"Unknown norm {kind!r}: use one of {', '.join(NORMS)}.")
+    return NORMS[kind](width, eps, elementwise_affine=affine)
 
 
 class Projection(nn.Module):

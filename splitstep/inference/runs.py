@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..models import MODELS, SplitstepModel
+from ..models import KINDS, SplitstepModel
 from ..models.base import silent
 from ..tasks import Task
 from ..training import Recipe, read_recipe
@@ -39,7 +39,7 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
             f"{path} was trained with other subwords than its data have now: bring back the files and the version of "
             f"tokenizers that its environment.json names; `splitstep translate {path}` needs neither"
         )
-    return Trained(recipe, task, *load_model(MODELS[task.model], directory, result))
+    return Trained(recipe, task, *load_model(KINDS[task.model].model, directory, result))
 
 
 def load_model(kind: type[SplitstepModel], directory: RunDirectory, result: RunResult) -> tuple[Any, torch.dtype]:

@@ -77,6 +77,10 @@ class SplitstepModel(PreTrainedModel):
     base_model_prefix = "body"
     _supports_sdpa = True
 
+    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
+        """The matrices around the stacks, each with the number of rows of one example that it is applied to."""
+        raise NotImplementedError
+
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """The saved model, from safetensors only: a pickle can run code when it is read, so none is opened.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from math import log
 from typing import Any
@@ -10,24 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..fields import (
-    Context,
-    CrossAttention,
-    FeedForward,
-    Projection,
-    SelfAttention,
-    barrier,
-    draw_seed,
-    dropout,
-    norm,
-    rotary,
-)
+from ..fields import Context, FieldSpec, Projection, barrier, draw_seed, dropout, norm, rotary
 from ..integrate import At, Observe, Site
-from ..scheme import PROJECTIONS, Scheme
+from ..letters import LETTERS
+from ..scheme import Scheme
 from ..stack import Stack
-from .config import SplitstepConfig, TextConfig
+from .config import SplitstepConfig, TextConfig, feed_forwards
 
 EMBEDDING_SALT = 3  # places 4 * salt + {0, 1} belong to fields; this one to none
+
+
+def norm_of(config: SplitstepConfig, used: bool) -> nn.Module:
+    """A norm as the config describes it, or none."""
+    return norm(config.norm if used else "none", config.width, config.norm_eps, config.norm_affine)
 
 
 def ffn_widths(config: SplitstepConfig) -> Iterator[int]:
@@ -35,57 +31,64 @@ def ffn_widths(config: SplitstepConfig) -> Iterator[int]:
     yield from config.ffn if isinstance(config.ffn, list) else (config.ffn for _ in count())
 
 
+def caching(names: Iterable[str], cache: str) -> list[str]:
+    """Those of the fields that keep keys and values in this cache."""
+    return [name for name in names if name[0] in LETTERS and LETTERS[name[0]].cache == cache]
+
+
 def build_stack(
     config: SplitstepConfig, scheme: Scheme, layers: int, widths: Iterator[int], salts: Iterator[int]
 ) -> Stack:
-    """The stack of one scheme. The letters that a model has are the branches of `make`."""
+    """The stack of one scheme; its letters make the fields."""
     for _, part in scheme.substeps:
-        if max(sum(name[0] == letter for name in part.fields) for letter in "AC") > 1:
+        if max(len(caching(part.fields, cache)) for cache in ("self", "cross")) > 1:
             raise ValueError(
                 f"The part {'+'.join(part.fields)} of {str(scheme)!r} sums several attentions, which would share one "
                 "cache slot: use more heads, or parts of their own."
             )
-    inner = not scheme.projections  # post-norm schemes carry their norms as projections
-
-    def fresh_norm(use: bool = True) -> nn.Module:
-        return norm(config.norm if use else "none", config.width, config.norm_eps, config.norm_affine)
+    ffn = [{name: next(widths) for name in feed_forwards(scheme)} for _ in range(layers)]
 
     def make(name: str, layer: int) -> nn.Module:
-        once = scheme.count(name) == 1 and not scheme.doubled
         salt = next(salts)
-        if name[0] in PROJECTIONS:
-            return Projection(fresh_norm())
-        if name[0] == "F":
-            act = config.activation if isinstance(config.activation, str) else config.activation[name]
-            return FeedForward(
-                fresh_norm(inner), config.width, next(widths), act, config.bias, config.dropout,
-                config.activation_dropout, salt,
-            )  # fmt: skip
-        if name[0] == "A":
-            return SelfAttention(
-                fresh_norm(inner), config.width, config.heads, config.kv_heads, config.bias, config.dropout,
-                config.attention_dropout, once, salt,
-            )  # fmt: skip
-        assert name[0] == "C", name  # the config has checked the scheme
-        return CrossAttention(
-            fresh_norm(inner), config.width, config.heads, config.bias, config.dropout,
-            config.attention_dropout, once, salt,
+        if name in scheme.projections:
+            return Projection(norm_of(config, True))
+        many = config.activation if isinstance(config.activation, dict) else {name: config.activation}
+        spec = FieldSpec(
+            width=config.width, norm=partial(norm_of, config, not scheme.projections), name=name, layer=layer,
+            salt=salt, once=scheme.count(name) == 1 and not scheme.doubled, heads=config.heads,
+            kv_heads=config.kv_heads, head_size=config.head_size, ffn=ffn[layer].get(name), activation=many.get(name),
+            bias=config.bias, dropout=config.dropout, attention_dropout=config.attention_dropout,
+            activation_dropout=config.activation_dropout,
         )  # fmt: skip
+        return LETTERS[name[0]].make(spec)
 
     return Stack(scheme, layers, make, float(config.step))
 
 
-def at(stack: Stack) -> At:
-    """Gives each evaluation of attention its own cache slot."""
-    cross = "C" in stack.places
-    attending = {place for letter in "AC" if letter in stack.places for place in stack.places[letter]}
+def places(scheme: Scheme, cache: str) -> dict[tuple[int, int, int], int]:
+    """(part, stage, branch) of one step's evaluations that keep keys and values in this cache, numbered."""
+    found = [
+        (part, stage, branch)
+        for branch, (_, program) in enumerate(scheme.plan)
+        for part, move in enumerate(program)
+        if caching(move.fields, cache)
+        for stage in range(len(move.stages))
+    ]
+    return {place: number for number, place in enumerate(found)}
 
-    def place(context: Context, site: Site) -> Context:
-        if site[1:] not in attending:
-            return context
-        return context._replace(slot=stack.slot(site, "A"), cross_slot=stack.slot(site, "C") if cross else None)
 
-    return place
+def slots(scheme: Scheme) -> At:
+    """Gives each evaluation that keeps keys and values a slot of its own; slots are dense over the network."""
+    own, cross = places(scheme, "self"), places(scheme, "cross")
+
+    def slot(numbers: Mapping[tuple[int, int, int], int], site: Site) -> int | None:
+        place = numbers.get(site[1:])
+        return None if place is None else site.step * len(numbers) + place
+
+    def at(context: Context, site: Site) -> Context:
+        return context._replace(slot=slot(own, site), cross_slot=slot(cross, site))
+
+    return at
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
@@ -115,36 +118,46 @@ class Embedding(nn.Module):
         table = waves(config) if config.positions == "sinusoidal" else None
         self.register_buffer("waves", table, persistent=False)
         self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
-        self.norm = norm(
-            config.norm if config.embedding_norm else "none", config.width, config.norm_eps, config.norm_affine
-        )
+        self.norm = norm_of(config, config.embedding_norm)
 
     def forward(
         self,
         tokens: Tensor,
-        positions: Tensor,
-        types: Tensor | None,
-        seed: Tensor | None,
-        salt: int,
-        length: int | None = None,
-    ) -> Tensor:
-        """States; `length`, where it is known, is more than all positions."""
+        mask: Tensor | None = None,
+        seed: Tensor | None = None,
+        past: int | None = None,
+        salt: int = EMBEDDING_SALT,
+        types: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> tuple[Tensor, Context]:
+        """The states of tokens and what a stack needs to read them: after `past` others, or None of them in order."""
+        length, end = tokens.shape[1], tokens.shape[1] + (past or 0)
+        self.config.check_length(end)
+        known = positions is None and end <= self.config.max_positions
+        if positions is None:
+            positions = positions_of(mask, length, past or 0, tokens.device)
         x = self.tokens(tokens)
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.places is not None:
             x = x + self.places(positions)
         elif self.waves is not None:
-            known = length is not None and length <= len(self.waves)
             x = x + (self.waves[positions] if known else sinusoids(positions, self.config.width)).to(x.dtype)
         if self.types is not None:
             x = x + self.types(torch.zeros_like(tokens) if types is None else types)
-        return dropout(self.norm(x), self.config.dropout, seed, salt)
+        ahead = self.barrier(mask) if past is None else causal_mask(mask, length, past, self.tokens.weight)
+        causal = past is not None and ahead is None and length > 1
+        context = Context(mask=ahead, causal=causal, rotary=turn(self.config, positions), seed=seed)
+        return dropout(self.norm(x), self.config.dropout, seed, salt), context
+
+    def barrier(self, mask: Tensor | None) -> Tensor | None:
+        """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of the vectors of tokens."""
+        return None if mask is None else barrier(mask.bool()[:, None, None, :], self.tokens.weight.dtype)
 
 
 def turn(config: SplitstepConfig, positions: Tensor) -> tuple[Tensor, Tensor] | None:
     """The rotary angles of these positions, where the config asks for them."""
-    return rotary(positions, config.width // config.heads, config.rotary_base) if config.positions == "rotary" else None
+    return rotary(positions, config.head_width, config.rotary_base) if config.positions == "rotary" else None
 
 
 def positions_of(mask: Tensor | None, length: int, past: int, device: torch.device) -> Tensor:
@@ -152,15 +165,6 @@ def positions_of(mask: Tensor | None, length: int, past: int, device: torch.devi
     if mask is None:
         return torch.arange(past, past + length, device=device)[None]
     return (mask.long().cumsum(-1) - 1).clamp(min=0)[:, -length:]
-
-
-def check_length(length: int, config: SplitstepConfig) -> None:
-    """Refuse more tokens than the model has learned positions for."""
-    if config.positions == "learned" and length > config.max_positions:
-        raise ValueError(
-            f"{length} tokens are more than this model's max_positions={config.max_positions} learned positions: "
-            "shorten the input or generate fewer tokens."
-        )
 
 
 def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Tensor | None:
@@ -174,11 +178,6 @@ def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Te
     allowed = order[None, None] & mask.to(like.device).bool()[:, None, None, :]
     # a padding query sees everything rather than nothing: no NaN
     return barrier(allowed | ~allowed.any(-1, keepdim=True), like.dtype)
-
-
-def key_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of `like`."""
-    return None if mask is None else barrier(mask.bool()[:, None, None, :], like.dtype)
 
 
 def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, device: torch.device) -> Tensor | None:
@@ -215,13 +214,11 @@ class Body(nn.Module):
     ) -> None:
         super().__init__()
         self.stack = build_stack(config, scheme, layers, widths, salts)
-        self.norm = norm(
-            "none" if scheme.projections else config.norm, config.width, config.norm_eps, config.norm_affine
-        )
+        self.norm = norm_of(config, not scheme.projections)
 
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None
-        return self.norm(self.stack(x, context, observe, at(self.stack) if cached else None))
+        return self.norm(self.stack(x, context, observe, slots(self.stack.scheme) if cached else None))
 
 
 def single_body(config: SplitstepConfig) -> Body:

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
-from transformers import DynamicCache
+from transformers import AutoModelForCausalLM, DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from ..fields import Context
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy, shifted
 from ..kernels.output_product import project
 from .base import SplitstepGenerationMixin, TextModel, Writer
-from .body import (
-    EMBEDDING_SALT,
-    Embedding,
-    causal_mask,
-    check_length,
-    positions_of,
-    seed_for,
-    single_body,
-    states_of,
-    turn,
-)
-from .config import CausalConfig
+from .body import Embedding, seed_for, single_body, states_of
+from .config import TextConfig
+from .kinds import KINDS, registered
+
+
+class CausalConfig(TextConfig):
+    """A language model that predicts the next token."""
+
+    model_type: ClassVar[str] = "splitstep-causal"
 
 
 class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -41,6 +38,9 @@ class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyri
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.post_init()
 
+    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
+        yield self.head, length
+
     def forward(
         self,
         input_ids: Tensor,
@@ -56,27 +56,17 @@ class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyri
         observe: Observe | None = None,
         **unused: Any,
     ) -> CausalLMOutputWithPast:
-        length, device = input_ids.shape[1], input_ids.device
         caching = self.config.use_cache if use_cache is None else use_cache
         if past_key_values is None and caching and not self.training and labels is None:
             past_key_values = DynamicCache()
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
-        check_length(past + length, self.config)
-        known = past + length if position_ids is None else None
-        if position_ids is None:
-            position_ids = positions_of(attention_mask, length, past, device)
-        seed = seed_for(self, self.config, dropout_seed, device)
-        mask = causal_mask(attention_mask, length, past, self.embedding.tokens.weight)
-        context = Context(
-            mask=mask,
-            causal=mask is None and length > 1,
-            rotary=turn(self.config, position_ids),
-            cache=past_key_values,
-            seed=seed,
-        )
+        seed = seed_for(self, self.config, dropout_seed, input_ids.device)
         observe, watch = self.observer(observe, output_hidden_states)
-        x = self.embedding(input_ids, position_ids, None, seed, EMBEDDING_SALT, known)
-        x = self.body(x, context, observe)
+        x, context = self.embedding(input_ids, attention_mask, seed, past, positions=position_ids)
+        x = self.body(x, context._replace(cache=past_key_values), observe)
         logits, wide = project(self.head, x[:, -logits_to_keep:] if logits_to_keep else x)
         loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
         return CausalLMOutputWithPast(loss, logits, past_key_values, states_of(watch, x))  # pyright: ignore
+
+
+KINDS.add("causal", registered(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM))

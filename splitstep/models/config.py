@@ -12,7 +12,8 @@ from transformers import GenerationConfig, PreTrainedConfig
 
 from ..fields import ACTIVATIONS, NORMS
 from ..fields.attention import check_heads
-from ..scheme import Scheme, decoder
+from ..letters import LETTERS
+from ..scheme import Scheme
 from ..schemes import scheme
 from ..support.typed import read_as, suits
 from ..support.words import counted
@@ -20,7 +21,6 @@ from ..support.words import counted
 FORMAT = 1  # of config.json; a reader refuses a newer one
 DEEPEST = 10_000  # layers: each is made, and takes its milliseconds, before anybody knows what they weigh together
 LARGEST = 10**8  # a size: the bytes of a matrix of two of them are a number that PyTorch holds
-LETTERS = {"A": "attention", "F": "feed-forward"}  # the fields that every model has
 THEIRS = frozenset(GenerationConfig().to_dict()) | {
     "attn_implementation", "experts_implementation", "name_or_path", "num_labels", "output_attentions",
     "per_layer_config", "quantization_config", "torch_dtype",
@@ -44,16 +44,19 @@ class SplitstepConfig(PreTrainedConfig):
     `scheme` takes a row's name or a notation and is kept as canonical text. `ffn` is the inner width of each
     feed-forward field: one number, or a list with one entry per field, layer by layer. A scheme with projections is
     post-norm: its fields carry no norm of their own and the stack ends without one. `rotary_bias` is what every entry
-    of queries and keys begins with: rotary attention then starts local, with scores that fall with distance.
+    of queries and keys begins with: rotary attention then starts local, with scores that fall with distance. A head is
+    `head_size` wide, by default an equal share of the width.
     """
 
     model_type: ClassVar[str] = "splitstep"
+    depths: ClassVar[tuple[str, ...]] = ("layers",)  # the entries that count the layers of each stack, in order
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
     attribute_map: ClassVar[dict[str, str]] = {
         "hidden_size": "width",
         "num_hidden_layers": "layers",
         "num_attention_heads": "heads",
         "num_key_value_heads": "kv_heads",
+        "head_dim": "head_size",
         "intermediate_size": "ffn",
         "max_position_embeddings": "max_positions",
     }
@@ -65,6 +68,7 @@ class SplitstepConfig(PreTrainedConfig):
     width: int = 512
     heads: int = 8
     kv_heads: int | None = None
+    head_size: int | None = None
     ffn: int | list[int] = 2048
     activation: str | dict[str, str] = "gelu"
     norm: str = "layer"
@@ -98,25 +102,26 @@ class SplitstepConfig(PreTrainedConfig):
         for name, kind in self.entries().items():
             read_as(kind, getattr(self, name), name)
         self.check_positive("layers", most=DEEPEST)
-        self.check_positive("width", "heads", "kv_heads", "max_positions", most=LARGEST)
+        self.check_positive("width", "heads", "kv_heads", "head_size", "max_positions", most=LARGEST)
         self.check_positive("step", "norm_eps", "rotary_base")
         if not 0 <= self.init_std < inf:
             raise ValueError(f"init_std={self.init_std} must be 0 or a positive number.")
         super().__post_init__(**kwargs)
-        check_choice("norm", self.norm, NORMS)
+        check_choice("norm", self.norm, tuple(NORMS))
         self.check_fields()
-        size = check_heads(self.width, self.heads, self.kv_heads or self.heads)
-        if self.positions == "rotary" and size % 2:
-            raise ValueError(f"Rotary positions turn pairs: the width of a head, {size}, must be even.")
-        if not isfinite(self.rotary_bias) or (self.rotary_bias and not (self.positions == "rotary" and self.bias)):
-            raise ValueError(
-                f"rotary_bias={self.rotary_bias} is where the biases of rotary attention begin: use a finite number, "
-                "with positions=rotary and bias=true."
-            )
+        self.check_attention()
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is a probability: use a number in [0, 1).")
         self.check_ffn()
+
+    def check_length(self, length: int) -> None:
+        """Refuse more tokens than the model has learned positions for."""
+        if self.positions == "learned" and length > self.max_positions:
+            raise ValueError(
+                f"{length} tokens are more than this model's max_positions={self.max_positions} learned positions: "
+                "shorten the input or generate fewer tokens."
+            )
 
     def check_positive(self, *names: str, most: float = inf) -> None:
         for name in names:
@@ -144,13 +149,15 @@ class SplitstepConfig(PreTrainedConfig):
 
     def check_fields(self) -> None:
         """The scheme against the fields that a model has, and the activations against the feed-forward fields."""
-        names = scheme(self.scheme).fields
-        if strange := [name for name in names if name[0] not in LETTERS]:
-            have = ", ".join(f"{letter} ({field})" for letter, field in LETTERS.items())
-            raise ValueError(
-                f"The scheme {self.scheme!r} needs a field {strange[0]}, which this model does not have: it has {have} "
-                "and the projections N, M, P; a decoder adds C (cross-attention) by itself."
-            )
+        for name in scheme(self.scheme).fields:
+            letter = LETTERS.get(name[0])
+            if letter is None or not letter.free:
+                have = ", ".join(f"{key} ({one.title})" for key, one in LETTERS.items() if one.free)
+                yet = f" ({letter.title}), which no model has yet" if letter and not letter.field else ""
+                raise ValueError(
+                    f"The scheme {self.scheme!r} needs a field {name}{yet or ', which this model does not have'}: it "
+                    f"has {have} and the projections N, M, P; a decoder adds C (cross-attention) by itself."
+                )
         halves = feed_forwards(scheme(self.scheme))
         if isinstance(self.activation, dict) and self.activation.keys() != set(halves):
             raise ValueError(
@@ -159,6 +166,19 @@ class SplitstepConfig(PreTrainedConfig):
             )
         for choice in self.activation.values() if isinstance(self.activation, dict) else [self.activation]:
             check_choice("activation", choice, tuple(ACTIVATIONS))
+
+    def check_attention(self) -> None:
+        if self.positions == "rotary" and self.head_width % 2:
+            raise ValueError(f"Rotary positions turn pairs: the width of a head, {self.head_width}, must be even.")
+        if self.heads * self.head_width > LARGEST:
+            raise ValueError(
+                f"{self.heads} heads of head_size={self.head_width} are too wide together: use at most {LARGEST:,}."
+            )
+        if not isfinite(self.rotary_bias) or (self.rotary_bias and not (self.positions == "rotary" and self.bias)):
+            raise ValueError(
+                f"rotary_bias={self.rotary_bias} is where the biases of rotary attention begin: use a finite number, "
+                "with positions=rotary and bias=true."
+            )
 
     def check_ffn(self) -> None:
         widths = self.ffn if isinstance(self.ffn, list) else [self.ffn]
@@ -169,6 +189,11 @@ class SplitstepConfig(PreTrainedConfig):
             raise ValueError(f"ffn={self.ffn} must be positive.")
         if (widest := max(widths, default=0)) > LARGEST:
             raise ValueError(f"ffn={widest} is too large: use at most {LARGEST:,}.")
+
+    @property
+    def head_width(self) -> int:
+        """The width of one head, checked."""
+        return check_heads(self.width, self.heads, self.kv_heads, self.head_size)
 
     @property
     def ffn_fields(self) -> int:
@@ -202,72 +227,3 @@ class TextConfig(SplitstepConfig):
             raise ValueError(f"token_types={self.token_types} must be 0 or a positive number up to {LARGEST:,}.")
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(f"pad_token_id={self.pad_token_id} is no token: vocab_size={self.vocab_size}.")
-
-
-class CausalConfig(TextConfig):
-    """A language model that predicts the next token."""
-
-    model_type: ClassVar[str] = "splitstep-causal"
-
-
-class MaskedConfig(TextConfig):
-    """A language model that fills masked tokens in; the head transforms (dense, activation, norm) as BERT's does."""
-
-    model_type: ClassVar[str] = "splitstep-masked"
-
-
-class SequenceConfig(TextConfig):
-    """A classifier of token sequences; `pool` is what the head reads: the "mean" over tokens or the "first" one."""
-
-    model_type: ClassVar[str] = "splitstep-sequence"
-
-    pool: Literal["mean", "first"] = "mean"
-
-
-class ImageConfig(SplitstepConfig):
-    """A classifier of images cut into square patches."""
-
-    model_type: ClassVar[str] = "splitstep-image"
-    attribute_map: ClassVar[dict[str, str]] = {
-        **SplitstepConfig.attribute_map,
-        "num_channels": "channels",
-        "patch_size": "patch",
-    }
-
-    image_size: int = 28
-    channels: int = 1
-    patch: int = 4
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        super().__post_init__(**kwargs)
-        self.check_positive("image_size", "channels", "patch", most=LARGEST)
-        if self.image_size % self.patch:
-            raise ValueError(f"image_size={self.image_size} is not divisible by patch={self.patch}.")
-        self.max_positions = (self.image_size // self.patch) ** 2
-
-
-class TranslationConfig(TextConfig):
-    """An encoder-decoder with one embedding for source, target and output. The decoder's scheme gains C."""
-
-    model_type: ClassVar[str] = "splitstep-translation"
-
-    decoder_layers: int = 6
-    positions: Literal["none", "sinusoidal", "learned", "rotary"] = "sinusoidal"
-    activation: str | dict[str, str] = "relu"
-    init: Literal["normal", "xavier"] = "xavier"
-    label_smoothing: float | int = 0.0
-    is_encoder_decoder: bool = True
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = 1
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 1
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        super().__post_init__(**kwargs)
-        self.check_positive("decoder_layers", most=DEEPEST)
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing={self.label_smoothing} is a probability: use a number in [0, 1).")
-
-    def stacks(self) -> list[tuple[Scheme, int]]:
-        encoder = scheme(self.scheme)
-        return [(encoder, self.layers), (decoder(encoder), self.decoder_layers)]

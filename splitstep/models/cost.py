@@ -11,7 +11,6 @@ from math import ceil, floor, gcd
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import nn
 
 from ..fields import FeedForward
 from ..scheme import Scheme
@@ -19,13 +18,9 @@ from ..schemes import label
 from ..schemes import scheme as scheme_of
 from ..support.words import counted
 from .base import SplitstepModel, all_stacks
-from .body import Body, check_length, ffn_widths
-from .causal import SplitstepForCausalLM
-from .classifiers import SplitstepForImageClassification, SplitstepForSequenceClassification
-from .config import DEEPEST, ImageConfig, SplitstepConfig, TranslationConfig, feed_forwards
-from .masked import SplitstepForMaskedLM
-from .models import MODELS
-from .translation import SplitstepForTranslation
+from .body import Body, ffn_widths
+from .config import DEEPEST, SplitstepConfig, feed_forwards
+from .kinds import model_of
 
 By = Literal["parameters", "flops"]
 TOLERANCE: dict[By, float] = {"parameters": 0.001, "flops": 0.01}
@@ -68,24 +63,18 @@ def lengths_of(config: SplitstepConfig, length: int | None, source_length: int |
     source = length if source_length is None else source_length
     if length < 1 or source < 1:
         raise ValueError(f"length={length} and source_length={source} must be positive numbers of tokens.")
-    if source_length is not None and not isinstance(config, TranslationConfig):
+    if source_length is not None and not config.is_encoder_decoder:
         raise ValueError(
             f"source_length={source_length} is for encoder-decoders; this is a {config.model_type} config."
         )
-    if isinstance(config, ImageConfig) and length != config.max_positions:
-        raise ValueError(f"length={length}: an image of this config always has {config.max_positions} patches.")
-    check_length(max(length, source), config)
+    config.check_length(max(length, source))
     return length, source
 
 
 def sketch(config: SplitstepConfig) -> SplitstepModel:
     """The model of this config without memory: shapes only."""
-    kinds: dict[Any, type[SplitstepModel]] = {kind.config_class: kind for kind in MODELS.values()}
-    if type(config) not in kinds:
-        names = ", ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"{type(config).__name__} is the config of no model: use one of {names}.")
     with torch.device("meta"):
-        return kinds[type(config)](config)
+        return model_of(config)(config)
 
 
 def body_parameters(model: SplitstepModel) -> int:
@@ -98,7 +87,7 @@ def example_flops(model: SplitstepModel, length: int, source: int) -> int:
     return sum(flops for _, flops in field_flops(model, length, source)) + ends_flops(model, length)
 
 
-def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tuple[nn.Module, int]]:
+def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tuple[Any, int]]:
     """Each field, layer by layer and stack after stack, with its cost times the scheme's evaluations of it."""
     stacks = list(all_stacks(model))
     tokens = (length,) if len(stacks) == 1 else (source, length)
@@ -109,22 +98,8 @@ def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tup
 
 
 def ends_flops(model: SplitstepModel, length: int) -> int:
-    """Patches and heads; a classifier's head reads one vector per example."""
-
-    def linear(layer: nn.Module, rows: int) -> int:
-        assert isinstance(layer, nn.Linear)
-        return 2 * rows * layer.in_features * layer.out_features
-
-    match model:
-        case SplitstepForCausalLM() | SplitstepForTranslation():
-            return linear(model.head, length)
-        case SplitstepForMaskedLM():
-            return linear(model.transform, length) + linear(model.head, length)
-        case SplitstepForSequenceClassification():
-            return linear(model.head, 1)
-        case SplitstepForImageClassification():
-            return linear(model.patches, length) + linear(model.head, 1)
-    raise AssertionError(f"the ends of {type(model).__name__} are not counted")
+    """What stands around the stacks: patches, heads."""
+    return sum(2 * rows * matrix.weight.numel() for matrix, rows in model.ends(length))
 
 
 def twin(
@@ -206,6 +181,7 @@ def with_scheme(reference: SplitstepConfig, new: Scheme) -> SplitstepConfig:
                 f"{', '.join(names) or 'none'}: give the reference one activation for all."
             )
         [config.activation] = kinds
+    config.check_fields()
     return config
 
 
@@ -223,9 +199,8 @@ def with_depth(config: SplitstepConfig, ratio: Fraction) -> SplitstepConfig:
     config = deepcopy(config)
     if ratio == 1:
         return config
-    config.layers = int(config.layers * ratio)
-    if isinstance(config, TranslationConfig):
-        config.decoder_layers = int(config.decoder_layers * ratio)
+    for name in config.depths:
+        setattr(config, name, int(getattr(config, name) * ratio))
     config.step = float(config.step / ratio)
     return config
 
@@ -368,7 +343,7 @@ def summary(config: SplitstepConfig, length: int | None = None) -> str:
     matched: dict[str, Any] = config.matched or {}
     c = cost(config, matched["cost"]["length"] if matched and length is None else length)
     why = "" if length is not None else ", where it was matched" if matched else ", its max_positions"
-    both = " of source and target" if isinstance(config, TranslationConfig) else ""
+    both = " of source and target" if config.is_encoder_decoder else ""
     rows = [
         ("scheme", f"{label(config.scheme)}, step {config.step:g}"),
         ("parameters", f"{c.parameters:,}"),

@@ -7,21 +7,10 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
 
-from ..fields import Context
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy
 from .base import TextModel
-from .body import (
-    EMBEDDING_SALT,
-    Body,
-    Embedding,
-    check_length,
-    key_mask,
-    positions_of,
-    seed_for,
-    states_of,
-    turn,
-)
+from .body import Body, Embedding, seed_for, states_of
 
 
 class Encoder(nn.Module):
@@ -43,11 +32,7 @@ class Encoder(nn.Module):
         seed: Tensor | None = None,
         observe: Observe | None = None,
     ) -> Tensor:
-        check_length(input_ids.shape[1], self.config)
-        positions = positions_of(attention_mask, input_ids.shape[1], 0, input_ids.device)
-        mask = key_mask(attention_mask, self.embedding.tokens.weight)
-        context = Context(mask=mask, rotary=turn(self.config, positions), seed=seed)
-        x = self.embedding(input_ids, positions, token_type_ids, seed, EMBEDDING_SALT, input_ids.shape[1])
+        x, context = self.embedding(input_ids, attention_mask, seed, types=token_type_ids)
         return self.body(x, context, observe)
 
 

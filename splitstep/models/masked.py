@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
 from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import MaskedLMOutput
 
 from ..fields import ACTIVATIONS, norm
 from ..kernels.output_product import project
 from .base import Writer
 from .body import Embedding, single_body
-from .config import MaskedConfig
+from .config import TextConfig
 from .encoder import Encoder, EncoderModel
+from .kinds import KINDS, registered
+
+
+class MaskedConfig(TextConfig):
+    """A language model that fills masked tokens in; the head transforms (dense, activation, norm) as BERT's does."""
+
+    model_type: ClassVar[str] = "splitstep-masked"
 
 
 class SplitstepForMaskedLM(Writer, EncoderModel):
@@ -28,5 +39,12 @@ class SplitstepForMaskedLM(Writer, EncoderModel):
         self.head = nn.Linear(config.width, config.vocab_size)
         self.post_init()
 
+    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
+        yield self.transform, length
+        yield self.head, length
+
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))
+
+
+KINDS.add("masked", registered(MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM))

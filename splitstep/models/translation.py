@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
+from transformers import AutoModelForSeq2SeqLM
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from ..fields import Context
 from ..integrate import Observe
 from ..kernels.loss import behind_start, cross_entropy
 from ..kernels.output_product import project
+from ..scheme import Scheme, decoder
+from ..schemes import scheme
 from .base import SplitstepGenerationMixin, TextModel, Writer
-from .body import (
-    EMBEDDING_SALT,
-    Body,
-    Embedding,
-    causal_mask,
-    check_length,
-    ffn_widths,
-    key_mask,
-    positions_of,
-    seed_for,
-    turn,
-)
-from .config import TranslationConfig
+from .body import EMBEDDING_SALT, Body, Embedding, ffn_widths, seed_for
+from .config import DEEPEST, TextConfig
 from .encoder import Encoder
+from .kinds import KINDS, registered
+
+
+class TranslationConfig(TextConfig):
+    """An encoder-decoder with one embedding for source, target and output. The decoder's scheme gains C."""
+
+    model_type: ClassVar[str] = "splitstep-translation"
+    depths: ClassVar[tuple[str, ...]] = ("layers", "decoder_layers")
+
+    decoder_layers: int = 6
+    positions: Literal["none", "sinusoidal", "learned", "rotary"] = "sinusoidal"
+    activation: str | dict[str, str] = "relu"
+    init: Literal["normal", "xavier"] = "xavier"
+    label_smoothing: float | int = 0.0
+    is_encoder_decoder: bool = True
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 1
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)
+        self.check_positive("decoder_layers", most=DEEPEST)
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing={self.label_smoothing} is a probability: use a number in [0, 1).")
+
+    def stacks(self) -> list[tuple[Scheme, int]]:
+        encoder = scheme(self.scheme)
+        return [(encoder, self.layers), (decoder(encoder), self.decoder_layers)]
 
 
 class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -45,6 +66,9 @@ class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # p
         self.decoder = Body(config, decoder_scheme, decoder_layers, widths, salts)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.post_init()
+
+    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
+        yield self.head, length
 
     def get_encoder(self, *unused: Any, **also_unused: Any) -> nn.Module:
         return EncoderForGeneration(self.encoder)
@@ -72,29 +96,19 @@ class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # p
             if labels is None:
                 raise ValueError("A translation model needs labels or decoder_input_ids beside input_ids.")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        length, device = decoder_input_ids.shape[1], decoder_input_ids.device
-        seed = seed_for(self, self.config, dropout_seed, device)
+        seed = seed_for(self, self.config, dropout_seed, decoder_input_ids.device)
         if encoder_outputs is None:
             assert input_ids is not None
             memory = self.encoder(input_ids, attention_mask, None, seed, observe)
         else:
             memory = encoder_outputs[0]
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
-        check_length(past + length, self.config)
-        positions = positions_of(decoder_attention_mask, length, past, device)
-        weight = self.encoder.embedding.tokens.weight
-        mask = causal_mask(decoder_attention_mask, length, past, weight)
-        context = Context(
-            mask=mask,
-            causal=mask is None and length > 1,
-            rotary=turn(self.config, positions),
-            cache=None if past_key_values is None else past_key_values.self_attention_cache,
-            cross_cache=None if past_key_values is None else past_key_values.cross_attention_cache,
-            memory=memory,
-            memory_mask=key_mask(attention_mask, weight),
-            seed=seed,
-        )
-        y = self.encoder.embedding(decoder_input_ids, positions, None, seed, EMBEDDING_SALT + 4, past + length)
+        embedding = self.encoder.embedding
+        y, context = embedding(decoder_input_ids, decoder_attention_mask, seed, past, EMBEDDING_SALT + 4)
+        context = context._replace(memory=memory, memory_mask=embedding.barrier(attention_mask))
+        if past_key_values is not None:
+            caches = past_key_values.self_attention_cache, past_key_values.cross_attention_cache
+            context = context._replace(cache=caches[0], cross_cache=caches[1])
         logits, wide = project(self.head, self.decoder(y, context, observe))
         loss = None
         if labels is not None:
@@ -111,3 +125,6 @@ class EncoderForGeneration(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any) -> BaseModelOutput:
         return BaseModelOutput(last_hidden_state=self.encoder(input_ids, attention_mask))  # pyright: ignore
+
+
+KINDS.add("translation", registered(TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM))

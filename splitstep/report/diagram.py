@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
+from ..letters import LETTERS
 from ..scheme import Part, Program, Project, Scheme, Substep
 from ..tableau import EULER, Coefficient
 
-COLOURS = {"A": "#2f6db5", "F": "#c8641b", "C": "#2a8a57", "D": "#7a4fb0"}  # by letter; projections are grey
 GREY, INK, SOFT, RED, WHITE = "#8a93a3", "#1d2433", "#5b6475", "#b3261e", "#ffffff"
 BOX, HEIGHT, GAP = 54, 30, 30  # a box, and the stream between boxes
 MARGIN = 34  # left and right of the boxes: where the state comes in and goes out
@@ -124,7 +124,7 @@ def box(x: float, y: float, part: Part, stages: int) -> list[str]:
     dashes = ' stroke-dasharray="4 3"' if isinstance(part, Project) else ""
     pieces: list[str] = []
     for i, name in enumerate(fields(part)):
-        colour = GREY if isinstance(part, Project) else COLOURS.get(name[0], GREY)
+        colour = LETTERS[name[0]].colour if name[0] in LETTERS else GREY  # projections and unknown letters
         fill, ink = (WHITE, colour) if hollow else (colour, WHITE)
         pieces.append(
             f'<rect x="{x - BOX / 2:g}" y="{top + i * HEIGHT:g}" width="{BOX}" height="{HEIGHT}" rx="5" fill="{fill}" '

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, final
 
@@ -17,10 +17,13 @@ class Registry(Mapping[str, T], Generic[T]):
 
     Another package adds one under the entry-point group `splitstep.<sort>s`. Its name is listed at once; the package
     is imported when that name is asked for, so one that is broken hurts nobody else. Own names cannot be replaced.
+    `accept` makes a thing of what the package gives, or refuses it with a `ValueError`.
     """
 
-    def __init__(self, sort: str, own: Mapping[str, T] | None = None, plural: str = "") -> None:
-        self.sort, self.plural = sort, plural or f"{sort}s"
+    def __init__(
+        self, sort: str, own: Mapping[str, T] | None = None, plural: str = "", accept: Callable[[Any], T] = lambda v: v
+    ) -> None:
+        self.sort, self.plural, self.accept = sort, plural or f"{sort}s", accept
         self.own: dict[str, T] = dict(own or {})
         self._found: dict[str, EntryPoint] | None = None
 
@@ -47,7 +50,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _load(self, point: EntryPoint) -> T:
         try:
-            self.own[point.name] = value = point.load()
+            self.own[point.name] = value = self.accept(point.load())
         except Exception as error:
             package = point.dist.name if point.dist else point.value
             reason = (str(error).splitlines() or [""])[0]

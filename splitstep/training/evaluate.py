@@ -1,12 +1,14 @@
-"""The figures of a model on one split of a task: with the truth before each guess, and running freely."""
+"""The figures of a model on one split of a task: with the truth before each guess, running freely, and of probes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 
+from ..probes import Figures, observe
 from ..tasks import Batch, FreeRun, Task
 from .processes import World
 from .progress import Counting
@@ -26,28 +28,45 @@ def share(batches: Iterator[Batch], world: World) -> Iterator[tuple[Batch, bool]
         yield group[world.rank if counts else 0], counts
 
 
-@torch.no_grad()
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, and no gradients."""
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        yield
+    model.train(was_training)
+
+
 def evaluate(
     model: nn.Module, task: Task, split: str, size: int, precision: torch.dtype, world: World | None = None
 ) -> dict[str, float]:
     """Every example of the split once; several processes share the batches and add their sums."""
     device = next(model.parameters()).device
     world = World(0, 1, device) if world is None else world
-    was_training = model.training
-    model.eval()
     totals: dict[str, float] = {}
-    for batch, counts in share(task.batches(split, size), world):
-        moved = {name: x.to(device, non_blocking=True) for name, x in batch.items()}
-        with autocast(precision, device):
-            logits = model(**{name: x for name, x in moved.items() if name != "labels"}, use_cache=False).logits
-        for name, value in task.score(logits, moved).items():
-            totals[name] = totals.get(name, 0.0) + float(value) * counts
-    model.train(was_training)
+    with evaluating(model):
+        for batch, counts in share(task.batches(split, size), world):
+            moved = {name: x.to(device, non_blocking=True) for name, x in batch.items()}
+            with autocast(precision, device):
+                logits = model(**{name: x for name, x in moved.items() if name != "labels"}, use_cache=False).logits
+            for name, value in task.score(logits, moved).items():
+                totals[name] = totals.get(name, 0.0) + float(value) * counts
     if world.size > 1:
         names = sorted(totals)
         summed = world.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64, device=device))
         totals = dict(zip(names, summed.tolist(), strict=True))
     return task.summary(totals)
+
+
+def probe(
+    model: nn.Module, task: Task, probes: Sequence[str], size: int, precision: torch.dtype
+) -> dict[str, dict[str, Figures]]:
+    """What probes find in the first validation batch, which is the same at each evaluation and on each process."""
+    device = next(model.parameters()).device
+    batch = {name: x.to(device) for name, x in next(task.batches("valid", size)).items()}
+    with evaluating(model), autocast(precision, device):
+        return observe(model, batch, probes)
 
 
 def free_run(
@@ -56,10 +75,7 @@ def free_run(
     """What the model writes for a split by itself, on the first process, and what that is worth, told to all."""
 
     def act() -> FreeRun | None:
-        was_training = model.training
-        model.eval()
-        found = task.free_run(model, split, precision, progress)
-        model.train(was_training)
-        return found
+        with evaluating(model):
+            return task.free_run(model, split, precision, progress)
 
     return world.from_first(act)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from types import TracebackType
 from typing import Any, final
 
@@ -26,13 +27,15 @@ class Journal:
     def __init__(self, directory: RunDirectory, progress: Progress, writer: Any, silent: bool) -> None:
         self.directory, self.progress, self.writer, self.silent = directory, progress, writer, silent
 
-    def write(self, step: int, split: str, figures: Mapping[str, float]) -> None:
+    def write(self, step: int, split: str, figures: Mapping[str, Any]) -> None:
+        """Keep one record: numbers by name, or lists and tables of them, which TensorBoard does not get."""
         if self.silent:
             return
-        self.directory.log({"step": step, "split": split, **figures})
+        self.directory.log({"step": step, "split": split, **stated(figures)})
         if self.writer is not None:
             for name, value in figures.items():
-                self.writer.add_scalar(f"{split}/{name}", value, step)
+                if isinstance(value, float):
+                    self.writer.add_scalar(f"{split}/{name}", value, step)
 
     def show(self, step: int, figures: Mapping[str, float], seconds_left: float | None, force: bool) -> None:
         if not self.silent:
@@ -48,3 +51,12 @@ class Journal:
         self.progress.__exit__(kind, error, trace)
         if self.writer is not None:
             self.writer.close()
+
+
+def stated(value: Any) -> Any:
+    """The number, or its name if JSON has none for it; so for each one in lists and tables."""
+    if isinstance(value, Mapping):
+        return {key: stated(inner) for key, inner in value.items()}
+    if isinstance(value, tuple):
+        return [stated(inner) for inner in value]
+    return str(value) if isinstance(value, float) and not isfinite(value) else value

@@ -12,7 +12,7 @@ from ..schemes import label
 from ..support.out_of_memory import no_memory
 from ..support.words import counted
 from .directory import Environment, RunDirectory, git_hash, versions
-from .evaluate import evaluate, free_run
+from .evaluate import evaluate, free_run, probe
 from .journal import Journal, open_tensorboard
 from .processes import this_world
 from .progress import Progress
@@ -60,7 +60,8 @@ def report(run: Run, journal: Journal, lr: float) -> None:
 def validate(run: Run, journal: Journal) -> None:
     """Figures on the validation split; the best weights are kept. The model runs freely only where that decides."""
     options, name = run.options, run.task.metric.name
-    figures = evaluate(run.model, run.task, "valid", options.evaluate_batch or options.batch, run.precision, run.world)
+    size = options.evaluate_batch or options.batch
+    figures = evaluate(run.model, run.task, "valid", size, run.precision, run.world)
     if not all(map(isfinite, figures.values())):
         raise Diverged(run.state.step, figures["loss"], run.norm)
     if options.keep == "best":
@@ -69,6 +70,8 @@ def validate(run: Run, journal: Journal) -> None:
             assert found is not None, f"task {run.task.name} has no figure {name}"
             figures |= found.figures
         run.keep_if_best(figures)
+    if run.recipe.probes:
+        journal.write(run.state.step, "probe", probe(run.model, run.task, run.recipe.probes, size, run.precision))
     journal.write(run.state.step, "valid", figures)
     shown = name if name in figures else "loss"
     journal.show(run.state.step, {f"valid {shown}": figures[shown]}, None, True)

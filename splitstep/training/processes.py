@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, distributed
@@ -26,33 +26,34 @@ class World(NamedTuple):
             distributed.all_reduce(x)
         return x
 
+    def together(self, act: Callable[[], T]) -> list[T]:
+        """What `act` returns on each process, told to all of them; if it fails on one, all fail alike."""
+        if self.size == 1:
+            return [act()]
+        told: list[Any] = [None] * self.size
+        try:
+            mine = act(), None
+        except (ValueError, OSError) as error:
+            mine = None, error
+        distributed.all_gather_object(told, mine)
+        for _, error in told:
+            if error is not None:
+                raise error
+        return [value for value, _ in told]
+
     def wait(self) -> None:
         """Go on when all processes are here."""
-        if self.size > 1:
-            self.sum(torch.zeros(1, device=self.device)).item()
-
-    def on_first(self, act: Callable[[], T]) -> T | None:
-        """What `act` returns on the first process, None on the others; where it fails, all fail alike."""
-        value, error = None, None
-        if self.rank == 0:
-            try:
-                value = act()
-            except (ValueError, OSError) as raised:
-                error = raised
-        if self.size > 1:
-            shared = [error]
-            distributed.broadcast_object_list(shared, src=0, device=self.device)
-            error = shared[0]
-        if error is not None:
-            raise error
-        return value
+        self.together(lambda: None)
 
     def from_first(self, act: Callable[[], T]) -> T:
         """What `act` returns on the first process, told to all of them."""
-        told = [self.on_first(act)]
-        if self.size > 1:
-            distributed.broadcast_object_list(told, src=0, device=self.device)
-        return cast(T, told[0])
+        return cast(T, self.together(lambda: act() if self.rank == 0 else None)[0])
+
+    def on_first(self, act: Callable[[], T]) -> T | None:
+        """What `act` returns on the first process, None on the others, which it may mean nothing to."""
+        found: list[T] = []
+        self.together(lambda: found.append(act()) if self.rank == 0 else None)
+        return found[0] if found else None
 
     @property
     def memory(self) -> int:

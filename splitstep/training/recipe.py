@@ -14,13 +14,15 @@ from typing import Any, Literal, final, get_type_hints
 
 import yaml
 
-from ..models import CONFIGS, SplitstepConfig
+from ..models import KINDS, SplitstepConfig
 from ..models.cost import twin
+from ..probes import PROBES
 from ..schemes import scheme
 from ..support.typed import nearest, plain, read_as
 from ..support.words import counted
 from ..tasks import TASKS, Task
 from ..tasks.options import at_least, at_most, holdable, read_options
+from .objective import find_objective
 
 
 @dataclass(frozen=True)
@@ -142,8 +144,13 @@ class Recipe:
     model: Mapping[str, Any] = field(default_factory=dict)
     train: TrainOptions = field(default_factory=TrainOptions)
     start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
+    objective: str | dict[str, Any] = "task"  # a name, or a name and options
+    probes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        find_objective(self.objective)
+        for name in self.probes:
+            PROBES.find(name)
         for name in ("scheme", "reference"):  # a row's name and its notation are the same run
             object.__setattr__(self, name, str(scheme(getattr(self, name))))
 
@@ -161,7 +168,7 @@ class Recipe:
 
     def config(self, task: Task) -> SplitstepConfig:
         """The network: the reference's shape, or its twin where the scheme is another."""
-        kind = CONFIGS[task.model]
+        kind = KINDS.find(task.model).config
         shape = dictated(task)
         for key in shape.keys() & self.model.keys():
             if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed do no harm
@@ -232,13 +239,13 @@ def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) -> None:
     """Refuse entries that the task's model does not have, and values that no task could make right."""
-    names = [name for name in CONFIGS[kind].entries() if name not in OURS]
+    names = [name for name in KINDS[kind].config.entries() if name not in OURS]
     for key in given:
         if key not in names:
             near = nearest(str(key), names)
             raise ValueError(f'{where}: the model has no entry "{key}"{near} its entries are {", ".join(names)}')
     try:
-        CONFIGS[kind](**given, scheme=notation)
+        KINDS[kind].config(**given, scheme=notation)
     except ValueError as error:
         raise ValueError(f"{where}: model: {error}") from None
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch import Tensor
 
-from ..integrate import Event
 from ..models import SplitstepModel
 from ..models.base import all_stacks, silent
 from ..models.cost import cost
+from ..probes import observe
 from ..schemes import name_of, scheme
 from ..support.files import whole_folder
 from ..support.typed import read_as
@@ -75,7 +74,7 @@ def kept(run: Run) -> Kept:
 
 def finish(run: Run, progress: Progress) -> RunResult:
     """Test the weights that were kept, save them as a Hugging Face model, write the result."""
-    run.load_weights(run.last_weights())
+    run.load_kept()
     model = run.whole()
     judged = {split: judge(run, model, split, progress) for split in ("valid", *run.task.tests)}
     figures = {split: one for split, (one, _) in judged.items()}
@@ -127,22 +126,10 @@ def norms(run: Run) -> tuple[int | Literal["embedding"], tuple[float, ...], tupl
 
     No update happened after a gradient that was no number, so the weights are still those that led to it.
     """
-    sizes: list[float] = []
-
-    def observe(event: Event) -> None:
-        first = event.site.part == 0 and event.site.branch == 0
-        if first and event.site.stage == 0:
-            sizes.append(size_of(event.x))
-
-    def ended(module: Any, given: Any, x: Tensor) -> None:
-        sizes.append(size_of(x))
-
     work = run.work(run.fault.step - 1 if run.fault else run.state.step - 1).to(run.world.device)
-    hooks = [stack.register_forward_hook(ended) for stack in all_stacks(run.model)]
     with autocast(run.precision, run.world.device):
-        run.model(**work.parts[0], dropout_seed=work.seeds[0], observe=observe)
-    for hook in hooks:
-        hook.remove()
+        found = observe(run.model, {**work.parts[0], "dropout_seed": work.seeds[0]}, ["state_norms"])["state_norms"]
+    sizes = [size for figures in found.values() for size in figures["x"]]
     growth = [after / before if before else 0.0 for before, after in pairwise(sizes)]
     bad = next((i - 1 for i, size in enumerate(sizes) if not isfinite(size)), None)
     layer = growth.index(max(growth)) if bad is None else bad
@@ -152,8 +139,3 @@ def norms(run: Run) -> tuple[int | Literal["embedding"], tuple[float, ...], tupl
         for layer in stack.layers
     ]
     return "embedding" if layer < 0 else layer, tuple(sizes), tuple(weights)
-
-
-def size_of(x: Tensor) -> float:
-    """The mean length of the state's vectors."""
-    return float(x.float().norm(dim=-1).mean())

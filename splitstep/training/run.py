@@ -1,4 +1,4 @@
-"""A run in memory: model, optimizer and where it stands; kept in its directory and restored from it."""
+"""A run in memory: learner, optimizer and where it stands; kept in its directory and restored from it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,19 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from ..models import MODELS, SplitstepConfig, SplitstepModel
+from ..models import KINDS, SplitstepConfig, SplitstepModel
 from ..models.cost import sketch
+from ..support.typed import read_as
 from ..support.words import counted
 from ..tasks import Task
-from .checkpoint import (
-    Groups,
-    damaged,
-    list_checkpoints,
-    load_checkpoint,
-    prune,
-    rng_state,
-    save_checkpoint,
-    set_rng_state,
-)
+from . import checkpoint
+from .checkpoint import fill, learned, save_checkpoint, whole
 from .clock import Clock, Times
 from .directory import RunDirectory
+from .objective import Learner, find_objective
 from .processes import World
 from .recipe import Recipe, snapshot_steps
-from .sharding import choose_parallel, gathered, scattered, spread
+from .sharding import choose_parallel, spread
 from .start import load_start
 from .update import choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
@@ -63,7 +57,7 @@ def build_model(recipe: Recipe, task: Task, room: float = inf) -> SplitstepModel
     check_room(config, room)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.train.seed)
-        return MODELS[task.model](config)  # pyright: ignore[reportCallIssue]
+        return KINDS[task.model].model(config)
 
 
 @final
@@ -78,12 +72,14 @@ class Run:
         self.precision = choose_precision(options.precision, world.device)
         self.parallel = choose_parallel(options.parallel, world)
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
-        self.model = build_model(recipe, task, room).train()
+        self.model, (make, given) = build_model(recipe, task, room), find_objective(recipe.objective)
         self.start = load_start(self.model, recipe, task, directory)
-        self.model.to(device=world.device)  # pyright: ignore[reportCallIssue]
-        shared = spread(self.model, self.parallel, world)
-        self.optimizer = make_optimizer(self.model, options, world.device)
-        self.update = make_update(self.model, shared, self.optimizer, options, self.precision, self.mode, world)
+        torch.manual_seed(options.seed)  # what an objective learns begins the same on each process
+        learner = Learner(self.model, make(self.model, task, given)).train().to(device=world.device)
+        shared = spread(learner, self.parallel, world)
+        optimizer = make_optimizer(learner, options, world.device)
+        self.update = make_update(learner, shared, optimizer, options, self.precision, self.mode, world)
+        self.learned = learned(learner, optimizer)
         begun = directory.extended_from()  # a run that is extended sums its snapshots anew
         self.snapshots = tuple(step for step in snapshot_steps(options) if step > begun)
         self.group = "sum" if self.snapshots else "best"  # the name of what is kept in a checkpoint
@@ -99,7 +95,7 @@ class Run:
         """Make the generators' numbers a function of the run. The first process's are kept in checkpoints; the others
         begin anew at each sitting, with numbers of their own."""
         if kept is not None and self.world.rank == 0:
-            set_rng_state(kept)
+            checkpoint.set_rng_state(kept)
         else:
             torch.manual_seed(int(dropout_seed(self.options.seed, self.state.step, self.world.rank, 0)))
 
@@ -148,25 +144,19 @@ class Run:
         name, higher = (metric.name, metric.higher_is_better) if self.options.best == "metric" else ("loss", False)
         value = figures[name]
         if best is None or (value > best if higher else value < best):
-            self.kept = {name: weight.cpu().clone() for name, weight in self.weights().items()}
+            self.kept = {name: weight.cpu().clone() for name, weight in whole(self.learned["model"]).items()}
             self.state = self.state._replace(best=value, best_step=self.state.step, best_valid=dict(figures))
 
     def add_snapshot(self) -> None:
         """Add the weights to the sum: on the host, whose memory training does not need, and in float64, in which a few
         float32 weights add up as good as exactly, so that their mean is rounded once."""
-        for name, weight in self.weights().items():
+        for name, weight in whole(self.learned["model"]).items():
             one = weight.cpu().double()
             self.kept[name] = self.kept[name].add_(one) if name in self.kept else one
 
     def has_kept(self) -> bool:
         """Whether anything was kept up to the present step."""
         return self.state.best is not None or any(step <= self.state.step for step in self.snapshots)
-
-    def last_weights(self) -> Mapping[str, Tensor]:
-        """The weights that the run ends with: the best ones, or the mean of the snapshots."""
-        if not self.snapshots:
-            return self.kept
-        return {name: (total / len(self.snapshots)).float() for name, total in self.kept.items()}
 
     def due(self, together: bool) -> bool:
         """Whether it is time for a checkpoint. Several processes ask their first one, where they are `together`."""
@@ -175,71 +165,49 @@ class Run:
             return due and self.world.size == 1
         return bool(self.world.sum(torch.tensor([float(due and self.world.rank == 0)], device=self.world.device)))
 
-    def weights(self) -> dict[str, Tensor]:
-        return {name: gathered(p.detach()) for name, p in self.model.named_parameters()}
+    def load_kept(self) -> None:
+        """Put the weights that the run ends with into the model: the best ones, or the mean of the snapshots."""
+        n = len(self.snapshots)
+        fill(self.learned["model"], {name: (x / n).float() if n else x for name, x in self.kept.items()})
 
     def whole(self) -> SplitstepModel:
         """The model with its present weights; of one that is cut up, the first process gets a whole copy."""
         if self.parallel != "fsdp":
             return self.model
-        weights = self.weights()
+        weights = whole(self.learned["model"])
         if self.world.rank > 0:
             return self.model
         model = build_model(self.recipe, self.task)
         model.load_state_dict(weights, strict=False)  # tied weights are there once
         return model.to(device=self.world.device)  # pyright: ignore[reportCallIssue]
 
-    def moments(self) -> dict[str, Tensor]:
-        return {
-            f"{name}:{key}": gathered(value)
-            for name, p in self.model.named_parameters()
-            for key, value in self.optimizer.state[p].items()
-        }
-
-    @torch.no_grad()
-    def load_weights(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, p in self.model.named_parameters():
-            p.copy_(scattered(like(tensors[name], p).to(p.device), p))
-
-    def load_moments(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, p in self.model.named_parameters():
-            for key, value in self.optimizer.state[p].items():
-                value.copy_(scattered(like(tensors[f"{name}:{key}"], value).to(value.device), value))
-
     def save(self) -> None:
         """Write a checkpoint, unless the run is lost: then the last good one stays, and the next look ends the run."""
         self.collect()
         if self.fault is None:
-            tensors: Groups = {"model": self.weights(), "optimizer": self.moments(), "rng": rng_state()}
-            if self.kept:
-                tensors[self.group] = self.kept
+            tensors = {name: whole(group) for name, group in self.learned.items()} | {"rng": checkpoint.rng_state()}
             self.state = self.state._replace(times=self.clock.read())
             if self.world.rank == 0:
                 self.directory.settle()
                 document = {**self.state._asdict(), "times": self.state.times._asdict()}
-                save_checkpoint(self.directory.checkpoints, self.state.step, document, tensors)
+                kept = {self.group: self.kept} if self.kept else {}
+                save_checkpoint(self.directory.checkpoints, self.state.step, document, tensors | kept)
         self.world.wait()
         self.saved = time.monotonic()
 
     def restore(self) -> None:
         """Go on from the newest checkpoint, if there is one."""
-        kept = load_checkpoint(self.directory.checkpoints)
-        if kept is not None:
-            document, tensors = kept
-            try:
-                self.state = State(
-                    **{**document, "times": Times(**document["times"]), "losses": tuple(document["losses"])}
-                )
-                self.load_weights(tensors["model"])
-                self.load_moments(tensors["optimizer"])
+        with checkpoint.newest(self.directory.checkpoints) as found:
+            if found is not None:
+                document, tensors = found
+                self.state = read_as(State, {name: document[name] for name in State._fields}, "state.json")
+                for name, group in self.learned.items():
+                    fill(group, tensors[name])
                 self.seed(tensors["rng"])
-                self.kept = tensors[self.group] if self.has_kept() else {}
-            except (KeyError, TypeError, ValueError, RuntimeError) as error:
-                reason = f"{type(error).__name__}: {error}"
-                raise damaged(list_checkpoints(self.directory.checkpoints)[-1], reason) from None
+                self.kept = dict(tensors[self.group]) if self.has_kept() else {}
         if self.world.rank == 0:
             self.directory.rewind(self.state.step)
-            prune(self.directory.checkpoints)  # a kill may have come between writing one and dropping its elder
+            checkpoint.prune(self.directory.checkpoints)  # a kill may have come before its elder was dropped
         self.world.wait()
 
 
@@ -263,10 +231,3 @@ def check_share(batch: int, accumulate: int, processes: int) -> None:
             f"train.batch={batch} cannot be shared by {processes} processes and "
             f"{counted(accumulate, 'accumulated part')}: use a multiple of {processes * accumulate}"
         )
-
-
-def like(stored: Tensor, wanted: Tensor) -> Tensor:
-    """The stored tensor; copying would stretch one of another shape."""
-    if stored.shape != wanted.shape:
-        raise ValueError(f"a tensor has shape {list(stored.shape)} in place of {list(wanted.shape)}")
-    return stored

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from ..stack import Stack
+from .objective import Learner
 from .processes import World, asked
 
 
 class Spread(NamedTuple):
-    """What to call in place of the model, its parameters, and a context in which backward passes only accumulate."""
+    """What to call in place of the learner, its parameters, and a context in which backward passes only accumulate."""
 
-    call: Callable[..., Any]
+    call: Callable[..., Tensor]
     parameters: list[nn.Parameter]
     accumulating: Callable[[], AbstractContextManager[Any]]
 
@@ -29,26 +30,27 @@ def choose_parallel(parallel: str, world: World) -> str:
     return ("fsdp" if asked("ACCELERATE_USE_FSDP") else "ddp") if parallel == "auto" else parallel
 
 
-def spread(model: nn.Module, parallel: str, world: World) -> Spread:
-    """The model over all processes. accelerate would turn FSDP on CPU into DDP unasked, so both are set up here."""
+def spread(learner: Learner, parallel: str, world: World) -> Spread:
+    """The learner over all processes. accelerate would turn FSDP on CPU into DDP unasked, so both are set up here."""
     if parallel == "fsdp":
-        shard(model)
+        shard(learner)
     if parallel != "ddp":
-        return Spread(model, list(model.parameters()), nullcontext)
+        return Spread(learner, list(learner.parameters()), nullcontext)
     from torch.nn.parallel import DistributedDataParallel
 
-    copies = DistributedDataParallel(model, device_ids=[world.device] if world.device.type == "cuda" else None)
-    return Spread(copies, list(model.parameters()), copies.no_sync)
+    copies = DistributedDataParallel(learner, device_ids=[world.device] if world.device.type == "cuda" else None)
+    return Spread(copies, list(learner.parameters()), copies.no_sync)
 
 
-def shard(model: nn.Module) -> None:
-    """Cut up every field of every stack, then what is left. A reversible stack calls no field as a module, so that all
-    of it belongs to the rest."""
+def shard(learner: Learner) -> None:
+    """Cut up every field of every stack, then what is left of the model, which is called without the learner too, then
+    the objective. A reversible stack calls no field as a module, so that all of it belongs to the rest."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     # fields return views, which would be a danger if anything here worked in place
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
+    model, objective = learner.model, learner.objective
     mesh = init_device_mesh(next(model.parameters()).device.type, (torch.distributed.get_world_size(),))
     for stack in [module for module in model.modules() if isinstance(module, Stack) and not module.scheme.doubled]:
         for layer in stack.layers:
@@ -56,6 +58,8 @@ def shard(model: nn.Module) -> None:
                 if any(True for _ in field.parameters()):
                     fully_shard(field, mesh=mesh)
     fully_shard(model, mesh=mesh, reshard_after_forward=True)  # else an evaluation leaves whole parameters behind
+    if isinstance(objective, nn.Module):
+        fully_shard(objective, mesh=mesh, reshard_after_forward=True)
 
 
 def gathered(tensor: Tensor) -> Tensor:

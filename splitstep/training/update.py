@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .half_precision import with_halves
+from .objective import Learner
 from .processes import World
 from .recipe import TrainOptions
 from .sharding import Spread, gathered
@@ -88,7 +89,7 @@ def autocast(precision: torch.dtype, device: torch.device) -> AbstractContextMan
 
 
 def plain_step(
-    model: Spread, optimizer: torch.optim.AdamW, options: TrainOptions, precision: torch.dtype, world: World
+    shared: Spread, optimizer: torch.optim.AdamW, options: TrainOptions, precision: torch.dtype, world: World
 ) -> Step:
     """The update itself, without the learning rate. The loss is this process's share."""
     stopped: Tensor = optimizer.found_inf  # pyright: ignore[reportAttributeAccessIssue]
@@ -97,15 +98,15 @@ def plain_step(
         optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=world.device)
         for number, (part, seed) in enumerate(zip(work.parts, work.seeds, strict=True), 1):
-            with model.accumulating() if number < len(work.parts) else nullcontext():
+            with shared.accumulating() if number < len(work.parts) else nullcontext():
                 with autocast(precision, world.device):
-                    loss = model.call(**part, dropout_seed=seed, num_items_in_batch=work.items).loss
+                    loss = shared.call(part, work.items, seed)
                 (loss * world.size).backward()  # processes average their gradients; the loss is a sum over them
             total = total + loss.detach()
         if options.clip:
-            norm = nn.utils.clip_grad_norm_(model.parameters, options.clip)
+            norm = nn.utils.clip_grad_norm_(shared.parameters, options.clip)
         else:
-            norm = nn.utils.get_total_norm([p.grad for p in model.parameters if p.grad is not None])
+            norm = nn.utils.get_total_norm([p.grad for p in shared.parameters if p.grad is not None])
         norm = gathered(norm)
         stopped.copy_(torch.maximum(stopped, (~norm.isfinite()).to(stopped.dtype)))
         optimizer.step()
@@ -115,23 +116,11 @@ def plain_step(
 
 
 @final
-class Plain:
-    """The update as it stands, eager or compiled."""
-
-    def __init__(self, step: Step, optimizer: torch.optim.AdamW, device: torch.device) -> None:
-        self.step, self.optimizer, self.device = step, optimizer, device
-
-    def __call__(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
-        set_learning_rate(self.optimizer, lr)
-        return self.step(work.to(self.device))
-
-
-@final
 class Captured:
     """The whole update as one CUDA graph per batch shape: small models are bound by kernel launches."""
 
-    def __init__(self, step: Step, model: nn.Module, optimizer: torch.optim.AdamW, device: torch.device) -> None:
-        self.step, self.model, self.optimizer, self.device = step, model, optimizer, device
+    def __init__(self, step: Step, learner: Learner, optimizer: torch.optim.AdamW, device: torch.device) -> None:
+        self.step, self.learner, self.optimizer, self.device = step, learner, optimizer, device
         self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]] = {}
         self.pool: Any = None
         self.stream = torch.cuda.Stream()  # of warm-ups and recordings: gradients accumulate where they were made
@@ -148,12 +137,7 @@ class Captured:
 
     def capture(self, work: Work) -> tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]:
         """Warm up on a side stream, put everything back as it was, then record."""
-        static = Work(
-            [{name: x.to(self.device).clone() for name, x in part.items()} for part in work.parts],
-            [x.to(self.device).clone() for x in work.seeds],
-            work.items.to(self.device).clone(),
-            work.tokens,
-        )
+        static = work.to(self.device).over(Tensor.clone)
         kept, random = [t.clone() for t in self.state()], torch.cuda.get_rng_state(self.device)
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream), warnings.catch_warnings():
@@ -174,12 +158,12 @@ class Captured:
         return graph, static, out
 
     def state(self) -> list[Tensor]:
-        moments = [t for p in self.model.parameters() for t in self.optimizer.state.get(p, {}).values()]
-        return [*self.model.parameters(), *moments, self.optimizer.found_inf]  # pyright: ignore
+        changing = [t for p, moments in self.optimizer.state.items() for t in (p, *moments.values())]
+        return [*changing, *self.learner.buffers(), self.optimizer.found_inf]  # pyright: ignore
 
 
 def make_update(
-    model: nn.Module,
+    learner: Learner,
     shared: Spread,
     optimizer: torch.optim.AdamW,
     options: TrainOptions,
@@ -187,13 +171,16 @@ def make_update(
     mode: str,
     world: World,
 ) -> Update:
-    """The update of this mode; `shared` is the model over all processes."""
+    """The update of this mode; `shared` is the learner over all processes."""
     if "compile" in mode:
         torch._dynamo.config.recompile_limit = SHAPES  # pyright: ignore[reportAttributeAccessIssue]
         shared = shared._replace(call=torch.compile(shared.call, dynamic=False))
     elif "capture" in mode and precision != torch.float32:  # a compiler fuses the casts of autocast by itself
-        shared = shared._replace(call=with_halves(model, precision))
+        shared = shared._replace(call=with_halves(learner, precision))
     step = plain_step(shared, optimizer, options, precision, world)
-    if "capture" in mode:
-        return Captured(step, model, optimizer, world.device)
-    return Plain(step, optimizer, world.device)
+
+    def plain(work: Work, lr: float) -> tuple[Tensor, Tensor]:
+        set_learning_rate(optimizer, lr)
+        return step(work.to(world.device))
+
+    return Captured(step, learner, optimizer, world.device) if "capture" in mode else plain

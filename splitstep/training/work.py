@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -85,36 +85,17 @@ def work_for(task: Task, options: TrainOptions, step: int, world: World) -> Work
 @contextmanager
 def prefetched(make: Callable[[int], T], first: int, last: int, depth: int = 4) -> Iterator[Iterator[T]]:
     """make(first) .. make(last - 1), made ahead by a thread while the device computes."""
-    ready: queue.Queue[Any] = queue.Queue(depth)
-    stop = threading.Event()
-
-    def put(item: Any) -> None:
-        while not stop.is_set():
-            try:
-                return ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-
-    def fill() -> None:
-        try:
-            for step in range(first, last):
-                put((make(step), None))
-                if stop.is_set():
-                    return
-        except BaseException as error:
-            put((None, error))
+    pool = ThreadPoolExecutor(1)
 
     def items() -> Iterator[T]:
-        for _ in range(first, last):
-            item, error = ready.get()
-            if error is not None:
-                raise error
-            yield item
+        ahead = deque(pool.submit(make, step) for step in range(first, min(first + depth, last)))
+        for step in range(first + depth, last + depth):
+            if ahead:
+                yield ahead.popleft().result()
+            if step < last:
+                ahead.append(pool.submit(make, step))
 
-    thread = threading.Thread(target=fill, daemon=True)
-    thread.start()
     try:
         yield items()
     finally:
-        stop.set()
-        thread.join(timeout=10)
+        pool.shutdown(cancel_futures=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import splitstep as ss
-from splitstep.fields import Context, CrossAttention, FeedForward, Projection, SelfAttention, dropout, norm
+from splitstep.fields import Context, CrossAttention, FeedForward, FieldSpec, Projection, SelfAttention, dropout, norm
 from splitstep.kernels.dropout import keep
 from splitstep.models.body import sinusoids
 
@@ -65,10 +66,11 @@ def encoder_layer(notation: str, theirs: nn.TransformerEncoderLayer, activation:
     first, second = dict(theirs.norm1.named_parameters()), dict(theirs.norm2.named_parameters())
 
     def make(name: str, layer: int) -> nn.Module:
-        inner = norm("layer" if pre_norm else "none", D)
+        inner = partial(norm, "layer" if pre_norm else "none", D)
         if name in "NM":
             return Projection(norm("layer", D))
-        return SelfAttention(inner, D, HEADS) if name == "A" else FeedForward(inner, D, INNER, activation)
+        spec = FieldSpec(D, inner, heads=HEADS, ffn=INNER, activation=activation)
+        return SelfAttention(spec) if name == "A" else FeedForward(spec)
 
     stack = ss.Stack(ss.scheme(notation), 1, make)
     [layer] = stack.layers
@@ -328,11 +330,11 @@ def published_ffn(f: Any, x: Tensor) -> Tensor:
 
 def macaron_make(p: float = 0.0) -> Callable[[str, int], nn.Module]:
     def make(name: str, layer: int) -> nn.Module:
-        kinds = {"A": SelfAttention, "C": CrossAttention}
-        salt = 10 * layer + ("A", "C", "F0", "F1").index(name)
-        if name[0] == "F":
-            return FeedForward(norm("layer", D), D, INNER, "relu", dropout=p, activation_dropout=p, salt=salt)
-        return kinds[name](norm("layer", D), D, HEADS, dropout=p, attention_dropout=p, salt=salt)
+        spec = FieldSpec(
+            D, partial(norm, "layer", D), salt=10 * layer + ("A", "C", "F0", "F1").index(name), heads=HEADS, ffn=INNER,
+            activation="relu", dropout=p, attention_dropout=p, activation_dropout=p,
+        )  # fmt: skip
+        return {"A": SelfAttention, "C": CrossAttention, "F": FeedForward}[name[0]](spec)
 
     return make
 

@@ -217,6 +217,47 @@ def test_increments_are_apart_in_a_sum() -> None:
     assert (event.t, event.h, event.site) == (0.0, 1.0, ss.Site(0, 0, 0, 0))
 
 
+def by_hand(event: ss.Event, read: Tensor) -> dict[str, Tensor]:
+    """What each field adds, from the event alone, with its fields evaluated at another state."""
+    slopes: list[dict[str, Tensor]] = []
+    for stage in event.move.stages:
+        y = read + sum((event.h * a * sum(slopes[i].values()) for i, a in stage.row), torch.zeros_like(read))
+        slopes.append({n: f(event.times[n] + stage.c * event.h, y, event.context) for n, f in event.fields.items()})
+    if event.move.kind == "project":
+        return {name: k - read for name, k in slopes[0].items()}
+    factor = 1.0 if event.move.kind == "replace" else event.h
+    pairs = list(zip(event.move.weights, slopes, strict=True))
+    return {name: sum((factor * b * k[name] for b, k in pairs), torch.zeros_like(read)) for name in event.fields}
+
+
+@pytest.mark.parametrize("text", [*ss.SCHEMES, "=A F N", "A/4 (A+F)/4 F*3/4 A/2 @heun", "1/2(a:A b:F) + 1/2(b:F a:A)"])
+def test_an_event_carries_the_fields_and_what_they_read(text: str) -> None:
+    s = ss.scheme(text)
+
+    def field(name: str) -> ss.Field:
+        return lambda t, x, context: smooth(ord(name[0]))(t, x, None) + context * x
+
+    fields = {name: field(name) for name in s.fields}
+    fields |= dict.fromkeys(s.projections, lambda t, x, c: nn.functional.layer_norm(x, (4,)))
+
+    def seen(x: Tensor) -> list[ss.Event]:
+        events: list[ss.Event] = []
+        state = (x, X.flip(0)) if s.doubled else x
+        ss.integrate(s, ss.uniform(fields, 1.0, 2), state, 0.5, events.append, lambda c, site: c + 0.1 * site.part)
+        return events
+
+    way, tiny = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(7)), 1e-6
+    events, above, below = seen(X), seen(X + tiny * way), seen(X - tiny * way)
+    for event, up, down in zip(events, above, below, strict=True):
+        assert event.x is (event.state[event.move.half] if s.doubled else event.state)
+        assert event.read is (event.state[1 - event.move.half] if s.doubled else event.state)
+        torch.testing.assert_close(by_hand(event, event.read), dict(event.increments), rtol=0, atol=1e-13)
+        along = (up.read - down.read) / (2 * tiny)  # how this part's state answers to the first
+        _, found = torch.func.jvp(lambda read, event=event: by_hand(event, read), (event.read,), (along,))
+        expected = {n: (up.increments[n] - down.increments[n]) / (2 * tiny) for n in event.fields}
+        torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-8)
+
+
 @pytest.mark.parametrize("name", ss.SCHEMES)
 def test_every_evaluation_has_its_own_site_and_gets_its_own_context(name: str) -> None:
     s = ss.scheme(name)
@@ -305,6 +346,48 @@ def test_layer_i_starts_at_i_steps() -> None:
     assert {*network.layers[0]} == {"A", "F0", "F1"}  # pyright: ignore
     x = torch.randn(2, 4)
     assert torch.equal(network(x), ss.integrate(network.scheme, network.steps(), x))
+
+
+def test_layers_of_unequal_length_start_at_the_sum_of_those_before() -> None:
+    network, lengths = stack(ss.scheme("macaron"), 3), [0.5, 0.25, 2.0]
+    steps = [ss.Step(f, t, h) for f, t, h in zip(network.layers, (1.0, 1.5, 1.75), lengths, strict=True)]  # pyright: ignore
+    x = torch.randn(2, 4)
+    assert torch.equal(network(x, t=1.0, lengths=lengths), ss.integrate(network.scheme, steps, x))
+    assert torch.equal(network(x, lengths=[1.0] * 3), network(x))
+    for wrong in ([1.0, 1.0], [], [1.0] * 4):
+        with pytest.raises(ValueError, match=f"{len(wrong)} lengths for 3 layers"):
+            network(x, lengths=wrong)
+
+
+@pytest.mark.parametrize("name", ["macaron", "strang-heun", "symmetrised-heun", "reversible"])
+def test_substeps_are_refined_steps_with_slots_of_their_own(name: str) -> None:
+    s, x, lengths = ss.scheme(name), torch.randn(2, 4), [0.5, 1.5]
+    plain, fine = stack(s).eval(), ss.Stack(s, 2, lambda name, layer: Timed(), substeps=3).eval()
+    fine.load_state_dict(plain.state_dict())
+    state = (x, x) if s.doubled else x
+    expected = ss.integrate(s, ss.refine(plain.steps(0.0, lengths), 3), state)
+    slots: dict[str, list[int | None]] = {"A": [], "F": []}
+
+    def at(context: Any, site: ss.Site) -> Any:
+        for letter, taken in slots.items():
+            taken.append(fine.slot(site, letter))
+        return context
+
+    found = fine(x, lengths=lengths, at=at)
+    assert torch.equal(found, sum(expected) / 2 if s.doubled else expected)
+    for letter, taken in slots.items():
+        count = sum(s.count(name) for name in s.fields if name[0] == letter)
+        assert sorted(slot for slot in taken if slot is not None) == list(range(2 * 3 * count))
+    with pytest.raises(ValueError, match="substeps=0"):
+        ss.Stack(s, 2, lambda name, layer: Timed(), substeps=0)
+
+
+def test_substeps_and_lengths_compile_whole() -> None:
+    torch._dynamo.reset()
+    network = ss.Stack(ss.scheme("macaron"), 2, lambda name, layer: Timed(), substeps=2)
+    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
+    x = torch.randn(2, 4)
+    assert torch.allclose(compiled(x, lengths=[0.5, 1.5]), network(x, lengths=[0.5, 1.5]), rtol=1e-5, atol=1e-6)
 
 
 def test_a_doubled_stack_starts_from_a_pair_and_ends_in_its_mean() -> None:

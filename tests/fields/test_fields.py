@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,8 +17,11 @@ from splitstep.fields import (
     Context,
     CrossAttention,
     FeedForward,
+    FieldSpec,
     Projection,
     SelfAttention,
+    attention_weights,
+    barrier,
     exact_attention,
     norm,
     rotary,
@@ -43,8 +47,12 @@ def fresh(module: nn.Module) -> Any:
     return module
 
 
+def spec(width: int, kind: str = "layer", **more: Any) -> FieldSpec:
+    return FieldSpec(width, partial(norm, kind, width), **more)
+
+
 def self_attention(**more: Any) -> Any:
-    return fresh(SelfAttention(norm("layer", D), D, HEADS, **more))
+    return fresh(SelfAttention(spec(D, heads=HEADS, **more)))
 
 
 def written_out(field: Any, x: Tensor, mask: Tensor | None = None, drop: Tensor | float = 1.0) -> Tensor:
@@ -78,7 +86,7 @@ def test_self_attention_is_its_formula(kv_heads: int) -> None:
 
 
 def test_cross_attention_reads_the_memory() -> None:
-    field, x, memory = fresh(CrossAttention(norm("layer", D), D, HEADS)), normal(B, T, D), normal(B, S, D, seed=5)
+    field, x, memory = fresh(CrossAttention(spec(D, heads=HEADS))), normal(B, T, D), normal(B, S, D, seed=5)
     mask = torch.tensor([[True] * S, [True, True, False, False]])
     k, v = field.kv(memory).chunk(2, -1)
     q = field.q(field.norm(x))
@@ -94,8 +102,8 @@ def test_cross_attention_reads_the_memory() -> None:
 
 @pytest.mark.parametrize("p", [0.0, 0.25])
 def test_grouped_queries_are_repeated_heads(p: float) -> None:
-    grouped = fresh(SelfAttention(norm("layer", 16), 16, 4, 2, attention_dropout=p, dropout=p))
-    full = SelfAttention(norm("layer", 16), 16, 4, attention_dropout=p, dropout=p).double()
+    grouped = fresh(SelfAttention(spec(16, heads=4, kv_heads=2, attention_dropout=p, dropout=p)))
+    full = SelfAttention(spec(16, heads=4, attention_dropout=p, dropout=p)).double()
     weight, bias = grouped.qkv.weight.detach(), grouped.qkv.bias.detach()
 
     def spread(w: Tensor) -> Tensor:
@@ -131,6 +139,64 @@ def test_attention_dropout_keeps_the_mean() -> None:
     assert error.abs().max() < 5
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kv_heads", [3, 1])
+@pytest.mark.parametrize("kind", ["all", "causal", "padded", "barred", "rotary", "cross"])
+def test_attention_weights_are_those_of_the_field(kind: str, kv_heads: int, dtype: torch.dtype) -> None:
+    x, memory, padding = normal(B, T, D).to(dtype), normal(B, S, D, seed=5).to(dtype), torch.ones(B, 1, 1, T).bool()
+    padding[1, ..., 2:] = False
+    context = {
+        "causal": Context(causal=True),
+        "padded": Context(mask=padding),
+        "barred": Context(mask=barrier(padding & torch.ones(T, T).bool().tril(), dtype)),
+        "rotary": Context(causal=True, rotary=rotary(3 + torch.arange(T)[None], 6)),
+        "cross": Context(memory=memory, memory_mask=padding[..., :S]),
+    }.get(kind, Context())
+    make = CrossAttention if kind == "cross" else SelfAttention
+    field = fresh(make(spec(D, heads=HEADS, head_size=6, kv_heads=None if kind == "cross" else kv_heads))).to(dtype)
+    tight = {"atol": 1e-12, "rtol": 0} if dtype == torch.float64 else {"atol": 1e-6, "rtol": 1e-6}
+    weights = attention_weights(field, 0.0, x, context)
+    assert weights.shape == (B, HEADS, T, S if kind == "cross" else T)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, HEADS, T, dtype=dtype), **tight)
+    v = field.pairing(x, context).v
+    y = weights @ v.repeat_interleave(HEADS // v.shape[1], 1)
+    torch.testing.assert_close(field.out(y.transpose(1, 2).flatten(2)), field(0.0, x, context), **tight)
+    seen = {"causal": torch.ones(T, T).tril().bool(), "padded": padding, "cross": padding[..., :S]}.get(kind)
+    if seen is not None:
+        assert (weights.masked_select(~seen) == 0).all()
+        assert (weights.masked_select(seen) > 0).all()
+
+
+def test_attention_weights_are_those_of_torch() -> None:
+    theirs = nn.MultiheadAttention(D, HEADS, batch_first=True).double()
+    field, x = fresh(SelfAttention(FieldSpec(D, heads=HEADS))), normal(B, T, D)
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": field.qkv.weight,
+            "in_proj_bias": field.qkv.bias,
+            "out_proj.weight": field.out.weight,
+            "out_proj.bias": field.out.bias,
+        }
+    )
+    hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+    output, weights = theirs(x, x, x, attn_mask=hidden, need_weights=True, average_attn_weights=False)
+    context = Context(causal=True, seed=torch.tensor(3))  # a seed without dropout, as in training
+    torch.testing.assert_close(attention_weights(field, 0.0, x, context), weights, **EXACT)
+    torch.testing.assert_close(field(0.0, x, context), output, **EXACT)
+
+
+@pytest.mark.parametrize("kv_heads", [3, 1])
+def test_the_size_of_heads_is_free_of_the_width(kv_heads: int) -> None:
+    """Heads of their usual share, said or unsaid, are the same; other sizes are the formula still."""
+    x = normal(B, T, D)
+    said, unsaid = self_attention(kv_heads=kv_heads, head_size=D // HEADS), self_attention(kv_heads=kv_heads)
+    assert torch.equal(said(0.0, x), unsaid(0.0, x))
+    for size in (1, 7, 10):
+        field = self_attention(kv_heads=kv_heads, head_size=size)
+        assert field.qkv.sizes == (HEADS * size, kv_heads * size, kv_heads * size)
+        torch.testing.assert_close(field(0.0, x), written_out(field, x), **EXACT)
+
+
 # Derivatives
 
 
@@ -147,7 +213,7 @@ def differentiable(kind: str) -> tuple[Any, Context]:
         return self_attention(), Context(mask=mask)
     if kind == "dropout":
         return self_attention(attention_dropout=0.2, dropout=0.2), Context(seed=torch.tensor(4))
-    return fresh(CrossAttention(norm("layer", D), D, HEADS)), Context(memory=normal(B, S, D, seed=5))
+    return fresh(CrossAttention(spec(D, heads=HEADS))), Context(memory=normal(B, S, D, seed=5))
 
 
 KINDS = ["self", "causal", "grouped", "padded", "dropout", "cross"]
@@ -276,7 +342,7 @@ def test_sinusoids_are_their_closed_form(width: int) -> None:
 
 
 def test_swiglu_is_its_formula() -> None:
-    field = fresh(FeedForward(norm("rms", D), D, 7, "swiglu", bias=False))
+    field = fresh(FeedForward(spec(D, "rms", ffn=7, activation="swiglu", bias=False)))
     x = normal(B, T, D)
     z = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * field.norm.weight
     w, v = field.up.weight.chunk(2)
@@ -287,7 +353,7 @@ def test_swiglu_is_its_formula() -> None:
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "gelu-tanh"])
 def test_feed_forward_is_its_formula(name: str) -> None:
-    field = fresh(FeedForward(norm("layer", D), D, 7, name))
+    field = fresh(FeedForward(spec(D, ffn=7, activation=name)))
     x = normal(B, T, D)
     y = functional.linear(field.norm(x), field.up.weight, field.up.bias)
     act = {
@@ -301,7 +367,7 @@ def test_feed_forward_is_its_formula(name: str) -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 def test_feed_forward_dropouts_are_masks_inside_and_outside(activation: str) -> None:
-    field = fresh(FeedForward(norm("layer", D), D, 7, activation, dropout=0.2, activation_dropout=0.3, salt=5))
+    field = fresh(FeedForward(spec(D, ffn=7, activation=activation, dropout=0.2, activation_dropout=0.3, salt=5)))
     x, seed = normal(B, T, D), torch.tensor(8)
     up = field.up(field.norm(x))
     inner = functional.relu(up) if activation == "relu" else functional.silu(up[..., :7]) * up[..., 7:]
@@ -323,4 +389,4 @@ def test_norms_are_their_formulas() -> None:
     with pytest.raises(ValueError, match=r"Unknown norm 'batch': use one of layer, rms, none"):
         norm("batch", D)
     with pytest.raises(ValueError, match=r"Unknown activation 'tanh': use one of relu"):
-        FeedForward(norm("none", D), D, 7, "tanh")
+        FeedForward(FieldSpec(D, ffn=7, activation="tanh"))

@@ -359,8 +359,8 @@ def build(kind: str, vocabulary: int, **more: Any) -> Any:
     torch.manual_seed(0)
     special: dict[str, dict[str, Any]] = {"translation": {"label_smoothing": 0.1, "init": "normal"}}
     shape = {"layers": 1, "width": 32, "heads": 2, "ffn": 64, "vocab_size": vocabulary, "max_positions": 64}
-    config = ss.models.CONFIGS[kind](scheme="lie", **(shape | special.get(kind, {}) | more))
-    return ss.models.MODELS[kind](config).train()
+    config = ss.models.KINDS[kind].config(scheme="lie", **(shape | special.get(kind, {}) | more))
+    return ss.models.KINDS[kind].model(config).train()
 
 
 def outcome(model: Any, half: bool = False) -> tuple[Tensor, Tensor, list[Tensor]]:

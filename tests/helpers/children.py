@@ -63,6 +63,8 @@ def count_and_kill(out: Path, kill_at: int) -> list[int]:
 
 
 def child(document: Mapping[str, Any], out: Path, kill_at: int, environment: Mapping[str, str], pipe: Any) -> None:
+    import objectives  # noqa: F401  # recipes of tests may name them
+
     from splitstep.training import read_recipe, train
 
     os.environ.update(environment)

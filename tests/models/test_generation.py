@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache
 
 import splitstep as ss
+from splitstep.fields import attention_weights
 from splitstep.models.body import sinusoids
 
 VOCAB, NEW = 29, 8
@@ -92,17 +93,19 @@ def test_every_causal_row_generates_the_same_with_a_cache(scheme: str) -> None:
         assert all(layer.keys.shape[-2] == tokens.shape[1] + NEW - 1 for layer in cached.past_key_values.layers)
 
 
-@pytest.mark.parametrize("kv_heads", [None, 2, 1])
+@pytest.mark.parametrize(("kv_heads", "head_size"), [(None, None), (2, None), (1, 6)])
 @pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal", "none"])
 @pytest.mark.parametrize("scheme", ["lie", "macaron", "strang-midpoint", "reversible"])
-def test_positions_and_grouped_queries_survive_the_cache(scheme: str, positions: str, kv_heads: int | None) -> None:
-    model = causal(scheme, positions=positions, kv_heads=kv_heads)
+def test_positions_and_shared_keys_and_free_heads_survive_the_cache(
+    scheme: str, positions: str, kv_heads: int | None, head_size: int | None
+) -> None:
+    model = causal(scheme, positions=positions, kv_heads=kv_heads, head_size=head_size)
     tokens, mask = left_padded()
     for how in MODES.values():
         cached, plain = (generated(model, tokens, mask, use_cache, **how) for use_cache in (True, False))
         assert_same(cached, plain)
     layer = cached.past_key_values.layers[0]
-    assert layer.keys.shape[1] == (kv_heads or 4)
+    assert layer.keys.shape[1::2] == (kv_heads or 4, head_size or 4)
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal"])
@@ -277,3 +280,20 @@ def test_no_plans_are_made_for_keys_that_grow(make: Any) -> None:
             torch.backends.cuda.enable_cudnn_sdp(True)
     assert seen
     assert not any(seen)
+
+
+def test_attention_weights_are_read_from_events_of_a_whole_pass_only() -> None:
+    """A pass that fills a cache is whole; one that goes on from a cache has keys that its events do not hold."""
+    model = causal("strang-midpoint", positions="rotary", kv_heads=2)
+    field, tokens = model.body.stack.layers[1]["A"], left_padded()[0]
+    events: list[ss.Event] = []
+    cache = DynamicCache()
+    model(tokens, past_key_values=cache, observe=events.append)
+    [event] = [event for event in events if event.site.step == 1 and event.move.fields == ("A",)]
+    weights = attention_weights(field, event.t, event.x, event.context)
+    assert weights.shape == (3, 4, 5, 5)
+    assert (weights.triu(1) == 0).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    model(tokens[:, :1], past_key_values=cache, observe=events.append)
+    with pytest.raises(ValueError, match=r"x holds 1 tokens, the cache 6: .* use_cache=False"):
+        attention_weights(field, 0.0, events[-1].x, events[-1].context)

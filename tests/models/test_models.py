@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from torch import Tensor, nn
 from transformers.utils import logging
 
 import splitstep as ss
-from splitstep.fields import Context, FeedForward, SelfAttention, norm, rotary
-from splitstep.models import CONFIGS, MODELS
+from splitstep.fields import Context, FeedForward, FieldSpec, SelfAttention, norm, rotary
+from splitstep.models import KINDS as REGISTRY
 from splitstep.models.config import FORMAT
 
 B, T, D, HEADS, VOCAB = 3, 7, 16, 4, 23
@@ -49,7 +51,7 @@ def build(kind: str, scheme: str = "macaron", **more: Any) -> Any:
     }
     shape = SHAPE if kind == "image" else TEXT
     torch.manual_seed(0)
-    config = CONFIGS[kind](scheme=scheme, **(shape | special.get(kind, {}) | more))
+    config = REGISTRY[kind].config(scheme=scheme, **(shape | special.get(kind, {}) | more))
     return AUTO[kind].from_config(config)
 
 
@@ -99,11 +101,12 @@ def test_the_auto_class_round_trip_is_bit_identical(kind: str, scheme: str, tmp_
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_usual_names_of_the_config_work(kind: str) -> None:
-    config = build(kind, kv_heads=2).config
+    config = build(kind, kv_heads=2, head_size=6).config
     assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads) == (D, 2, HEADS)
+    assert (config.head_dim, build(kind).config.head_dim) == (6, None)
     assert (config.num_key_value_heads, config.intermediate_size) == (2, 24)
     assert config.max_position_embeddings == config.max_positions
-    usual = CONFIGS[kind](hidden_size=24, num_hidden_layers=3, num_attention_heads=6, intermediate_size=8)
+    usual = REGISTRY[kind].config(hidden_size=24, num_hidden_layers=3, num_attention_heads=6, intermediate_size=8)
     assert (usual.width, usual.layers, usual.heads, usual.ffn) == (24, 3, 6, 8)
     assert "hidden_size" not in usual.to_dict()
     usual.hidden_size = 48
@@ -282,7 +285,7 @@ def test_hidden_states_are_the_states_at_the_start_of_every_step_and_the_last(sc
     out = model(ids, output_hidden_states=True, observe=watch)
     states = out.hidden_states
     assert len(states) == 2 + 1
-    assert torch.equal(states[0], model.embedding(ids, torch.arange(T)[None], None, None, 3))
+    assert torch.equal(states[0], model.embedding(ids, past=0)[0])
     assert all(torch.equal(states[i], starts[i]) for i in range(2))
     assert torch.equal(model.head(states[-1]), out.logits)
     assert model(ids).hidden_states is None
@@ -409,8 +412,8 @@ def plain_stack(scheme: str) -> ss.Stack:
     torch.manual_seed(0)
 
     def make(name: str, layer: int) -> nn.Module:
-        inner = norm("layer", D)
-        return SelfAttention(inner, D, HEADS) if name[0] == "A" else FeedForward(inner, D, 32)
+        spec = FieldSpec(D, partial(norm, "layer", D), heads=HEADS, ffn=32)
+        return SelfAttention(spec) if name[0] == "A" else FeedForward(spec)
 
     return ss.Stack(ss.scheme(scheme), 2, make).train()
 
@@ -435,7 +438,7 @@ def test_inductor_compiles_forward_and_backward_in_one_graph(scheme: str) -> Non
 def test_the_vocabulary_can_grow(kind: str) -> None:
     """Hugging Face replaces the embedding, and the output matrix with it where the two are tied."""
     shape: dict[str, Any] = dict(layers=1, width=16, heads=2, ffn=32, vocab_size=20, max_positions=8)
-    model: Any = MODELS[kind](CONFIGS[kind](**shape)).eval()  # pyright: ignore[reportCallIssue]
+    model: Any = REGISTRY[kind].model(REGISTRY[kind].config(**shape)).eval()
     known = torch.randint(4, 20, (2, 5))
     labels = {"labels": torch.zeros(2, dtype=torch.long)} if kind == "sequence" else {"labels": known}
     before = model(known, **labels).logits
@@ -448,3 +451,17 @@ def test_the_vocabulary_can_grow(kind: str) -> None:
         torch.testing.assert_close(after[..., :20], before)
         assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     assert model(torch.full((1, 3), 22), labels=labels["labels"][:1] if kind == "sequence" else known[:1, :3]).loss > 0
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        ({"head_size": 0}, "head_size=0 must be a positive number."),
+        ({"head_size": 10**8}, "4 heads of head_size=100000000 are too wide together: use at most 100,000,000."),
+        ({"head_size": 3, "positions": "rotary"}, "the width of a head, 3, must be even."),
+        ({"width": 15}, "Width 15 is not divisible by 4 heads: use heads=3 or width=12, or give a head_size."),
+    ],
+)
+def test_a_wrong_size_of_heads_is_refused(entries: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=f"{re.escape(says)}$"):
+        ss.CausalConfig(**(TEXT | entries))

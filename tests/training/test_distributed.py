@@ -145,11 +145,11 @@ def test_one_process_goes_on_with_what_two_began(tmp_path: Path) -> None:
     directory = RunDirectory(out)
     restored = Run(recipe, directory, recipe.load_task(), World(0, 1, torch.device("cpu")))
     stored = load_file(checkpoint / "model.safetensors")
-    weights = restored.weights()
+    weights = restored.learned["model"]
     assert weights.keys() == stored.keys()
     assert all(torch.equal(weights[name], stored[name]) for name in stored)
     moments = load_file(checkpoint / "optimizer.safetensors")
-    assert all(torch.equal(x, moments[name]) for name, x in restored.moments().items())
+    assert all(torch.equal(x, moments[name]) for name, x in restored.learned["optimizer"].items())
     run(document, out)
     assert json.loads((out / "result.json").read_text())["processes"] == 1
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,17 +22,18 @@ from splitstep.inference.evaluate import evaluate_run
 from splitstep.inference.generate import generate
 from splitstep.inference.translate import translate_run
 from splitstep.models import SplitstepForImageClassification, SplitstepForTranslation, TranslationConfig
-from splitstep.tasks import Task, task
+from splitstep.tasks import Batch, Task, task
 from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
 from splitstep.training import run as running
 from splitstep.training.clock import Clock, Times
 from splitstep.training.directory import Environment, git_hash
 from splitstep.training.half_precision import evaluated_once, with_halves
+from splitstep.training.objective import Learner
 from splitstep.training.processes import World
 from splitstep.training.result import device_name
 from splitstep.training.run_result import Kept
 from splitstep.training.schedule import learning_rate
-from splitstep.training.sharding import Spread, choose_parallel
+from splitstep.training.sharding import choose_parallel, spread
 from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
 from splitstep.training.work import Work, dropout_seed, prefetched, work_for
 
@@ -147,7 +148,7 @@ def test_the_update_is_adamw(digits: Task) -> None:
     options = given.train
     model = running.build_model(given, digits).double()
     optimizer = make_optimizer(model, options, CPU)
-    step = plain_step(Spread(model, list(model.parameters()), torch.no_grad), optimizer, options, torch.float32, ALONE)
+    step = plain_step(spread(Learner(model), "none", ALONE), optimizer, options, torch.float32, ALONE)
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
     m, v = ({name: torch.zeros_like(p) for name, p in weights.items()} for _ in range(2))
     other = running.build_model(given, digits).double()
@@ -190,9 +191,7 @@ def test_parts_weigh_by_their_items() -> None:
     labels = ids.clone()
     labels[:2, 3:] = -100  # 4 labels count in the first part and 30 in the second
     optimizer = make_optimizer(model, options, CPU)
-    step = plain_step(
-        Spread(model, list(model.parameters()), torch.enable_grad), optimizer, options, torch.float32, ALONE
-    )
+    step = plain_step(spread(Learner(model), "none", ALONE), optimizer, options, torch.float32, ALONE)
     parts = [{"input_ids": ids[i : i + 2], "labels": labels[i : i + 2]} for i in (0, 2)]
     expected = float(model(input_ids=ids, labels=labels).loss.detach())
     loss, _ = step(Work(parts, [torch.tensor(0)] * 2, torch.tensor(34.0), 64))
@@ -218,17 +217,15 @@ def test_every_shape_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda call, dynamic: compile_(call, backend=backend, dynamic=dynamic))
-    network, options = nn.Linear(4, 2), TrainOptions(lr=1e-3)
+    options = TrainOptions(lr=1e-3)
 
-    class Loss(NamedTuple):
-        loss: Tensor
+    def squares(model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:
+        return model(batch["x"]).square().sum() / items
 
-    def call(x: Tensor, dropout_seed: Tensor, num_items_in_batch: Tensor) -> Loss:
-        return Loss(network(x).square().sum() / num_items_in_batch)
-
-    shared = Spread(call, list(network.parameters()), torch.enable_grad)
-    optimizer = make_optimizer(network, options, CPU)
-    update = make_update(network, shared, optimizer, options, torch.float32, "compile", ALONE)
+    learner = Learner(nn.Linear(4, 2), squares)
+    optimizer = make_optimizer(learner, options, CPU)
+    shared = spread(learner, "none", ALONE)
+    update = make_update(learner, shared, optimizer, options, torch.float32, "compile", ALONE)
     torch.compiler.reset()
     for size in range(2, 14):
         update(Work([{"x": torch.ones(size, 4)}], [torch.tensor(0)], torch.tensor(1.0), size), 1e-3)

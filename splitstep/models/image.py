@@ -1,47 +1,48 @@
-"""The classifiers: of token sequences, of images."""
+"""The classifier of images."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from transformers.modeling_outputs import ImageClassifierOutput, SequenceClassifierOutput
+from transformers import AutoModelForImageClassification
+from transformers.modeling_outputs import ImageClassifierOutput
 
 from ..fields import Context
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy
-from ..kernels.output_product import project
 from .base import SplitstepModel
-from .body import Embedding, seed_for, single_body, sinusoids, states_of, turn
-from .config import ImageConfig, SequenceConfig
-from .encoder import Encoder, EncoderModel
+from .body import seed_for, single_body, sinusoids, states_of, turn
+from .config import LARGEST, SplitstepConfig
+from .kinds import KINDS, registered
 
 
-class SplitstepForSequenceClassification(EncoderModel):
-    """A classifier of token sequences."""
+class ImageConfig(SplitstepConfig):
+    """A classifier of images cut into square patches."""
 
-    config_class = SequenceConfig
-    Output = SequenceClassifierOutput
+    model_type: ClassVar[str] = "splitstep-image"
+    attribute_map: ClassVar[dict[str, str]] = {
+        **SplitstepConfig.attribute_map,
+        "num_channels": "channels",
+        "patch_size": "patch",
+    }
 
-    def __init__(self, config: SequenceConfig) -> None:
-        super().__init__(config)
-        self.encoder = Encoder(config, single_body(config), Embedding(config))
-        self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
-        self.post_init()
+    image_size: int = 28
+    channels: int = 1
+    patch: int = 4
 
-    def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        return project(self.head, pooled(x, mask, self.config.pool))
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)
+        self.check_positive("image_size", "channels", "patch", most=LARGEST)
+        if self.image_size % self.patch:
+            raise ValueError(f"image_size={self.image_size} is not divisible by patch={self.patch}.")
+        self.max_positions = (self.image_size // self.patch) ** 2
 
-
-def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
-    """One vector per sequence: the first token's, or the mean over tokens that are no padding."""
-    if pool == "first":
-        return x[:, 0]
-    if mask is None:
-        return x.mean(1)
-    weight = mask.to(x.dtype)[..., None]
-    return (x * weight).sum(1) / weight.sum(1).clamp(min=1)
+    def check_length(self, length: int) -> None:
+        if length != self.max_positions:
+            raise ValueError(f"length={length}: an image of this config always has {self.max_positions} patches.")
 
 
 class SplitstepForImageClassification(SplitstepModel):
@@ -57,6 +58,10 @@ class SplitstepForImageClassification(SplitstepModel):
         self.body = single_body(config)
         self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
         self.post_init()
+
+    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
+        yield self.patches, length
+        yield self.head, 1
 
     def cut(self, pixels: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, patches, C * patch * patch]."""
@@ -90,3 +95,6 @@ class SplitstepForImageClassification(SplitstepModel):
         logits = self.head(x.mean(1))
         loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
         return ImageClassifierOutput(loss, logits, states_of(watch, x))  # pyright: ignore
+
+
+KINDS.add("image", registered(ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification))

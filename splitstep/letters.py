@@ -1,0 +1,49 @@
+"""The letters of schemes: what each one stands for, how it is drawn, and how its field is made. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any, Literal
+
+from .support.registry import Registry
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A letter's title and colour, whether it may run backwards in time, and the function that makes its field.
+
+    `field` takes a `FieldSpec` and returns a module f(t, x, context) with a method flops(length, memory). It is a
+    function, or text that says where one is ("package.module:function"); None: no model has the field yet. `cache` is
+    what keeps the field's keys and values while tokens are generated: nothing, the cache of the sequence itself, or
+    that of the encoder's states, which only a decoder has.
+    """
+
+    title: str
+    colour: str
+    backwards: bool = True
+    field: str | Callable[[Any], Any] | None = None
+    cache: Literal["none", "self", "cross"] = "none"
+
+    @property
+    def free(self) -> bool:
+        """Whether any scheme may have it: models have its field, and no decoder must add it."""
+        return self.field is not None and self.cache != "cross"
+
+    def make(self, spec: Any) -> Any:
+        """The field that this `FieldSpec` describes."""
+        assert self.field is not None, f"the config has refused {self.title}"
+        function = resolve_name(self.field) if isinstance(self.field, str) else self.field
+        return function(spec)
+
+
+LETTERS: Registry[Letter] = Registry(
+    "letter",
+    {
+        "A": Letter("attention", "#2f6db5", field="splitstep.fields.attention:SelfAttention", cache="self"),
+        "F": Letter("feed-forward", "#c8641b", field="splitstep.fields.feed_forward:FeedForward"),
+        "C": Letter("cross-attention", "#2a8a57", field="splitstep.fields.attention:CrossAttention", cache="cross"),
+        "D": Letter("diffusion", "#7a4fb0", backwards=False),
+    },
+)

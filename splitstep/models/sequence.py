@@ -1,0 +1,59 @@
+"""The classifier of token sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from ..kernels.output_product import project
+from .body import Embedding, single_body
+from .config import TextConfig
+from .encoder import Encoder, EncoderModel
+from .kinds import KINDS, registered
+
+
+class SequenceConfig(TextConfig):
+    """A classifier of token sequences; `pool` is what the head reads: the "mean" over tokens or the "first" one."""
+
+    model_type: ClassVar[str] = "splitstep-sequence"
+
+    pool: Literal["mean", "first"] = "mean"
+
+
+class SplitstepForSequenceClassification(EncoderModel):
+    """A classifier of token sequences."""
+
+    config_class = SequenceConfig
+    Output = SequenceClassifierOutput
+
+    def __init__(self, config: SequenceConfig) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(config, single_body(config), Embedding(config))
+        self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
+        self.post_init()
+
+    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
+        yield self.head, 1
+
+    def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return project(self.head, pooled(x, mask, self.config.pool))
+
+
+def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
+    """One vector per sequence: the first token's, or the mean over tokens that are no padding."""
+    if pool == "first":
+        return x[:, 0]
+    if mask is None:
+        return x.mean(1)
+    weight = mask.to(x.dtype)[..., None]
+    return (x * weight).sum(1) / weight.sum(1).clamp(min=1)
+
+
+KINDS.add(
+    "sequence",
+    registered(SequenceConfig, SplitstepForSequenceClassification, AutoModelForSequenceClassification),
+)

@@ -1,0 +1,61 @@
+"""What training minimises: an objective is a function of model and batch, and the task's own loss is the default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, final
+
+from torch import Tensor, nn
+
+from ..support.registry import Registry
+from ..tasks import Batch, Task
+
+
+class Objective(Protocol):
+    """The loss of one part of a batch: its share of a mean over the `items` that are scored in the whole batch.
+
+    A module may have parameters of its own. They are trained and kept in checkpoints; the exported model lacks them.
+    """
+
+    def __call__(self, model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor: ...
+
+
+def task_loss(model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:
+    """The task's own loss, which its model computes."""
+    return model(**batch, dropout_seed=seed, num_items_in_batch=items).loss
+
+
+def of_the_task(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objective:
+    if options:
+        raise ValueError(f"the objective task has no options, and {', '.join(options)} is given: leave it out")
+    return task_loss
+
+
+Factory = Callable[[nn.Module, Task, Mapping[str, Any]], Objective]
+OBJECTIVES: Registry[Factory] = Registry("objective", {"task": of_the_task})
+
+
+def find_objective(given: str | Mapping[str, Any]) -> tuple[Factory, dict[str, Any]]:
+    """What makes the objective that a recipe names, and the options that the recipe has for it."""
+    options = {"name": given} if isinstance(given, str) else dict(given)
+    if not isinstance(options.get("name"), str):
+        raise ValueError(f"objective is {options}, and needs a name: one of {', '.join(OBJECTIVES)}")
+    return OBJECTIVES.find(options.pop("name")), options
+
+
+@final
+class Learner(nn.Module):
+    """A model and its objective as one module, whose forward pass is the loss: what is compiled, captured and shared
+    between processes."""
+
+    def __init__(self, model: nn.Module, objective: Objective = task_loss) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:
+        return self.objective(self.model, batch, items, seed)
+
+    def own(self) -> dict[str, Tensor]:
+        """What the objective learns and its persistent buffers; not what is frozen, such as a teacher."""
+        kept = self.objective.state_dict(keep_vars=True) if isinstance(self.objective, nn.Module) else {}
+        return {name: x for name, x in kept.items() if x.requires_grad or not isinstance(x, nn.Parameter)}

@@ -1,0 +1,222 @@
+"""Probes measure what a formula says, and a run that is watched is the run that is not."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from children import NUMBERS, RECIPE, everything, lines, run, together
+from torch import Tensor, nn
+
+from splitstep.integrate import Event
+from splitstep.models import (
+    CausalConfig,
+    SplitstepForCausalLM,
+    SplitstepForImageClassification,
+    SplitstepForTranslation,
+    TranslationConfig,
+)
+from splitstep.probes import PROBES, Figures, Pass, Probe, observe
+from splitstep.training import evaluate, read_recipe, train
+
+SHAPE = {"layers": 3, "width": 16, "heads": 2, "ffn": 32, "vocab_size": 30, "max_positions": 16}
+BOTH = ["state_norms", "increment_norms"]
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def language_model(scheme: str) -> tuple[SplitstepForCausalLM, dict[str, Tensor]]:
+    model = SplitstepForCausalLM(CausalConfig(scheme=scheme, **SHAPE)).eval()
+    return model, {"input_ids": torch.randint(4, 30, (2, 7))}
+
+
+def length(x: Tensor) -> float:
+    """By the formula: the mean over vectors of the root of the sum of squares."""
+    return float((x.double() ** 2).sum(-1).sqrt().mean())
+
+
+@pytest.mark.parametrize("scheme", ["lie", "macaron", "parallel", "strang-midpoint", "lie-postnorm", "reversible"])
+@torch.no_grad()
+def test_lengths_are_those_of_the_hidden_states(scheme: str) -> None:
+    """The states before each layer, as Hugging Face counts them, and what the stack returns."""
+    model, batch = language_model(scheme)
+    returned: list[Tensor] = []
+    model.body.stack.register_forward_hook(lambda module, given, x: returned.append(x))
+    found = observe(model, batch, ["state_norms"])
+    states = model(**batch, output_hidden_states=True).hidden_states
+    assert found.keys() == {"state_norms"}
+    assert found["state_norms"].keys() == {"body.stack"}
+    expected = [length(x) for x in (*states[:-1], returned[0])]
+    assert found["state_norms"]["body.stack"]["x"] == pytest.approx(expected, rel=1e-6)
+
+
+@torch.no_grad()
+def test_increments_are_what_the_fields_add() -> None:
+    """Of the pre-norm Transformer: x' = x + A(x), then x' + F(x'), by hand."""
+    model, batch = language_model("lie")
+    found = observe(model, batch, ["increment_norms"])["increment_norms"]["body.stack"]
+    added: dict[str, list[float]] = {"A": [], "F": []}
+    for layer in model.body.stack.layers:
+        for name in added:
+            layer[name].register_forward_hook(lambda m, given, x, name=name: added[name].append(length(x)))
+    model(**batch)
+    assert found.keys() == {"A", "F"}
+    for name, lengths in added.items():
+        assert found[name] == pytest.approx(lengths, rel=1e-6)
+
+
+@torch.no_grad()
+def test_parts_of_one_field_add_up() -> None:
+    """F/2 A F/2 evaluates F twice in each layer."""
+    model, batch = language_model("strang")
+    events: list[Event] = []
+    model(**batch, observe=events.append)
+    found = observe(model, batch, ["increment_norms"])["increment_norms"]["body.stack"]["F"]
+    for layer in range(3):
+        parts = [length(e.increments["F"]) for e in events if e.site.step == layer and "F" in e.increments]
+        assert len(parts) == 2
+        assert found[layer] == pytest.approx(sum(parts), rel=1e-6)
+
+
+@torch.no_grad()
+def test_each_stack_has_figures_of_its_own() -> None:
+    model = SplitstepForTranslation(TranslationConfig(decoder_layers=2, **SHAPE)).eval()
+    ids = torch.randint(4, 30, (2, 7))
+    found = observe(model, {"input_ids": ids, "labels": ids}, BOTH)
+    assert {name: len(one["x"]) for name, one in found["state_norms"].items()} == {
+        "encoder.body.stack": 4, "decoder.stack": 3,
+    }  # fmt: skip
+    assert found["increment_norms"]["encoder.body.stack"].keys() == {"A", "F"}
+    assert found["increment_norms"]["decoder.stack"].keys() == {"A", "C", "F"}
+
+
+class Ends:
+    """A probe that hands on what it is given at the end."""
+
+    seen: list[Pass] = []  # noqa: RUF012
+
+    def __call__(self, event: Event) -> None:
+        assert isinstance(event, Event)
+
+    def figures(self, passed: Pass) -> Figures:
+        self.seen.append(passed)
+        return {"loss": (float(passed.output.loss.detach()),)}
+
+
+@pytest.fixture
+def ends() -> Any:
+    PROBES.add("ends", Ends)
+    Ends.seen.clear()
+    yield Ends.seen
+    del PROBES.own["ends"]
+
+
+def test_a_probe_is_handed_model_labels_and_loss(ends: list[Pass]) -> None:
+    """Enough for gradients: those of the loss with respect to the state that the stack ended with."""
+    model, batch = language_model("lie")
+    batch["labels"] = batch["input_ids"]
+    probe: Probe = PROBES["ends"]()
+    assert isinstance(probe, Ends)
+    found = observe(model, batch, ["ends"])["ends"]["body.stack"]
+    [passed] = ends
+    assert (passed.model, passed.batch, passed.stack) == (model, batch, "body.stack")
+    assert found["loss"] == (pytest.approx(math.log(30), rel=0.2),)
+    [gradient] = torch.autograd.grad(passed.output.loss, [passed.x])
+    assert gradient.shape == (2, 7, 16)
+    assert float(gradient.norm()) > 0
+
+
+def test_hooks_are_gone_afterwards() -> None:
+    model, batch = language_model("lie")
+    observe(model, batch, BOTH)
+    assert not [m for m in model.modules() if m._forward_hooks or m._forward_pre_hooks]
+
+
+@pytest.mark.parametrize("scheme", ["lie", "reversible"])
+def test_a_watched_run_ends_with_the_same_bits(scheme: str, tmp_path: Path) -> None:
+    document = {**RECIPE, "scheme": scheme}
+    run(document, tmp_path / "alone")
+    run({**document, "probes": BOTH}, tmp_path / "watched")
+    alone, watched = everything(tmp_path / "alone"), everything(tmp_path / "watched")
+    assert watched["tensors"] == alone["tensors"]
+    assert [r for r in watched["metrics"] if r["split"] != "probe"] == alone["metrics"]
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_so_it_does_in_two_processes(parallel: str, tmp_path: Path) -> None:
+    document = {**RECIPE, "train": {**RECIPE["train"], "parallel": parallel}}
+    for name, probes in (("alone", []), ("watched", BOTH)):
+        for child in together({**document, "probes": probes}, tmp_path / name, 2):
+            child.result()
+    assert everything(tmp_path / "watched")["tensors"] == everything(tmp_path / "alone")["tensors"]
+    assert [r["step"] for r in lines(tmp_path / "watched") if r["split"] == "probe"] == [4, 7]
+
+
+def test_the_record_is_of_the_first_validation_batch(tmp_path: Path) -> None:
+    """At each evaluation, with the weights of that step and without dropout."""
+    given = read_recipe({**RECIPE, "probes": BOTH}, "r")
+    train(given, tmp_path / "run", quiet=True)
+    records = [r for r in lines(tmp_path / "run") if r["split"] == "probe"]
+    assert [r["step"] for r in records] == [4, 7]
+    result = {r["step"]: r for r in lines(tmp_path / "run") if r["split"] == "valid"}
+    model = SplitstepForImageClassification.from_pretrained(tmp_path / "run" / "model").eval()
+    task = given.load_task()
+    best = max(result.values(), key=lambda r: r["accuracy"])
+    assert evaluate(model, task, "valid", 400, torch.float32)["accuracy"] == best["accuracy"]
+    with torch.no_grad():
+        found = observe(model, next(task.batches("valid", 400)), BOTH)
+    [record] = [r for r in records if r["step"] == best["step"]]
+    for name in BOTH:
+        for series, values in found[name]["body.stack"].items():
+            assert record[name]["body.stack"][series] == pytest.approx(list(values), rel=1e-6)
+
+
+def test_an_unwatched_run_observes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from splitstep.training import loop
+
+    monkeypatch.setattr(loop, "probe", None)  # calling it would fail
+    train(read_recipe(RECIPE, "r"), tmp_path / "run", quiet=True)
+    assert {r["split"] for r in lines(tmp_path / "run")} == {"train", "valid"}
+
+
+def test_a_translator_is_watched(tmp_path: Path) -> None:
+    document = {**NUMBERS, "probes": ["state_norms"]}
+    run(document, tmp_path / "run", {"SPLITSTEP_CACHE": str(tmp_path / "cache")})
+    records = [r for r in lines(tmp_path / "run") if r["split"] == "probe"]
+    assert [r["step"] for r in records] == [4, 8, 9]
+    assert records[0]["state_norms"].keys() == {"encoder.body.stack", "decoder.stack"}
+
+
+def test_a_length_that_is_no_number_is_written_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state can be too long for float32 while the loss behind a norm is fine."""
+    from splitstep.training import loop
+
+    found = {"state_norms": {"body.stack": {"x": (1.0, math.inf, math.nan)}}}
+    monkeypatch.setattr(loop, "probe", lambda *_: found)
+    train(read_recipe({**RECIPE, "probes": ["state_norms"]}, "r"), tmp_path / "run", quiet=True)
+    [record, _] = [r for r in lines(tmp_path / "run") if r["split"] == "probe"]
+    assert record["state_norms"]["body.stack"]["x"] == [1.0, "inf", "nan"]
+
+
+def test_an_unknown_probe_is_one_line() -> None:
+    with pytest.raises(ValueError, match=r'there is no probe "state_norm"; did you mean "state_norms"\?'):
+        read_recipe({**RECIPE, "probes": ["state_norm"]}, "r")
+    with pytest.raises(ValueError, match=r"r: probes is 3, and needs a list of text"):
+        read_recipe({**RECIPE, "probes": 3}, "r")
+
+
+def test_a_stack_alone_is_observed_by_its_events() -> None:
+    """A probe is a function of events: replayed, they give the same figures."""
+    model, batch = language_model("macaron")
+    events: list[Event] = []
+    with torch.no_grad():
+        model(**batch, observe=events.append)
+        expected = observe(model, batch, ["increment_norms"])["increment_norms"]["body.stack"]
+    probe = PROBES["increment_norms"]()
+    for event in events:
+        probe(event)
+    assert probe.figures(Pass(nn.Identity(), {}, "", torch.ones(1), None)) == expected

@@ -1,0 +1,170 @@
+"""Training minimises what the recipe names, in every mode, and the task's own loss is one objective among others."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import objectives
+import pytest
+import torch
+from children import RECIPE, Child, everything, run, together
+from gpu import GPU
+from safetensors.torch import load_file
+from torch import Tensor
+
+from splitstep.models import SplitstepForImageClassification
+from splitstep.tasks import Batch
+from splitstep.training import read_recipe, train
+from splitstep.training.objective import Learner, task_loss
+from splitstep.training.run import build_model
+
+PROJECT = {"name": "project", "weight": 0.5}
+
+
+def recipe(objective: Any, **train: Any) -> dict[str, Any]:
+    return {**RECIPE, "objective": objective, "train": {**RECIPE["train"], **train}}
+
+
+def tensors(out: Path) -> dict[str, Any]:
+    return everything(out)["tensors"]
+
+
+MODES: dict[str, dict[str, Any]] = {
+    "eager": {"accumulate": 1},
+    "accumulated": {"accumulate": 4},
+    "bfloat16": {"precision": "bfloat16"},
+    "compiled": {"mode": "compile"},
+    "ddp": {"parallel": "ddp"},
+    "fsdp": {"parallel": "fsdp"},
+}
+
+
+@pytest.mark.parametrize("mode", ["eager", "accumulated", "bfloat16", pytest.param("compiled", marks=pytest.mark.slow)])
+def test_an_objective_that_repeats_the_tasks_loss_changes_no_bit(mode: str, tmp_path: Path) -> None:
+    for objective in ("task", "repeat"):
+        run(recipe(objective, **MODES[mode]), tmp_path / objective)
+    assert tensors(tmp_path / "task") == tensors(tmp_path / "repeat")
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_nor_does_it_in_two_processes(mode: str, tmp_path: Path) -> None:
+    for objective in ("task", "repeat"):
+        for child in together(recipe(objective, **MODES[mode]), tmp_path / objective, 2):
+            child.result()
+    assert tensors(tmp_path / "task") == tensors(tmp_path / "repeat")
+
+
+@GPU
+@pytest.mark.parametrize("mode", ["capture", "compile+capture"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_nor_does_it_when_captured(mode: str, precision: str, tmp_path: Path) -> None:
+    for objective in ("task", "repeat"):
+        train(read_recipe(recipe(objective, mode=mode, precision=precision), "r"), tmp_path / objective, quiet=True)
+    assert tensors(tmp_path / "task") == tensors(tmp_path / "repeat")
+
+
+@GPU
+def test_captured_updates_learn_what_eager_ones_learn(tmp_path: Path) -> None:
+    """The objective's own parameters and buffers as well; warming up leaves no trace in them."""
+    found = {}
+    for mode in ("eager", "capture"):
+        train(read_recipe(recipe(PROJECT, mode=mode, precision="float32"), "r"), tmp_path / mode, quiet=True)
+        found[mode] = own(tmp_path / mode)
+    assert found["eager"].keys() == found["capture"].keys()
+    for name, x in found["eager"].items():
+        torch.testing.assert_close(found["capture"][name], x, rtol=1e-4, atol=1e-6)
+
+
+def own(out: Path) -> dict[str, Tensor]:
+    """What the newest checkpoint keeps of an objective."""
+    newest = sorted((out / "checkpoints").iterdir())[-1]
+    return load_file(newest / "objective.safetensors")
+
+
+def test_an_objective_learns_its_own_parameters(tmp_path: Path) -> None:
+    """They come nearer to the teacher's, which nothing changes; the model is as without them: it gets no gradient."""
+    run(recipe(PROJECT, steps=60, lr=0.02, clip=0.0), tmp_path / "run")
+    run(recipe("task", steps=60, lr=0.02, clip=0.0), tmp_path / "task")
+    learned = own(tmp_path / "run")
+    assert {name for name in learned if ":" not in name} == {"projector.weight", "projector.bias", "steps"}
+    assert {name for name in learned if ":" in name} == {
+        f"projector.{x}:{y}" for x in ("weight", "bias") for y in ("step", "exp_avg", "exp_avg_sq")
+    }
+    assert float(learned["steps"]) == 60 * RECIPE["train"]["accumulate"]
+    torch.manual_seed(0)
+    begun = objectives.Projected(10, 0.5)
+
+    def distance(bias: Tensor) -> float:
+        return float((bias.detach() - begun.teacher.bias).norm())
+
+    assert distance(learned["projector.bias"]) < 0.5 * distance(begun.projector.bias)
+    with_objective, alone = tensors(tmp_path / "run"), tensors(tmp_path / "task")
+    assert alone == {name: x for name, x in with_objective.items() if "/objective" not in name}
+
+
+@pytest.mark.parametrize(("processes", "parallel"), [(1, "auto"), (2, "ddp"), (2, "fsdp")])
+def test_what_it_learns_is_resumed_and_not_exported(processes: int, parallel: str, tmp_path: Path) -> None:
+    document = recipe(PROJECT, parallel=parallel)
+
+    def start(out: Path, kill_at: int = 0) -> list[Child]:
+        return together(document, out, 2, kill_at) if processes == 2 else [Child(document, out, kill_at)]
+
+    [(_, operations), *_] = [child.result() for child in start(tmp_path / "whole")]
+    first, *rest = start(tmp_path / "killed", operations * 2 // 3)
+    assert first.wait() == -signal.SIGKILL
+    for child in rest:
+        child.process.kill()
+        child.wait()
+    for child in start(tmp_path / "killed"):
+        child.result()
+    assert everything(tmp_path / "killed") == everything(tmp_path / "whole")
+    model = SplitstepForImageClassification.from_pretrained(tmp_path / "whole" / "model")
+    exported = load_file(tmp_path / "whole" / "model" / "model.safetensors")
+    assert exported.keys() == dict(model.named_parameters()).keys()
+    assert "objective" not in json.dumps(model.config.to_dict())
+
+
+def test_a_learner_is_what_the_model_returns() -> None:
+    """The default against the model's own loss, and halves of the weights against autocast, through the learner."""
+    given = read_recipe(RECIPE, "r")
+    task = given.load_task()
+    model = build_model(given, task)
+    batch: Batch = task.batch(0, 0, 16)
+    items, seed = torch.tensor(16.0), torch.tensor(5)
+    expected = model(**batch, num_items_in_batch=items, dropout_seed=seed).loss
+    assert torch.equal(Learner(model)(batch, items, seed), expected)
+    assert Learner(model).own() == {}
+    assert [name for name, _ in Learner(model, task_loss).named_parameters()] == [
+        f"model.{name}" for name, _ in model.named_parameters()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("objective", "message"),
+    [
+        ("tsk", 'there is no objective "tsk"; did you mean "task"\\? known: task'),
+        ({"weight": 1}, "needs a name: one of task"),
+        (3, "objective is 3, and needs text or entries of its own"),
+    ],
+)
+def test_an_unknown_objective_is_one_line(objective: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_recipe({**RECIPE, "objective": objective}, "r")
+
+
+def test_options_that_an_objective_lacks_are_one_line(tmp_path: Path) -> None:
+    """And the directory is free for the recipe put right."""
+    for objective, message in (
+        ({"name": "task", "weight": 2}, "the objective task has no options, and weight is given"),
+        ({"name": "project"}, "has the option weight, and nothing is given"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train(read_recipe({**RECIPE, "objective": objective}, "r"), tmp_path / "run", quiet=True)
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_recipe_keeps_its_objective(tmp_path: Path) -> None:
+    given = read_recipe(recipe(PROJECT), "r")
+    assert read_recipe(given.document(), "again") == given
+    assert read_recipe(RECIPE, "r").document()["objective"] == "task"
