@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from math import isfinite
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -106,7 +106,7 @@ def plain(value: Any) -> Any:
     tuples are lists; numbers that JSON does not have are text."""
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: plain(one) for key, one in value.items()}
     named = isinstance(value, tuple) and type(value) is not tuple
     if not named and not dataclasses.is_dataclass(value):

@@ -106,8 +106,10 @@ def train(
             raise
         try:
             journal = open_journal(run, quiet, tensorboard)
+            if journal.writer is not None:
+                held.callback(journal.writer.close)
             journal.progress.say(opening(run))
-            with journal:
+            with journal.progress:
                 fit(run, journal)
         except Diverged as error:
             return give_up(run, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
@@ -59,12 +59,12 @@ class TrainOptions:
             at_least(name, getattr(self, name), low)
         for name, high in MOST.items():
             at_most(name, getattr(self, name), high)
-        for name, low, high, open_ends in RANGES:
-            check_range(name, getattr(self, name), low, high, open_ends)
+        for name, words in RANGES.items():
+            check_range(name, getattr(self, name), words)
         if len(self.betas) != 2:
             raise ValueError(f"option betas is {list(self.betas)}, and needs two numbers such as [0.9, 0.98]")
         for beta in self.betas:
-            check_range("betas", beta, 0.0, 1.0, "high")
+            check_range("betas", beta, "at least 0 and below 1")
         if self.batch % self.accumulate:
             raise ValueError(f"option batch is {self.batch}, and must be divisible by accumulate, {self.accumulate}")
         if self.warmup_from > self.lr:
@@ -77,20 +77,23 @@ LEAST = {
     "evaluate_batch": 0, "average": 1, "average_every": 0,
 }  # fmt: skip
 MOST = {"batch": 10**7, "average": 10**6}  # what is listed in memory, one by one, before training begins
-RANGES = (
-    ("lr", 0.0, inf, "both"), ("warmup_from", 0.0, inf, "high"), ("eps", 0.0, inf, "both"), ("final", 0.0, 1.0, "none"),
-    ("weight_decay", 0.0, inf, "high"), ("clip", 0.0, inf, "high"), ("checkpoint_seconds", 0.0, inf, "high"),
-)  # fmt: skip
+RANGES = {
+    "lr": "above 0 and finite", "eps": "above 0 and finite", "warmup_from": "at least 0 and finite",
+    "weight_decay": "at least 0 and finite", "clip": "at least 0 and finite",
+    "checkpoint_seconds": "at least 0 and finite", "final": "at least 0 and at most 1",
+}  # fmt: skip
+INSIDE: dict[str, Callable[[float], bool]] = {
+    "above 0 and finite": lambda x: 0 < x < inf,
+    "at least 0 and finite": lambda x: 0 <= x < inf,
+    "at least 0 and at most 1": lambda x: 0 <= x <= 1,
+    "at least 0 and below 1": lambda x: 0 <= x < 1,
+}
 
 
-def check_range(name: str, value: float, low: float, high: float, open_ends: str) -> None:
-    """Refuse a number outside of an interval; `open_ends` do not belong to it."""
-    above = low < value if open_ends == "both" else low <= value
-    below = value <= high if open_ends == "none" else value < high
-    if not (above and below):
-        at_low = f"above {low:g}" if open_ends == "both" else f"at least {low:g}"
-        at_high = "finite" if high == inf else f"at most {high:g}" if open_ends == "none" else f"below {high:g}"
-        raise ValueError(f"option {name} is {value}, and needs a number {at_low} and {at_high}")
+def check_range(name: str, value: float, words: str) -> None:
+    """Refuse a number outside of an interval."""
+    if not INSIDE[words](value):
+        raise ValueError(f"option {name} is {value}, and needs a number {words}")
 
 
 def evaluation_steps(options: TrainOptions) -> int:
@@ -143,9 +146,9 @@ class Recipe:
     data: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     train: TrainOptions = field(default_factory=TrainOptions)
+    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
     objective: str | dict[str, Any] = "task"  # a name, or a name and options
     probes: tuple[str, ...] = ()
-    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
 
     def __post_init__(self) -> None:
         find_objective(self.objective)
@@ -253,7 +256,7 @@ def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) 
 
 @final
 class Loader(yaml.SafeLoader):
-    """Reads YAML and nothing else; of a key that is there twice, PyYAML's own would keep the last."""
+    """Reads YAML and nothing else; of a key that is there twice, PyYAML's own would keep the last. 3e-4 is a number."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()
@@ -262,6 +265,11 @@ class Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice: keep one", problem_mark=key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
+
+
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
 def parse(text: str) -> Any:
@@ -274,34 +282,20 @@ def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
     out: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in document.items()}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
-        keys = path.strip().split(".")
-        if not equals or not all(keys) or len(keys) > 2:
+        *section, key = path.strip().split(".")
+        if not equals or not all((*section, key)) or len(section) > 1:
             raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
         try:
-            value = text if keys[0] in ("scheme", "reference") else numbers(parse(text))
+            value = text if path.strip() in ("scheme", "reference") else parse(text)
         except yaml.YAMLError:
             raise ValueError(f"override {assignment!r}: {text!r} is not a YAML value") from None
-        if len(keys) == 1:
-            out[keys[0]] = value
-            continue
-        if out.get(keys[0]) is None:
-            out[keys[0]] = {}
-        if not isinstance(out[keys[0]], dict):
-            raise ValueError(f"override {assignment!r}: {keys[0]} has no entries of its own")
-        out[keys[0]][keys[1]] = value
+        entries = out
+        for name in section:
+            entries = out[name] = {} if out.get(name) is None else out[name]
+        if not isinstance(entries, dict):
+            raise ValueError(f"override {assignment!r}: {section[0]} has no entries of its own")
+        entries[key] = value
     return out
-
-
-def numbers(value: Any) -> Any:
-    """The value with 3e-4, which YAML reads as text, as the number that people mean."""
-    if isinstance(value, Mapping):
-        return {key: numbers(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [numbers(inner) for inner in value]
-    return float(value) if isinstance(value, str) and SCIENTIFIC.fullmatch(value) else value
-
-
-SCIENTIFIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
 def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
@@ -321,4 +315,4 @@ def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
         raise ValueError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(document, Mapping):
         raise ValueError(f"{path} is not a recipe: it needs entries such as `task: digits`")
-    return read_recipe(override(numbers(document), assignments), path)
+    return read_recipe(override(document, assignments), path)
