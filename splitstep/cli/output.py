@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,9 +69,3 @@ def empty_table(texts: Sequence[Column], numbers: Sequence[str]) -> Table:
     for head in numbers:
         table.add_column(head, justify="right", no_wrap=True)
     return table
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """What a wrong word may have meant, as the end of an error."""
-    near = get_close_matches(word, known, 1, 0.5)
-    return f" Did you mean {near[0]}?" if near else f" Known: {', '.join(known)}."

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Set
-from difflib import get_close_matches
 from math import isfinite
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from . import words
 
 if TYPE_CHECKING:
     Figure = float
@@ -76,8 +77,8 @@ def spell(kind: Any) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """A question that points at the nearest right name, or a semicolon alone where none is near."""
-    close = get_close_matches(name, list(names), n=1)
-    return f'; did you mean "{close[0]}"?' if close else ";"
+    near = words.nearest(name, names)
+    return f'; did you mean "{near}"?' if near else ";"
 
 
 def read_record(kind: Any, value: dict[str, Any], where: str) -> Any:

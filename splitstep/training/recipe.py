@@ -187,9 +187,12 @@ class Recipe:
 RENAMED = {"max_length": "max_positions", "labels": "num_labels"}
 
 
-def dictated(task: Task) -> dict[str, int]:
+def dictated(task: Task) -> dict[str, Any]:
     """The entries of a config that the task's data decide."""
-    return {RENAMED.get(key, key): value for key, value in task.shape.items()}
+    shape: dict[str, Any] = {RENAMED.get(key, key): value for key, value in task.shape.items()}
+    if names := task.labels:
+        shape |= {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
+    return shape
 
 
 SECTIONS = ("data", "model", "train")

@@ -22,12 +22,11 @@ from made_up import ACCURACY, LOSS, comparison, translation, trial
 
 from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
-from splitstep.studies.compare import running
+from splitstep.studies.compare import compare, running, tables
 from splitstep.studies.compare.bleu import bleu_of, sentence_counts
 from splitstep.studies.compare.plan import Planned, file_name, plan, read_sweep, split_schemes
 from splitstep.studies.compare.result import Comparison, Curve, read_comparison
 from splitstep.studies.compare.rows import against, choose_setting, rows_of
-from splitstep.studies.compare.study import compare
 from splitstep.studies.compare.trials import read_curves, thinned
 from splitstep.studies.compare.wording import widths
 from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
@@ -243,7 +242,7 @@ def test_a_comparison_runs_everything_and_its_document_reads_back(tmp_path: Path
     matched = result.rows[1].matched
     assert matched is not None
     assert matched.by == "parameters"
-    assert "lie" in result.note()
+    assert "lie" in tables.reading_note(result)
 
 
 @pytest.mark.usefixtures("inline")
@@ -359,9 +358,9 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
     assert lines["A F", 0][0] not in text
     assert compare(translators, ["lie", "macaron"], range(2), out, quiet=True).tests == result.tests  # from files
     alone = compare(translators, ["lie", "macaron"], [0], out, quiet=True)
-    assert "sentences alone, for there is one seed" in alone.test_note()
-    assert "sentences alone" in alone.test_difference(alone.tests[1])
-    assert "Differences" not in compare(translators, ["lie"], range(2), out, quiet=True).test_note()
+    assert "sentences alone, for there is one seed" in tables.note_on_test_sets(alone)
+    assert "(sentences alone)" in tables.difference_on_test_set(alone, alone.tests[1])
+    assert "Differences" not in tables.note_on_test_sets(compare(translators, ["lie"], range(2), out, quiet=True))
     (out / result.trials[0].folder / "translations" / "test.txt").unlink()
     with pytest.raises(ValueError, match=r"translations/test.txt is missing: delete .*lie-seed0"):
         compare(translators, ["lie", "macaron"], range(2), out, quiet=True)
@@ -421,9 +420,10 @@ def test_differences_can_be_to_another_scheme() -> None:
 
 def test_a_table_says_that_its_runs_shared_the_machine() -> None:
     result = translation(2)
-    assert "at once" not in result.note()
-    assert "at once" not in dataclasses.replace(result, engine="local=1").note()
-    assert dataclasses.replace(result, engine="local=4").note().endswith(" Seconds and tokens/s: with 4 runs at once.")
+    assert "at once" not in tables.reading_note(result)
+    assert "at once" not in tables.reading_note(dataclasses.replace(result, engine="local=1"))
+    note = tables.reading_note(dataclasses.replace(result, engine="local=4"))
+    assert note.endswith(" Seconds and tokens/s: with 4 runs at once.")
 
 
 # Engines

@@ -77,8 +77,9 @@ def choose_setting(trials: Sequence[Trial], metric: Metric) -> Setting:
 
 
 def figures(trials: Iterable[Trial], split: str, metric: str) -> dict[int, float]:
-    """The metric of the finished runs by seed."""
-    return {t.seed: getattr(t, split)[metric] for t in trials if t.status == "finished"}
+    """The metric of the finished runs that have it, by seed."""
+    found = {t.seed: getattr(t, split) or {} for t in trials if t.status == "finished"}
+    return {seed: one[metric] for seed, one in found.items() if metric in one}
 
 
 def structure(s: Scheme) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def trial_of(run: Planned, output: Output) -> Trial:
     return Trial(**{**entries, **asked, "splits": output.result.splits or {}})
 
 
-def told(trial: Trial, metric: Metric) -> str:
+def run_summary(trial: Trial, metric: Metric) -> str:
     """A run in a few words."""
     if trial.test is None:
         return f"diverged at step {trial.steps}"
