@@ -146,9 +146,9 @@ class Recipe:
     data: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     train: TrainOptions = field(default_factory=TrainOptions)
-    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
     objective: str | dict[str, Any] = "task"  # a name, or a name and options
     probes: tuple[str, ...] = ()
+    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
 
     def __post_init__(self) -> None:
         find_objective(self.objective)
@@ -189,10 +189,8 @@ RENAMED = {"max_length": "max_positions", "labels": "num_labels"}
 
 def dictated(task: Task) -> dict[str, Any]:
     """The entries of a config that the task's data decide."""
-    shape: dict[str, Any] = {RENAMED.get(key, key): value for key, value in task.shape.items()}
-    if names := task.labels:
-        shape |= {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
-    return shape
+    names = {"id2label": dict(enumerate(task.labels)), "label2id": {name: i for i, name in enumerate(task.labels)}}
+    return {RENAMED.get(key, key): value for key, value in task.shape.items()} | (names if task.labels else {})
 
 
 SECTIONS = ("data", "model", "train")
