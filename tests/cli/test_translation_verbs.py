@@ -153,4 +153,4 @@ def test_auto_tokenizer_gives_the_codecs_ids(run: Path) -> None:
 def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:
     done = splitstep("translate", str(tmp_path), given=b"seven\n")
     assert done.returncode == 2
-    assert "no finished model" in done.stderr.decode()
+    assert "is no run of splitstep" in done.stderr.decode()
