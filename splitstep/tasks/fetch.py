@@ -29,11 +29,13 @@ PACKED = (".gz", ".tgz", ".xz", ".zip")
 
 
 class Source(NamedTuple):
-    """A published file: its path in the data folder, its address, and the hash of the file as published."""
+    """A published file: its path in the data folder, its address, its hash as published, and `most`, a round number of
+    bytes that it does not exceed."""
 
     name: str
     url: str
     sha256: str
+    most: int
 
 
 class Content(NamedTuple):
@@ -97,7 +99,7 @@ def fetch(
         with urllib.request.urlopen(url, timeout=timeout) as response:
             target.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(target) as file:
-                found = _copy(response, file.write, progress)
+                found = _copy(response, file.write, source.most, progress)
                 if found != source.sha256:
                     raise ValueError(f"what came has sha256 {found} and should have {source.sha256}")
     except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: no URL at all, or refused
@@ -110,15 +112,21 @@ def fetch(
     return target
 
 
-def _copy(response: http.client.HTTPResponse, write: Callable[[bytes], object], progress: Progress | None) -> str:
-    """Copy a response's body and return its sha256; a body shorter than announced is refused."""
+def _copy(
+    response: http.client.HTTPResponse, write: Callable[[bytes], object], most: int, progress: Progress | None
+) -> str:
+    """Copy a response's body and return its sha256; a body shorter than announced, or too long, is refused."""
     announced = response.headers.get("Content-Length")
     total = int(announced) if announced else None
+    if total is not None and total > most:
+        raise ValueError(f"{total:,} bytes are announced, and the file has at most {most:,}")
     digest, received = hashlib.sha256(), 0
     while block := response.read(BLOCK):
+        received += len(block)
+        if received > most:
+            raise ValueError(f"more than {most:,} bytes came, and the file has no more")
         write(block)
         digest.update(block)
-        received += len(block)
         if progress is not None:
             progress(received, total)
     if total is not None and received != total:

@@ -19,6 +19,7 @@ SOURCE = Source(
     "20newsgroups/20news-bydate.tar.gz",
     "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz",
     "8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
+    20_000_000,
 )
 MEMBER = re.compile("20news-bydate-(train|test)/([^/]+)/([^/]+)$")
 """Part, group and id of a message, by its name in the archive."""

@@ -8,6 +8,7 @@ import socket
 import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,6 +21,7 @@ BODY = bytes(range(256)) * 20_000  # several blocks
 RIGHT = hashlib.sha256(BODY).hexdigest()
 OFFICIAL = "http://official.invalid/tiny.bin"
 NAME = "tiny/tiny.bin"
+MOST = 6_000_000  # a little more than BODY
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -30,14 +32,20 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, len(BODY), BODY)
         elif self.path.startswith("/cut/"):
             self._answer(200, len(BODY), BODY[:-7])
+        elif self.path.startswith("/announced/"):
+            self._answer(200, 10**12, b"")
+        elif self.path.startswith("/endless/"):
+            self._answer(200, None, BODY * 4)
         else:
             self._answer(404, 0, b"")
 
-    def _answer(self, status: int, announced: int, body: bytes) -> None:
+    def _answer(self, status: int, announced: int | None, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Length", str(announced))
+        if announced is not None:
+            self.send_header("Content-Length", str(announced))
         self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # hung up on
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
@@ -71,7 +79,7 @@ def files(root: Path) -> list[Path]:
 
 def test_a_fetched_file_is_whole_and_in_place(server: str, tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
-    source = Source(NAME, OFFICIAL, RIGHT)
+    source = Source(NAME, OFFICIAL, RIGHT, MOST)
     path = fetch(source, tmp_path, mirror=f"{server}/whole/", progress=lambda *now: seen.append(now))
     assert path == tmp_path / NAME
     assert path.read_bytes() == BODY
@@ -82,7 +90,7 @@ def test_a_fetched_file_is_whole_and_in_place(server: str, tmp_path: Path) -> No
 
 
 def test_the_official_source_is_asked_without_a_mirror(server: str, tmp_path: Path) -> None:
-    path = fetch(Source(NAME, f"{server}/whole/other-name.bin", RIGHT), tmp_path)
+    path = fetch(Source(NAME, f"{server}/whole/other-name.bin", RIGHT, MOST), tmp_path)
     assert path.read_bytes() == BODY
 
 
@@ -91,12 +99,14 @@ def test_the_official_source_is_asked_without_a_mirror(server: str, tmp_path: Pa
     [
         ("missing", RIGHT, "404|Not Found"),
         ("cut", RIGHT, "5,119,993 of 5,120,000 bytes"),
+        ("announced", RIGHT, "1,000,000,000,000 bytes are announced, and the file has at most 6,000,000"),
+        ("endless", RIGHT, "more than 6,000,000 bytes came"),
         ("whole", "0" * 64, f"sha256 {RIGHT} and should have {'0' * 64}"),
     ],
 )
 def test_nothing_half_written_remains(server: str, tmp_path: Path, folder: str, sha256: str, says: str) -> None:
     with pytest.raises(ValueError, match=says) as caught:
-        fetch(Source(NAME, OFFICIAL, sha256), tmp_path, mirror=f"{server}/{folder}")
+        fetch(Source(NAME, OFFICIAL, sha256, MOST), tmp_path, mirror=f"{server}/{folder}")
     message = str(caught.value)
     assert "\n" not in message
     for part in (str(tmp_path / NAME), f"{server}/{folder}/{NAME}", OFFICIAL, "SPLITSTEP_DATA"):
@@ -108,7 +118,7 @@ def test_a_failed_fetch_leaves_the_old_file_alone(server: str, tmp_path: Path) -
     (tmp_path / "tiny").mkdir()
     (tmp_path / NAME).write_bytes(b"old")
     with pytest.raises(ValueError, match="should have"):
-        fetch(Source(NAME, OFFICIAL, "0" * 64), tmp_path, mirror=f"{server}/whole")
+        fetch(Source(NAME, OFFICIAL, "0" * 64, MOST), tmp_path, mirror=f"{server}/whole")
     assert (tmp_path / NAME).read_bytes() == b"old"
     assert files(tmp_path) == [tmp_path / NAME]
 
@@ -116,14 +126,14 @@ def test_a_failed_fetch_leaves_the_old_file_alone(server: str, tmp_path: Path) -
 @pytest.mark.parametrize("mirror", [None, "no-url"])
 def test_a_server_that_is_not_there_is_one_clear_line(nowhere: str, tmp_path: Path, mirror: str | None) -> None:
     with pytest.raises(ValueError, match="is missing and could not be fetched") as caught:
-        fetch(Source(NAME, OFFICIAL, RIGHT), tmp_path, mirror=mirror or nowhere)
+        fetch(Source(NAME, OFFICIAL, RIGHT, MOST), tmp_path, mirror=mirror or nowhere)
     assert "SPLITSTEP_DATA" in str(caught.value)
     assert files(tmp_path) == []
 
 
 def test_locate_prefers_what_is_there(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLITSTEP_MIRROR", f"{server}/whole")
-    source = Source(NAME, OFFICIAL, RIGHT)
+    source = Source(NAME, OFFICIAL, RIGHT, MOST)
     (tmp_path / "second.bin.xz").write_bytes(b"here")
     assert locate(tmp_path, source, "first.bin", "second.bin") == tmp_path / "second.bin.xz"
     assert find(tmp_path, "first.bin", NAME) is None
@@ -178,3 +188,4 @@ def test_sources_have_hashes() -> None:
         assert source.url.startswith("http")
         assert source.url.endswith(Path(source.name).name)
         assert len(bytes.fromhex(source.sha256)) == 32
+        assert source.most < 10**8
