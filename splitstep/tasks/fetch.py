@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..support.files import whole_file
 
@@ -26,6 +26,8 @@ Progress = Callable[[int, int | None], None]
 
 BLOCK = 1 << 20
 PACKED = (".gz", ".tgz", ".xz", ".zip")
+ROOM, RATIO = 64 << 20, 200
+"""What a packed file may hold if nobody says how much it is: bytes in any case, and so many times its own size."""
 
 
 class Source(NamedTuple):
@@ -135,22 +137,27 @@ def _copy(
 
 
 def read(path: Path, member: str | None = None, content: Content | None = None) -> bytes:
-    """A file's bytes, unpacked by its suffix (.gz, .tgz, .xz; .zip with `member`) and checked against `content`."""
+    """A file's bytes, unpacked by its suffix (.gz, .tgz, .xz; .zip with `member`) and checked against `content`.
+
+    No more is unpacked than `content` says or, without it, than text can hold that is packed so small.
+    """
     try:
-        data = _unpack(path, member)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, KeyError) as error:
-        raise damaged(path, error) from None
+        packed = path.suffix in PACKED
+        most = content.size if content else ROOM + RATIO * path.stat().st_size if packed else None
+        data = _unpack(path, member, most)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, KeyError, RuntimeError) as error:
+        raise damaged(path, error) from None  # RuntimeError: encrypted, or packed in an unknown way
     if content is not None:
         check(path, data, content)
     return data
 
 
 def read_tar(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The files of a tar archive, packed or not, each with its name in the archive."""
+    """The plain files of a tar archive, packed or not, each with its name in the archive."""
     try:
         with tarfile.open(fileobj=io.BytesIO(read(path)), mode="r:") as archive:
             for entry in archive:
-                file = archive.extractfile(entry)
+                file = archive.extractfile(entry) if entry.isreg() and not entry.issparse() else None
                 if file is not None:
                     yield entry.name, file.read()
     except (tarfile.TarError, EOFError, OSError) as error:
@@ -163,15 +170,26 @@ def damaged(path: Path, error: Exception) -> ValueError:
     return ValueError(f"{path} ({size:,} bytes) is damaged or cut short: {error}. Remove it and fetch it again")
 
 
-def _unpack(path: Path, member: str | None) -> bytes:
-    if path.suffix in (".gz", ".tgz"):
-        return gzip.decompress(path.read_bytes())
-    if path.suffix == ".xz":
-        return lzma.decompress(path.read_bytes())
+def _unpack(path: Path, member: str | None, most: int | None) -> bytes:
     if path.suffix == ".zip" and member is not None:
-        with zipfile.ZipFile(path) as archive:
-            return archive.read(member)
-    return path.read_bytes()
+        with zipfile.ZipFile(path) as archive, archive.open(member) as file:
+            return _read_all(file, path, most)
+    openers = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
+    with openers.get(path.suffix, open)(path, "rb") as file:
+        return _read_all(file, path, most)
+
+
+def _read_all(file: Any, path: Path, most: int | None) -> bytes:
+    """The rest of an open file, block by block; refuses more than `most` bytes as soon as they are there."""
+    out = io.BytesIO()
+    while block := file.read(BLOCK):
+        out.write(block)
+        if most is not None and out.tell() > most:
+            raise ValueError(
+                f"{path} ({path.stat().st_size:,} bytes) holds more than {most:,} bytes, which is more than expected: "
+                "bring the right file, or unpack it by hand if it is right"
+            )
+    return out.getvalue()
 
 
 def check(path: Path, data: bytes, content: Content) -> None:

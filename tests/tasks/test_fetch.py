@@ -5,6 +5,7 @@ import hashlib
 import io
 import lzma
 import socket
+import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from splitstep.tasks import enwik8, newsgroups, wikitext2
-from splitstep.tasks.fetch import Content, Source, data_root, fetch, find, locate, read
+from splitstep.tasks.fetch import Content, Source, data_root, fetch, find, locate, read, read_tar
 
 BODY = bytes(range(256)) * 20_000  # several blocks
 RIGHT = hashlib.sha256(BODY).hexdigest()
@@ -165,8 +166,10 @@ def test_every_form_is_unpacked_and_checked(form: str, tmp_path: Path) -> None:
     path = tmp_path / f"file{form}"
     path.write_bytes(packed(form))
     assert read(path, "inner/member", Content(len(BODY), RIGHT)) == BODY
-    with pytest.raises(ValueError, match="holds 5,120,000 bytes and should hold 3"):
+    with pytest.raises(ValueError, match="holds more than 3 bytes"):
         read(path, "inner/member", Content(3, RIGHT))
+    with pytest.raises(ValueError, match="holds 5,120,000 bytes and should hold 5,120,001"):
+        read(path, "inner/member", Content(len(BODY) + 1, RIGHT))
     with pytest.raises(ValueError, match=f"sha256 {RIGHT} and should have 1111"):
         read(path, "inner/member", Content(len(BODY), "1" * 64))
 
@@ -181,6 +184,37 @@ def test_a_damaged_file_is_named(form: str, damage: str, tmp_path: Path) -> None
     with pytest.raises(ValueError, match=r"damaged or cut short: .*Remove it and fetch it again") as caught:
         read(path, "inner/member")
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("form", [".gz", ".xz", ".zip", ".tgz"])
+def test_a_bomb_is_not_unpacked(form: str, tmp_path: Path) -> None:
+    """A file of about a hundred kilobytes that holds a hundred megabytes of zeros."""
+    path, zeros = tmp_path / f"bomb{form}", bytes(112 << 20)
+    if form == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("inner/member", zeros)
+    else:
+        path.write_bytes(lzma.compress(zeros, preset=0) if form == ".xz" else gzip.compress(zeros, 6))
+    assert path.stat().st_size < 200_000
+    with pytest.raises(ValueError, match=r"bomb\S+ \([0-9,]+ bytes\) holds more than [0-9,]+ bytes"):
+        list(read_tar(path)) if form == ".tgz" else read(path, "inner/member")
+    with pytest.raises(ValueError, match=r"holds more than 1,000 bytes"):
+        read(path, "inner/member", Content(1000, RIGHT))
+    assert len(read(path, "inner/member", Content(len(zeros), hashlib.sha256(zeros).hexdigest()))) == len(zeros)
+
+
+def test_a_tar_s_holes_and_links_are_left_alone(tmp_path: Path) -> None:
+    """A link to itself, and a file of a terabyte that is nothing but a hole."""
+    path = tmp_path / "odd.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        loop, hole, plain = (tarfile.TarInfo(name) for name in ("loop", "hole", "plain"))
+        loop.type, loop.linkname = tarfile.SYMTYPE, "loop"
+        archive.addfile(loop)
+        hole.pax_headers = {"GNU.sparse.size": str(10**12), "GNU.sparse.map": "0,0", "GNU.sparse.numblocks": "1"}
+        archive.addfile(hole)
+        plain.size = 3
+        archive.addfile(plain, io.BytesIO(b"abc"))
+    assert list(read_tar(path)) == [("plain", b"abc")]
 
 
 def test_sources_have_hashes() -> None:
