@@ -165,9 +165,14 @@ def read_tar(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def damaged(path: Path, error: Exception) -> ValueError:
-    """The error for a file that cannot be unpacked."""
+    """The error for a file that cannot be unpacked, or that the system does not let us read."""
+    if isinstance(error, OSError) and error.errno is not None:  # what is wrong with a packed file has no number
+        return ValueError(f"{path} cannot be read ({error.strerror}): make it a file that you may read")
     size = path.stat().st_size
-    return ValueError(f"{path} ({size:,} bytes) is damaged or cut short: {error}. Remove it and fetch it again")
+    return ValueError(
+        f"{path} ({size:,} bytes) is damaged or cut short: {error}. Put a whole copy there; if it was fetched, remove "
+        "it to have it fetched again"
+    )
 
 
 def _unpack(path: Path, member: str | None, most: int | None) -> bytes:

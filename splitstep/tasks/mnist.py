@@ -48,7 +48,7 @@ def parse_idx(data: bytes, path: Path) -> np.ndarray:
     if len(sizes) != data[3] or len(data) - header != math.prod(sizes):
         raise ValueError(
             f"{path} is damaged or cut short: sizes {sizes} of {data[3]}, and {max(len(data) - header, 0):,} values "
-            "after them. Remove it and fetch it again"
+            "after them. Put a whole copy there; if it was fetched, remove it to have it fetched again"
         )
     return np.frombuffer(data, dtype=np.uint8, offset=header).reshape(sizes)
 

@@ -70,7 +70,7 @@ def load_documents(root: Path) -> dict[str, list[Document]]:
         if len(documents[part]) != count or groups != GROUPS:
             raise ValueError(
                 f"{where} has {len(documents[part]):,} {part} documents in {groups} groups, and 20 Newsgroups by date "
-                f"has {count:,} in {GROUPS}. Remove it and fetch it again"
+                f"has {count:,} in {GROUPS}. Put the published files there"
             )
     return {part: sorted(found) for part, found in documents.items()}
 

@@ -5,7 +5,10 @@ import hashlib
 import io
 import lzma
 import socket
+import subprocess
+import sys
 import tarfile
+import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -181,7 +184,7 @@ def test_a_damaged_file_is_named(form: str, damage: str, tmp_path: Path) -> None
     whole = packed(form)
     middle = len(whole) // 2
     path.write_bytes(whole[:middle] if damage == "cut" else whole[:middle] + b"\xff\xff\xff" + whole[middle + 3 :])
-    with pytest.raises(ValueError, match=r"damaged or cut short: .*Remove it and fetch it again") as caught:
+    with pytest.raises(ValueError, match=r"damaged or cut short: .*Put a whole copy there") as caught:
         read(path, "inner/member")
     assert str(path) in str(caught.value)
 
@@ -215,6 +218,37 @@ def test_a_tar_s_holes_and_links_are_left_alone(tmp_path: Path) -> None:
         plain.size = 3
         archive.addfile(plain, io.BytesIO(b"abc"))
     assert list(read_tar(path)) == [("plain", b"abc")]
+
+
+UNREADABLE = """
+import os, sys
+from pathlib import Path
+from splitstep.tasks.fetch import read, read_tar
+os.getuid() or os.setuid(65534)  # root may read everything
+for path in map(Path, sys.argv[1:]):
+    try:
+        next(read_tar(path)) if path.suffix == ".tgz" else read(path, "inner/member")
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_what_may_not_be_read_is_not_called_damaged() -> None:
+    """A folder, and a file without the right to read it: nobody is told to remove either."""
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are for its own user alone
+        root, expected = Path(folder), {}
+        root.chmod(0o755)
+        for form in ("", ".gz", ".xz", ".zip", ".tgz"):
+            (root / f"folder{form}").mkdir()
+            (root / f"locked{form}").write_bytes(b"somebody's work")
+            (root / f"locked{form}").chmod(0)
+            expected |= {f"folder{form}": "Is a directory", f"locked{form}": "Permission denied"}
+        words = [sys.executable, "-c", UNREADABLE, *(str(root / name) for name in expected)]
+        found = subprocess.run(words, check=True, capture_output=True, text=True, timeout=300).stdout.splitlines()
+    assert found == [
+        f"{root / name} cannot be read ({reason}): make it a file that you may read"
+        for name, reason in expected.items()
+    ]
 
 
 def test_sources_have_hashes() -> None:
