@@ -24,17 +24,21 @@ class Stack(nn.Module):
         self, scheme: Scheme, layers: int, make: Callable[[str, int], nn.Module], step: float = 1.0, substeps: int = 1
     ) -> None:
         super().__init__()
-        if substeps < 1:
-            raise ValueError(f"A layer runs in at least one step; got substeps={substeps}.")
+        if layers < 1 or substeps < 1:
+            raise ValueError(f"A stack has at least one layer of one step; got layers={layers}, substeps={substeps}.")
         self.scheme, self.step, self.substeps = scheme, step, substeps
         names = (*scheme.fields, *scheme.projections)
         self.layers = nn.ModuleList(nn.ModuleDict({name: make(name, i) for name in names}) for i in range(layers))
         self.places = {letter: places(scheme, letter) for letter in {name[0] for name in names}}
 
     def slot(self, site: Site, letter: str) -> int | None:
-        """A number for an evaluation of the letter, dense over the network: where a cache keeps its keys and values."""
-        place = self.places[letter].get(site[1:])
-        return None if place is None else site.step * len(self.places[letter]) + place
+        """A number for an evaluation of the letter, dense over the network: where a cache keeps its keys and values.
+
+        None if this evaluation is of other letters.
+        """
+        numbers = self.places.get(letter, {})
+        place = numbers.get(site[1:])
+        return None if place is None else site.step * len(numbers) + place
 
     def steps(self, t: Time = 0.0, lengths: Sequence[float] | None = None) -> list[Step]:
         """The steps from time t on: `substeps` of them for each layer."""
