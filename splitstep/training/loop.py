@@ -104,6 +104,8 @@ def train(
             raise
         try:
             journal = open_journal(run, quiet, tensorboard)
+            if run.remark:
+                journal.progress.say(run.remark)
             journal.progress.say(opening(run))
             with journal:
                 fit(run, journal)
