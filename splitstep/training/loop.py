@@ -108,6 +108,8 @@ def train(
             journal = open_journal(run, quiet, tensorboard)
             if journal.writer is not None:
                 held.callback(journal.writer.close)
+            if run.remark:
+                journal.progress.say(run.remark)
             journal.progress.say(opening(run))
             with journal.progress:
                 fit(run, journal)
