@@ -29,12 +29,14 @@ class Stack(nn.Module):
         self.scheme, self.step, self.substeps = scheme, step, substeps
         names = (*scheme.fields, *scheme.projections)
         self.layers = nn.ModuleList(nn.ModuleDict({name: make(name, i) for name in names}) for i in range(layers))
-        self.places = {letter: places(scheme, letter) for letter in {name[0] for name in names}}
+        self.places: dict[str, dict[tuple[int, int, int], int]] = {}
 
-    def slot(self, site: Site, letter: str) -> int | None:
-        """A number for an evaluation of the letter, dense over the network: where a cache keeps its keys and values."""
-        place = self.places[letter].get(site[1:])
-        return None if place is None else site.step * len(self.places[letter]) + place
+    def slot(self, site: Site, letters: str) -> int | None:
+        """A number for an evaluation of these letters, dense over the network: where a cache keeps keys and values."""
+        if letters not in self.places:
+            self.places[letters] = places(self.scheme, letters)
+        place = self.places[letters].get(site[1:])
+        return None if place is None else site.step * len(self.places[letters]) + place
 
     def steps(self, t: Time = 0.0, lengths: Sequence[float] | None = None) -> list[Step]:
         """The steps from time t on: `substeps` of them for each layer."""
@@ -64,13 +66,13 @@ class Stack(nn.Module):
         return (a + b) / 2
 
 
-def places(scheme: Scheme, letter: str) -> dict[tuple[int, int, int], int]:
-    """(part, stage, branch) of one step's evaluations of a letter, numbered."""
+def places(scheme: Scheme, letters: str) -> dict[tuple[int, int, int], int]:
+    """(part, stage, branch) of one step's evaluations of these letters, numbered."""
     found = [
         (part, stage, branch)
         for branch, (_, program) in enumerate(scheme.plan)
         for part, move in enumerate(program)
-        if any(name[0] == letter for name in move.fields)
+        if any(name[0] in letters for name in move.fields)
         for stage in range(len(move.stages))
     ]
     return {place: number for number, place in enumerate(found)}

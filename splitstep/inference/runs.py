@@ -10,8 +10,6 @@ import torch
 from ..models import KINDS, SplitstepModel
 from ..models.base import silent
 from ..tasks import Task
-from ..tasks.text_pairs.codec import Codec
-from ..tasks.translation import Translation
 from ..training import Recipe, read_recipe
 from ..training.directory import RunDirectory
 from ..training.run_result import RunResult
@@ -36,7 +34,7 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
     if result.status != "finished" or not directory.model.is_dir():
         raise ValueError(f"{path} has no model: the run {result.status} at step {result.steps}")
     task = recipe.load_task(data)
-    if isinstance(task, Translation) and not task.codec.same_as(Codec.load(directory.model)):
+    if not task.same_tokens(directory.model):
         raise ValueError(
             f"{path} was trained with other subwords than its data have now: bring back the files and the version of "
             f"tokenizers that its environment.json names; `splitstep translate {path}` needs neither"

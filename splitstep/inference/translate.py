@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import torch
 
 from ..models import SplitstepForTranslation
-from ..tasks import TASKS
-from ..tasks.options import read_options
 from ..tasks.text_pairs.codec import Codec
 from ..tasks.text_pairs.scores import Score
 from ..tasks.text_pairs.search import Progress, Search, decode_lines, longer_than_trained
@@ -102,6 +100,5 @@ def translate_run(
 
 def search_of(recipe: Recipe) -> Search:
     """How a recipe's translations are searched for."""
-    options = read_options(TASKS[recipe.task].Options, recipe.data, f'task "{recipe.task}"')
-    assert isinstance(options, PairOptions), recipe.task  # its model has a codec
-    return options.search
+    assert isinstance(recipe.options, PairOptions), recipe.task  # its model has a codec
+    return recipe.options.search

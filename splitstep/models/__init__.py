@@ -7,6 +7,7 @@ with uncollected():
     from .causal import CausalConfig, SplitstepForCausalLM
     from .config import SplitstepConfig
     from .cost import Cost, cost, summary, twin
+    from .depth import coarsened, refined
     from .image import ImageConfig, SplitstepForImageClassification
     from .kinds import KINDS
     from .masked import MaskedConfig, SplitstepForMaskedLM
@@ -16,6 +17,6 @@ with uncollected():
 __all__ = [
     "KINDS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig", "SplitstepConfig",
     "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
-    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepModel", "TranslationConfig", "cost",
-    "summary", "twin",
+    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepModel", "TranslationConfig",
+    "coarsened", "cost", "refined", "summary", "twin",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import torch
 from safetensors import SafetensorError
@@ -14,9 +14,8 @@ from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, Pre
 from transformers.utils import logging
 
 from ..fields.attention import QueriesKeysValues, unplanned_attention
-from ..integrate import Observe
 from ..stack import Stack
-from .body import Embedding, Watch, waves
+from .body import Embedding, waves
 from .config import SplitstepConfig
 
 
@@ -76,10 +75,8 @@ class SplitstepModel(PreTrainedModel):
     config_class = SplitstepConfig
     base_model_prefix = "body"
     _supports_sdpa = True
-
-    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
-        """The matrices around the stacks, each with the number of rows of one example that it is applied to."""
-        raise NotImplementedError
+    per_token: ClassVar[tuple[str, ...]] = ("head",)  # matrices around the stacks that every token is multiplied with
+    per_example: ClassVar[tuple[str, ...]] = ()  # and those that one vector of an example is
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -128,12 +125,6 @@ class SplitstepModel(PreTrainedModel):
         elif isinstance(module, Embedding) and module.waves is not None:  # no file holds them
             with torch.no_grad():
                 module.waves.copy_(waves(module.config))
-
-    def observer(self, observe: Observe | None, hidden: bool | None) -> tuple[Observe | None, Watch | None]:
-        if not (self.config.output_hidden_states if hidden is None else hidden):
-            return observe, None
-        watch = Watch(observe)
-        return watch, watch
 
 
 class SplitstepGenerationMixin(GenerationMixin):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from itertools import count
+from itertools import count, product
 from math import log
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..fields import Context, FieldSpec, Projection, barrier, draw_seed, dropout, norm, rotary
-from ..integrate import At, Observe, Site
+from ..integrate import At, Event, Observe, Site
 from ..letters import LETTERS
 from ..scheme import Scheme
 from ..stack import Stack
 from .config import SplitstepConfig, TextConfig, feed_forwards
 
+CACHES = ("self", "cross")
 EMBEDDING_SALT = 3  # places 4 * salt + {0, 1} belong to fields; this one to none
 
 
@@ -26,27 +26,21 @@ def norm_of(config: SplitstepConfig, used: bool) -> nn.Module:
     return norm(config.norm if used else "none", config.width, config.norm_eps, config.norm_affine)
 
 
-def ffn_widths(config: SplitstepConfig) -> Iterator[int]:
-    """The inner width of each feed-forward field, layer by layer, stack after stack."""
-    yield from config.ffn if isinstance(config.ffn, list) else (config.ffn for _ in count())
+def caching(scheme: Scheme, cache: str) -> str:
+    """The letters of the scheme that keep keys and values in this cache."""
+    return "".join(sorted({name[0] for name in scheme.fields if LETTERS[name[0]].cache == cache}))
 
 
-def caching(names: Iterable[str], cache: str) -> list[str]:
-    """Those of the fields that keep keys and values in this cache."""
-    return [name for name in names if name[0] in LETTERS and LETTERS[name[0]].cache == cache]
-
-
-def build_stack(
-    config: SplitstepConfig, scheme: Scheme, layers: int, widths: Iterator[int], salts: Iterator[int]
-) -> Stack:
-    """The stack of one scheme; its letters make the fields."""
-    for _, part in scheme.substeps:
-        if max(len(caching(part.fields, cache)) for cache in ("self", "cross")) > 1:
+def build_stack(config: SplitstepConfig, number: int, salts: Iterator[int]) -> Stack:
+    """One of the config's stacks; the letters of its scheme make the fields."""
+    (scheme, layers), widths = config.stacks()[number], config.ffn_rows()[number]
+    for (_, part), cache in product(scheme.substeps, CACHES):
+        if sum(name[0] in caching(scheme, cache) for name in part.fields) > 1:
             raise ValueError(
                 f"The part {'+'.join(part.fields)} of {str(scheme)!r} sums several attentions, which would share one "
                 "cache slot: use more heads, or parts of their own."
             )
-    ffn = [{name: next(widths) for name in feed_forwards(scheme)} for _ in range(layers)]
+    ffn = [dict(zip(feed_forwards(scheme), row, strict=True)) for row in widths]
 
     def make(name: str, layer: int) -> nn.Module:
         salt = next(salts)
@@ -55,38 +49,22 @@ def build_stack(
         many = config.activation if isinstance(config.activation, dict) else {name: config.activation}
         spec = FieldSpec(
             width=config.width, norm=partial(norm_of, config, not scheme.projections), name=name, layer=layer,
-            salt=salt, once=scheme.count(name) == 1 and not scheme.doubled, heads=config.heads,
+            salt=salt, once=config.substeps * scheme.count(name) == 1 and not scheme.doubled, heads=config.heads,
             kv_heads=config.kv_heads, head_size=config.head_size, ffn=ffn[layer].get(name), activation=many.get(name),
             bias=config.bias, dropout=config.dropout, attention_dropout=config.attention_dropout,
             activation_dropout=config.activation_dropout,
         )  # fmt: skip
         return LETTERS[name[0]].make(spec)
 
-    return Stack(scheme, layers, make, float(config.step))
+    return Stack(scheme, layers, make, float(config.step), config.substeps)
 
 
-def places(scheme: Scheme, cache: str) -> dict[tuple[int, int, int], int]:
-    """(part, stage, branch) of one step's evaluations that keep keys and values in this cache, numbered."""
-    found = [
-        (part, stage, branch)
-        for branch, (_, program) in enumerate(scheme.plan)
-        for part, move in enumerate(program)
-        if caching(move.fields, cache)
-        for stage in range(len(move.stages))
-    ]
-    return {place: number for number, place in enumerate(found)}
-
-
-def slots(scheme: Scheme) -> At:
-    """Gives each evaluation that keeps keys and values a slot of its own; slots are dense over the network."""
-    own, cross = places(scheme, "self"), places(scheme, "cross")
-
-    def slot(numbers: Mapping[tuple[int, int, int], int], site: Site) -> int | None:
-        place = numbers.get(site[1:])
-        return None if place is None else site.step * len(numbers) + place
+def slots(stack: Stack) -> At:
+    """Gives each evaluation that keeps keys and values a slot of its own."""
+    own, cross = (caching(stack.scheme, cache) for cache in CACHES)
 
     def at(context: Context, site: Site) -> Context:
-        return context._replace(slot=slot(own, site), cross_slot=slot(cross, site))
+        return context._replace(slot=stack.slot(site, own), cross_slot=stack.slot(site, cross))
 
     return at
 
@@ -188,40 +166,32 @@ def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, de
 
 
 class Watch:
-    """An observer that keeps the state at the start of every step, and passes events on."""
+    """Hidden states as Hugging Face counts them, if they are wanted: at the start of every layer, and the last one."""
 
-    def __init__(self, then: Observe | None) -> None:
-        self.states: list[Tensor] = []
-        self.then = then
+    def __init__(self, config: SplitstepConfig, then: Observe | None, wanted: bool | None) -> None:
+        self.kept: list[Tensor] | None = [] if (config.output_hidden_states if wanted is None else wanted) else None
+        self.then, self.substeps = then, config.substeps
+        self.observe: Observe | None = then if self.kept is None else self.see
 
-    def __call__(self, event: Any) -> None:
-        if event.site.part == 0 and event.site.branch == 0:
-            self.states.append(event.x)
+    def see(self, event: Event) -> None:
+        assert self.kept is not None
+        if event.site.part == 0 and event.site.branch == 0 and event.site.step % self.substeps == 0:
+            self.kept.append(event.x)
         if self.then is not None:
             self.then(event)
 
-
-def states_of(watch: Watch | None, last: Tensor) -> tuple[Tensor, ...] | None:
-    """The states at the start of every step and the normalised last one, as Hugging Face counts hidden states."""
-    return None if watch is None else (*watch.states, last)
+    def states(self, last: Tensor) -> tuple[Tensor, ...] | None:
+        return None if self.kept is None else (*self.kept, last)
 
 
 class Body(nn.Module):
     """Embedded states through one stack and its final norm."""
 
-    def __init__(
-        self, config: SplitstepConfig, scheme: Scheme, layers: int, widths: Iterator[int], salts: Iterator[int]
-    ) -> None:
+    def __init__(self, config: SplitstepConfig, number: int = 0, salts: Iterator[int] | None = None) -> None:
         super().__init__()
-        self.stack = build_stack(config, scheme, layers, widths, salts)
-        self.norm = norm_of(config, not scheme.projections)
+        self.stack = build_stack(config, number, count() if salts is None else salts)
+        self.norm = norm_of(config, not self.stack.scheme.projections)
 
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None
-        return self.norm(self.stack(x, context, observe, slots(self.stack.scheme) if cached else None))
-
-
-def single_body(config: SplitstepConfig) -> Body:
-    """The body of a model with one stack."""
-    [(scheme, layers)] = config.stacks()
-    return Body(config, scheme, layers, ffn_widths(config), count())
+        return self.norm(self.stack(x, context, observe, slots(self.stack) if cached else None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from ..integrate import Observe
 from ..kernels.loss import cross_entropy, shifted
 from ..kernels.output_product import project
 from .base import SplitstepGenerationMixin, TextModel, Writer
-from .body import Embedding, seed_for, single_body, states_of
+from .body import Body, Embedding, Watch, seed_for
 from .config import TextConfig
 from .kinds import KINDS, registered
 
@@ -34,12 +33,9 @@ class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyri
     def __init__(self, config: CausalConfig) -> None:
         super().__init__(config)
         self.embedding = Embedding(config)
-        self.body = single_body(config)
+        self.body = Body(config)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.post_init()
-
-    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
-        yield self.head, length
 
     def forward(
         self,
@@ -61,12 +57,12 @@ class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyri
             past_key_values = DynamicCache()
         past = 0 if past_key_values is None else past_key_values.get_seq_length()
         seed = seed_for(self, self.config, dropout_seed, input_ids.device)
-        observe, watch = self.observer(observe, output_hidden_states)
+        watch = Watch(self.config, observe, output_hidden_states)
         x, context = self.embedding(input_ids, attention_mask, seed, past, positions=position_ids)
-        x = self.body(x, context._replace(cache=past_key_values), observe)
+        x = self.body(x, context._replace(cache=past_key_values), watch.observe)
         logits, wide = project(self.head, x[:, -logits_to_keep:] if logits_to_keep else x)
         loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
-        return CausalLMOutputWithPast(loss, logits, past_key_values, states_of(watch, x))  # pyright: ignore
+        return CausalLMOutputWithPast(loss, logits, past_key_values, watch.states(x))  # pyright: ignore
 
 
 KINDS.add("causal", registered(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM))

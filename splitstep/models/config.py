@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from difflib import get_close_matches
 from inspect import get_annotations
+from itertools import islice, repeat
 from math import inf, isfinite
 from typing import Any, ClassVar, Literal, get_origin
 
@@ -41,11 +42,12 @@ def feed_forwards(s: Scheme) -> list[str]:
 class SplitstepConfig(PreTrainedConfig):
     """What every model shares: a scheme, the shape of its fields, norms, positions, dropouts, initialisation.
 
-    `scheme` takes a row's name or a notation and is kept as canonical text. `ffn` is the inner width of each
-    feed-forward field: one number, or a list with one entry per field, layer by layer. A scheme with projections is
-    post-norm: its fields carry no norm of their own and the stack ends without one. `rotary_bias` is what every entry
-    of queries and keys begins with: rotary attention then starts local, with scores that fall with distance. A head is
-    `head_size` wide, by default an equal share of the width.
+    `scheme` takes a row's name or a notation and is kept as canonical text. Each layer runs `substeps` times, over
+    equal parts of its step. A head is `head_size` wide, by default an equal share of the width. `ffn` is the inner
+    width of each feed-forward field: one number, or a list with one entry per field, layer by layer. A scheme with
+    projections is post-norm: its fields carry no norm of their own and the stack ends without one. `rotary_bias` is
+    what every entry of queries and keys begins with: rotary attention then starts local, with scores that fall with
+    distance.
     """
 
     model_type: ClassVar[str] = "splitstep"
@@ -64,6 +66,7 @@ class SplitstepConfig(PreTrainedConfig):
     format: int = FORMAT
     scheme: str = "A F"
     step: float | int = 1.0
+    substeps: int = 1
     layers: int = 6
     width: int = 512
     heads: int = 8
@@ -101,7 +104,7 @@ class SplitstepConfig(PreTrainedConfig):
             self.scheme = str(scheme(self.scheme))
         for name, kind in self.entries().items():
             read_as(kind, getattr(self, name), name)
-        self.check_positive("layers", most=DEEPEST)
+        self.check_positive("layers", "substeps", most=DEEPEST)
         self.check_positive("width", "heads", "kv_heads", "head_size", "max_positions", most=LARGEST)
         self.check_positive("step", "norm_eps", "rotary_base")
         if not 0 <= self.init_std < inf:
@@ -194,6 +197,11 @@ class SplitstepConfig(PreTrainedConfig):
     def head_width(self) -> int:
         """The width of one head, checked."""
         return check_heads(self.width, self.heads, self.kv_heads, self.head_size)
+
+    def ffn_rows(self) -> list[list[list[int]]]:
+        """The widths of the feed-forward fields: a list for each stack, of a list for each layer."""
+        given = iter(self.ffn) if isinstance(self.ffn, list) else repeat(self.ffn)
+        return [[list(islice(given, len(feed_forwards(s)))) for _ in range(layers)] for s, layers in self.stacks()]
 
     @property
     def ffn_fields(self) -> int:

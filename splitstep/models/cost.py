@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from fractions import Fraction
-from itertools import islice, product
+from itertools import product
 from math import ceil, floor, gcd
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from ..schemes import label
 from ..schemes import scheme as scheme_of
 from ..support.words import counted
 from .base import SplitstepModel, all_stacks
-from .body import Body, ffn_widths
+from .body import Body
 from .config import DEEPEST, SplitstepConfig, feed_forwards
 from .kinds import model_of
 
@@ -94,12 +94,13 @@ def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tup
     for stack, n in zip(stacks, tokens, strict=True):
         for layer in stack.layers:
             for name, field in layer.items():  # pyright: ignore[reportCallIssue]
-                yield field, stack.scheme.count(name) * field.flops(n, source)
+                yield field, stack.substeps * stack.scheme.count(name) * field.flops(n, source)
 
 
 def ends_flops(model: SplitstepModel, length: int) -> int:
     """What stands around the stacks: patches, heads."""
-    return sum(2 * rows * matrix.weight.numel() for matrix, rows in model.ends(length))
+    matrices = [(name, length) for name in model.per_token] + [(name, 1) for name in model.per_example]
+    return sum(2 * rows * model.get_parameter(f"{name}.weight").numel() for name, rows in matrices)
 
 
 def twin(
@@ -145,7 +146,7 @@ def unreachable(by: By, reference: SplitstepConfig, goal: Cost, nearest: Splitst
     return (
         f"The reference {label(reference.scheme)} has {goal.of(by):,} {UNIT[by]}{at_length(by, goal)}; "
         f"{label(nearest.scheme)} comes no nearer than {found.of(by):,} (layers={layers}, "
-        f"ffn={span(list(widths_of(nearest)))}), {abs(excess):,} {'more' if excess > 0 else 'fewer'}: use a "
+        f"ffn={span(widths_of(nearest))}), {abs(excess):,} {'more' if excess > 0 else 'fewer'}: use a "
         f"reference{hint} within {TOLERANCE[by]:.1%} of that{such}."
     )
 
@@ -159,7 +160,7 @@ def workable_ffn(by: By, reference: SplitstepConfig, nearest: SplitstepConfig, l
     old, new = line(reference), line(nearest)
     if not old.slopes:
         return None
-    wanted = Fraction(new.at(list(widths_of(nearest))) - old.base, sum(old.slopes))
+    wanted = Fraction(new.at(widths_of(nearest)) - old.base, sum(old.slopes))
     middle = max(1, round(wanted))
     near = sorted(range(max(1, middle - 16), middle + 17), key=lambda ffn: abs(ffn - wanted))
     for ffn in (*near, 2 * middle, 4 * middle, 8 * middle):  # in a wide network a few biases more do not show
@@ -205,9 +206,9 @@ def with_depth(config: SplitstepConfig, ratio: Fraction) -> SplitstepConfig:
     return config
 
 
-def widths_of(config: SplitstepConfig) -> Iterator[int]:
+def widths_of(config: SplitstepConfig) -> list[int]:
     """The width of each feed-forward field, layer by layer, stack after stack."""
-    return islice(ffn_widths(config), config.ffn_fields)
+    return [width for stack in config.ffn_rows() for row in stack for width in row]
 
 
 def same_depth(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost) -> Iterator[SplitstepConfig]:
@@ -241,17 +242,13 @@ def other_depths(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost
 
 def fractions(config: SplitstepConfig, reference: SplitstepConfig) -> list[int] | None:
     """The reference's widths shared out within each layer, where that divides exactly: half each for Macaron."""
-    given, shared = widths_of(reference), list[int]()
-    for (old, layers), (new, _) in zip(reference.stacks(), config.stacks(), strict=True):
+    shared: list[int] = []
+    for rows, (new, _) in zip(reference.ffn_rows(), config.stacks(), strict=True):
         parts = len(feed_forwards(new))
-        for _ in range(layers):
-            widths = list(islice(given, len(feed_forwards(old))))
-            if len(widths) == parts:
-                shared += widths
-            elif parts == 0 or sum(widths) % parts or not widths:
+        for row in rows:
+            if len(row) != parts and (not row or not parts or sum(row) % parts):
                 return None
-            else:
-                shared += [sum(widths) // parts] * parts
+            shared += row if len(row) == parts else [sum(row) // parts] * parts
     return shared
 
 
@@ -366,9 +363,7 @@ def at_length(by: By, c: Cost) -> str:
 
 def width_rows(config: SplitstepConfig) -> Iterator[tuple[str, str]]:
     """The feed-forward widths of each stack, half by half."""
-    given, stacks = widths_of(config), config.stacks()
-    for (s, layers), where in zip(stacks, ("encoder ffn", "decoder ffn") if len(stacks) > 1 else ("ffn",), strict=True):
-        names = feed_forwards(s)
-        widths = list(islice(given, layers * len(names)))
-        halves = "; ".join(f"{name} {span(widths[i :: len(names)])}" for i, name in enumerate(names))
-        yield where, f"{halves or 'none'} in {counted(layers, 'layer')}"
+    places = ("encoder ffn", "decoder ffn") if config.is_encoder_decoder else ("ffn",)
+    for place, (s, layers), rows in zip(places, config.stacks(), config.ffn_rows(), strict=True):
+        halves = "; ".join(f"{name} {span([row[i] for row in rows])}" for i, name in enumerate(feed_forwards(s)))
+        yield place, f"{halves or 'none'} in {counted(layers, 'layer')}"

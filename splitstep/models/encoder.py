@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutp
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy
 from .base import TextModel
-from .body import Body, Embedding, seed_for, states_of
+from .body import Body, Embedding, Watch, seed_for
 
 
 class Encoder(nn.Module):
@@ -18,10 +19,11 @@ class Encoder(nn.Module):
 
     main_input_name = "input_ids"  # `generate` asks for it
 
-    def __init__(self, config: Any, body: Body, embedding: Embedding) -> None:
+    def __init__(self, config: Any, salts: Iterator[int] | None = None) -> None:
         super().__init__()
         self.config = config
-        self.embedding = embedding
+        body = Body(config, 0, salts)  # before the embedding, which is the order in which weights are drawn
+        self.embedding = Embedding(config)
         self.body = body
 
     def forward(
@@ -61,8 +63,8 @@ class EncoderModel(TextModel):
         **unused: Any,
     ) -> MaskedLMOutput | SequenceClassifierOutput:
         seed = seed_for(self, self.config, dropout_seed, input_ids.device)
-        observe, watch = self.observer(observe, output_hidden_states)
-        x = self.encoder(input_ids, attention_mask, token_type_ids, seed, observe)
+        watch = Watch(self.config, observe, output_hidden_states)
+        x = self.encoder(input_ids, attention_mask, token_type_ids, seed, watch.observe)
         logits, wide = self.read_out(x, attention_mask)
         loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch, wide=wide)
-        return self.Output(loss, logits, states_of(watch, x))  # pyright: ignore
+        return self.Output(loss, logits, watch.states(x))  # pyright: ignore

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +13,7 @@ from ..fields import Context
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy
 from .base import SplitstepModel
-from .body import seed_for, single_body, sinusoids, states_of, turn
+from .body import Body, Watch, seed_for, sinusoids, turn
 from .config import LARGEST, SplitstepConfig
 from .kinds import KINDS, registered
 
@@ -50,18 +49,15 @@ class SplitstepForImageClassification(SplitstepModel):
 
     config_class = ImageConfig
     main_input_name = "pixel_values"
+    per_token, per_example = ("patches",), ("head",)
 
     def __init__(self, config: ImageConfig) -> None:
         super().__init__(config)
         self.patches = nn.Linear(config.channels * config.patch**2, config.width)
         self.places = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
-        self.body = single_body(config)
+        self.body = Body(config)
         self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
         self.post_init()
-
-    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
-        yield self.patches, length
-        yield self.head, 1
 
     def cut(self, pixels: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, patches, C * patch * patch]."""
@@ -84,17 +80,17 @@ class SplitstepForImageClassification(SplitstepModel):
                 f"pixel_values have shape {tuple(pixel_values.shape)}: this model takes [batch, {expected}]."
             )
         seed = seed_for(self, self.config, dropout_seed, pixel_values.device)
-        observe, watch = self.observer(observe, output_hidden_states)
+        watch = Watch(self.config, observe, output_hidden_states)
         x = self.patches(self.cut(pixel_values)).to(self.patches.weight.dtype)  # autocast would narrow the stream
         positions = torch.arange(x.shape[1], device=x.device)[None]
         if self.places is not None:
             x = x + self.places(positions)
         elif self.config.positions == "sinusoidal":
             x = x + sinusoids(positions, self.config.width).to(x.dtype)
-        x = self.body(x, Context(rotary=turn(self.config, positions), seed=seed), observe)
+        x = self.body(x, Context(rotary=turn(self.config, positions), seed=seed), watch.observe)
         logits = self.head(x.mean(1))
         loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
-        return ImageClassifierOutput(loss, logits, states_of(watch, x))  # pyright: ignore
+        return ImageClassifierOutput(loss, logits, watch.states(x))  # pyright: ignore
 
 
 KINDS.add("image", registered(ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification))

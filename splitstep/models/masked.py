@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
@@ -12,7 +11,6 @@ from transformers.modeling_outputs import MaskedLMOutput
 from ..fields import ACTIVATIONS, norm
 from ..kernels.output_product import project
 from .base import Writer
-from .body import Embedding, single_body
 from .config import TextConfig
 from .encoder import Encoder, EncoderModel
 from .kinds import KINDS, registered
@@ -29,19 +27,16 @@ class SplitstepForMaskedLM(Writer, EncoderModel):
 
     config_class = MaskedConfig
     Output = MaskedLMOutput
+    per_token = ("transform", "head")
     _tied_weights_keys = {"head.weight": f"{EncoderModel.tokens_at}.weight"}  # noqa: RUF012
 
     def __init__(self, config: MaskedConfig) -> None:
         super().__init__(config)
-        self.encoder = Encoder(config, single_body(config), Embedding(config))
+        self.encoder = Encoder(config)
         self.transform = nn.Linear(config.width, config.width)
         self.norm = norm(config.norm, config.width, config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab_size)
         self.post_init()
-
-    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
-        yield self.transform, length
-        yield self.head, length
 
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))

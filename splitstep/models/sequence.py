@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from ..kernels.output_product import project
-from .body import Embedding, single_body
 from .config import TextConfig
 from .encoder import Encoder, EncoderModel
 from .kinds import KINDS, registered
@@ -29,15 +27,13 @@ class SplitstepForSequenceClassification(EncoderModel):
 
     config_class = SequenceConfig
     Output = SequenceClassifierOutput
+    per_token, per_example = (), ("head",)
 
     def __init__(self, config: SequenceConfig) -> None:
         super().__init__(config)
-        self.encoder = Encoder(config, single_body(config), Embedding(config))
+        self.encoder = Encoder(config)
         self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
         self.post_init()
-
-    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
-        yield self.head, 1
 
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return project(self.head, pooled(x, mask, self.config.pool))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +15,7 @@ from ..kernels.output_product import project
 from ..scheme import Scheme, decoder
 from ..schemes import scheme
 from .base import SplitstepGenerationMixin, TextModel, Writer
-from .body import EMBEDDING_SALT, Body, Embedding, ffn_widths, seed_for
+from .body import EMBEDDING_SALT, Body, seed_for
 from .config import DEEPEST, TextConfig
 from .encoder import Encoder
 from .kinds import KINDS, registered
@@ -60,15 +59,11 @@ class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # p
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__(config)
-        widths, salts = ffn_widths(config), count()
-        (scheme, layers), (decoder_scheme, decoder_layers) = config.stacks()
-        self.encoder = Encoder(config, Body(config, scheme, layers, widths, salts), Embedding(config))
-        self.decoder = Body(config, decoder_scheme, decoder_layers, widths, salts)
+        salts = count()
+        self.encoder = Encoder(config, salts)
+        self.decoder = Body(config, 1, salts)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.post_init()
-
-    def ends(self, length: int) -> Iterator[tuple[Any, int]]:
-        yield self.head, length
 
     def get_encoder(self, *unused: Any, **also_unused: Any) -> nn.Module:
         return EncoderForGeneration(self.encoder)

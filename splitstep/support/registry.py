@@ -31,6 +31,7 @@ class Registry(Mapping[str, T], Generic[T]):
     ) -> None:
         self.sort, self.plural, self.accept, self.paths = sort, plural or f"{sort}s", accept, dict(paths or {})
         self.own: dict[str, T] = dict(own or {})
+        self._loaded: dict[str, T] = {}
         self._found: dict[str, EntryPoint] | None = None
 
     def add(self, name: str, value: T) -> T:
@@ -42,23 +43,23 @@ class Registry(Mapping[str, T], Generic[T]):
 
     @property
     def added(self) -> Mapping[str, EntryPoint]:
-        """What other packages add, by name; nothing of it is imported."""
+        """What is imported on demand, by name: own things in `paths`, then what other packages add."""
         if self._found is None:
             group = f"splitstep.{self.plural}"
-            own = [EntryPoint(name, path, group) for name, path in self.paths.items()]
-            self._found = {one.name: one for one in (*entry_points(group=group), *own)}
+            own = {name: EntryPoint(name, path, group) for name, path in self.paths.items()}
+            self._found = own | {one.name: one for one in entry_points(group=group) if one.name not in own}
         return self._found
 
     def __getitem__(self, name: str) -> T:
         if name in self.own:
             return self.own[name]
-        if name in self.added:
-            return self._load(self.added[name])
-        raise KeyError(name)
+        if name not in self._loaded:
+            self._loaded[name] = self._load(self.added[name])
+        return self._loaded[name]
 
     def _load(self, point: EntryPoint) -> T:
         try:
-            self.own[point.name] = value = self.accept(point.load())
+            return self.accept(point.load())
         except Exception as error:
             if point.dist is None:  # an own one
                 raise
@@ -67,15 +68,13 @@ class Registry(Mapping[str, T], Generic[T]):
                 f"The {self.sort} {point.name!r} of the package {point.dist.name} does not load "
                 f"({type(error).__name__}: {reason}): repair or uninstall that package."
             ) from None
-        return value
 
     def find(self, name: str) -> T:
         """The thing of this name, or an error that lists the names."""
-        try:
-            return self[name]
-        except KeyError:
-            known = ", ".join(self)
-            raise ValueError(f'there is no {self.sort} "{name}"{nearest(name, self)} known: {known}') from None
+        if name not in self:
+            known = f"the {self.plural} are {', '.join(self)}"
+            raise ValueError(f'there is no {self.sort} "{name}"{nearest(name, self)} {known}')
+        return self[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self.own, *self.added)))

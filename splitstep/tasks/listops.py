@@ -8,17 +8,19 @@ draw r in [0, 1) gives a digit if r > 1/4, else an operator with 2 to `arguments
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 
-from splitstep.tasks import cache
-from splitstep.tasks.labelled import Labelled, Ragged, check_buckets
-from splitstep.tasks.options import at_least
-from splitstep.tasks.task import SPLITS
+from .buckets import check_buckets
+from .cache import derived
+from .labelled import SPECIAL, Labelled, Ragged
+from .options import at_least
+from .task import SPLITS
+from .tokenizer import word_tokenizer
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
-VOCABULARY = ("[PAD]", "[CLS]", *OPERATORS, "]", *"0123456789")
+VOCABULARY = (*SPECIAL, *OPERATORS, "]", *"0123456789")
 OPERATOR, CLOSE, DIGIT = VOCABULARY.index("[MIN"), VOCABULARY.index("]"), VOCABULARY.index("0")
 
 FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
@@ -75,14 +77,9 @@ class ListOpsOptions:
 
     def __post_init__(self) -> None:
         at_least("seed", self.seed, 0)
-        for split, count in self.counts.items():
-            at_least(split, count, 1)
+        for split in SPLITS:
+            at_least(split, getattr(self, split), 1)
         check_buckets(self.buckets)
-
-    @property
-    def counts(self) -> dict[str, int | None]:
-        """How many trees are asked for, by split."""
-        return {"train": self.train, "valid": self.valid, "test": self.test}
 
 
 def evaluate(tokens: Sequence[str]) -> int:
@@ -106,14 +103,6 @@ def evaluate(tokens: Sequence[str]) -> int:
 def spell(ids: Sequence[int] | np.ndarray) -> list[str]:
     """Token numbers as written, without padding and CLS."""
     return [VOCABULARY[number] for number in ids if number >= OPERATOR]
-
-
-def parse(line: str) -> tuple[int, list[str]]:
-    """The label and the tokens of a published line `label<TAB>tree`; its parentheses say nothing more."""
-    label, tab, tree = line.partition("\t")
-    if not tab or not label.isdecimal():
-        raise ValueError(f'"{line[:60]}" is no line of ListOps, such as "9<TAB>( ( ( [MAX 2 ) 9 ) ] )"')
-    return int(label), [token for token in tree.split() if token not in "()"]
 
 
 class Level(NamedTuple):
@@ -180,17 +169,17 @@ def write(levels: Sequence[Level]) -> Ragged:
     labels, lengths = folded[0]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     tokens = np.zeros(offsets[-1], dtype=np.uint8)
-    place = offsets[:-1]
+    position = offsets[:-1]
     for number, level in enumerate(levels):
-        tokens[place] = level.token
+        tokens[position] = level.token
         inner = level.arguments > 0
         if not inner.any():
             break
-        begin, count = place[inner], level.arguments[inner]
+        begin, count = position[inner], level.arguments[inner]
         tokens[begin + folded[number][1][inner] - 1] = CLOSE
         size = folded[number + 1][1]
         ahead = np.cumsum(size) - size
-        place = np.repeat(begin + 1 - ahead[firsts(count)], count) + ahead
+        position = np.repeat(begin + 1 - ahead[firsts(count)], count) + ahead
     return Ragged(tokens, offsets, labels.astype(np.uint8))
 
 
@@ -229,13 +218,7 @@ def generate(variant: Variant, seed: int) -> Ragged:
 def cached(variant: Variant, seed: int) -> Ragged:
     """The variant's trees from the cache, generated and put there at first."""
     parameters = {**asdict(replace(variant, buckets=())), "seed": seed, "format": FORMAT, "roots": ROOTS}
-    path = cache.cache_root() / f"listops-{cache.key(parameters)}.npz"
-    stored = cache.load(path, Ragged._fields)
-    if stored is not None:
-        return Ragged(**stored)
-    text = generate(variant, seed)
-    cache.store(path, lambda file: np.savez(file, tokens=text.tokens, offsets=text.offsets, labels=text.labels))
-    return text
+    return Ragged(**derived(ListOps.name, parameters, Ragged._fields, lambda: generate(variant, seed)._asdict()))
 
 
 def doubling(longest: int) -> tuple[int, ...]:
@@ -252,16 +235,13 @@ class ListOps(Labelled):
 
     def __init__(self, options: ListOpsOptions, data: Path | None = None) -> None:
         named = VARIANTS[options.variant]
-        usual = {"train": named.train, "valid": named.valid, "test": named.test}
-        counts = {split: usual[split] if count is None else count for split, count in options.counts.items()}
-        self._options, self._variant = options, replace(named, **counts)
-        every = cached(self._variant, options.seed)
+        counts = {split: getattr(options, split) or getattr(named, split) for split in SPLITS}
+        variant = replace(named, **counts)
+        every = cached(variant, options.seed)
         bounds = np.cumsum([0, *counts.values()]).tolist()
         texts = {split: every.part(bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
         buckets = options.buckets or named.buckets or doubling(1 + int(every.lengths.max()))
-        self._load(texts, len(VOCABULARY), 10, buckets)
-
-    def _source(self) -> dict[str, Any]:
-        process = asdict(self._variant)
+        process = asdict(variant)
         del process["buckets"]  # which say how it is batched, not what it is
-        return {"name": "ListOps, generated", "variant": self._options.variant, "seed": self._options.seed} | process
+        source = {"name": "ListOps, generated", "variant": options.variant, "seed": options.seed} | process
+        self._load(texts, word_tokenizer(VOCABULARY), len(VOCABULARY), "0123456789", buckets, source)

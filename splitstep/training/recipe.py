@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice
 from math import inf
 from pathlib import Path
@@ -17,9 +18,9 @@ from ..models import KINDS, SplitstepConfig
 from ..models.cost import twin
 from ..probes import PROBES
 from ..schemes import scheme
-from ..support.typed import nearest, read_as
+from ..support.typed import nearest, plain, read_as
 from ..support.words import counted
-from ..tasks import TASKS, Task, task
+from ..tasks import TASKS, Task
 from ..tasks.options import at_least, at_most, holdable, read_options
 from .objective import find_objective
 
@@ -144,6 +145,7 @@ class Recipe:
     train: TrainOptions = field(default_factory=TrainOptions)
     objective: str | dict[str, Any] = "task"  # a name, or a name and options
     probes: tuple[str, ...] = ()
+    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
 
     def __post_init__(self) -> None:
         find_objective(self.objective)
@@ -154,17 +156,20 @@ class Recipe:
 
     def document(self) -> dict[str, Any]:
         """The recipe as JSON and YAML keep it."""
-        train = {**dataclasses.asdict(self.train), "betas": list(self.train.betas)}
-        tables = {"data": dict(self.data), "model": dict(self.model), "train": train, "probes": list(self.probes)}
-        return {**dataclasses.asdict(self), **tables}
+        return plain(self)
+
+    @cached_property
+    def options(self) -> Any:
+        """The task's options that `data` describes."""
+        return read_options(TASKS[self.task].Options, self.data, "data")
 
     def load_task(self, data: Path | None = None) -> Task:
-        return task(self.task, self.data, data)
+        return TASKS[self.task](self.options, data)
 
     def config(self, task: Task) -> SplitstepConfig:
         """The network: the reference's shape, or its twin where the scheme is another."""
         kind = KINDS.find(task.model).config
-        shape = {RENAMED.get(key, key): value for key, value in task.shape.items()}
+        shape = dictated(task)
         for key in shape.keys() & self.model.keys():
             if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed do no harm
                 raise ValueError(
@@ -177,6 +182,14 @@ class Recipe:
 
 
 RENAMED = {"max_length": "max_positions", "labels": "num_labels"}
+
+
+def dictated(task: Task) -> dict[str, Any]:
+    """The entries of a config that the task's data decide."""
+    names = {"id2label": dict(enumerate(task.labels)), "label2id": {name: i for i, name in enumerate(task.labels)}}
+    return {RENAMED.get(key, key): value for key, value in task.shape.items()} | (names if task.labels else {})
+
+
 SECTIONS = ("data", "model", "train")
 OURS = frozenset({"scheme", "format", "matched"})  # entries of a model's config that a recipe has elsewhere, or not
 
@@ -197,11 +210,13 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
             raise ValueError(f"{where}: {name} is {section!r}, and needs entries of its own such as {name}.key=value")
         check_numbers(section, f"{where}: {name}")
     kind = TASKS[values["task"]]
-    read_options(kind.Options, sections["data"], f"{where}: data")
+    options = read_options(kind.Options, sections["data"], f"{where}: data")  # errors name the place
     shaped = "scheme" if values.get("match") == "none" else "reference"  # the one that `model` is the shape of
     check_model(kind.model, sections["model"], values.get(shaped, getattr(Recipe, shaped)), where)
     train = read_options(TrainOptions, sections["train"], f"{where}: train")
-    return Recipe(**values, data=dict(sections["data"]), model=dict(sections["model"]), train=train)
+    recipe = Recipe(**values, data=dict(sections["data"]), model=dict(sections["model"]), train=train)
+    vars(recipe)["options"] = options
+    return recipe
 
 
 def check_numbers(section: Mapping[str, Any], where: str) -> None:

@@ -23,6 +23,7 @@ from .objective import Learner, find_objective
 from .processes import World
 from .recipe import Recipe, snapshot_steps
 from .sharding import choose_parallel, spread
+from .start import load_start
 from .update import choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
 
@@ -72,13 +73,15 @@ class Run:
         self.parallel = choose_parallel(options.parallel, world)
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
         self.model, (make, given) = build_model(recipe, task, room), find_objective(recipe.objective)
+        self.start = load_start(self.model, recipe, task, directory)
         torch.manual_seed(options.seed)  # what an objective learns begins the same on each process
         learner = Learner(self.model, make(self.model, task, given)).train().to(device=world.device)
         shared = spread(learner, self.parallel, world)
         optimizer = make_optimizer(learner, options, world.device)
         self.update = make_update(learner, shared, optimizer, options, self.precision, self.mode, world)
         self.learned = learned(learner, optimizer)
-        self.snapshots = snapshot_steps(options)
+        begun = directory.extended_from()  # a run that is extended sums its snapshots anew
+        self.snapshots = tuple(step for step in snapshot_steps(options) if step > begun)
         self.group = "sum" if self.snapshots else "best"  # the name of what is kept in a checkpoint
         self.state, self.kept = State(), dict[str, Tensor]()  # kept: the best weights, or the sum of the snapshots
         self.pending: list[tuple[Tensor, Tensor]] = []  # losses and norms that are still on the device

@@ -23,7 +23,7 @@ from inline import here
 from splitstep import cli
 from splitstep.inference import runs
 from splitstep.studies.compare import running
-from splitstep.tasks.language import Language
+from splitstep.tasks.language import Language, WindowOptions
 from splitstep.tasks.task import SPLITS
 
 TINY = """
@@ -170,10 +170,7 @@ def test_words_become_numbers_and_words_again() -> None:
 
         def __init__(self) -> None:
             tokens = {split: np.arange(4, dtype=np.uint16) for split in SPLITS}
-            self._load(tokens, 4, 2, None, ["the", "<unk>", "dog", "<eos>"])
-
-        def _source(self) -> dict[str, Any]:
-            return {}
+            self._load(tokens, WindowOptions(length=4), {}, ["the", "<unk>", "dog", "<eos>"])
 
     words = Words()
     assert words.encode("the dog sleeps") == [0, 2, 1]

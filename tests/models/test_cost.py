@@ -38,7 +38,6 @@ from splitstep.models.cost import (
     parameters_line,
     sketch,
     spread,
-    widths_of,
     with_widths,
 )
 
@@ -309,7 +308,7 @@ def references(draw: st.DrawFn) -> SplitstepConfig:
         options["decoder_layers"] = draw(st.integers(1, 4))
     config = kind(**options, ffn=draw(st.integers(1, 600)))
     if draw(st.booleans()):
-        need = len(list(widths_of(config)))
+        need = config.ffn_fields
         config = kind(**options, ffn=draw(st.lists(st.integers(1, 600), min_size=need, max_size=need)))
     return config
 

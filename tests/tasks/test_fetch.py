@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from splitstep.tasks import fetch as module
+from splitstep.tasks import enwik8, newsgroups, wikitext2
 from splitstep.tasks.fetch import Content, Source, data_root, fetch, find, locate, read
 
 BODY = bytes(range(256)) * 20_000  # several blocks
@@ -71,9 +71,8 @@ def files(root: Path) -> list[Path]:
 
 def test_a_fetched_file_is_whole_and_in_place(server: str, tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
-    path = fetch(
-        NAME, Source(OFFICIAL, RIGHT), tmp_path, mirror=f"{server}/whole/", progress=lambda *now: seen.append(now)
-    )
+    source = Source(NAME, OFFICIAL, RIGHT)
+    path = fetch(source, tmp_path, mirror=f"{server}/whole/", progress=lambda *now: seen.append(now))
     assert path == tmp_path / NAME
     assert path.read_bytes() == BODY
     assert files(tmp_path) == [path]
@@ -83,7 +82,7 @@ def test_a_fetched_file_is_whole_and_in_place(server: str, tmp_path: Path) -> No
 
 
 def test_the_official_source_is_asked_without_a_mirror(server: str, tmp_path: Path) -> None:
-    path = fetch(NAME, Source(f"{server}/whole/other-name.bin", RIGHT), tmp_path)
+    path = fetch(Source(NAME, f"{server}/whole/other-name.bin", RIGHT), tmp_path)
     assert path.read_bytes() == BODY
 
 
@@ -97,11 +96,11 @@ def test_the_official_source_is_asked_without_a_mirror(server: str, tmp_path: Pa
 )
 def test_nothing_half_written_remains(server: str, tmp_path: Path, folder: str, sha256: str, says: str) -> None:
     with pytest.raises(ValueError, match=says) as caught:
-        fetch(NAME, Source(OFFICIAL, sha256), tmp_path, mirror=f"{server}/{folder}")
-    told = str(caught.value)
-    assert "\n" not in told
+        fetch(Source(NAME, OFFICIAL, sha256), tmp_path, mirror=f"{server}/{folder}")
+    message = str(caught.value)
+    assert "\n" not in message
     for part in (str(tmp_path / NAME), f"{server}/{folder}/{NAME}", OFFICIAL, "SPLITSTEP_DATA"):
-        assert part in told
+        assert part in message
     assert files(tmp_path) == []
 
 
@@ -109,7 +108,7 @@ def test_a_failed_fetch_leaves_the_old_file_alone(server: str, tmp_path: Path) -
     (tmp_path / "tiny").mkdir()
     (tmp_path / NAME).write_bytes(b"old")
     with pytest.raises(ValueError, match="should have"):
-        fetch(NAME, Source(OFFICIAL, "0" * 64), tmp_path, mirror=f"{server}/whole")
+        fetch(Source(NAME, OFFICIAL, "0" * 64), tmp_path, mirror=f"{server}/whole")
     assert (tmp_path / NAME).read_bytes() == b"old"
     assert files(tmp_path) == [tmp_path / NAME]
 
@@ -117,20 +116,20 @@ def test_a_failed_fetch_leaves_the_old_file_alone(server: str, tmp_path: Path) -
 @pytest.mark.parametrize("mirror", [None, "no-url"])
 def test_a_server_that_is_not_there_is_one_clear_line(nowhere: str, tmp_path: Path, mirror: str | None) -> None:
     with pytest.raises(ValueError, match="is missing and could not be fetched") as caught:
-        fetch(NAME, Source(OFFICIAL, RIGHT), tmp_path, mirror=mirror or nowhere)
+        fetch(Source(NAME, OFFICIAL, RIGHT), tmp_path, mirror=mirror or nowhere)
     assert "SPLITSTEP_DATA" in str(caught.value)
     assert files(tmp_path) == []
 
 
 def test_locate_prefers_what_is_there(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLITSTEP_MIRROR", f"{server}/whole")
-    monkeypatch.setitem(module.SOURCES, NAME, Source(OFFICIAL, RIGHT))
-    (tmp_path / "second.bin").write_bytes(b"here")
-    assert locate(tmp_path, "first.bin", "second.bin", NAME) == tmp_path / "second.bin"
+    source = Source(NAME, OFFICIAL, RIGHT)
+    (tmp_path / "second.bin.xz").write_bytes(b"here")
+    assert locate(tmp_path, source, "first.bin", "second.bin") == tmp_path / "second.bin.xz"
     assert find(tmp_path, "first.bin", NAME) is None
-    assert locate(tmp_path, "first.bin", NAME).read_bytes() == BODY
+    assert locate(tmp_path, source, "first.bin").read_bytes() == BODY
     monkeypatch.setenv("SPLITSTEP_MIRROR", f"{server}/missing")
-    assert locate(tmp_path, "first.bin", NAME).read_bytes() == BODY  # not asked for again
+    assert locate(tmp_path, source, "first.bin").read_bytes() == BODY  # not asked for again
 
 
 def test_the_data_folder_is_given_or_set_or_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +174,7 @@ def test_a_damaged_file_is_named(form: str, damage: str, tmp_path: Path) -> None
 
 
 def test_sources_have_hashes() -> None:
-    for name, source in module.SOURCES.items():
+    for source in (enwik8.SOURCE, newsgroups.SOURCE, wikitext2.SOURCE):
         assert source.url.startswith("http")
-        assert source.url.endswith(Path(name).name)
+        assert source.url.endswith(Path(source.name).name)
         assert len(bytes.fromhex(source.sha256)) == 32

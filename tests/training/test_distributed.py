@@ -18,7 +18,7 @@ from splitstep.models import SplitstepForTranslation
 from splitstep.tasks.translation import Translation
 from splitstep.training import read_recipe
 from splitstep.training.processes import World
-from splitstep.training.work import scored_items, tokens_of, work_for
+from splitstep.training.work import work_for
 
 SHORT = {"train": 300, "valid": 70, "test": 50}
 RECIPE: dict[str, Any] = {  # ListOps has rows of unequal length, and an odd number of validation batches
@@ -74,8 +74,8 @@ def test_shares_add_up() -> None:
     works = [work_for(task, recipe.train, 3, world) for world in worlds]
     parts = [part for work in works for part in work.parts]
     assert sorted(row.tolist() for part in parts for row in part["input_ids"]) == sorted(whole["input_ids"].tolist())
-    assert {float(work.items) for work in works} == {float(scored_items(task, whole))}
-    assert {work.tokens for work in works} == {tokens_of(task, whole)} == {int(whole["attention_mask"].sum())}
+    assert {float(work.items) for work in works} == {float(task.items(whole))}
+    assert {work.tokens for work in works} == {task.tokens(whole)} == {int(whole["attention_mask"].sum())}
     seeds = {int(seed) for work in works for seed in work.seeds}
     assert len(seeds) == 4
 

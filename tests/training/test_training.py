@@ -26,7 +26,7 @@ from splitstep.tasks import Batch, Task, task
 from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
 from splitstep.training import run as running
 from splitstep.training.clock import Clock, Times
-from splitstep.training.directory import git_hash
+from splitstep.training.directory import Environment, git_hash
 from splitstep.training.half_precision import evaluated_once, with_halves
 from splitstep.training.objective import Learner
 from splitstep.training.processes import World
@@ -476,7 +476,7 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
     file = tmp_path / "run" / "environment.json"
     directory = RunDirectory(tmp_path / "run")
     directory.claim(recipe().document())
-    directory.keep_environment({"data": recipe().load_task().describe()})
+    directory.keep_environment(Environment({}, None, recipe().load_task().describe()))
     begun = file.read_text()
     assert json.loads(begun)["data"]["sha256"]["train"]
     changed = json.loads(begun)
@@ -487,10 +487,10 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
     del changed["data"]["sha256"]  # as an older version wrote it
     file.write_text(json.dumps(changed))
     assert train(recipe(), tmp_path / "run", quiet=True).status == "finished"
-    directory.keep_environment({"data": recipe().load_task().describe()})
+    directory.keep_environment(Environment({}, None, recipe().load_task().describe()))
     file.write_text("{")
     with pytest.raises(ValueError, match=r"environment\.json is damaged"):
-        directory.keep_environment({"data": {}})
+        directory.keep_environment(Environment({}, None, {}))
 
 
 def test_a_run_of_an_older_version_is_gone_on_with(tmp_path: Path) -> None:
