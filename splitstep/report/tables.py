@@ -165,5 +165,9 @@ def to_markdown(table: Table) -> str:
 
 
 def _marked(line: str) -> str:
-    plain = line.replace("|", "\\|").replace("\n", " ")
-    return f"`{plain}`" if isinstance(line, Code) else plain
+    """A line in a cell, where nothing of it is markup: no HTML, no link, no end of the cell."""
+    flat = " ".join(line.split())
+    if isinstance(line, Code) and flat and not set("`\\") & set(flat):
+        code = flat.replace("|", "\\|")
+        return f"`{code}`"
+    return re.sub(r"[\\`|]|(?<=\])\(", r"\\\g<0>", escape(flat, quote=False))

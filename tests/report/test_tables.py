@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from markdown_it import MarkdownIt
 from rich.console import Console
 
 from splitstep.report.tables import NOT_IN_MARKDOWN, ON_PAGES, Code, Column, Table, to_html, to_markdown, to_terminal
@@ -94,6 +95,31 @@ def test_a_group_changes_with_what_stands_before_it() -> None:
     assert to_markdown(Table(columns, rows)).splitlines()[2:] == [
         "| one | accuracy | 1 |", "|  |  | 2 |", "| two | accuracy | 3 |", "|  | loss | 4 |"
     ]  # fmt: skip
+
+
+HOSTILE = [
+    "<script>alert(1)</script>", "a & b &lt; c", "`<b>`", "a|b", "a\\|b", "two\nlines\r\nof text",
+    "[x](javascript:alert(1))", "![x](http://192.0.2.1/x)",
+    "back\\slash\\", "``code``", "<!-- gone -->", "*", "a_b=[1, 2]", "p < 0.05",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_from_outside_stays_text_in_markdown(text: str) -> None:
+    """A parser of Markdown with raw HTML allowed finds the cells, and in them nothing but the text."""
+    table = Table([Column("name", text=True), Column(text)], [[text, (Code(text), text)], [(text, "1"), "2"]])
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(to_markdown(table))
+    cells = [token for token in tokens if token.type == "inline"]
+    inner = [part for cell in cells for part in cell.children or ()]
+    assert {part.type for part in inner} <= {"text", "text_special", "code_inline"}
+    flat = " ".join(text.split())
+    assert ["".join(part.content for part in cell.children or ()) for cell in cells] == [
+        "name", flat, flat, f"{flat}{between(flat)}{flat}", f"{flat}, 1", "2"
+    ]  # fmt: skip
+
+
+def between(text: str) -> str:
+    return " " if text.startswith("[") else ", "
 
 
 def test_a_row_of_another_length_is_refused() -> None:

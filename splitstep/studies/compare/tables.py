@@ -190,7 +190,7 @@ def record_of_test_set(block: Block, one: OnTestSet, scores: Sequence[Scored], m
         SCHEME: scheme_name(one.scheme),
         Column((metric.name, "[95%]")): estimated(found and found.mean, block.result.metric.format),
         AGAINST: difference_on_test_set(block.result, one),
-        Column(("seeds apart", "p < 0.05")): significant_seeds(one),
+        Column(("seeds apart", "p below 0.05")): significant_seeds(one),
         Column("seed by seed", detail=ON_PAGES): ("", *pairs) if pairs else "",
     } | {
         Column(other.name, below=other is not others[0], detail=EVERYWHERE if other in main else ON_PAGES): mean_score(
