@@ -4,6 +4,8 @@ A decoder of 124M parameters, vocabulary 50304, bf16 autocast, fused AdamW, Lie-
 Every model is built and compiled once; then all are timed in turns, so that a drift of the card meets all of them.
 
     python benchmarks/throughput.py --out results/throughput
+
+With --positions it is this package alone, with learned and with rotary positions.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -86,14 +89,15 @@ class Hand(nn.Module):
 
 
 class Ours(nn.Module):
-    def __init__(self, scheme: str) -> None:
+    def __init__(self, scheme: str, positions: Literal["learned", "rotary"] = "learned") -> None:
         super().__init__()
         from splitstep.models import CausalConfig, SplitstepForCausalLM
         from splitstep.models.cost import twin
 
         config = CausalConfig(
-            scheme="A F", layers=LAYERS, width=WIDTH, heads=HEADS, ffn=FFN, vocab_size=VOCABULARY, max_positions=LENGTH
-        )
+            scheme="A F", layers=LAYERS, width=WIDTH, heads=HEADS, ffn=FFN, vocab_size=VOCABULARY,
+            max_positions=LENGTH, positions=positions,
+        )  # fmt: skip
         self.model = SplitstepForCausalLM(config if scheme == "A F" else twin(config, scheme))
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -140,6 +144,12 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "x-transformers": lambda: XTransformers(False),
     "x-transformers macaron": lambda: XTransformers(True),
 }
+POSITIONS: dict[str, Callable[[], nn.Module]] = {
+    "lie learned": lambda: Ours("A F"),
+    "lie rotary": lambda: Ours("A F", "rotary"),
+    "macaron learned": lambda: Ours("F0/2 A F1/2"),
+    "macaron rotary": lambda: Ours("F0/2 A F1/2", "rotary"),
+}
 
 
 def matmul_peak() -> float:
@@ -165,7 +175,7 @@ class Trainer:
 
     def __init__(self, name: str, compiled: bool, batch: int) -> None:
         torch.manual_seed(0)
-        self.model = MODELS[name]().cuda().train()
+        self.model = (MODELS | POSITIONS)[name]().cuda().train()
         self.parameters = sum(p.numel() for p in self.model.parameters())
         self.called = torch.compile(self.model) if compiled else self.model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), 3e-4, (0.9, 0.95), weight_decay=0.1, fused=True)
@@ -210,7 +220,8 @@ def measure(names: list[str], compiled: bool, batch: int, rounds: int, updates: 
             times[name].append(seconds(trainer, updates))
     for name, (trainer, memory, loss) in trainers.items():
         second = statistics.median(times[name])
-        dense = trainer.parameters - LENGTH * WIDTH  # the position table multiplies nothing
+        table = 0 if name.endswith("rotary") else LENGTH * WIDTH  # learned positions multiply nothing
+        dense = trainer.parameters - table
         flops = 6 * dense + 12 * LAYERS * WIDTH * LENGTH  # forward and backward per token, quadratic term in full
         rows.append(
             {
@@ -239,6 +250,9 @@ def ratios(rows: list[dict]) -> dict[str, float]:
         out["lie over hand-written"] = rate["splitstep lie"] / rate["hand-written lie"]
         out["macaron over hand-written"] = rate["splitstep macaron"] / rate["hand-written macaron"]
         out["macaron over lie"] = rate["splitstep macaron"] / rate["splitstep lie"]
+    for scheme in ("lie", "macaron"):
+        if f"{scheme} rotary" in rate:
+            out[f"{scheme} rotary over learned"] = rate[f"{scheme} rotary"] / rate[f"{scheme} learned"]
     if peers:
         out["lie over best peer"] = rate["splitstep lie"] / max(peers)
     if "x-transformers macaron" in rate:
@@ -253,11 +267,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=12)
     parser.add_argument("--commit", default="")
+    parser.add_argument("--positions", action="store_true")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         print("This benchmark needs a CUDA device.", file=sys.stderr)
         return 2
-    peak = matmul_peak()
+    peak, names = matmul_peak(), list(POSITIONS if options.positions else MODELS)
     document = {
         "command": " ".join(["python", *sys.argv]), "card": torch.cuda.get_device_name(), "torch": torch.__version__,
         "commit": options.commit, "date": time.strftime("%Y-%m-%d"), "batch": [options.batch, LENGTH],
@@ -265,7 +280,7 @@ def main() -> int:
     }  # fmt: skip
     options.out.mkdir(parents=True, exist_ok=True)
     for compiled in (True, False):
-        rows = measure(list(MODELS), compiled, options.batch, options.rounds, options.updates, peak)
+        rows = measure(names, compiled, options.batch, options.rounds, options.updates, peak)
         document["rows"] += rows
         document["ratios"] = ratios(document["rows"])
         (options.out / "throughput.json").write_text(json.dumps(document, indent=1) + "\n")

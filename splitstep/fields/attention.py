@@ -36,11 +36,31 @@ def unplanned_attention() -> Iterator[None]:
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
-def rotary(positions: Tensor, size: int, base: float = 10000.0) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the rotation angles, [B or 1, 1, T, size], for integer positions [B or 1, T]."""
+def turns(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """`rotary` by its formula, in single precision until the end."""
     rates = base ** (-torch.arange(0, size, 2, device=positions.device, dtype=torch.float32) / size)
     angles = positions[:, None, :, None].float() * torch.cat((rates, rates))
-    return angles.cos(), angles.sin()
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+opaque_turns = torch.library.custom_op("splitstep::turns", turns, mutates_args=())
+
+
+@opaque_turns.register_fake
+def _(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    cos, sin = (positions.new_empty((len(positions), 1, positions.shape[1], size), dtype=dtype) for _ in range(2))
+    return cos, sin
+
+
+def rotary(
+    positions: Tensor, size: int, base: float = 10000.0, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the rotation angles, [B or 1, 1, T, size], for integer positions [B or 1, T].
+
+    A compiler may not look into them. It would copy the formula into the kernels of every layer, which would then work
+    out a cosine and a sine for each number that they turn: a fifth of the training rate.
+    """
+    return (opaque_turns if torch.compiler.is_compiling() else turns)(positions, size, float(base), dtype)
 
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
@@ -50,14 +70,18 @@ def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     return x * cos.to(x.dtype) + torch.cat((-v, u), -1) * sin.to(x.dtype)
 
 
+def running_type(x: Tensor) -> torch.dtype:
+    """The type of products with x here and now: its own, unless autocast has another."""
+    kind = x.device.type
+    cast = x.dtype != torch.float64 and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if cast else x.dtype
+
+
 def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """What is added to the scores where True lets a query look: 0 there, -inf elsewhere, in the type of the queries.
 
     The fused kernel would make it anew, in three kernels, of the same boolean mask in every layer.
     """
-    kind = mask.device.type
-    if dtype != torch.float64 and torch.is_autocast_enabled(kind):
-        dtype = torch.get_autocast_dtype(kind)
     width = mask.shape[-1]
     room = torch.zeros(*mask.shape[:-1], width + -width % ALIGNED, dtype=dtype, device=mask.device)[..., :width]
     return room.masked_fill_(~mask, -inf)

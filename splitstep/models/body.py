@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..fields import Context, FieldSpec, Projection, barrier, draw_seed, dropout, norm, rotary
+from ..fields.attention import running_type
 from ..integrate import At, Event, Observe, Site
 from ..letters import LETTERS
 from ..scheme import Scheme
@@ -125,17 +126,20 @@ class Embedding(nn.Module):
             x = x + self.types(torch.zeros_like(tokens) if types is None else types)
         ahead = self.barrier(mask) if past is None else causal_mask(mask, length, past, self.tokens.weight)
         causal = past is not None and ahead is None and length > 1
-        context = Context(mask=ahead, causal=causal, rotary=turn(self.config, positions), seed=seed)
+        angles = turn(self.config, positions, self.tokens.weight)
+        context = Context(mask=ahead, causal=causal, rotary=angles, seed=seed)
         return dropout(self.norm(x), self.config.dropout, seed, salt), context
 
     def barrier(self, mask: Tensor | None) -> Tensor | None:
         """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of the vectors of tokens."""
-        return None if mask is None else barrier(mask.bool()[:, None, None, :], self.tokens.weight.dtype)
+        return None if mask is None else barrier(mask.bool()[:, None, None, :], running_type(self.tokens.weight))
 
 
-def turn(config: SplitstepConfig, positions: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The rotary angles of these positions, where the config asks for them."""
-    return rotary(positions, config.head_width, config.rotary_base) if config.positions == "rotary" else None
+def turn(config: SplitstepConfig, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The rotary angles of these positions, if the config asks for them, in the type of products with `like`."""
+    if config.positions != "rotary":
+        return None
+    return rotary(positions, config.head_width, config.rotary_base, running_type(like))
 
 
 def positions_of(mask: Tensor | None, length: int, past: int, device: torch.device) -> Tensor:
@@ -152,10 +156,10 @@ def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Te
         return None
     order = torch.ones(length, past + length, dtype=torch.bool, device=like.device).tril(past)
     if mask is None:
-        return barrier(order[None, None], like.dtype)
+        return barrier(order[None, None], running_type(like))
     allowed = order[None, None] & mask.to(like.device).bool()[:, None, None, :]
     # a padding query sees everything rather than nothing: no NaN
-    return barrier(allowed | ~allowed.any(-1, keepdim=True), like.dtype)
+    return barrier(allowed | ~allowed.any(-1, keepdim=True), running_type(like))
 
 
 def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, device: torch.device) -> Tensor | None:

@@ -87,7 +87,7 @@ class SplitstepForImageClassification(SplitstepModel):
             x = x + self.places(positions)
         elif self.config.positions == "sinusoidal":
             x = x + sinusoids(positions, self.config.width).to(x.dtype)
-        x = self.body(x, Context(rotary=turn(self.config, positions), seed=seed), watch.observe)
+        x = self.body(x, Context(rotary=turn(self.config, positions, self.patches.weight), seed=seed), watch.observe)
         logits = self.head(x.mean(1))
         loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
         return ImageClassifierOutput(loss, logits, watch.states(x))  # pyright: ignore

@@ -26,7 +26,7 @@ from splitstep.fields import (
     norm,
     rotary,
 )
-from splitstep.fields.attention import rotate
+from splitstep.fields.attention import opaque_turns, rotate
 from splitstep.kernels.dropout import keep
 from splitstep.models.body import sinusoids
 
@@ -302,6 +302,15 @@ def test_rotary_scores_depend_on_relative_positions_only() -> None:
         torch.testing.assert_close(scores(7, base), scores(0, base), atol=1e-5, rtol=1e-5)  # angles are float32
     assert not torch.allclose(scores(0, 10000.0), q @ k.mT)
     torch.testing.assert_close(rotate(q, rotary(torch.arange(T)[None], e)).norm(dim=-1), q.norm(dim=-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_rotary_angles_are_those_of_single_precision_in_any_type(dtype: torch.dtype) -> None:
+    positions, q = torch.tensor([[0, 1, 7, 1000], [5, 6, 7, 8]]), normal(2, 3, 4, 8).to(dtype)
+    wide, found = rotary(positions, 8, 100.0), rotary(positions, 8, 100.0, dtype)
+    assert all(a.dtype == dtype and torch.equal(a, b.to(dtype)) for a, b in zip(found, wide, strict=True))
+    assert torch.equal(rotate(q, found), rotate(q, wide))
+    torch.library.opcheck(opaque_turns, (positions, 8, 100.0, dtype))
 
 
 def test_rotary_turns_pairs_by_their_own_rate() -> None:

@@ -434,6 +434,30 @@ def test_inductor_compiles_forward_and_backward_in_one_graph(scheme: str) -> Non
         torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("padded", [False, True])
+def test_compiled_layers_read_the_cosines_of_rotary_positions(padded: bool) -> None:
+    """They are worked out once a pass: no kernel of a layer, forward or backward, holds a cosine."""
+    from torch._inductor.utils import run_and_get_code
+
+    model, ids = build("causal", positions="rotary", layers=3).train(), tokens()
+    mask = inputs("causal")["attention_mask"] if padded else None
+    expected = model(ids, mask, labels=ids).loss
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True)
+
+    def update() -> Tensor:
+        loss = compiled(ids, mask, labels=ids).loss
+        loss.backward()
+        return loss
+
+    loss, codes = run_and_get_code(update)
+    torch.testing.assert_close(loss, expected)
+    assert len(codes) == 2
+    assert not any(re.search(r"\b(cos|sin)\(", code) for code in codes)
+    assert codes[0].count("torch.ops.splitstep.turns.default(") == 1
+
+
 @pytest.mark.parametrize("kind", ["causal", "masked", "sequence", "translation"])
 def test_the_vocabulary_can_grow(kind: str) -> None:
     """Hugging Face replaces the embedding, and the output matrix with it where the two are tied."""
