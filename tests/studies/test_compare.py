@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import signal
 import threading
 import time
@@ -24,12 +25,13 @@ from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
 from splitstep.studies.compare import compare, running, tables
 from splitstep.studies.compare.bleu import bleu_of, sentence_counts
+from splitstep.studies.compare.page import compare_page
 from splitstep.studies.compare.plan import Planned, file_name, plan, read_sweep, split_schemes
 from splitstep.studies.compare.result import Comparison, Curve, read_comparison
 from splitstep.studies.compare.rows import against, choose_setting, rows_of
 from splitstep.studies.compare.trials import read_curves, thinned
 from splitstep.studies.compare.wording import widths
-from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
+from splitstep.studies.statistics import draw_sentences, estimate, mean_difference, resampled_differences, two_sided_p
 from splitstep.tasks import Metric
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 from splitstep.training.run_result import Shape
@@ -151,6 +153,44 @@ def test_diverged_runs_are_counted_and_in_no_mean() -> None:
     assert second.difference == pytest.approx((0.1, None, None, 1))
     [alone] = rows_of([trial("A F", 0, None)], ACCURACY)
     assert (alone.test, alone.valid, alone.diverged) == (None, None, 1)
+
+
+def test_figures_that_are_not_finite_are_counted_apart_and_in_no_mean() -> None:
+    trials = [trial("A F", seed, value) for seed, value in enumerate((math.inf, 0.5, 0.7))]
+    trials += [trial("F A", seed, value) for seed, value in enumerate((0.6, math.nan, 0.8))]
+    trials += [trial("A+F", 0, -math.inf)]
+    first, second, third = rows_of(trials, ACCURACY)
+    assert first.test == pytest.approx(estimate([0.5, 0.7]))
+    assert second.difference == pytest.approx((0.1, None, None, 1))  # the only seed that both have
+    assert (third.test, third.difference) == (None, None)
+    assert [(row.finished, row.diverged, row.not_finite) for row in (first, second, third)] == [
+        (3, 0, 1), (3, 0, 1), (1, 0, 1),
+    ]  # fmt: skip
+    result = comparison(trials)
+    text = json.dumps(result.document(), allow_nan=False)
+    again = read_comparison(json.loads(text), "there")
+    assert again.rows == result.rows
+    for cells in (tables.comparison_tables(again)[0], tables.tables_together([("it", again)])[0]):
+        assert [row[2][-1] for row in cells.rows] == ["1 of 3 not finite", "1 of 3 not finite", "1 of 1 not finite"]
+        assert "Not finite, and in no mean: figures of 3 runs." in cells.notes[0]
+    page = re.sub(r"<script>.*?</script>", "", compare_page(again), count=1, flags=re.DOTALL)
+    assert "NaN" not in page
+    assert "Infinity" not in page
+
+
+def test_a_setting_with_figures_that_are_not_finite_comes_last() -> None:
+    good, bad = ("train.lr=1",), ("train.lr=2",)
+    trials = [trial("A F", seed, 0.1, valid=0.1, setting=good) for seed in (0, 1)]
+    trials += [trial("A F", 0, 0.9, valid=0.9, setting=bad), trial("A F", 1, 0.9, valid=math.inf, setting=bad)]
+    assert choose_setting(trials, ACCURACY) == good
+
+
+def test_a_log_may_hold_figures_that_are_not_finite(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    for step, loss in enumerate((2.0, "nan", "inf", 1.0), 1):
+        directory.log({"step": step, "split": "train", "loss": loss})
+    found = read_curves(directory, "accuracy", TrainOptions(steps=4, log_every=1, evaluate_every=4))
+    assert found["train_loss"] == ((1, 4), (2.0, 1.0))
 
 
 @pytest.mark.parametrize(("metric", "best"), [(ACCURACY, "train.lr=2"), (LOSS, "train.lr=1")])

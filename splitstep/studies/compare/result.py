@@ -72,7 +72,7 @@ class Row:
     name: str
     scheme: str
     setting: Setting
-    finished: int
+    finished: int  # runs; those with figures that are not finite are counted here, too
     diverged: int
     test: Estimate | None
     valid: Estimate | None
@@ -85,6 +85,7 @@ class Row:
     seconds: float
     tokens_per_second: float | None
     structure: list[dict[str, Any]]
+    not_finite: int = 0  # finished runs with a figure that is infinite or not a number, which is in no mean
 
 
 @dataclass(frozen=True)

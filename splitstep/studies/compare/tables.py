@@ -26,7 +26,7 @@ from ...tasks.translation import EXACT_MATCH
 from ..statistics import Estimate, estimate, paired_difference
 from .losses import NOTE, SPLITS, losses
 from .result import Comparison, Row, Trial
-from .rows import rows_of
+from .rows import is_finite, rows_of
 from .test_splits import OnTestSet, Scored
 from .wording import kept_text, widths
 
@@ -86,9 +86,10 @@ def scheme_name(notation: str) -> str:
 
 
 def scheme_cell(row: Row) -> tuple[str, ...]:
-    """The name with its notation, the setting of a sweep, and how many runs diverged."""
+    """The name with its notation, the setting of a sweep, and how many runs went wrong."""
     names = [row.name] if row.name != row.scheme else []
-    lost = [f"{row.diverged} of {row.diverged + row.finished} diverged"] if row.diverged else []
+    counts = {"diverged": row.diverged, "not finite": row.not_finite}
+    lost = [f"{n} of {row.diverged + row.finished} {what}" for what, n in counts.items() if n]
     return *names, Code(shortened(row.scheme)), *row.setting, *lost
 
 
@@ -143,11 +144,17 @@ def reading_note(result: Comparison) -> str:
 
 
 def warnings(result: Comparison) -> str:
-    """What to know before figures are compared: runs that are missing, and runs that shared the machine."""
-    lost, at_once = sum(trial.status != "finished" for trial in result.trials), result.engine.removeprefix("local=")
-    diverged = f" Diverged, and in no mean: {counted(lost, 'run')}." if lost else ""
-    crowded = at_once.isdecimal() and int(at_once) > 1
-    return f"{diverged} Seconds and tokens/s: with {at_once} runs at once." if crowded else diverged
+    """What to know before figures are compared: which are missing, and whether runs shared the machine."""
+    finished, at_once = [t for t in result.trials if t.status == "finished"], result.engine.removeprefix("local=")
+    diverged = len(result.trials) - len(finished)
+    endless = sum(not is_finite(trial, result.metric.name) for trial in finished)
+    return "".join(
+        [
+            f" Diverged, and in no mean: {counted(diverged, 'run')}." if diverged else "",
+            f" Not finite, and in no mean: figures of {counted(endless, 'run')}." if endless else "",
+            f" Seconds and tokens/s: with {at_once} runs at once." if at_once.isdecimal() and int(at_once) > 1 else "",
+        ]
+    )
 
 
 def all_scores(result: Comparison) -> list[Scored]:

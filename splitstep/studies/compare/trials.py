@@ -52,7 +52,8 @@ def read_curves(directory: RunDirectory, metric: str, options: TrainOptions) -> 
     }  # fmt: skip
     return {
         name: thinned(
-            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(r.get(key, math.nan))], whole
+            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(float(r.get(key, math.nan)))],
+            whole,
         )
         for name, (split, key, whole) in columns.items()
     }
