@@ -154,12 +154,10 @@ def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Te
     where a plain causal kernel says it all."""
     if mask is None and (past == 0 or length == 1):
         return None
-    order = torch.ones(length, past + length, dtype=torch.bool, device=like.device).tril(past)
-    if mask is None:
-        return barrier(order[None, None], running_type(like))
-    allowed = order[None, None] & mask.to(like.device).bool()[:, None, None, :]
-    # a padding query sees everything rather than nothing: no NaN
-    return barrier(allowed | ~allowed.any(-1, keepdim=True), running_type(like))
+    seen = torch.ones(length, past + length, dtype=torch.bool, device=like.device).tril(past)[None, None]
+    if mask is not None:
+        seen = seen & mask.to(like.device).bool()[:, None, None, :]
+    return barrier(seen, running_type(like))
 
 
 def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, device: torch.device) -> Tensor | None:

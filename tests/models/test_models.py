@@ -373,6 +373,23 @@ def test_an_encoder_reads_a_padded_sequence_as_it_does_alone(scheme: str, kind: 
         torch.testing.assert_close(together[i, :n] if kind == "masked" else together[i], alone, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("scheme", ["lie", "strang-midpoint", "reversible"])
+@pytest.mark.parametrize("kind", ["causal", "masked", "sequence", "translation"])
+def test_a_row_of_nothing_but_padding_is_a_number(kind: str, scheme: str) -> None:
+    """With attention dropout as without, and it leaves the other rows alone."""
+    model = build(kind, scheme, attention_dropout=0.2)
+    given, seed = inputs(kind), torch.tensor(5)
+    given["attention_mask"][2] = 0
+    labels = torch.tensor([0, 1, 2]) if kind == "sequence" else tokens(5)
+    for mode in (True, False):
+        out = model.train(mode)(**given, labels=labels, dropout_seed=seed)
+        assert out.logits.isfinite().all()
+        out.loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    rows = model(**{name: x[:2] for name, x in given.items()}).logits
+    torch.testing.assert_close(out.logits[:2], rows, atol=1e-5, rtol=1e-5)
+
+
 # Precision, gradients, compilation
 
 
