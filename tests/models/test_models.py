@@ -280,7 +280,7 @@ def test_hidden_states_are_the_states_at_the_start_of_every_step_and_the_last(sc
 
     def watch(event: ss.Event) -> None:
         if event.site.part == 0 and event.site.branch == 0:
-            starts[event.site.step] = event.x
+            starts[event.site.step] = sum(event.state) / 2 if ss.scheme(scheme).doubled else event.state
 
     out = model(ids, output_hidden_states=True, observe=watch)
     states = out.hidden_states
@@ -288,6 +288,10 @@ def test_hidden_states_are_the_states_at_the_start_of_every_step_and_the_last(sc
     assert torch.equal(states[0], model.embedding(ids, past=0)[0])
     assert all(torch.equal(states[i], starts[i]) for i in range(2))
     assert torch.equal(model.head(states[-1]), out.logits)
+    first = build("causal", scheme, layers=1).eval()
+    first.load_state_dict({name: w for name, w in model.state_dict().items() if ".layers.1." not in name})
+    x, context = first.embedding(ids, past=0)
+    assert torch.equal(states[1], first.body.stack(x, context))  # as if the network ended there
     assert model(ids).hidden_states is None
     assert torch.equal(model(ids).logits, out.logits)  # being watched changes nothing
 
