@@ -80,11 +80,17 @@ def running_type(x: Tensor) -> torch.dtype:
 def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """What is added to the scores where True lets a query look: 0 there, -inf elsewhere, in the type of the queries.
 
-    The fused kernel would make it anew, in three kernels, of the same boolean mask in every layer.
+    The fused kernel would make it anew, in three kernels, of the same boolean mask in every layer. A query that may
+    look nowhere, such as one of a row of padding, looks everywhere: a softmax over nothing is not a number.
     """
     width = mask.shape[-1]
     room = torch.zeros(*mask.shape[:-1], width + -width % ALIGNED, dtype=dtype, device=mask.device)[..., :width]
-    return room.masked_fill_(~mask, -inf)
+    return room.masked_fill_(~mask & mask.any(-1, keepdim=True), -inf)
+
+
+def as_barrier(mask: Tensor | None, q: Tensor) -> Tensor | None:
+    """The mask of a context, as it is added to the scores of these queries."""
+    return barrier(mask, q.dtype) if mask is not None and mask.dtype is torch.bool else mask
 
 
 def heads_of(x: Tensor, size: int) -> Tensor:
@@ -135,9 +141,9 @@ class Pairing(NamedTuple):
             k = k.repeat_interleave(self.shared, 1)
         scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
         if self.causal:
-            mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+            mask = barrier(torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril(), scores.dtype)
         if mask is not None:
-            scores = scores.masked_fill(~mask, -inf) if mask.dtype is torch.bool else scores + mask
+            scores = scores + mask
         wide = torch.promote_types(scores.dtype, torch.float32)
         return scores.softmax(-1, dtype=wide).to(q.dtype)
 
@@ -193,7 +199,7 @@ class SelfAttention(Attention):
             q, k = rotate(q, context.rotary), rotate(k, context.rotary)
         if context.cache is not None:
             k, v = context.cache.update(k, v, context.slot)
-        return Pairing(q, k, v, context.mask, context.causal and context.mask is None)
+        return Pairing(q, k, v, as_barrier(context.mask, q), context.causal and context.mask is None)
 
     def flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one evaluation on `length` tokens; causal or not, a query meets every key."""
@@ -214,7 +220,7 @@ class CrossAttention(Attention):
 
     def pairing(self, x: Tensor, context: Context) -> Pairing:
         q = heads_of(self.q(self.norm(x)), self.size)
-        return Pairing(q, *self.keys_and_values(context), context.memory_mask, False)
+        return Pairing(q, *self.keys_and_values(context), as_barrier(context.memory_mask, q), False)
 
     def keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
         assert context.memory is not None

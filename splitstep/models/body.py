@@ -154,12 +154,10 @@ def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Te
     where a plain causal kernel says it all."""
     if mask is None and (past == 0 or length == 1):
         return None
-    order = torch.ones(length, past + length, dtype=torch.bool, device=like.device).tril(past)
-    if mask is None:
-        return barrier(order[None, None], running_type(like))
-    allowed = order[None, None] & mask.to(like.device).bool()[:, None, None, :]
-    # a padding query sees everything rather than nothing: no NaN
-    return barrier(allowed | ~allowed.any(-1, keepdim=True), running_type(like))
+    seen = torch.ones(length, past + length, dtype=torch.bool, device=like.device).tril(past)[None, None]
+    if mask is not None:
+        seen = seen & mask.to(like.device).bool()[:, None, None, :]
+    return barrier(seen, running_type(like))
 
 
 def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, device: torch.device) -> Tensor | None:
@@ -170,7 +168,10 @@ def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, de
 
 
 class Watch:
-    """Hidden states as Hugging Face counts them, if they are wanted: at the start of every layer, and the last one."""
+    """Hidden states as Hugging Face counts them, if they are wanted: at the start of every layer, and the last one.
+
+    That of a doubled state is the mean of its halves, as at the end of a stack.
+    """
 
     def __init__(self, config: SplitstepConfig, then: Observe | None, wanted: bool | None) -> None:
         self.kept: list[Tensor] | None = [] if (config.output_hidden_states if wanted is None else wanted) else None
@@ -180,7 +181,8 @@ class Watch:
     def see(self, event: Event) -> None:
         assert self.kept is not None
         if event.site.part == 0 and event.site.branch == 0 and event.site.step % self.substeps == 0:
-            self.kept.append(event.x)
+            pair = event.state if isinstance(event.state, tuple) else None
+            self.kept.append(event.x if pair is None else (pair[0] + pair[1]) / 2)
         if self.then is not None:
             self.then(event)
 

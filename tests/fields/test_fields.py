@@ -167,6 +167,23 @@ def test_attention_weights_are_those_of_the_field(kind: str, kv_heads: int, dtyp
         assert (weights.masked_select(seen) > 0).all()
 
 
+@pytest.mark.parametrize("kind", ["bool", "barred", "cross"])
+def test_a_query_that_may_look_nowhere_looks_everywhere(kind: str) -> None:
+    """Fused, written out and with dropout alike."""
+    x, seen = normal(B, T, D), torch.ones(B, 1, T, T).bool().tril()
+    seen[1] = False
+    mask = barrier(seen, x.dtype) if kind == "barred" else seen
+    context = Context(memory=x, memory_mask=mask) if kind == "cross" else Context(mask=mask)
+    make = CrossAttention if kind == "cross" else SelfAttention
+    field = fresh(make(FieldSpec(D, heads=HEADS, attention_dropout=0.3)))
+    weights = attention_weights(field, 0.0, x, context)
+    assert (weights[1] > 0).all()
+    assert (weights[0].masked_select(~seen[0]) == 0).all()
+    y = weights @ field.pairing(x, context).v
+    torch.testing.assert_close(field.out(y.transpose(1, 2).flatten(2)), field(0.0, x, context), **EXACT)
+    assert field(0.0, x, context._replace(seed=torch.tensor(3))).isfinite().all()
+
+
 def test_attention_weights_are_those_of_torch() -> None:
     theirs = nn.MultiheadAttention(D, HEADS, batch_first=True).double()
     field, x = fresh(SelfAttention(FieldSpec(D, heads=HEADS))), normal(B, T, D)

@@ -78,7 +78,7 @@ def test_hidden_states_are_one_per_layer_whatever_the_substeps(scheme: str) -> N
 
     def watch(event: ss.Event) -> None:
         if event.site.part == event.site.branch == 0 and event.site.step in (0, 3, 6, 9):
-            starts.append(event.x)
+            starts.append(sum(event.state) / 2 if model.body.stack.scheme.doubled else event.state)
 
     out = model(**inputs("causal"), output_hidden_states=True, observe=watch)
     assert len(out.hidden_states) == 4 + 1

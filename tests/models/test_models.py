@@ -280,7 +280,7 @@ def test_hidden_states_are_the_states_at_the_start_of_every_step_and_the_last(sc
 
     def watch(event: ss.Event) -> None:
         if event.site.part == 0 and event.site.branch == 0:
-            starts[event.site.step] = event.x
+            starts[event.site.step] = sum(event.state) / 2 if ss.scheme(scheme).doubled else event.state
 
     out = model(ids, output_hidden_states=True, observe=watch)
     states = out.hidden_states
@@ -288,6 +288,10 @@ def test_hidden_states_are_the_states_at_the_start_of_every_step_and_the_last(sc
     assert torch.equal(states[0], model.embedding(ids, past=0)[0])
     assert all(torch.equal(states[i], starts[i]) for i in range(2))
     assert torch.equal(model.head(states[-1]), out.logits)
+    first = build("causal", scheme, layers=1).eval()
+    first.load_state_dict({name: w for name, w in model.state_dict().items() if ".layers.1." not in name})
+    x, context = first.embedding(ids, past=0)
+    assert torch.equal(states[1], first.body.stack(x, context))  # as if the network ended there
     assert model(ids).hidden_states is None
     assert torch.equal(model(ids).logits, out.logits)  # being watched changes nothing
 
@@ -371,6 +375,23 @@ def test_an_encoder_reads_a_padded_sequence_as_it_does_alone(scheme: str, kind: 
         n = int(given["attention_mask"][i].sum())
         alone = model(**{name: v[i : i + 1, :n] for name, v in given.items()}).logits[0]
         torch.testing.assert_close(together[i, :n] if kind == "masked" else together[i], alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["lie", "strang-midpoint", "reversible"])
+@pytest.mark.parametrize("kind", ["causal", "masked", "sequence", "translation"])
+def test_a_row_of_nothing_but_padding_is_a_number(kind: str, scheme: str) -> None:
+    """With attention dropout as without, and it leaves the other rows alone."""
+    model = build(kind, scheme, attention_dropout=0.2)
+    given, seed = inputs(kind), torch.tensor(5)
+    given["attention_mask"][2] = 0
+    labels = torch.tensor([0, 1, 2]) if kind == "sequence" else tokens(5)
+    for mode in (True, False):
+        out = model.train(mode)(**given, labels=labels, dropout_seed=seed)
+        assert out.logits.isfinite().all()
+        out.loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    rows = model(**{name: x[:2] for name, x in given.items()}).logits
+    torch.testing.assert_close(out.logits[:2], rows, atol=1e-5, rtol=1e-5)
 
 
 # Precision, gradients, compilation
