@@ -21,6 +21,7 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="[RECIPE] [KEY=VALUE]...", help="A YAML file, and entries of it to change."),
 ]
+Task = Annotated[str | None, typer.Option("--task", help="A task by name, with the recipe that it comes with.")]
 Sweep = Annotated[
     list[str] | None,
     typer.Option("--sweep", metavar="KEY=VALUE,...", help="Values to try for each scheme, chosen on validation."),
@@ -31,9 +32,7 @@ def compare(
     words: Words = None,
     *,
     context: typer.Context,
-    task: Annotated[
-        str | None, typer.Option("--task", help="A task by name, with the recipe that it comes with.")
-    ] = None,
+    task: Task = None,
     schemes: Annotated[str, typer.Option("--schemes", help="Rows' names or notations, with commas between.")],
     seeds: Annotated[int, typer.Option("--seeds", help="How many: 5 means 0 to 4, or from train.seed on.")] = 5,
     out: NewDirectory,
