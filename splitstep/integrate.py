@@ -100,11 +100,12 @@ def increments(visit: Visit, x: Tensor, contexts: Sequence[Any]) -> dict[str, Te
     A part that replaces the state or projects it has no factor h.
     """
     move, h = visit.move, visit.move.fraction * visit.step.h
+    spans = [h * move.colours.count(colour) for colour in move.colours]  # what the part moves the fields' clocks by
     slopes: list[dict[str, Tensor]] = []
     sums: list[Tensor] = []
     for stage, context in zip(move.stages, contexts, strict=True):
         y = total([x, *(scaled(h * a, sums[i]) for i, a in stage.row)]) if stage.row else x
-        times = [t + stage.c * h for t in visit.times] if stage.c else visit.times
+        times = [t + stage.c * span for t, span in zip(visit.times, spans, strict=True)] if stage.c else visit.times
         names = zip(move.fields, times, strict=True)
         slopes.append({name: visit.step.fields[name](t, y, context) for name, t in names})
         if len(slopes) < len(move.stages):

@@ -2,54 +2,86 @@
 
 One step of any scheme (all branches, parts and stages) is one explicit additive Runge-Kutta method: evaluation j has a
 colour, is taken at the state x + h sum_i A[j][i] k_i, and the step adds h sum_j b[j] k_j. The step has order p if for
-every coloured tree of at most p nodes the elementary weight is 1/gamma(tree). The order of the sub-flows need not be
-known, and errors that cancel count as cancelled: Yoshida's triple jump with Heun sub-flows has order 3, not 2.
+every coloured tree of at most p nodes the elementary weight is W/gamma(tree), where W is the product over the nodes of
+what a step advances their colours by: 1 for a letter, less for a name that shares its letter with others. The order of
+the sub-flows need not be known, and errors that cancel count as cancelled: Yoshida's triple jump with Heun sub-flows
+has order 3, not 2.
 
 In a doubled state (a, b) a field that moves one half reads only the other, so the only trees are those whose colours
-alternate between the halves; a leaf of its parent's own colour stands for the derivative with respect to time.
+alternate between the halves, and those with leaves that stand for the derivative with respect to time.
+
+Conditions on fractions are tested exactly, in integers. Those on doubles hold up to TOLERANCE, or up to rounding if the
+terms are so large that rounding is more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import groupby, product
-from math import prod
+from math import lcm, prod
 
 from .scheme import Scheme, Substep
+from .tableau import Coefficient
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-9  # coefficients may be typed with ten digits
+ROUNDING = 1e-14  # of a sum of doubles, relative to the sum of their absolute values
 HIGHEST = 5
 
 Tree = tuple[str, tuple["Tree", ...]]
+Number = int | float
+Row = dict[int, Number]  # evaluation -> its coefficient
+Colouring = Callable[[str], str]  # from a field's name to its colour
 
 
-def additive_method(scheme: Scheme) -> tuple[list[dict[int, float]], dict[int, float], list[str]]:
-    """Rows A, weights b and colours of every field evaluation of one step (projections left out)."""
-    A: list[dict[int, float]] = []
-    b: dict[int, float] = {}
-    colours: list[str] = []
+def letter(name: str) -> str:
+    """The colour of a field whose weights count as tied: F for both F0 and F1."""
+    return name[0]
+
+
+def denominator(numbers: Collection[Coefficient]) -> int | None:
+    """The least common denominator of fractions; None if a number is a double."""
+    exact = [number.denominator for number in numbers if isinstance(number, Fraction)]
+    return lcm(*exact) if len(exact) == len(numbers) else None
+
+
+def in_units(value: Coefficient, unit: int | None) -> Number:
+    """The fraction as a multiple of 1/unit, an integer; without a unit, the number as a double."""
+    return float(value) if unit is None else int(value * unit)
+
+
+def additive_method(scheme: Scheme) -> tuple[list[Row], Row, list[tuple[str, str]]]:
+    """Rows A, weights b, and the name and half of every field evaluation of one step (projections left out).
+
+    All in units of the least common denominator, if the scheme has no doubles.
+    """
+    A: list[dict[int, Coefficient]] = []
+    b: dict[int, Coefficient] = {}
+    names: list[tuple[str, str]] = []
     for weight, program in scheme.branches:
-        added: dict[int, float] = {}  # evaluation -> its coefficient in the present state
+        state: dict[int, Coefficient] = {}  # what the evaluations of this branch have added so far
         for part in program:
             if not isinstance(part, Substep):
                 continue
-            h = float(part.fraction)
             stages: list[range] = []
             for row in part.tableau.a:
-                state = dict(added)
-                for a, stage in zip(row, stages, strict=True):
-                    for j in stage:
-                        state[j] = state.get(j, 0.0) + float(a) * h
-                stages.append(range(len(colours), len(colours) + len(part.fields)))
-                colours.extend(part.colours)
-                A.extend([state] * len(part.fields))
-            for weight_of_stage, stage in zip(part.tableau.b, stages, strict=True):
-                for j in stage:
-                    added[j] = added.get(j, 0.0) + float(weight_of_stage) * h
-        for j, value in added.items():
-            b[j] = b.get(j, 0.0) + float(weight) * value
-    return A, b, colours
+                A.extend([state | _terms(part, row, stages)] * len(part.fields))
+                stages.append(range(len(names), len(A)))
+                names.extend((name, part.half) for name in part.fields)
+            state |= _terms(part, part.tableau.b, stages)
+        b |= {j: weight * value for j, value in state.items()}
+    unit = denominator([value for row in (*A, b) for value in row.values()])
+    return [_in_units(row, unit) for row in A], _in_units(b, unit), names
+
+
+def _terms(part: Substep, row: Iterable[Coefficient], stages: Iterable[range]) -> dict[int, Coefficient]:
+    return {j: a * part.fraction for a, stage in zip(row, stages, strict=True) if a for j in stage}
+
+
+def _in_units(row: dict[int, Coefficient], unit: int | None) -> Row:
+    return {j: in_units(value, unit) for j, value in row.items()}
 
 
 def partitions(n: int, largest: int) -> Iterator[tuple[int, ...]]:
@@ -60,10 +92,8 @@ def partitions(n: int, largest: int) -> Iterator[tuple[int, ...]]:
             yield (k, *rest)
 
 
-def connects(parent: str, child: Tree) -> bool:
-    """Whether the derivative of `parent` in the direction of `child` can be other than zero."""
-    half = parent[1:]
-    return not half or child[0][1:] != half or child == (parent, ())
+def half_of(colour: str) -> str:
+    return colour[-1] if colour[-1] in "ab" else ""
 
 
 @lru_cache
@@ -71,12 +101,19 @@ def trees(n: int, colours: tuple[str, ...]) -> tuple[Tree, ...]:
     """All rooted trees of n nodes, each node of one colour."""
     found = {
         (colour, tuple(sorted(children)))
-        for sizes in partitions(n - 1, n - 1)
-        for children in product(*(trees(k, colours) for k in sizes))
         for colour in colours
-        if all(connects(colour, child) for child in children)
+        for sizes in partitions(n - 1, n - 1)
+        for children in product(*(subtrees(k, colour, colours) for k in sizes))
     }
     return tuple(sorted(found))
+
+
+@lru_cache
+def subtrees(n: int, parent: str, colours: tuple[str, ...]) -> tuple[Tree, ...]:
+    """The trees in whose direction the derivative of `parent` can be other than zero."""
+    half = half_of(parent)
+    clock: tuple[Tree, ...] = ((f"t{parent[0]}{half}", ()),) if half and n == 1 else ()
+    return clock + tuple(tree for tree in trees(n, colours) if not half or half_of(tree[0]) != half)
 
 
 def size(tree: Tree) -> int:
@@ -87,37 +124,62 @@ def gamma(tree: Tree) -> int:
     return size(tree) * prod(map(gamma, tree[1]))
 
 
-def order_of_step(scheme: Scheme, highest: int = HIGHEST) -> int:
-    A, b, colours = additive_method(scheme)
+def elementary_weight(A: list[Row], b: Row, members: Mapping[str, list[int]]) -> Callable[[Tree], Number]:
+    """The function from a tree to sum_j b_j Phi_j(tree)."""
 
     @cache
-    def weight(tree: Tree) -> tuple[float, ...]:
-        """Elementary weight of the tree with its root at each evaluation; 0 where the colour differs."""
-        w = [float(colour == tree[0]) for colour in colours]
+    def phi(tree: Tree) -> list[Number]:
+        """The weight of the tree with its root at each evaluation; 0 where the colour differs."""
+        w: list[Number] = [*members[tree[0]]]
         for child in tree[1]:
-            u = weight(child)
-            w = [w[j] and w[j] * sum(a * u[i] for i, a in A[j].items()) for j in range(len(colours))]
-        return tuple(w)
+            u = phi(child)
+            w = [v and v * sum(a * u[i] for i, a in row.items()) for v, row in zip(w, A, strict=True)]
+        return w
 
-    for p in range(1, highest + 1):
-        for tree in trees(p, tuple(sorted(set(colours)))):
-            w = weight(tree)
-            if abs(sum(value * w[j] for j, value in b.items()) - 1 / gamma(tree)) > TOLERANCE:
-                return p - 1
-    return highest
+    return lambda tree: sum(value * phi(tree)[j] for j, value in b.items())
+
+
+def order_of_step(scheme: Scheme, colouring: Colouring = letter, highest: int = HIGHEST) -> int:
+    A, b, names = additive_method(scheme)
+    coloured = [colouring(name) + half for name, half in names]
+    clocks = [f"t{letter(name)}{half}" for name, half in names]
+    members = {c: [int(c in both) for both in zip(coloured, clocks, strict=True)] for c in {*coloured, *clocks}}
+    exact = all(isinstance(value, int) for value in b.values())
+    weight = elementary_weight(A, b, members)
+    absolute = elementary_weight([_absolute(row) for row in A], _absolute(b), members)
+
+    def expected(tree: Tree) -> Number:
+        return weight((tree[0], ())) * prod(map(expected, tree[1]))
+
+    def holds(tree: Tree) -> bool:
+        error = gamma(tree) * weight(tree) - expected(tree)
+        return error == 0 if exact else negligible(error / gamma(tree), lambda: absolute(tree))
+
+    colours = tuple(sorted({*coloured}))
+    return next((p - 1 for p in range(1, highest + 1) if not all(map(holds, trees(p, colours)))), highest)
+
+
+def _absolute(row: Row) -> Row:
+    return {j: abs(value) for j, value in row.items()}
+
+
+def negligible(error: float, terms: Callable[[], float]) -> bool:
+    """Whether a sum of doubles is right up to rounding; `terms`: the sum of their absolute values."""
+    return abs(error) <= TOLERANCE or abs(error) <= ROUNDING * terms()
 
 
 Word = tuple[str, ...]
-Series = dict[Word, float]
+Series = dict[Word, Number]
 
 
-def _exp(colours: Iterable[str], scale: float, n: int) -> Series:
-    """exp(scale * (sum of the colours)) up to words of length n."""
-    colours = tuple(colours)
-    out: Series = {(): 1.0}
+def _exp(colours: Iterable[str], scale: Number, n: int) -> Series:
+    """exp(scale * (sum of the colours)) up to words of length n; an integer scale is a multiple of 1, 2 .. n."""
+    counts = Counter(colours)
+    out: Series = {(): 1}
     term = out
     for k in range(1, n + 1):
-        term = {(*word, s): c * scale / k for word, c in term.items() for s in colours}
+        longer = {(*word, s): m * c * scale for word, c in term.items() for s, m in counts.items()}
+        term = {word: c // k if isinstance(scale, int) else c / k for word, c in longer.items()}
         out = out | term
     return out
 
@@ -126,7 +188,7 @@ def _product(left: Series, right: Series, n: int) -> Series:
     out: Series = {}
     for (u, a), (v, b) in product(left.items(), right.items()):
         if len(u) + len(v) <= n:
-            out[u + v] = out.get(u + v, 0.0) + a * b
+            out[u + v] = out.get(u + v, 0) + a * b
     return out
 
 
@@ -134,23 +196,39 @@ def _commuted(series: Series) -> Series:
     """Words up to what commutes: two fields that move the same half read the other, so their order is immaterial."""
     out: Series = {}
     for word, c in series.items():
-        runs = (sorted(run) if half else run for half, run in groupby(word, lambda colour: colour[1:]))
+        runs = (sorted(run) if half else run for half, run in groupby(word, half_of))
         key = tuple(colour for run in runs for colour in run)
-        out[key] = out.get(key, 0.0) + c
+        out[key] = out.get(key, 0) + c
     return out
 
 
 def order_of_splitting(scheme: Scheme, highest: int = HIGHEST) -> int:
-    """Order with exact sub-flows, by matching exponential series in non-commuting letters."""
+    """Order with exact sub-flows, by matching exponential series in non-commuting letters.
+
+    If all coefficients are fractions, words of k letters are counted in units of 1/unit^(k + 1), so as integers.
+    """
+    unit = denominator([number for w, s in scheme.substeps for number in (w, s.fraction)])
+    unit = unit and unit * lcm(*range(1, highest + 1))
+    one = in_units(Fraction(1), unit)
+    exact = {word: one * c for word, c in _commuted(_exp(scheme.colours, one, highest)).items()}
+    found = _series(scheme, unit, highest, lambda value: value)
+    terms = _series(scheme, unit, highest, abs) if unit is None else {}
+
+    def right(word: Word) -> bool:
+        error = found.get(word, 0) - exact.get(word, 0)
+        return error == 0 if unit else negligible(error, lambda: terms.get(word, 0))
+
+    return min((len(word) for word in {*found, *exact} if not right(word)), default=highest + 1) - 1
+
+
+def _series(scheme: Scheme, unit: int | None, n: int, of: Callable[[Coefficient], Coefficient]) -> Series:
+    """The weighted sum of the programs' products of exponentials, `of` each coefficient."""
     total: Series = {}
     for weight, program in scheme.branches:
-        flow: Series = {(): 1.0}
+        flow: Series = {(): in_units(of(weight), unit)}
         for part in program:
             if isinstance(part, Substep):
-                flow = _product(flow, _exp(part.colours, float(part.fraction), highest), highest)
+                flow = _product(flow, _exp(part.colours, in_units(of(part.fraction), unit), n), n)
         for word, c in flow.items():
-            total[word] = total.get(word, 0.0) + float(weight) * c
-    colours = sorted({colour for _, s in scheme.substeps for colour in s.colours})
-    total, exact = _commuted(total), _commuted(_exp(colours, 1.0, highest))
-    wrong = [len(word) for word in {*total, *exact} if abs(total.get(word, 0.0) - exact.get(word, 0.0)) > TOLERANCE]
-    return min(wrong, default=highest + 1) - 1
+            total[word] = total.get(word, 0) + c
+    return _commuted(total)

@@ -108,7 +108,7 @@ class Scheme:
                 "In a doubled state every part moves a half (a: or b:) and nothing projects; "
                 'such as "b:(A+F)/2 a:A+F b:(A+F)/2".'
             )
-        for colour in sorted({colour for _, s in self.substeps for colour in s.colours}):
+        for colour in self.colours:
             total = sum(w * s.fraction for w, s in self.substeps for c in s.colours if c == colour)
             if not isclose(total, 1):
                 where = f" of half {colour[1]}" if colour[1:] else ""
@@ -125,6 +125,11 @@ class Scheme:
     def fields(self) -> tuple[str, ...]:
         """Names of the fields, own weights apart: ("A", "F0", "F1")."""
         return tuple(sorted({name for _, s in self.substeps for name in s.fields}))
+
+    @cached_property
+    def colours(self) -> tuple[str, ...]:
+        """What the fields are to the order theory: letters, and the halves that they move."""
+        return tuple(sorted({colour for _, s in self.substeps for colour in s.colours}))
 
     @cached_property
     def projections(self) -> tuple[str, ...]:
@@ -162,6 +167,15 @@ class Scheme:
         from .order import order_of_step
 
         return None if self.replaces else self._capped(order_of_step(self))
+
+    @cached_property
+    def untied_order(self) -> int | None:
+        """The order if every name is a function of its own: that of `F0/2 A F1/2` on x' = A + F0/2 + F1/2."""
+        from .order import order_of_step
+
+        if self.replaces or len({name[0] for name in self.fields}) == len(self.fields):
+            return self.order
+        return self._capped(order_of_step(self, lambda name: name))
 
     @cached_property
     def splitting_order(self) -> int | None:

@@ -30,6 +30,8 @@ class Tableau:
     b: tuple[Coefficient, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "a", tuple(tuple(map(coefficient, row)) for row in self.a))
+        object.__setattr__(self, "b", tuple(map(coefficient, self.b)))
         rows = [len(row) for row in self.a]
         if rows != list(range(len(self.b))):
             raise ValueError(

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 NOTE = (
     'evals: field evaluations per step. split: the order with exact sub-flows, "exact" where nothing is split. '
-    "order: of the whole step; with own weights (F0, F1) that of the tied form; Strang with Euler sub-flows is first "
-    "order."
+    "order: of the whole step; with own weights (F0, F1) that of the tied form; own: the order if F0 and F1 are "
+    "different functions. Strang with Euler sub-flows is first order."
 )
-MEASURED = " f(x), f(t,x): measured in float64 on smooth fields without and with time."
+MEASURED = " f(x), f(t,x): measured in float64 on smooth fields without and with time. f_i: with different F0 and F1."
 
 
 def schemes(
@@ -58,8 +58,9 @@ def _orders_table(result: Orders) -> RenderableType:
     from ..notation import shortened
 
     texts = [Column("scheme", no_wrap=True), Column("notation", min_width=16)]
-    table = empty_table(texts, ["evals", "split", "order", *(["f(x)", "f(t,x)"] if result.measured else [])])
+    slopes = ["f(x)", "f(t,x)", "f_i"] if result.measured else []
+    table = empty_table(texts, ["evals", "split", "order", "own", *slopes])
     for row in result.rows:
-        numbers = [str(row.evaluations), row.splitting, row.shown_order, *(f"{v:.2f}" for v in row.measured or ())]
+        numbers = [str(row.evaluations), row.splitting, *row.shown_orders, *(f"{v:.2f}" for v in row.measured or ())]
         table.add_row(*map(Text, [row.name or "", shortened(row.notation), *numbers]))
     return Group(table, Text(f"\n{NOTE}{MEASURED if result.measured else ''}"))

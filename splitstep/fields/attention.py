@@ -63,43 +63,6 @@ def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return room.masked_fill_(~mask, -inf)
 
 
-def softmax_weights(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """softmax(q k^T / sqrt(e)) written out, [B, heads, T, S]; queries may share keys."""
-    if q.shape[1] != k.shape[1]:
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
-    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
-    if causal:
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -inf) if mask.dtype is torch.bool else scores + mask
-    wide = torch.promote_types(scores.dtype, torch.float32)
-    return scores.softmax(-1, dtype=wide).to(q.dtype)
-
-
-class Softmax(nn.Module):
-    """softmax(q k^T / sqrt(e)) v by the fused kernel, or written out where its dropout mask must be a pure function.
-
-    Fused dropout draws from the device's own generator, which only a field that is evaluated once a step may do.
-    """
-
-    def __init__(self, p: float, fused_dropout: bool, salt: int) -> None:
-        super().__init__()
-        self.p, self.fused_dropout, self.salt = p, fused_dropout, salt
-
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, seed: Tensor | None
-    ) -> Tensor:
-        p = 0.0 if seed is None else self.p
-        grouped = q.shape[1] != k.shape[1]
-        if p == 0.0 or (self.fused_dropout and q.is_cuda):
-            return functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal, enable_gqa=grouped
-            )
-        if grouped:
-            v = v.repeat_interleave(q.shape[1] // v.shape[1], 1)
-        return dropout(softmax_weights(q, k, mask, causal), p, seed, self.salt) @ v
-
-
 def heads_of(x: Tensor, size: int) -> Tensor:
     """[B, T, heads * size] -> [B, heads, T, size]."""
     return x.unflatten(-1, (-1, size)).transpose(1, 2)
@@ -136,6 +99,24 @@ class Pairing(NamedTuple):
     mask: Tensor | None
     causal: bool
 
+    @property
+    def shared(self) -> int:
+        """How many queries share a key."""
+        return self.q.shape[1] // self.k.shape[1]
+
+    def weights(self) -> Tensor:
+        """softmax(q k^T / sqrt(e)) written out, [B, heads, T, S]."""
+        q, k, mask = self.q, self.k, self.mask
+        if self.shared > 1:
+            k = k.repeat_interleave(self.shared, 1)
+        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+        if self.causal:
+            mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -inf) if mask.dtype is torch.bool else scores + mask
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        return scores.softmax(-1, dtype=wide).to(q.dtype)
+
 
 class Attention(nn.Module):
     """W_o softmax(q k^T / sqrt(e)) v; what q, k and v are made of is what the kinds of attention differ in."""
@@ -146,16 +127,29 @@ class Attention(nn.Module):
         super().__init__()
         self.size = check_heads(spec.width, spec.heads, spec.kv_heads, spec.head_size)
         self.norm = spec.norm()
-        self.softmax = Softmax(spec.attention_dropout, spec.once, 4 * spec.salt)
-        self.p, self.salt = spec.dropout, spec.salt
+        self.p, self.p_softmax, self.once, self.salt = spec.dropout, spec.attention_dropout, spec.once, spec.salt
 
     def pairing(self, x: Tensor, context: Context) -> Pairing:
         """The queries of x, with the keys and values that they meet."""
         raise NotImplementedError
 
+    def mix(self, pair: Pairing, seed: Tensor | None) -> Tensor:
+        """softmax(q k^T / sqrt(e)) v by the fused kernel, or written out if its dropout mask must be a pure function.
+
+        Fused dropout draws from the device's own generator, which only a field that is evaluated once a step may do.
+        """
+        q, k, v, mask, causal = pair
+        p = 0.0 if seed is None else self.p_softmax
+        if p == 0.0 or (self.once and q.is_cuda):
+            return functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal, enable_gqa=pair.shared > 1
+            )
+        v = v if pair.shared == 1 else v.repeat_interleave(pair.shared, 1)
+        return dropout(pair.weights(), p, seed, 4 * self.salt) @ v
+
     def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
         c = EMPTY if context is None else context
-        y = self.softmax(*self.pairing(x, c), c.seed)
+        y = self.mix(self.pairing(x, c), c.seed)
         return dropout(self.out(y.transpose(1, 2).flatten(2)), self.p, c.seed, 4 * self.salt + 1)
 
 
@@ -224,5 +218,4 @@ def attention_weights(field: Attention, t: Any, x: Tensor, context: Context = EM
             f"x holds {x.shape[1]} tokens, the cache {known}: attention weights are those of a whole pass; run the "
             "model with use_cache=False."
         )
-    q, k, _, mask, causal = field.pairing(x, context._replace(cache=None, cross_cache=None))
-    return softmax_weights(q, k, mask, causal)
+    return field.pairing(x, context._replace(cache=None, cross_cache=None)).weights()

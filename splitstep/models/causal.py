@@ -14,7 +14,7 @@ from ..kernels.output_product import project
 from .base import SplitstepGenerationMixin, TextModel, Writer
 from .body import Body, Embedding, Watch, seed_for
 from .config import TextConfig
-from .kinds import KINDS, registered
+from .kinds import KINDS, kind
 
 
 class CausalConfig(TextConfig):
@@ -65,4 +65,4 @@ class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyri
         return CausalLMOutputWithPast(loss, logits, past_key_values, watch.states(x))  # pyright: ignore
 
 
-KINDS.add("causal", registered(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM))
+KINDS.add("causal", kind(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM))

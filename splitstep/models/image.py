@@ -15,7 +15,7 @@ from ..kernels.loss import cross_entropy
 from .base import SplitstepModel
 from .body import Body, Watch, seed_for, sinusoids, turn
 from .config import LARGEST, SplitstepConfig
-from .kinds import KINDS, registered
+from .kinds import KINDS, kind
 
 
 class ImageConfig(SplitstepConfig):
@@ -93,4 +93,4 @@ class SplitstepForImageClassification(SplitstepModel):
         return ImageClassifierOutput(loss, logits, watch.states(x))  # pyright: ignore
 
 
-KINDS.add("image", registered(ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification))
+KINDS.add("image", kind(ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification))

@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 KINDS: Registry[Kind] = Registry("kind")
 
 
-def registered(config: type[SplitstepConfig], model: type[SplitstepModel], auto: Any) -> Kind:
+def kind(config: type[SplitstepConfig], model: type[SplitstepModel], auto: Any) -> Kind:
     """A kind that transformers knows: `auto` makes and loads its models."""
     AutoConfig.register(config.model_type, config)
     auto.register(config, model)
@@ -32,9 +32,8 @@ def registered(config: type[SplitstepConfig], model: type[SplitstepModel], auto:
 
 def model_of(config: SplitstepConfig) -> type[SplitstepModel]:
     """The class of the models that this config describes."""
-    found = (kind.model for kind in chain(KINDS.own.values(), KINDS.values()) if kind.config is type(config))
-    model = next(found, None)
-    if model is None:
-        names = ", ".join(kind.config.__name__ for kind in KINDS.values())
-        raise ValueError(f"{type(config).__name__} is the config of no model: use one of {names}.")
-    return model
+    for one in chain(KINDS.own.values(), KINDS.values()):  # own ones first: nothing is imported for them
+        if one.config is type(config):
+            return one.model
+    names = ", ".join(one.config.__name__ for one in KINDS.values())
+    raise ValueError(f"{type(config).__name__} is the config of no model: use one of {names}.")

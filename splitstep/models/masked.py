@@ -13,7 +13,7 @@ from ..kernels.output_product import project
 from .base import Writer
 from .config import TextConfig
 from .encoder import Encoder, EncoderModel
-from .kinds import KINDS, registered
+from .kinds import KINDS, kind
 
 
 class MaskedConfig(TextConfig):
@@ -42,4 +42,4 @@ class SplitstepForMaskedLM(Writer, EncoderModel):
         return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))
 
 
-KINDS.add("masked", registered(MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM))
+KINDS.add("masked", kind(MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM))

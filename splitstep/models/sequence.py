@@ -11,7 +11,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from ..kernels.output_product import project
 from .config import TextConfig
 from .encoder import Encoder, EncoderModel
-from .kinds import KINDS, registered
+from .kinds import KINDS, kind
 
 
 class SequenceConfig(TextConfig):
@@ -49,7 +49,4 @@ def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
     return (x * weight).sum(1) / weight.sum(1).clamp(min=1)
 
 
-KINDS.add(
-    "sequence",
-    registered(SequenceConfig, SplitstepForSequenceClassification, AutoModelForSequenceClassification),
-)
+KINDS.add("sequence", kind(SequenceConfig, SplitstepForSequenceClassification, AutoModelForSequenceClassification))

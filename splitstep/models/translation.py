@@ -18,7 +18,7 @@ from .base import SplitstepGenerationMixin, TextModel, Writer
 from .body import EMBEDDING_SALT, Body, seed_for
 from .config import DEEPEST, TextConfig
 from .encoder import Encoder
-from .kinds import KINDS, registered
+from .kinds import KINDS, kind
 
 
 class TranslationConfig(TextConfig):
@@ -122,4 +122,4 @@ class EncoderForGeneration(nn.Module):
         return BaseModelOutput(last_hidden_state=self.encoder(input_ids, attention_mask))  # pyright: ignore
 
 
-KINDS.add("translation", registered(TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM))
+KINDS.add("translation", kind(TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM))

@@ -2,7 +2,8 @@
 
 The equation is x' = sum over letters L of f_L(t, x) with f_L(t, x) = sin(x W_L + v_L cos 3t), its weights drawn at
 random for each letter; in the autonomous problem v_L = 0. In a doubled state a' is the sum of the fields that move a,
-read at b, and b' likewise.
+read at b, and b' likewise. In the untied problem every name has a field of its own, F0 another than F1, and counts in
+the sum by the fraction of a step that it advances.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from ..integrate import Field, State, Time, integrate, uniform
-from ..order import HIGHEST
+from ..order import HIGHEST, Colouring, letter
 from ..scheme import Scheme
 from ..schemes import SCHEMES, name_of, scheme
 
@@ -30,10 +31,19 @@ FLOOR = 3e-11  # errors below it may be the reference's, or rounding
 
 
 class Measured(NamedTuple):
-    """Measured orders on a problem that does not depend on time and on one that does."""
+    """Measured orders on a problem that does not depend on time, on one that does, and on one with untied weights."""
 
     autonomous: float
     time_dependent: float
+    untied: float  # equals time_dependent where no letter has several names
+
+
+class Term(NamedTuple):
+    """One term of an equation: its field, the half that it moves (if the state is doubled) and its factor."""
+
+    field: str
+    half: str
+    share: float
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,7 @@ class Row:
     evaluations: int
     splitting_order: int | None
     order: int | None
+    untied_order: int | None
     unsplit: bool
     measured: Measured | None
 
@@ -55,8 +66,9 @@ class Row:
         return "exact" if self.unsplit and self.splitting_order == HIGHEST else _shown(self.splitting_order)
 
     @property
-    def shown_order(self) -> str:
-        return _shown(self.order)
+    def shown_orders(self) -> tuple[str, str]:
+        """The order, and the order with untied weights."""
+        return _shown(self.order), _shown(self.untied_order)
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,7 @@ class Orders:
             "evaluations": row.evaluations,
             "splitting_order": row.splitting_order,
             "order": row.order,
+            "untied_order": row.untied_order,
         }
         return computed | ({"measured": row.measured and _finite(row.measured)} if self.measured else {})
 
@@ -101,7 +114,7 @@ def rows(texts: Iterable[str] = (), measured: bool = False) -> list[Row]:
 def _row(s: Scheme, measured: bool) -> Row:
     unsplit = len({part.colours for _, part in s.substeps}) == 1
     return Row(
-        name_of(s), str(s), s.fields, s.evaluations, s.splitting_order, s.order, unsplit,
+        name_of(s), str(s), s.fields, s.evaluations, s.splitting_order, s.order, s.untied_order, unsplit,
         measure(s) if measured else None,
     )  # fmt: skip
 
@@ -118,15 +131,17 @@ def measure(scheme: Scheme) -> Measured | None:
     """
     if scheme.replaces:
         return None
-    return Measured(_slope(scheme, 0.0), _slope(scheme, 1.0))
+    timed = _slope(scheme, 1.0, letter)
+    tied = len({name[0] for name in scheme.fields}) == len(scheme.fields)
+    return Measured(_slope(scheme, 0.0, letter), timed, timed if tied else _slope(scheme, 1.0, str))
 
 
-def _slope(scheme: Scheme, v: float) -> float:
+def _slope(scheme: Scheme, v: float, colouring: Colouring) -> float:
     """log2 of the ratio of errors when n doubles, at the finest n whose errors are all above FLOOR.
 
     The same rule for every scheme: n = COARSEST, 2 COARSEST, ... FINEST.
     """
-    errors = _errors(scheme, v)
+    errors = _errors(scheme, v, colouring)
     coarse, fine = next(errors), next(errors)
     for finer in errors:
         if finer < FLOOR:
@@ -135,11 +150,11 @@ def _slope(scheme: Scheme, v: float) -> float:
     return math.log2(coarse / fine) if coarse > 0 and fine > 0 else math.nan
 
 
-def _errors(scheme: Scheme, v: float) -> Iterator[float]:
+def _errors(scheme: Scheme, v: float, colouring: Colouring) -> Iterator[float]:
     counts = [COARSEST * 2**k for k in range(int(math.log2(FINEST // COARSEST)) + 1)]
-    ends = (_end(scheme, v, n) for n in counts)
+    ends = (_end(scheme, v, n, colouring) for n in counts)
     if not scheme.projections:
-        exact = _reference(_colours(scheme), v)
+        exact = _reference(_terms(scheme, colouring), v)
         yield from (_distance(x, exact) for x in ends)
         return
     last = next(ends)
@@ -153,9 +168,9 @@ def _distance(x: Tensor, y: Tensor) -> float:
 
 
 @torch.no_grad()
-def _end(scheme: Scheme, v: float, n: int) -> Tensor:
+def _end(scheme: Scheme, v: float, n: int, colouring: Colouring) -> Tensor:
     """The state at END after n steps; a doubled state is stacked."""
-    fields: dict[str, Field] = {name: _field(name[0], v) for name in scheme.fields}
+    fields: dict[str, Field] = {name: _field(colouring(name), v) for name in scheme.fields}
     fields |= dict.fromkeys(scheme.projections, _normalise)
     x = _start()
     state: State = (x, x.flip(0)) if scheme.doubled else x
@@ -163,8 +178,14 @@ def _end(scheme: Scheme, v: float, n: int) -> Tensor:
     return torch.stack(state) if scheme.doubled else state
 
 
-def _colours(scheme: Scheme) -> tuple[str, ...]:
-    return tuple(sorted({colour for _, part in scheme.substeps for colour in part.colours}))
+def _terms(scheme: Scheme, colouring: Colouring) -> tuple[Term, ...]:
+    """The terms of the equation that the scheme approaches."""
+    found: dict[tuple[str, str], float] = {}
+    for weight, part in scheme.substeps:
+        for name in part.fields:
+            key = colouring(name), part.half
+            found[key] = found.get(key, 0.0) + float(weight * part.fraction)
+    return tuple(Term(*key, share) for key, share in sorted(found.items()))
 
 
 def _start() -> Tensor:
@@ -176,10 +197,10 @@ def _random(seed: str, shape: tuple[int, ...]) -> Tensor:
 
 
 @lru_cache
-def _field(letter: str, v: float) -> Field:
+def _field(name: str, v: float) -> Field:
     """f_L(t, x) = sin(x W_L + v v_L cos 3t)."""
     width = SHAPE[-1]
-    weight, shift = 1.5 * _random(letter, (width, width)) / math.sqrt(width), v * _random(f"{letter}t", (width,))
+    weight, shift = 1.5 * _random(name, (width, width)) / math.sqrt(width), v * _random(f"{name}t", (width,))
 
     def f(t: Time, x: Tensor, context: Any) -> Tensor:
         return torch.sin(torch.addmm(shift * math.cos(3 * t), x, weight))
@@ -193,27 +214,19 @@ def _normalise(t: Time, x: Tensor, context: Any) -> Tensor:
 
 
 @lru_cache
-def _reference(colours: tuple[str, ...], v: float) -> Tensor:
-    """The solution at END by scipy, of the equation that these colours describe."""
-    doubled = len(colours[0]) > 1
-    start = torch.stack([_start(), _start().flip(0)]) if doubled else _start()
+def _reference(terms: tuple[Term, ...], v: float) -> Tensor:
+    """The solution at END by scipy, of the equation of these terms."""
+    start = torch.stack([_start(), _start().flip(0)]) if terms[0].half else _start()[None]
 
     def slope(t: float, flat: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
         x = torch.from_numpy(flat).view(start.shape)
-        return (_doubled_slope if doubled else _plain_slope)(colours, v, t, x).flatten().numpy()
+        slopes = torch.zeros_like(x)
+        for name, half, share in terms:
+            moves = half == "b"
+            slopes[int(moves)] += share * _field(name, v)(t, x[int(not moves) if half else 0], None)
+        return slopes.flatten().numpy()
 
     solved = solve_ivp(slope, (0.0, END), start.flatten().numpy(), method="DOP853", rtol=1e-13, atol=1e-13)
     assert solved.success, solved.message
-    return torch.from_numpy(solved.y[:, -1].copy()).view(start.shape)
-
-
-def _plain_slope(colours: tuple[str, ...], v: float, t: float, x: Tensor) -> Tensor:
-    return torch.stack([_field(colour, v)(t, x, None) for colour in colours]).sum(0)
-
-
-def _doubled_slope(colours: tuple[str, ...], v: float, t: float, pair: Tensor) -> Tensor:
-    slopes = torch.zeros_like(pair)
-    for letter, half in colours:
-        moves = "ab".index(half)
-        slopes[moves] += _field(letter, v)(t, pair[1 - moves], None)
-    return slopes
+    end = torch.from_numpy(solved.y[:, -1].copy()).view(start.shape)
+    return end if terms[0].half else end[0]

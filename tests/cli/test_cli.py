@@ -19,7 +19,7 @@ from splitstep.studies import orders
 
 COMMAND: Any = get_command(cli.app)
 VERBS = sorted(COMMAND.commands)
-KEYS = ["name", "notation", "fields", "evaluations", "splitting_order", "order"]
+KEYS = ["name", "notation", "fields", "evaluations", "splitting_order", "order", "untied_order"]
 
 
 def splitstep(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -66,8 +66,12 @@ def test_measured_orders_join_and_are_null_where_a_part_replaces(capsys: pytest.
 
 def test_what_cannot_be_measured_is_null_in_json() -> None:
     row = orders.rows(["lie"])[0]
-    broken = orders.Row(**(vars(row) | {"measured": orders.Measured(float("nan"), 1.0)}))
-    assert orders.Orders((broken,), True).document()[0]["measured"] == {"autonomous": None, "time_dependent": 1.0}
+    broken = orders.Row(**(vars(row) | {"measured": orders.Measured(float("nan"), 1.0, 1.0)}))
+    assert orders.Orders((broken,), True).document()[0]["measured"] == {
+        "autonomous": None,
+        "time_dependent": 1.0,
+        "untied": 1.0,
+    }
 
 
 def test_the_table_fits_80_columns_and_any_encoding() -> None:
@@ -76,8 +80,9 @@ def test_the_table_fits_80_columns_and_any_encoding() -> None:
     lines = run.stdout.replace("|", " ").splitlines()
     assert max(map(len, lines)) <= 80
     assert {line.split()[0] for line in lines if line[:1].strip()} >= set(SCHEMES)
-    assert all(line.split()[-3:] == ["2", "1", "1"] for line in lines if line.startswith("lie "))
+    assert all(line.split()[-4:] == ["2", "1", "1", "1"] for line in lines if line.startswith("lie "))
     assert all("exact" in line for line in lines if line.startswith("rk4"))
+    assert "own: the order if F0 and F1 are different functions" in " ".join(run.stdout.split())
     assert "that of the tied form" in " ".join(run.stdout.split())
     assert "Strang with Euler sub-flows is first order" in " ".join(run.stdout.split())
 

@@ -42,6 +42,7 @@ def test_tables_of_orders_are_real(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (
         ["lie", "strang", "strang-midpoint"],
         ["b:F/2 a:A b:F/2", "b:F/2 a:A b:F/2 @midpoint"],
+        ["macaron", "F0/2 A F1/2 @midpoint"],
     ):
         assert cli.main(["schemes", *words, "--measure"]) == 0
         table = capsys.readouterr().out.split("\n\n")[0]

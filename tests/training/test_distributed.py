@@ -187,7 +187,7 @@ task = recipe.load_task()
 run = Run(recipe, RunDirectory(pathlib.Path(sys.argv[2])), task, world)
 def cut_up():
     kinds = [isinstance(p, DTensor) and p.to_local().numel() < p.numel() for p in run.model.parameters()]
-    moments = [isinstance(m, DTensor) for s in run.optimizer.state.values() for m in s.values() if m.ndim]
+    moments = [isinstance(m, DTensor) for m in run.learned["optimizer"].values() if m.ndim]
     return all(kinds) and all(moments) and len(moments) == 2 * len(kinds)
 seen = {"before": cut_up()}
 run.advance(run.work(0), 0.01)
