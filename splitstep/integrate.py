@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from .notation import shown
 from .scheme import Move, Scheme
 
 if TYPE_CHECKING:
@@ -176,11 +177,11 @@ def integrate(
     """
     needed = {*scheme.fields, *scheme.projections}
     if scheme.doubled and not is_pair(x):
-        raise ValueError(f"The scheme {str(scheme)!r} moves a pair of states: pass x as a tuple (a, b).")
+        raise ValueError(f"The scheme {shown(scheme)!r} moves a pair of states: pass x as a tuple (a, b).")
     for index, step in enumerate(steps):
         if missing := needed - set(step.fields):
             raise ValueError(
-                f"Step {index} has no field {', '.join(sorted(missing))}: the scheme {str(scheme)!r} needs "
+                f"Step {index} has no field {', '.join(sorted(missing))}: the scheme {shown(scheme)!r} needs "
                 f"{', '.join(sorted(needed))}; the step has {', '.join(sorted(step.fields))}."
             )
         x = advance(scheme, index, step, x, context, observe, at)

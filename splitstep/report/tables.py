@@ -28,6 +28,7 @@ class Column(NamedTuple):
 
     head: Cell
     text: bool = False  # set left; numbers are set right
+    whole: bool = False  # on a terminal its lines are not broken; those of numbers never are
     detail: int = EVERYWHERE
     below: bool = False  # on a terminal it stands below the column before it
     grouped: bool = False  # a text that repeats the one above is shown once, except on pages, where rows may be cards
@@ -90,7 +91,7 @@ def to_terminal(tables: Iterable[Table]) -> RenderableType:
     for table in tables:
         if table.detail < ON_PAGES:
             title = [Text(f"\n{table.title}\n")] if table.title else []
-            parts += [*title, _grid(table.fitted(NOT_IN_MARKDOWN)), *map(Text, table.notes)]
+            parts += [*title, _grid(table.fitted(NOT_IN_MARKDOWN)), *(Text(f"\n{note}") for note in table.notes)]
     return Group(*parts)
 
 
@@ -102,12 +103,12 @@ def _grid(columns: Iterable[tuple[Column, list[Cell]]]) -> RenderableType:
     grid, texts = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)), list[list[str]]()
     for column, cells in columns:
         head = "\n".join(textwrap.fill(line, HEAD) for line in lines(column.head))
-        own = ["\n".join(map(_breakable, lines(cell))) for cell in cells]
+        own = ["\n".join(lines(cell) if column.whole else map(_breakable, lines(cell))) for cell in cells]
         if column.below and texts:
             grid.columns[-1].header = f"{grid.columns[-1].header}\n{head}"
             texts[-1] = [f"{above}\n{text}" for above, text in zip(texts[-1], own, strict=True)]
         elif column.text:
-            grid.add_column(head, min_width=8, overflow="fold")
+            grid.add_column(head, min_width=0 if column.whole else 8, overflow="fold", no_wrap=column.whole)
             texts.append(own)
         else:
             grid.add_column(head, justify="right", no_wrap=True)

@@ -98,7 +98,7 @@ def is_leftover(path: Path) -> bool:
 def sweep(folder: Path) -> None:
     """Remove what a kill left behind."""
     for left in filter(is_leftover, folder.iterdir() if folder.is_dir() else ()):
-        if left.is_dir():
+        if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
         else:
             left.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..support.files import whole_file
 
@@ -26,14 +26,18 @@ Progress = Callable[[int, int | None], None]
 
 BLOCK = 1 << 20
 PACKED = (".gz", ".tgz", ".xz", ".zip")
+ROOM, RATIO = 64 << 20, 200
+"""What a packed file may hold if nobody says how much it is: bytes in any case, and so many times its own size."""
 
 
 class Source(NamedTuple):
-    """A published file: its path in the data folder, its address, and the hash of the file as published."""
+    """A published file: its path in the data folder, its address, its hash as published, and `most`, a round number of
+    bytes that it does not exceed."""
 
     name: str
     url: str
     sha256: str
+    most: int
 
 
 class Content(NamedTuple):
@@ -97,7 +101,7 @@ def fetch(
         with urllib.request.urlopen(url, timeout=timeout) as response:
             target.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(target) as file:
-                found = _copy(response, file.write, progress)
+                found = _copy(response, file.write, source.most, progress)
                 if found != source.sha256:
                     raise ValueError(f"what came has sha256 {found} and should have {source.sha256}")
     except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: no URL at all, or refused
@@ -110,15 +114,21 @@ def fetch(
     return target
 
 
-def _copy(response: http.client.HTTPResponse, write: Callable[[bytes], object], progress: Progress | None) -> str:
-    """Copy a response's body and return its sha256; a body shorter than announced is refused."""
+def _copy(
+    response: http.client.HTTPResponse, write: Callable[[bytes], object], most: int, progress: Progress | None
+) -> str:
+    """Copy a response's body and return its sha256; a body shorter than announced, or too long, is refused."""
     announced = response.headers.get("Content-Length")
     total = int(announced) if announced else None
+    if total is not None and total > most:
+        raise ValueError(f"{total:,} bytes are announced, and the file has at most {most:,}")
     digest, received = hashlib.sha256(), 0
     while block := response.read(BLOCK):
+        received += len(block)
+        if received > most:
+            raise ValueError(f"more than {most:,} bytes came, and the file has no more")
         write(block)
         digest.update(block)
-        received += len(block)
         if progress is not None:
             progress(received, total)
     if total is not None and received != total:
@@ -127,22 +137,27 @@ def _copy(response: http.client.HTTPResponse, write: Callable[[bytes], object], 
 
 
 def read(path: Path, member: str | None = None, content: Content | None = None) -> bytes:
-    """A file's bytes, unpacked by its suffix (.gz, .tgz, .xz; .zip with `member`) and checked against `content`."""
+    """A file's bytes, unpacked by its suffix (.gz, .tgz, .xz; .zip with `member`) and checked against `content`.
+
+    No more is unpacked than `content` says or, without it, than text can hold that is packed so small.
+    """
     try:
-        data = _unpack(path, member)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, KeyError) as error:
-        raise damaged(path, error) from None
+        packed = path.suffix in PACKED
+        most = content.size if content else ROOM + RATIO * path.stat().st_size if packed else None
+        data = _unpack(path, member, most)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, KeyError, RuntimeError) as error:
+        raise damaged(path, error) from None  # RuntimeError: encrypted, or packed in an unknown way
     if content is not None:
         check(path, data, content)
     return data
 
 
 def read_tar(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The files of a tar archive, packed or not, each with its name in the archive."""
+    """The plain files of a tar archive, packed or not, each with its name in the archive."""
     try:
         with tarfile.open(fileobj=io.BytesIO(read(path)), mode="r:") as archive:
             for entry in archive:
-                file = archive.extractfile(entry)
+                file = archive.extractfile(entry) if entry.isreg() and not entry.issparse() else None
                 if file is not None:
                     yield entry.name, file.read()
     except (tarfile.TarError, EOFError, OSError) as error:
@@ -150,20 +165,36 @@ def read_tar(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def damaged(path: Path, error: Exception) -> ValueError:
-    """The error for a file that cannot be unpacked."""
+    """The error for a file that cannot be unpacked, or that the system does not let us read."""
+    if isinstance(error, OSError) and error.errno is not None:  # what is wrong with a packed file has no number
+        return ValueError(f"{path} cannot be read ({error.strerror}): make it a file that you may read")
     size = path.stat().st_size
-    return ValueError(f"{path} ({size:,} bytes) is damaged or cut short: {error}. Remove it and fetch it again")
+    return ValueError(
+        f"{path} ({size:,} bytes) is damaged or cut short: {error}. Put a whole copy there; if it was fetched, remove "
+        "it to have it fetched again"
+    )
 
 
-def _unpack(path: Path, member: str | None) -> bytes:
-    if path.suffix in (".gz", ".tgz"):
-        return gzip.decompress(path.read_bytes())
-    if path.suffix == ".xz":
-        return lzma.decompress(path.read_bytes())
+def _unpack(path: Path, member: str | None, most: int | None) -> bytes:
     if path.suffix == ".zip" and member is not None:
-        with zipfile.ZipFile(path) as archive:
-            return archive.read(member)
-    return path.read_bytes()
+        with zipfile.ZipFile(path) as archive, archive.open(member) as file:
+            return _read_all(file, path, most)
+    openers = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
+    with openers.get(path.suffix, open)(path, "rb") as file:
+        return _read_all(file, path, most)
+
+
+def _read_all(file: Any, path: Path, most: int | None) -> bytes:
+    """The rest of an open file, block by block; refuses more than `most` bytes as soon as they are there."""
+    out = io.BytesIO()
+    while block := file.read(BLOCK):
+        out.write(block)
+        if most is not None and out.tell() > most:
+            raise ValueError(
+                f"{path} ({path.stat().st_size:,} bytes) holds more than {most:,} bytes, which is more than expected: "
+                "bring the right file, or unpack it by hand if it is right"
+            )
+    return out.getvalue()
 
 
 def check(path: Path, data: bytes, content: Content) -> None:

@@ -5,6 +5,7 @@ process is that of Nangia and Bowman (2018) and of the Long Range Arena (Tay et 
 draw r in [0, 1) gives a digit if r > 1/4, else an operator with 2 to `arguments` arguments.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,7 +37,9 @@ FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
 OPERATOR_SHARE = 0.25
 ROOTS = 20_000
 """Trees drawn at once. The data depend on it: each chunk has random numbers of its own."""
-FORMAT = 1
+SHUFFLE = (0, 1)
+"""The stream of random numbers that the order of trees is drawn from: a chunk's has one number alone."""
+FORMAT = 2
 """To be raised when the same parameters give other data, so that no old cache is read."""
 
 
@@ -183,35 +186,43 @@ def write(levels: Sequence[Level]) -> Ragged:
     return Ragged(tokens, offsets, labels.astype(np.uint8))
 
 
-def distinct(variant: Variant, seed: int) -> Iterator[tuple[bytes, int]]:
-    """The endless sequence of distinct trees and their values."""
-    seen: set[bytes] = set()
-    chunk = 0
-    while True:
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, chunk])))
-        levels = grow(random, ROOTS, variant)
-        chunk += 1
+def draw(variant: Variant, seed: int) -> Iterator[tuple[bytes, int]]:
+    """The endless sequence of trees and their values; a small tree comes again and again."""
+    for chunk in itertools.count():
+        levels = grow(generator(seed, chunk), ROOTS, variant)
         if not levels or not len(levels[0].tree):
             continue
         text = write(levels)
         joined = text.tokens.tobytes()
         bounds = text.offsets.tolist()
         for first, last, label in zip(bounds[:-1], bounds[1:], text.labels.tolist(), strict=True):
-            tree = joined[first:last]
-            if tree not in seen:
-                seen.add(tree)
-                yield tree, label
+            yield joined[first:last], label
+
+
+def generator(seed: int, *use: int) -> np.random.Generator:
+    """The random numbers for one chunk of trees, or for their order."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *use])))
 
 
 def generate(variant: Variant, seed: int) -> Ragged:
-    """The variant's trees, those for training first."""
-    source = distinct(variant, seed)
-    drawn = [next(source) for _ in range(variant.train + variant.valid + variant.test)]
-    lengths = np.array([len(tree) for tree, _ in drawn])
+    """The variant's trees, each once, those for training first.
+
+    What is drawn late and is not a repeat is longer than what is drawn early, so if there were repeats the trees are
+    shuffled. Without any, as among the long trees of `lra`, their order is random as it is.
+    """
+    wanted = variant.train + variant.valid + variant.test
+    source, drawn, labels = draw(variant, seed), 0, dict[bytes, int]()
+    while len(labels) < wanted:
+        tree, label = next(source)
+        labels[tree] = label
+        drawn += 1
+    trees = list(labels)
+    if drawn > wanted:
+        trees = [trees[i] for i in generator(seed, *SHUFFLE).permutation(wanted)]
     return Ragged(
-        np.frombuffer(b"".join(tree for tree, _ in drawn), dtype=np.uint8),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        np.array([label for _, label in drawn], dtype=np.uint8),
+        np.frombuffer(b"".join(trees), dtype=np.uint8),
+        np.cumsum([0, *map(len, trees)]),
+        np.array([labels[tree] for tree in trees], dtype=np.uint8),
     )
 
 

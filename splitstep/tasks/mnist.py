@@ -17,6 +17,8 @@ PACKED = {
     "t10k-images-idx3-ubyte": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
+MOST = 10_000_000
+"""Bytes of a packed file, at most."""
 CONTENTS = {
     "train-images-idx3-ubyte": Content(47_040_016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
     "train-labels-idx1-ubyte": Content(60_008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
@@ -46,7 +48,7 @@ def parse_idx(data: bytes, path: Path) -> np.ndarray:
     if len(sizes) != data[3] or len(data) - header != math.prod(sizes):
         raise ValueError(
             f"{path} is damaged or cut short: sizes {sizes} of {data[3]}, and {max(len(data) - header, 0):,} values "
-            "after them. Remove it and fetch it again"
+            "after them. Put a whole copy there; if it was fetched, remove it to have it fetched again"
         )
     return np.frombuffer(data, dtype=np.uint8, offset=header).reshape(sizes)
 
@@ -55,7 +57,8 @@ def load_pair(root: Path, part: str) -> Pixels:
     """The images and labels of "train" or "t10k"."""
     arrays = []
     for name in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
-        path = locate(root, Source(f"mnist/{name}.gz", f"{ORIGIN}{name}.gz", PACKED[name]), f"mnist/{name}")
+        source = Source(f"mnist/{name}.gz", f"{ORIGIN}{name}.gz", PACKED[name], MOST)
+        path = locate(root, source, f"mnist/{name}")
         arrays.append(parse_idx(read(path, content=CONTENTS[name]), path))
     return Pixels(*arrays)
 

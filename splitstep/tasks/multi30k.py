@@ -32,6 +32,8 @@ HASHES = {
     "val.de": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
     "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
 }
+MOST = 1_000_000
+"""Bytes of a packed file, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class Multi30k(Translation):
 
 def caption_file(root: Path, name: str) -> Path:
     """The file, fetched if it is missing."""
-    source = Source(f"multi30k/{name}.gz", f"{ORIGIN}{name}.gz", HASHES[name])
+    source = Source(f"multi30k/{name}.gz", f"{ORIGIN}{name}.gz", HASHES[name], MOST)
     return locate(root, source, f"multi30k/{name}")
 
 

@@ -19,6 +19,7 @@ SOURCE = Source(
     "20newsgroups/20news-bydate.tar.gz",
     "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz",
     "8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
+    20_000_000,
 )
 MEMBER = re.compile("20news-bydate-(train|test)/([^/]+)/([^/]+)$")
 """Part, group and id of a message, by its name in the archive."""
@@ -69,7 +70,7 @@ def load_documents(root: Path) -> dict[str, list[Document]]:
         if len(documents[part]) != count or groups != GROUPS:
             raise ValueError(
                 f"{where} has {len(documents[part]):,} {part} documents in {groups} groups, and 20 Newsgroups by date "
-                f"has {count:,} in {GROUPS}. Remove it and fetch it again"
+                f"has {count:,} in {GROUPS}. Put the published files there"
             )
     return {part: sorted(found) for part, found in documents.items()}
 

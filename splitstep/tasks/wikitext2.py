@@ -19,6 +19,7 @@ SOURCE = Source(
     "wikitext-2/wikitext-2-v1.zip",
     "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip",
     "92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
+    5_000_000,
 )
 FILES = ("{}.txt", "wiki.{}.tokens", "{}.articles-shuffled.txt")
 """What a split's own file may be called, if it is not in the published archive."""

@@ -146,9 +146,9 @@ class Recipe:
     data: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     train: TrainOptions = field(default_factory=TrainOptions)
-    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
     objective: str | dict[str, Any] = "task"  # a name, or a name and options
     probes: tuple[str, ...] = ()
+    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
 
     def __post_init__(self) -> None:
         find_objective(self.objective)

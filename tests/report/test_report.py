@@ -443,8 +443,8 @@ def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: py
     [
         (None, "has no result.json"),
         ("{", "damaged"),
-        ("[]", "not the result of a study"),
-        ('{"study": "unheard-of"}', "is of the study 'unheard-of', not installed here. Known: compare"),
+        ("[7]", "has no rows of schemes: run `splitstep schemes"),
+        ('{"study": "unheard-of"}', "is of the study 'unheard-of', not installed here. Known: "),
         ('{"study": "compare", "format": 2}', "has format 2"),
         ('{"study": "compare", "format": 1}', "result.json is damaged: the document has no command."),
     ],

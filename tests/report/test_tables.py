@@ -37,7 +37,7 @@ def drawn(*tables: Table, width: int = 80) -> list[str]:
 
 
 def test_a_terminal_has_groups_once_and_columns_below_each_other() -> None:
-    _, title, _, over, heads, rule, *rows, note = drawn(TABLE)
+    _, title, _, over, heads, rule, *rows, _, note = drawn(TABLE)
     assert (title, note) == ("Figures", "A note.")
     assert set(rule) == {"─"}
     cells = [[part for part in re.split(r" {2,}", line) if part] for line in (over, heads, *rows)]

@@ -519,6 +519,24 @@ def test_trees_are_drawn_with_the_right_chances() -> None:
     assert (kept == 4).mean() == pytest.approx(0.6, abs=4 * 0.49 / math.sqrt(len(kept)))
 
 
+@pytest.mark.parametrize("name", ["short", "original"])
+def test_lengths_do_not_tell_the_splits_of_listops_apart(name: str) -> None:
+    """A tree counts once, and the short ones are soon used up: in the order of drawing, test would have fewer."""
+    variant = VARIANTS[name]
+    lengths = generate(variant, seed=0).lengths
+    for measure in (np.log(lengths), lengths <= 8):
+        parts = np.split(measure, np.cumsum([variant.train, variant.valid]))
+        error = measure.std() / math.sqrt(variant.valid)
+        assert max(abs(part.mean() - measure.mean()) for part in parts) < 3 * error
+
+
+def test_trees_of_the_long_range_arena_are_those_of_stored_results() -> None:
+    """Hundreds of tokens do not come twice, so their order of drawing tells nothing of their length."""
+    described = task("listops", {"variant": "lra", "train": 300, "valid": 20, "test": 20}).describe()
+    assert described["sha256"]["train"] == "4ccd6ce5739fbedb64fab58c152e0632a9e897b8cb0dba022df1ee6f5838bb4d"
+    assert described["sha256"]["test"] == "39edb932eebdaf60deae32a16990209a6d6dc61c0c44aee21142d2bd94a5e15d"
+
+
 def test_listops_pads_and_never_cuts() -> None:
     made = task("listops", {"train": 300, "valid": 50, "test": 50})
     stored = generate(replace(VARIANTS["short"], train=300, valid=50, test=50), seed=0)
