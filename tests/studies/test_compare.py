@@ -22,11 +22,13 @@ from made_up import ACCURACY, LOSS, comparison, translation, trial
 
 from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
+from splitstep.report.tables import to_html, to_markdown
 from splitstep.studies.compare import compare, running, tables
 from splitstep.studies.compare.bleu import bleu_of, sentence_counts
 from splitstep.studies.compare.plan import Planned, file_name, plan, read_sweep, split_schemes
 from splitstep.studies.compare.result import Comparison, Curve, read_comparison
 from splitstep.studies.compare.rows import against, choose_setting, rows_of
+from splitstep.studies.compare.tables import comparison_tables, scheme_cell, warnings
 from splitstep.studies.compare.trials import read_curves, thinned
 from splitstep.studies.compare.wording import widths
 from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
@@ -151,6 +153,25 @@ def test_diverged_runs_are_counted_and_in_no_mean() -> None:
     assert second.difference == pytest.approx((0.1, None, None, 1))
     [alone] = rows_of([trial("A F", 0, None)], ACCURACY)
     assert (alone.test, alone.valid, alone.diverged) == (None, None, 1)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_runs_without_a_finite_test_figure_are_counted_apart_and_in_no_mean(value: float) -> None:
+    trials = [trial("A F", 0, 0.5), trial("A F", 1, value), trial("A F", 2, 0.9), trial("A F", 3, None)]
+    trials += [trial("F A", 0, 0.6), trial("F A", 1, 0.9), trial("F A", 2, value)]
+    first, second = rows_of(trials, ACCURACY)
+    assert first.test is not None
+    assert (first.test.mean, first.finished, first.diverged, first.not_finite) == (0.7, 2, 1, 1)
+    assert second.difference == pytest.approx((0.1, None, None, 1))
+    found = comparison(trials)
+    again = read_comparison(json.loads(json.dumps(found.document(), allow_nan=False)), "there")
+    assert again.trials[1].test is not None
+    assert str(again.trials[1].test["accuracy"]) == str(value)
+    assert scheme_cell(first)[-2:] == ("1 of 4 diverged", "1 of 4 not finite")
+    assert "Diverged, and in no mean: 1 run. Without a finite test figure, and in no mean: 2 runs." in warnings(found)
+    for table in comparison_tables(again):
+        for render in (to_html, to_markdown):
+            assert render(table)
 
 
 @pytest.mark.parametrize(("metric", "best"), [(ACCURACY, "train.lr=2"), (LOSS, "train.lr=1")])

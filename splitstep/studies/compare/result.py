@@ -85,6 +85,7 @@ class Row:
     seconds: float
     tokens_per_second: float | None
     structure: list[dict[str, Any]]
+    not_finite: int = 0  # runs that finished, but whose test figure is not a number, or infinite
 
 
 @dataclass(frozen=True)

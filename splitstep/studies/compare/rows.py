@@ -22,7 +22,7 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
         every = [t for t in trials if t.scheme == notation]
         setting = choose_setting(every, metric)
         own = [t for t in every if t.setting == setting]
-        test = figures(own, "test", metric.name)
+        test, diverged = figures(own, "test", metric.name), sum(t.status != "finished" for t in own)
         if not rows:
             first = test
         rates = [t.tokens_per_second for t in own if t.tokens_per_second]
@@ -33,7 +33,8 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
                 scheme=notation,
                 setting=setting,
                 finished=len(test),
-                diverged=len(own) - len(test),
+                diverged=diverged,
+                not_finite=len(own) - len(test) - diverged,
                 test=estimate(list(test.values())),
                 valid=estimate(list(figures(own, "valid", metric.name).values())),
                 difference=paired_difference(test, first) if rows else None,
@@ -77,9 +78,9 @@ def choose_setting(trials: Sequence[Trial], metric: Metric) -> Setting:
 
 
 def figures(trials: Iterable[Trial], split: str, metric: str) -> dict[int, float]:
-    """The metric of the finished runs that have it, by seed."""
+    """The metric of the finished runs that have it as a finite number, by seed."""
     found = {t.seed: getattr(t, split) or {} for t in trials if t.status == "finished"}
-    return {seed: one[metric] for seed, one in found.items() if metric in one}
+    return {seed: one[metric] for seed, one in found.items() if math.isfinite(one.get(metric, math.nan))}
 
 
 def structure(s: Scheme) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from typing import NamedTuple
 
 from ...notation import shortened
@@ -86,9 +87,11 @@ def scheme_name(notation: str) -> str:
 
 
 def scheme_cell(row: Row) -> tuple[str, ...]:
-    """The name with its notation, the setting of a sweep, and how many runs diverged."""
+    """The name with its notation, the setting of a sweep, and how many runs are in no mean, and why."""
     names = [row.name] if row.name != row.scheme else []
-    lost = [f"{row.diverged} of {row.diverged + row.finished} diverged"] if row.diverged else []
+    runs = row.finished + row.diverged + row.not_finite
+    counts = {"diverged": row.diverged, "not finite": row.not_finite}
+    lost = [f"{count} of {runs} {why}" for why, count in counts.items() if count]
     return *names, Code(shortened(row.scheme)), *row.setting, *lost
 
 
@@ -144,10 +147,12 @@ def reading_note(result: Comparison) -> str:
 
 def warnings(result: Comparison) -> str:
     """What to know before figures are compared: runs that are missing, and runs that shared the machine."""
-    lost, at_once = sum(trial.status != "finished" for trial in result.trials), result.engine.removeprefix("local=")
-    diverged = f" Diverged, and in no mean: {counted(lost, 'run')}." if lost else ""
+    diverged, at_once = sum(t.status != "finished" for t in result.trials), result.engine.removeprefix("local=")
+    figures = [t.test[result.metric.name] for t in result.trials if t.test]
+    counts = {"Diverged": diverged, "Without a finite test figure": sum(not isfinite(value) for value in figures)}
+    lost = "".join(f" {why}, and in no mean: {counted(count, 'run')}." for why, count in counts.items() if count)
     crowded = at_once.isdecimal() and int(at_once) > 1
-    return f"{diverged} Seconds and tokens/s: with {at_once} runs at once." if crowded else diverged
+    return f"{lost} Seconds and tokens/s: with {at_once} runs at once." if crowded else lost
 
 
 def all_scores(result: Comparison) -> list[Scored]:

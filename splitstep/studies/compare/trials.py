@@ -51,11 +51,14 @@ def read_curves(directory: RunDirectory, metric: str, options: TrainOptions) -> 
         "valid_metric": ("valid", metric, valid),
     }  # fmt: skip
     return {
-        name: thinned(
-            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(r.get(key, math.nan))], whole
-        )
+        name: thinned([(r["step"], r[key]) for r in logged if r["split"] == split and is_finite(r.get(key))], whole)
         for name, (split, key, whole) in columns.items()
     }
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a logged value is a number; those that JSON does not have are text."""
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def thinned(points: Sequence[tuple[int, float]], whole: int, most: int = POINTS) -> Curve:
