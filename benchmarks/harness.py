@@ -74,8 +74,7 @@ def harness(recipe: Recipe, task: Task, folder: Path) -> tuple[Callable[[], Any]
     run = Run(recipe, directory, task, ALONE)
 
     def loop() -> None:
-        with open_journal(run, quiet=True, tensorboard=False) as journal:
-            fit(run, journal)
+        fit(run, open_journal(run, quiet=True, tensorboard=False))
 
     return loop, run.model
 

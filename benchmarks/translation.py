@@ -147,8 +147,7 @@ def train(scheme: str, recipe: str, overrides: Sequence[str], folder: Path, size
     directory = RunDirectory(folder / scheme)
     directory.claim(given.document())
     run = Run(given, directory, given.load_task(), world)
-    with open_journal(run, quiet=True, tensorboard=False) as journal:
-        fit(run, journal)
+    fit(run, open_journal(run, quiet=True, tensorboard=False))
     times = run.clock.read()
     return Updates(
         scheme, run.mode, str(run.precision).removeprefix("torch."), size.steps, len(run.shapes),

@@ -7,9 +7,15 @@ from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write the document to DIR/result.json.")]
-NewDirectory = Annotated[Path, typer.Option("--out", metavar="DIR", help="The directory; the same one goes on.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document, and nothing else.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Also write the JSON document to DIR/result.json.")
+]
+NewDirectory = Annotated[
+    Path,
+    typer.Option("--out", metavar="DIR", help="A new directory, or an interrupted one to continue."),
+]
 Data = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="The data directory; else $SPLITSTEP_DATA, else ./data.")
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="The data directory. Default: $SPLITSTEP_DATA, or else ./data."),
 ]

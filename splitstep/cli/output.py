@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..support.typed import plain
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -36,7 +38,7 @@ class Output(NamedTuple):
 
     def emit(self, document: Any, table: Callable[[], RenderableType]) -> None:
         """Write the document where it goes; people get the table, or the text as it stands where it is a str."""
-        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+        text = json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
         if self.out is not None:
             from ..support.files import write_atomically
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,30 +22,33 @@ if TYPE_CHECKING:
     from ..training.run_result import RunResult, SplitResult
 
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Entries of the recipe, such as train.steps=2000.")
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Recipe entries to change, such as train.steps=2000."),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A directory that `splitstep train` wrote.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run.")]
 Beams = Annotated[
-    int | None, typer.Option("--beams", help="Of a translator's search; 1 is greedy. Else as the recipe says.")
+    int | None,
+    typer.Option("--beams", help="The number of beams to translate with; 1 is greedy. Default: as in the recipe."),
 ]
 Penalty = Annotated[
     float | None,
     typer.Option(
-        "--length-penalty", help="The power of the length that beams' scores are divided by. Else the recipe's."
+        "--length-penalty", help="Divide a beam's score by its length to this power. Default: as in the recipe."
     ),
 ]
 
 
 def train(
+    context: typer.Context,
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, such as recipes/digits.yaml.")],
     overrides: Overrides = None,
     *,
     out: NewDirectory,
     data: Data = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log to DIR/tensorboard too.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to DIR/tensorboard.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a recipe; started again after a kill, go on from the last checkpoint.
+    """Train a model by a recipe. If a run was stopped or killed, the same command continues it.
 
     \b
     Example:
@@ -51,13 +56,21 @@ def train(
       splitstep train recipes/enwik8.yaml scheme=macaron train.steps=20000 --out runs/e8
       accelerate launch -m splitstep train recipes/enwik8.yaml --out runs/e8
 
-    A loss that diverges is a result too: the table says at which step.
+    Ctrl-C saves a checkpoint before it stops. A run that diverges is a result too: the table says at which step.
     """
     from ..training import load_recipe
     from ..training import train as run
+    from ..training.stop import Stop, Stopped
 
-    result = run(load_recipe(recipe, overrides or []), out, data, tensorboard=tensorboard)
-    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+    speaks = os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
+    stop = Stop(signal.SIGINT, signal.SIGTERM)
+    try:
+        result = run(load_recipe(recipe, overrides or []), out, data, tensorboard=tensorboard, stop=stop)
+    except Stopped as stopped:
+        if speaks:
+            print(f"The run {stopped}. To go on: {shlex.join(context.obj)}", file=sys.stderr)
+        raise typer.Exit(128 + stopped.number) from None
+    if speaks:
         Output(as_json, None).emit(result.document(), lambda: _run_table(result, out))
 
 
@@ -119,14 +132,14 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> RenderableType:
 
 def evaluate(
     run: Run,
-    split: Annotated[str, typer.Option("--split", help="train, valid or test, as the task has them.")] = "test",
+    split: Annotated[str, typer.Option("--split", help="The split to evaluate on, such as valid or test.")] = "test",
     beams: Beams = None,
     length_penalty: Penalty = None,
     data: Data = None,
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Print the figures of a run's model; of a translator, its BLEUs and chrF on translations too.
+    """Evaluate a run's model on a split of its data. Translators are scored by BLEU and chrF, too.
 
     \b
     Example:
@@ -161,7 +174,7 @@ def translate(
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Translate standard input line by line with a run's model; needs none of its data.
+    """Translate lines from standard input with a run's model. The data it was trained on are not needed.
 
     \b
     Example:
@@ -189,15 +202,17 @@ def translate(
 
 def generate(
     run: Run,
-    prompt: Annotated[str, typer.Option("--prompt", help="The text to go on from.")] = "The ",
-    tokens: Annotated[int, typer.Option("--tokens", help="How many to write.")] = 200,
-    temperature: Annotated[float, typer.Option("--temperature", help="0 takes the likeliest each time.")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random numbers.")] = 0,
+    prompt: Annotated[str, typer.Option("--prompt", help="The text to continue.")] = "The ",
+    tokens: Annotated[int, typer.Option("--tokens", help="The number of tokens to write.")] = 200,
+    temperature: Annotated[
+        float, typer.Option("--temperature", help="The sampling temperature; 0 always takes the likeliest token.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of the random numbers for sampling.")] = 0,
     data: Data = None,
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Let the language model of a run go on from a prompt.
+    """Continue a prompt with a run's language model.
 
     \b
     Example:

@@ -97,6 +97,8 @@ def sample(model: Any, length: int, given: list[int], tokens: int, temperature: 
 
 
 def draw(logits: Tensor, temperature: float, random: torch.Generator) -> Tensor:
+    if not logits.isfinite().all():
+        raise ValueError("the model's output is not a number: its weights are damaged, or too large for its precision")
     if temperature == 0:
         return logits.argmax()
     return torch.multinomial(((logits - logits.max()) / temperature).softmax(-1), 1, generator=random)

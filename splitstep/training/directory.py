@@ -37,8 +37,8 @@ def versions() -> dict[str, str]:
 
 
 def git_hash() -> str | None:
-    """$SPLITSTEP_COMMIT where it is set, for copies whose git knows less; else the commit of the checkout, "+"
-    where it has changes; None where it is installed without git."""
+    """$SPLITSTEP_COMMIT if it is set, for copies whose git knows less; else the commit of the checkout, with a "+" if
+    it has changes; None for an installed package, even inside of somebody else's repository."""
     if given := os.environ.get("SPLITSTEP_COMMIT"):
         return given
     here = Path(__file__).resolve().parent
@@ -48,6 +48,7 @@ def git_hash() -> str | None:
         return run.stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)
         changes = git("status", "--porcelain", "--untracked-files=no")
         return git("rev-parse", "--short=12", "HEAD") + ("+" if changes else "")
     except (OSError, subprocess.SubprocessError):

@@ -21,11 +21,12 @@ from .result import finish, give_up
 from .run import Diverged, Run
 from .run_result import RunResult
 from .schedule import learning_rate
+from .stop import NEVER, Stop, Stopped
 from .work import prefetched
 
 
-def fit(run: Run, journal: Journal) -> None:
-    """Train to the end from where the run stands."""
+def fit(run: Run, journal: Journal, stop: Stop = NEVER) -> None:
+    """Train to the end from where the run stands, or until it is asked to stop."""
     options = run.options
     with prefetched(run.work, run.state.step, options.steps) as works:
         for work in works:
@@ -43,9 +44,12 @@ def fit(run: Run, journal: Journal) -> None:
             if step in run.snapshots:
                 with run.clock.paused():
                     run.add_snapshot()
-            if last or run.due(looking):
+            asked = stop.agreed(run.world, looking)
+            if last or asked or run.due(looking):
                 with run.clock.paused():
                     run.save()
+            if asked and not last:
+                raise Stopped(step, asked)
 
 
 def report(run: Run, journal: Journal, lr: float) -> None:
@@ -78,9 +82,15 @@ def validate(run: Run, journal: Journal) -> None:
 
 
 def train(
-    recipe: Recipe, out: Path, data: Path | None = None, quiet: bool = False, tensorboard: bool = False
+    recipe: Recipe,
+    out: Path,
+    data: Path | None = None,
+    quiet: bool = False,
+    tensorboard: bool = False,
+    stop: Stop = NEVER,
 ) -> RunResult:
-    """Train a recipe in the directory `out`, or go on with it, or return its result where it is done."""
+    """Train a recipe in the directory `out`, or go on with it, or return its result if it is done. With a `stop` that
+    hears signals, they end the run in `Stopped`, after a checkpoint."""
     world, directory = this_world(), RunDirectory(out)
     begun = (out / "recipe.yaml").exists()
     extends = world.from_first(lambda: directory.claim(recipe.document()))
@@ -111,8 +121,8 @@ def train(
             if run.remark:
                 journal.progress.say(run.remark)
             journal.progress.say(opening(run))
-            with journal.progress:
-                fit(run, journal)
+            with journal.progress, stop.heard(world):
+                fit(run, journal, stop)
         except Diverged as error:
             return give_up(run, error)
         except (RuntimeError, MemoryError) as error:

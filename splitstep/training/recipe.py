@@ -256,7 +256,16 @@ def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) 
 
 @final
 class Loader(yaml.SafeLoader):
-    """Reads YAML and nothing else; of a key that is there twice, PyYAML's own would keep the last. 3e-4 is a number."""
+    """Reads YAML without aliases, of which a few lines can hold more than all memory; of a key that is there twice,
+    PyYAML's own loader would keep the last. 3e-4 is a number."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.MarkedYAMLError(
+                problem=f"the alias *{event.anchor} is not read: write its value out", problem_mark=event.start_mark
+            )
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 from inline import here
+from safetensors.torch import load_file, save_file
 
 from splitstep import cli
 from splitstep.inference import runs
@@ -220,6 +222,75 @@ def test_compare_takes_the_recipe_of_the_task_and_a_sweep(folder: Path, capsys: 
     assert document["seeds"] == [t["seed"] for t in document["trials"]][:1] == [7]
     assert [t["setting"] for t in document["trials"]] == [["train.lr=1e-3"], ["train.lr=1e-2"]]
     assert {t["steps"] for t in document["trials"]} == {2}
+
+
+def test_a_test_figure_that_is_no_number_is_shown_and_spoils_no_table(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one seed of two: the other is the mean. What was written can be read and drawn again."""
+    from splitstep.training import result as ending
+
+    evaluate, bad = ending.evaluate, ["test"]
+
+    def broken(model: Any, task: Any, split: str, *rest: Any) -> dict[str, float]:
+        found = evaluate(model, task, split, *rest)
+        return dict.fromkeys(found, math.nan) if split in bad else found
+
+    monkeypatch.setattr(ending, "evaluate", broken)
+    words = ("train", "tiny.yaml", "--out", "run")
+    assert cli.main(words) == 0
+    assert re.search(r"accuracy +test nan%, valid \d", capsys.readouterr().out)
+    assert call(capsys, *words)["test"] == {"loss": "nan", "accuracy": "nan"}
+    words = ("compare", "tiny.yaml", "--schemes", "lie", "--out", "out", "--seeds")
+    assert cli.main((*words, "1")) == 0
+    printed = capsys.readouterr()
+    assert "1 of 1 not finite" in printed.out
+    assert "[1/1] runs/lie-seed0: accuracy nan%" in printed.err
+    bad.clear()
+    document = call(capsys, *words, "2")
+    assert [trial["test"]["accuracy"] == "nan" for trial in document["trials"]] == [True, False]
+    assert (document["rows"][0]["finished"], document["rows"][0]["not_finite"]) == (1, 1)
+    assert document["rows"][0]["test"]["mean"] == document["trials"][1]["test"]["accuracy"]
+    assert cli.main(["report", "out", "--markdown"]) == 0
+    assert "1 of 2 not finite" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [("evaluate",), ("evaluate", "--json"), ("generate",), ("generate", "--temperature", "0")]
+)
+def test_a_model_whose_output_is_no_number_is_no_traceback(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    call(capsys, "train", "text.yaml", "--out", "run")
+    file = folder / "run" / "model" / "model.safetensors"
+    save_file({name: x * math.nan for name, x in load_file(file).items()}, file, {"format": "pt"})
+    verb, *options = words
+    if verb == "generate":
+        assert "the model's output is not a number" in refusal(capsys, verb, "run", *options)
+        return
+    assert cli.main([verb, "run", *options]) == 0
+    printed = capsys.readouterr().out
+    assert "nan" in printed
+    assert not options or json.loads(printed)["figures"]["loss"] == "nan"
+
+
+def test_help_says_what_an_option_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """In sentences that need no guessing."""
+    for verb in ("train", "generate", "compare"):
+        assert cli.main([verb, "--help"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.count("--out DIR A new directory, or an interrupted one to continue.") == 2
+    assert "--seed <int> The seed of the random numbers for sampling." in printed
+    assert printed.count("--data DIR The data directory. Default: $SPLITSTEP_DATA, or else ./data.") == 3
+
+
+def test_a_yaml_bomb_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nine lists of ten aliases each would be 10^9 entries."""
+    lines = ["x0: &x0 [1]", *(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]" for n in range(1, 10))]
+    (folder / "bomb.yaml").write_text("task: digits\n" + "\n".join(lines))
+    line = refusal(capsys, "train", "bomb.yaml", "--out", "out")
+    assert "bomb.yaml, line 3, column 10 is not YAML: the alias *x0 is not read: write its value out" in line
+    assert "is not a YAML value" in refusal(capsys, "train", "tiny.yaml", "train={lr: &a 1, eps: *a}", "--out", "out")
 
 
 def test_without_plotly_compare_still_ends_well(

@@ -3,6 +3,10 @@
 import dataclasses
 import json
 import math
+import os
+import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -234,6 +238,23 @@ def test_every_shape_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_commit_may_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLITSTEP_COMMIT", "abc123")
     assert git_hash() == "abc123"
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_repository_around_an_installed_package_is_not_its_own(tracked: bool, tmp_path: Path) -> None:
+    """A virtual environment inside of somebody's repository: the commit is theirs, not splitstep's."""
+    inside = tmp_path / ("splitstep" if tracked else ".venv/lib/splitstep")
+    shutil.copytree(Path(running.__file__).parents[1], inside, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / ".gitignore").write_text(".venv/\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "theirs"]):
+        subprocess.run([*git, *words], check=True)
+    code = "from splitstep.training.directory import git_hash; print(git_hash())"
+    environment = {name: value for name, value in os.environ.items() if name != "SPLITSTEP_COMMIT"}
+    environment["PYTHONPATH"] = str(inside.parent)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
+    assert done.stdout.strip() == (head if tracked else "None"), done.stderr
 
 
 class Casts(TorchDispatchMode):
