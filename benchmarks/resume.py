@@ -65,7 +65,9 @@ def fingerprint(out: Path) -> dict[str, str]:
     def digest(data: bytes) -> str:
         return hashlib.sha256(data).hexdigest()
 
-    found = {f"{p.parent.name}/{p.name}": digest(p.read_bytes()) for p in sorted(out.rglob("*.safetensors"))}
+    folders = (max(out.glob("checkpoints/step-*")), out / "model")  # the clock decides when earlier ones are written
+    files = [file for folder in folders for file in sorted(folder.glob("*.safetensors"))]
+    found = {f"{p.parent.name}/{p.name}": digest(p.read_bytes()) for p in files}
     lines = [without(json.loads(line)) for line in (out / "metrics.jsonl").read_text().splitlines()]
     result = without(json.loads((out / "result.json").read_text()))
     return {**found, "metrics": digest(json.dumps(lines).encode()), "result": digest(json.dumps(result).encode())}

@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from .notation import shown
 from .scheme import Move, Scheme
 
 if TYPE_CHECKING:
@@ -94,6 +95,30 @@ def total(terms: Iterable[Tensor]) -> Tensor:
     return reduce(add, terms)
 
 
+def slope(visit: Visit, name: str, t: Time, x: Tensor, context: Any) -> Tensor:
+    """k = f(t, x) of one field; a result that cannot be a slope of x is refused."""
+    k = visit.step.fields[name](t, x, context)
+    if wrong := _unfit(k, x):
+        raise ValueError(
+            f"Field {name} of step {visit.site.step} returned {wrong}: it must return a tensor of the state's shape "
+            f"{tuple(x.shape)} and {x.dtype}, or of less precision."
+        )
+    return k
+
+
+def _unfit(k: Any, x: Tensor) -> str:
+    """What k is, if it is not a slope of x: another shape, not real, wider than x. Autocast may return float32."""
+    from torch import Tensor, float32, promote_types
+
+    if not isinstance(k, Tensor):
+        return f"a value of type {type(k).__name__}"
+    if k.shape == x.shape and (
+        k.dtype == x.dtype or (k.is_floating_point() and promote_types(k.dtype, x.dtype) in (x.dtype, float32))
+    ):
+        return ""
+    return f"shape {tuple(k.shape)} and {k.dtype}"
+
+
 def increments(visit: Visit, x: Tensor, contexts: Sequence[Any]) -> dict[str, Tensor]:
     """What each field of one part adds: h * sum_j b_j k_j, with k_j = f(t + c_j h, x + h sum_i a_ji k_i).
 
@@ -107,7 +132,7 @@ def increments(visit: Visit, x: Tensor, contexts: Sequence[Any]) -> dict[str, Te
         y = total([x, *(scaled(h * a, sums[i]) for i, a in stage.row)]) if stage.row else x
         times = [t + stage.c * span for t, span in zip(visit.times, spans, strict=True)] if stage.c else visit.times
         names = zip(move.fields, times, strict=True)
-        slopes.append({name: visit.step.fields[name](t, y, context) for name, t in names})
+        slopes.append({name: slope(visit, name, t, y, context) for name, t in names})
         if len(slopes) < len(move.stages):
             sums.append(total(slopes[-1].values()))
     factor = h if move.kind == "add" else 1.0
@@ -156,10 +181,6 @@ def advance(
     return total(scaled(w, y) for w, y in ends)
 
 
-def is_pair(x: Any) -> bool:
-    return isinstance(x, tuple) and len(x) == 2  # pyright: ignore[reportUnknownArgumentType]
-
-
 def integrate(
     scheme: Scheme,
     steps: Iterable[Step],
@@ -174,17 +195,37 @@ def integrate(
     and the like derive from the evaluation's name and not from the order of calls. A doubled scheme takes and returns
     a pair of states.
     """
-    needed = {*scheme.fields, *scheme.projections}
-    if scheme.doubled and not is_pair(x):
-        raise ValueError(f"The scheme {str(scheme)!r} moves a pair of states: pass x as a tuple (a, b).")
+    if not isinstance(scheme, Scheme):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f'integrate takes a Scheme, not {scheme!r}: make one with ss.scheme("A F").')
+    _check_state(scheme, x)
+    index = -1
     for index, step in enumerate(steps):
-        if missing := needed - set(step.fields):
-            raise ValueError(
-                f"Step {index} has no field {', '.join(sorted(missing))}: the scheme {str(scheme)!r} needs "
-                f"{', '.join(sorted(needed))}; the step has {', '.join(sorted(step.fields))}."
-            )
+        _check_step(scheme, index, step)
         x = advance(scheme, index, step, x, context, observe, at)
+    if index < 0:
+        raise ValueError("integrate got no steps: pass at least one Step, such as uniform(fields, end=1.0, n=8).")
     return x
+
+
+def _check_state(scheme: Scheme, x: State) -> None:
+    from torch import Tensor
+
+    kinds: list[type] = list(map(type, x)) if isinstance(x, tuple) else [type(x)]  # pyright: ignore[reportUnknownArgumentType]
+    halves = len(kinds) if isinstance(x, tuple) else 0
+    if halves != 2 * scheme.doubled or not all(issubclass(kind, Tensor) for kind in kinds):
+        needed = "a pair of states: pass x as a tuple (a, b)" if scheme.doubled else "one state: pass x as a tensor"
+        raise ValueError(f"The scheme {shown(scheme)!r} moves {needed}.")
+
+
+def _check_step(scheme: Scheme, index: int, step: Step) -> None:
+    if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"Step {index} is a {type(step).__name__}: pass Steps, such as [Step(fields, 0.0, 1.0)].")
+    needed = {*scheme.fields, *scheme.projections}
+    if missing := needed - set(step.fields):
+        raise ValueError(
+            f"Step {index} has no field {', '.join(sorted(missing))}: the scheme {shown(scheme)!r} needs "
+            f"{', '.join(sorted(needed))}; the step has {', '.join(sorted(step.fields))}."
+        )
 
 
 def uniform(fields: Mapping[str, Field], end: float, n: int) -> list[Step]:

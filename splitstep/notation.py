@@ -189,6 +189,17 @@ def _advice(text: str, place: int) -> str:
 
 def write(scheme: Scheme) -> str:
     """The canonical text: `read(write(s)) == s` bit for bit."""
+    for tableau in {s.tableau for _, s in scheme.substeps}:
+        if TABLEAUX.get(tableau.name) != tableau:
+            raise ValueError(
+                f"The notation cannot name the tableau {tableau.name!r}, for splitstep.TABLEAUX does not hold it: "
+                f'register it with TABLEAUX.add("{tableau.name}", tableau), or in a package\'s entry points.'
+            )
+    return shown(scheme)
+
+
+def shown(scheme: Scheme) -> str:
+    """The text for humans; tableaux that are not registered go by their names too."""
     tableaux = {s.tableau for _, s in scheme.substeps if not s.replaces}
     common = tableaux.pop() if len(tableaux) == 1 else EULER
     texts = [(w, " ".join(_write_part(part, common) for part in program)) for w, program in scheme.branches]

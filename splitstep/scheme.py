@@ -14,7 +14,12 @@ from typing import NamedTuple
 from .tableau import EULER, Coefficient, Tableau, coefficient
 
 PROJECTIONS = frozenset("NMP")
-DIFFUSION = "D"  # backward diffusion is ill-posed, so its fractions may not be negative
+DIFFUSION = "D"
+
+
+def runs_backwards(letter: str) -> bool:
+    """Whether the field of this letter may have negative fractions: backward diffusion is ill-posed."""
+    return letter != DIFFUSION
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Substep:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(sorted(self.fields)))
         object.__setattr__(self, "fraction", coefficient(self.fraction))
-        wrong = [name for name in self.fields if not re.fullmatch("[A-Z][0-9]*", name) or name[0] in PROJECTIONS]
+        wrong = [name for name in self.fields if not re.fullmatch("[A-Z][0-9]*", str(name)) or name[0] in PROJECTIONS]
         if wrong or self.half not in ("", "a", "b"):
             raise ValueError(
                 f"A part has fields such as A or F0 and moves a half a, b or none; got {wrong or self.fields}, "
@@ -44,7 +49,7 @@ class Substep:
             raise ValueError(f"A part sums different fields; got {'+'.join(self.fields) or 'none'}.")
         if self.fraction == 0:
             raise ValueError(f"Field {'+'.join(self.fields)} advances by 0: leave that part out.")
-        if self.fraction < 0 and any(name[0] == DIFFUSION for name in self.fields):
+        if self.fraction < 0 and not all(runs_backwards(name[0]) for name in self.fields):
             raise ValueError(
                 f"Diffusion D cannot run backwards in time (ill-posed); its fraction is {self.fraction}: "
                 "use a scheme whose fractions of D are positive, such as D/2 A F D/2."
@@ -66,6 +71,10 @@ class Project:
     """Replace the state by its projection: post-norm, sandwich-norm, clipping."""
 
     field: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[NMP][0-9]*", str(self.field)):
+            raise ValueError(f"A projection is N, M or P, or one with a number such as N0; got {self.field!r}.")
 
 
 Part = Substep | Project
@@ -193,7 +202,9 @@ class Scheme:
         return write(self)
 
     def __repr__(self) -> str:
-        return f"scheme({str(self)!r})"
+        from .notation import shown
+
+        return f"scheme({shown(self)!r})"
 
 
 def _lower(part: Part) -> Move:
@@ -240,7 +251,7 @@ def with_tableau(scheme: Scheme, tableau: Tableau) -> Scheme:
 def compose(scheme: Scheme, *weights: Fraction | float) -> Scheme:
     """Run `scheme` once per weight, each over that fraction of the step: Yoshida's and Suzuki's constructions."""
     if len(scheme.branches) != 1:
-        raise ValueError(f"Only a single program can be composed, not an average: {scheme}.")
+        raise ValueError(f"Only a single program can be composed, not an average: {scheme!r}.")
     [(_, program)] = scheme.branches
 
     def scaled(part: Part, weight: Fraction | float) -> Part:

@@ -40,6 +40,8 @@ def scheme(text: str | Scheme) -> Scheme:
     """The scheme of a row's name ("macaron") or of a notation ("F0/2 A F1/2")."""
     if isinstance(text, Scheme):
         return text
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f'A scheme is a text such as "A F", or a row\'s name such as macaron; got {text!r}.')
     name = text.strip()
     if name in SCHEMES:
         return SCHEMES[name]

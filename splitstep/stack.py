@@ -24,8 +24,8 @@ class Stack(nn.Module):
         self, scheme: Scheme, layers: int, make: Callable[[str, int], nn.Module], step: float = 1.0, substeps: int = 1
     ) -> None:
         super().__init__()
-        if substeps < 1:
-            raise ValueError(f"A layer runs in at least one step; got substeps={substeps}.")
+        if layers < 1 or substeps < 1:
+            raise ValueError(f"A stack has at least one layer of one step; got layers={layers}, substeps={substeps}.")
         self.scheme, self.step, self.substeps = scheme, step, substeps
         names = (*scheme.fields, *scheme.projections)
         self.layers = nn.ModuleList(nn.ModuleDict({name: make(name, i) for name in names}) for i in range(layers))

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isclose
+from numbers import Rational, Real
 from typing import Any
 
 from .support.registry import Registry
 
 Coefficient = Fraction | float
 LARGEST = 10**9  # of a coefficient: beyond it the checks of sums would drown in rounding
+SHORT = 10**9  # the largest denominator of a decimal that is a fraction: nine digits after the point
 
 
 def coefficient(value: Fraction | float) -> Coefficient:
-    """The number as this package keeps it: a `Fraction` where it is one of small denominator, else a `float`."""
-    if not abs(value) < LARGEST:
+    """The number as this package keeps it: an exact `Fraction`, or a `float` with more digits than a short decimal.
+
+    0.1 is 1/10: a float is the fraction that its decimal text writes, if the denominator is at most SHORT.
+    """
+    number: Any = value
+    if not (isinstance(number, Real) and abs(value) < LARGEST):
         raise ValueError("a coefficient must be a number below 10^9 in size, such as 1/2 or 0.675.")
-    exact = Fraction(value)
-    return exact if isinstance(value, (int, Fraction)) or exact.denominator <= 4096 else float(value)
+    if isinstance(number, Rational):
+        return Fraction(int(number.numerator), int(number.denominator))
+    exact = Fraction(repr(float(value)))
+    return exact if exact.denominator <= SHORT else float(value)
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,8 @@ class Tableau:
     def __post_init__(self) -> None:
         object.__setattr__(self, "a", tuple(tuple(map(coefficient, row)) for row in self.a))
         object.__setattr__(self, "b", tuple(map(coefficient, self.b)))
+        if not re.fullmatch(r"[a-z]\w*", self.name):
+            raise ValueError(f"A tableau's name is a word in small letters, such as heun for @heun; got {self.name!r}.")
         rows = [len(row) for row in self.a]
         if rows != list(range(len(self.b))):
             raise ValueError(

@@ -18,8 +18,8 @@ from typing import Any, TextIO
 import typer
 from typer.main import get_command
 
+from ..support.words import did_you_mean
 from .compare import compare
-from .output import nearest
 from .report import report
 from .runs import evaluate, generate, train, translate
 from .schemes import schemes
@@ -82,7 +82,7 @@ def _run(words: list[str]) -> None:
     if not words:
         raise ValueError(f"Missing verb, such as `splitstep schemes`. Verbs: {', '.join(verbs)}. See splitstep --help.")
     if not words[0].startswith("-") and words[0] not in verbs:
-        raise ValueError(f"Unknown verb {words[0]!r}.{nearest(words[0], verbs)} See splitstep --help.")
+        raise ValueError(f"Unknown verb {words[0]!r}. {did_you_mean(words[0], verbs)} See splitstep --help.")
     with command.make_context("splitstep", words, obj=["splitstep", *words]) as context:
         command.invoke(context)
 
@@ -93,7 +93,7 @@ def _explained(error: Any, words: Sequence[str]) -> str:
     if not isinstance(error, _click.NoSuchOption):
         return f"{error.format_message()} {see}"
     options = [name for parameter in error.ctx.command.params for name in parameter.opts if name.startswith("--")]
-    return f"Unknown option {error.option_name}.{nearest(error.option_name, [*options, '--help'])} {see}"
+    return f"Unknown option {error.option_name}. {did_you_mean(error.option_name, [*options, '--help'])} {see}"
 
 
 def _fail(message: str, code: int = WRONG_INPUT) -> int:

@@ -1,4 +1,4 @@
-"""The verbs for comparisons: run one, and draw it again."""
+"""The verb that compares schemes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .options import Data, Json, NewDirectory
-from .output import Output, empty_table, nearest
+from .output import Output
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from ..studies.compare.result import Comparison
     from ..training import Recipe
 
@@ -54,8 +52,10 @@ def compare(
     The recipe's model is the shape of its reference scheme; every scheme is a twin of it at equal cost. Differences
     are to the first scheme. Started again, it goes on: finished runs are kept.
     """
+    from ..report.tables import to_terminal
+    from ..studies.compare import compare as study
     from ..studies.compare.plan import read_sweep, split_schemes
-    from ..studies.compare.study import compare as study
+    from ..studies.compare.tables import comparison_tables
     from ..training.processes import launched
 
     recipe = _recipe_of(list(words or []), task, match)
@@ -74,12 +74,13 @@ def compare(
         data=data,
         command=shlex.join(context.obj),
     )
-    output.emit(result.document(), lambda: _comparison_table(result))
+    output.emit(result.document(), lambda: to_terminal(comparison_tables(result)))
     _draw(result, out)
 
 
 def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
     """The recipe that the words name, or the one that comes with the task."""
+    from ..support.words import did_you_mean
     from ..tasks import TASKS
     from ..training import load_recipe
 
@@ -89,7 +90,7 @@ def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
     if file is None and task is None:
         raise ValueError("Missing task: give --task digits, or a recipe such as recipes/digits.yaml.")
     if file is None and task not in TASKS:
-        raise ValueError(f"Unknown task {task!r}.{nearest(str(task), list(TASKS))}")
+        raise ValueError(f"Unknown task {task!r}. {did_you_mean(str(task), TASKS)}")
     recipe = load_recipe(file or _recipe_file(str(task)), words)
     if task is not None and recipe.task != task:
         raise ValueError(f"--task {task}, and the recipe {file} is for {recipe.task}: leave one of the two out.")
@@ -107,75 +108,10 @@ def _recipe_file(task: str) -> str:
 
 def _draw(result: Comparison, out: Path) -> None:
     """Write report.html; the result is safe already, so that a missing package is only a remark."""
-    from ..report import MissingPackage, write_report
+    from ..report.page import MissingPackage
+    from ..studies.compare import STUDY
 
     try:
-        print(f"Report: {write_report(result, out)}", file=sys.stderr)
+        print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
     except MissingPackage as error:
         print(f"No report.html: {error}", file=sys.stderr)
-
-
-def _comparison_table(result: Comparison) -> RenderableType:
-    from rich.console import Group
-    from rich.table import Column
-    from rich.text import Text
-
-    from ..notation import shortened
-    from ..tasks.task import title_of
-
-    metric, first = _narrow(title_of(result.metric)), result.rows[0].name
-    heads = [f"{metric}, test\n\u00b1 95%", f"against {first}\n\u00b1 95%", "valid", "parameters\nFLOPs/token"]
-    table = empty_table([Column("scheme", min_width=8, overflow="fold")], [*heads, "seconds\ntokens/s"])
-    for row in result.rows:
-        rate = "-" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
-        cells = [
-            "\n".join(filter(None, [shortened(row.name), *map(_setting, row.setting), row.lost])),
-            result.plus_minus(row.test),
-            result.plus_minus(row.difference, signed=True) if row is not result.rows[0] else "",
-            "-" if row.valid is None else result.shown(row.valid.mean),
-            f"{row.cost.parameters:,}\n{row.cost.flops:,}",
-            f"{row.seconds:,.1f}\n{rate}",
-        ]
-        table.add_row(*map(Text, cells))
-    parts: list[RenderableType] = [table, Text(result.note())]
-    if result.scored():
-        parts += [Text("\nTest sets\n"), _test_sets_table(result), Text(result.test_note())]
-    return Group(*parts)
-
-
-def _test_sets_table(result: Comparison) -> RenderableType:
-    """Every test split: scores over seeds, and differences with their intervals."""
-    from rich.table import Column
-    from rich.text import Text
-
-    from ..notation import shortened
-    from ..schemes import label
-    from ..support.words import counted
-
-    metric, *others = result.main_scores()
-    heads = [f"{_narrow(metric.name)}\n\u00b1 95%", f"against {result.rows[0].name}\n95%", "seeds\np < 0.05"]
-    texts = [Column(head, min_width=8, overflow="fold") for head in ("test set", "scheme")]
-    table = empty_table(texts, [*heads, *(one.name for one in others)])
-    for one in result.tests:
-        cells = [
-            f"{one.split}\n{counted(one.lines, 'line')}",
-            shortened(label(one.scheme)),
-            result.score_text(one.score(metric.key)),
-            result.test_difference(one),
-            result.told_apart(one),
-            *(result.score_text(one.score(other.key)) for other in others),
-        ]
-        table.add_row(*map(Text, cells))
-    return table
-
-
-def _narrow(head: str) -> str:
-    """A head of several short lines."""
-    import textwrap
-
-    return textwrap.fill(head, 13)
-
-
-def _setting(text: str) -> str:
-    """An override, on two lines where it is long."""
-    return text if len(text) <= 16 else text.replace(".", ".\n", 1)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Column, Table
 
 
 class Output(NamedTuple):
@@ -59,20 +57,3 @@ def _drawn(table: RenderableType) -> str:
     with console.capture() as captured:  # rich would leave on a closed pipe by itself
         console.print(table)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-
-
-def empty_table(texts: Sequence[Column], numbers: Sequence[str]) -> Table:
-    """A table with columns of text, then of numbers."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(*texts, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for head in numbers:
-        table.add_column(head, justify="right", no_wrap=True)
-    return table
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """What a wrong word may have meant, as the end of an error."""
-    near = get_close_matches(word, known, 1, 0.5)
-    return f" Did you mean {near[0]}?" if near else f" Known: {', '.join(known)}."

@@ -1,22 +1,20 @@
-"""The verb that draws a result again."""
+"""The verb that draws results again."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from .compare import _comparison_table
 from .options import Json
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..studies.compare.result import Comparison
+    from ..studies import Study
 
 
 def report(
@@ -45,8 +43,7 @@ def report(
       splitstep report runs/digits --against macaron --markdown
       splitstep report runs/digits --losses --markdown
     """
-    from ..report import loss_table, markdown, write_report
-    from ..studies.compare.rows import against
+    from ..report.tables import to_terminal
 
     if as_markdown and (as_json or out):
         raise ValueError("--markdown prints a table and nothing else: leave out --json and --out.")
@@ -54,35 +51,31 @@ def report(
         raise ValueError("--losses prints a Markdown table, and the page has it anyway: add --markdown.")
     if first and not (as_markdown or out):
         raise ValueError("--against leaves what the comparison wrote as it is: add --markdown, or --out DIR.")
-    found = [(directory, *_read_comparison(directory)) for directory in directories]
-    if first:
-        turned = [(directory, against(result, first)) for directory, _, result in found]
-        found = [(directory, result.document(), result) for directory, result in turned]
+    found = [_read(directory, first) for directory in directories]
     if as_markdown:
-        draw = loss_table if only_losses else markdown
-        sys.stdout.write(draw(_named([(directory, result) for directory, _, result in found])))
+        sys.stdout.write(_markdown(found, "losses" if only_losses else ""))
         return
     if len(found) > 1 and (as_json or out):
         raise ValueError(f"{len(found)} directories at once have no single document: leave out --json and --out.")
     output = Output(as_json, out).open()
-    for directory, document, result in found:
-        page = write_report(result, out or directory)
-        output.emit(document, lambda result=result: _comparison_table(result))
+    for one in found:
+        page = one.study.write_page(one.result, out or one.directory)
+        output.emit(one.document, lambda one=one: to_terminal(one.study.tables(one.result)))
         print(f"Report: {page}", file=sys.stderr)
 
 
-def _named(found: Sequence[tuple[Path, Comparison]]) -> list[tuple[str, Comparison]]:
-    """Comparisons by their task, and where a task has several of them by their directory, too."""
-    tasks = Counter(result.task for _, result in found)
-    return [
-        (result.task if tasks[result.task] == 1 else f"{result.task} ({directory.absolute().name})", result)
-        for directory, result in found
-    ]
+class _Found(NamedTuple):
+    """A result that was read, and where."""
+
+    directory: Path
+    document: Any
+    study: Study[Any]
+    result: Any
 
 
-def _read_comparison(directory: Path) -> tuple[Any, Comparison]:
-    """The document in a directory that a comparison wrote, and what it says."""
-    from ..studies.compare.result import read_comparison
+def _read(directory: Path, first: str | None) -> _Found:
+    """The result in a directory; with differences to a scheme that is not its first, if one is named."""
+    from ..studies import study_of
 
     file = directory / "result.json"
     if not file.is_file():
@@ -91,4 +84,24 @@ def _read_comparison(directory: Path) -> tuple[Any, Comparison]:
         document = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
         raise ValueError(f"{file} is damaged: run `splitstep compare` again; finished runs are kept.") from None
-    return document, read_comparison(document, str(file))
+    study = study_of(document, str(file))
+    result = study.read(document, str(file))
+    if first is None:
+        return _Found(directory, document, study, result)
+    if study.against is None:
+        raise ValueError(f"{file} has no differences between schemes: leave out --against.")
+    turned = study.against(result, first)
+    return _Found(directory, turned.document(), study, turned)
+
+
+def _markdown(found: Sequence[_Found], only: str) -> str:
+    """The tables of all results, study by study; if a name is given, those of that name."""
+    from ..report.tables import EVERYWHERE, to_markdown
+
+    tables = []
+    for study in dict.fromkeys(one.study for one in found):
+        tables += study.all_tables([(one.directory.absolute().name, one.result) for one in found if one.study == study])
+    chosen = [table for table in tables if (table.name == only if only else table.detail == EVERYWHERE)]
+    if not chosen:
+        raise ValueError(f"There is no table of {only} in these results: leave out --{only}.")
+    return "\n".join(map(to_markdown, chosen))

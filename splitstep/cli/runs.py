@@ -84,6 +84,7 @@ def _run_table(result: RunResult, out: Path) -> RenderableType:
         ("FLOPs per token", f"{cost.flops:,} at length {cost.length:,}"),
         ("shape", f"{counted(shape.layers, 'layer')}, width {shape.width}, ffn {widths(notation, shape)}"),
         ("matched", _matched(result)),
+        *([("start", result.start.path)] if result.start else []),
         ("time", f"{result.seconds:,.1f} s" + (f", {rate:,.0f} tokens/s" if rate else "")),
         ("device", f"{result.device}, {result.precision}, {result.mode}"),
         ("model", str(out / "model") if not diverged else "none"),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import AutoTokenizer, DynamicCache
 
 from ..fields.attention import unplanned_attention
+from ..tasks import TASKS
 from ..tasks.language import Language
 from ..tasks.options import holdable
-from .runs import Trained, open_run
+from ..tasks.tokenizer import TOKENIZER
+from .runs import Finished, find_run
 
 MOST_TOKENS = 1_000_000  # one by one, and nothing is shown before the last
 
@@ -45,27 +49,48 @@ def generate(
             f"{tokens} and {temperature}"
         )
     holdable("the seed", seed)
-    run = open_run(path, data)
-    if not isinstance(run.task, Language):
-        raise ValueError(f'task "{run.task.name}" has no text to go on with: generate needs a run of a language model')
-    given = run.task.encode(prompt)
+    run = find_run(path)
+    task = run.recipe.task
+    if TASKS[task].model != "causal":
+        raise ValueError(f'task "{task}" has no text to go on with: generate needs a run of a language model')
+    codec = text_codec(run, data)
+    given = codec.encode(prompt)
     if not given:
         raise ValueError('the prompt is empty: give some text to go on from, such as --prompt "The "')
-    written = sample(run, given, tokens, temperature, seed)
-    return Sample(str(path), prompt, run.task.decode(written), tokens, temperature, seed)
+    written = sample(run.load_model()[0], codec.length, given, tokens, temperature, seed)
+    return Sample(str(path), prompt, codec.decode(written), tokens, temperature, seed)
+
+
+class TextCodec(NamedTuple):
+    """Text to tokens and back, and the tokens of a window that the model was trained with."""
+
+    encode: Callable[[str], list[int]]
+    decode: Callable[[list[int]], str]
+    length: int
+
+
+def text_codec(run: Finished, data: Path | None) -> TextCodec:
+    """By the tokenizer in the model's folder. Runs of older versions have none there, and need their data."""
+    if (run.model / TOKENIZER).is_file():
+        tokenizer = AutoTokenizer.from_pretrained(run.model)
+        tokens = partial(tokenizer.encode, add_special_tokens=False, verbose=False)
+        return TextCodec(tokens, tokenizer.decode, tokenizer.model_max_length)
+    task = run.recipe.load_task(data)
+    assert isinstance(task, Language), task
+    return TextCodec(task.encode, task.decode, task.length)
 
 
 @torch.no_grad()
-def sample(run: Trained, given: list[int], tokens: int, temperature: float, seed: int) -> list[int]:
-    """The tokens that follow. The model sees a window of its task's length; a full one begins again at its half."""
-    device, length = next(run.model.parameters()).device, run.task.length
+def sample(model: Any, length: int, given: list[int], tokens: int, temperature: float, seed: int) -> list[int]:
+    """The tokens that follow. The model sees a window of this length; a full one begins again at its half."""
+    device = next(model.parameters()).device
     random = torch.Generator().manual_seed(seed)
     ids, new, cache = list(given), list(given)[-length:], DynamicCache()
     with unplanned_attention():
         for _ in range(tokens):
             if cache.get_seq_length() + len(new) > length:
                 new, cache = ids[-(length // 2) :], DynamicCache()
-            found = run.model(torch.tensor([new], device=device), past_key_values=cache, use_cache=True)
+            found = model(torch.tensor([new], device=device), past_key_values=cache, use_cache=True)
             new = [int(draw(found.logits[0, -1].float().cpu(), temperature, random))]
             ids += new
     return ids[len(given) :]

@@ -1,4 +1,4 @@
-"""Opening a finished run: its recipe, its task and its model."""
+"""Opening a finished run: its recipe, its model and, if they are needed, its data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,24 @@ import torch
 
 from ..models import KINDS, SplitstepModel
 from ..models.base import silent
-from ..tasks import Task
-from ..tasks.text_pairs.codec import Codec
-from ..tasks.translation import Translation
+from ..tasks import TASKS, Task
 from ..training import Recipe, read_recipe
 from ..training.directory import RunDirectory
-from ..training.run_result import RunResult
+
+
+class Finished(NamedTuple):
+    """A run that ended with a model; nothing of it is loaded."""
+
+    recipe: Recipe
+    model: Path
+    precision: torch.dtype  # that it was trained in
+
+    def load_model(self) -> tuple[Any, torch.dtype]:
+        """The model, on the GPU if there is one, and the precision to run it in."""
+        with silent():
+            model = KINDS[TASKS[self.recipe.task].model].model.from_pretrained(self.model)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return model.to(device).eval(), self.precision if device.type == "cuda" else torch.float32
 
 
 class Trained(NamedTuple):
@@ -26,28 +38,24 @@ class Trained(NamedTuple):
     precision: torch.dtype
 
 
-def open_run(path: Path, data: Path | None = None) -> Trained:
-    """The run in a directory: its recipe, its task and its model, on the GPU where there is one."""
+def find_run(path: Path) -> Finished:
+    """The finished run in a directory."""
     directory = RunDirectory(path)
-    recipe = read_recipe(directory.recipe(), str(path / "recipe.yaml"))
-    result = directory.result()
+    recipe, result = read_recipe(directory.recipe(), str(path / "recipe.yaml")), directory.result()
     if result is None:
         raise ValueError(f"{path} has not finished: go on with it by `splitstep train {path}/recipe.yaml --out {path}`")
     if result.status != "finished" or not directory.model.is_dir():
         raise ValueError(f"{path} has no model: the run {result.status} at step {result.steps}")
-    task = recipe.load_task(data)
-    if isinstance(task, Translation) and not task.codec.same_as(Codec.load(directory.model)):
+    return Finished(recipe, directory.model, getattr(torch, result.precision))
+
+
+def open_run(path: Path, data: Path | None = None) -> Trained:
+    """The run in a directory with its task, whose data is loaded, and its model."""
+    run = find_run(path)
+    task = run.recipe.load_task(data)
+    if not task.same_tokens(run.model):
         raise ValueError(
             f"{path} was trained with other subwords than its data have now: bring back the files and the version of "
             f"tokenizers that its environment.json names; `splitstep translate {path}` needs neither"
         )
-    return Trained(recipe, task, *load_model(KINDS[task.model].model, directory, result))
-
-
-def load_model(kind: type[SplitstepModel], directory: RunDirectory, result: RunResult) -> tuple[Any, torch.dtype]:
-    """A run's model, on the GPU where there is one, and the precision to run it in."""
-    with silent():
-        model = kind.from_pretrained(directory.model)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    precision = getattr(torch, result.precision) if device.type == "cuda" else torch.float32
-    return model.to(device).eval(), precision
+    return Trained(run.recipe, task, *run.load_model())

@@ -10,15 +10,11 @@ from typing import Any, NamedTuple
 import torch
 
 from ..models import SplitstepForTranslation
-from ..tasks import TASKS
-from ..tasks.options import read_options
 from ..tasks.text_pairs.codec import Codec
 from ..tasks.text_pairs.scores import Score
 from ..tasks.text_pairs.search import Progress, Search, decode_lines, longer_than_trained
 from ..tasks.translation import PairOptions, Translation
-from ..training import Recipe, read_recipe
-from ..training.directory import RunDirectory
-from .runs import load_model
+from .runs import find_run
 
 
 class Wanted(NamedTuple):
@@ -88,20 +84,11 @@ def translate_run(
     path: Path, lines: Sequence[str], wanted: Wanted = AS_TRAINED, progress: Progress | None = None
 ) -> Translations:
     """Lines translated by a run's model, which needs none of its data."""
-    directory = RunDirectory(path)
-    result = directory.result()
-    if result is None or not directory.model.is_dir():
-        raise ValueError(f"{path} has no finished model: train one with `splitstep train RECIPE --out {path}`")
-    codec = Codec.load(directory.model)
-    search = wanted.of(search_of(read_recipe(directory.recipe(), str(path / "recipe.yaml"))))
-    model, precision = load_model(SplitstepForTranslation, directory, result)
+    run = find_run(path)
+    codec, options = Codec.load(run.model), run.recipe.options
+    assert isinstance(options, PairOptions), run.recipe.task  # its model has a codec
+    search = wanted.of(options.search)
+    model, precision = run.load_model()
     prepared = codec.form.prepare(lines, codec.form.source)
     found = codec.form.plain(decode_lines(model, codec, prepared, search, precision, progress), codec.form.target)
     return Translations(found, longer_than_trained(model, codec, prepared), search)
-
-
-def search_of(recipe: Recipe) -> Search:
-    """How a recipe's translations are searched for."""
-    options = read_options(TASKS[recipe.task].Options, recipe.data, f'task "{recipe.task}"')
-    assert isinstance(options, PairOptions), recipe.task  # its model has a codec
-    return options.search

@@ -4,69 +4,37 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, final
+from typing import final
 
-SECONDS = 30.0  # between plain lines
+from ..training.progress import Progress
 
 
 @final
-class Watch:
+class RunsProgress:
     """Progress through runs; how far those under way have come is read from their logs, wherever they run."""
 
-    def __init__(self, title: str, runs: int, steps: int, quiet: bool = False) -> None:
-        self.title, self.runs, self.steps, self.quiet = title, runs, steps, quiet
-        self.ended = 0
-        self.left = steps
-        self.bar: Any = None
-        self.line = time.monotonic()
-
-    def __enter__(self) -> Watch:
-        if not self.quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-            self.bar = Progress(*columns, console=Console(stderr=True, highlight=False))
-            self.bar.start()
-            self.task = self.bar.add_task(self.title, total=self.steps)
-        return self
+    def __init__(self, bar: Progress, runs: int) -> None:
+        self.bar, self.runs, self.ended = bar, runs, 0
 
     def note(self, text: str) -> None:
         """A line of its own."""
-        if self.bar is not None:
-            self.bar.console.print(text, markup=False)
-        elif not self.quiet:
+        if not self.bar.quiet:
             print(text, file=sys.stderr, flush=True)
 
     def done(self, name: str, text: str) -> None:
         """A run has ended."""
         self.ended += 1
-        self.line = time.monotonic()
         self.note(f"[{self.ended}/{self.runs}] {name}: {text}")
+        if self.ended == self.runs:
+            self.look([])
 
     def look(self, running: Sequence[tuple[Path, int]]) -> None:
         """See how far the runs under way have come; each is a folder and its steps."""
-        due = time.monotonic() - self.line > SECONDS
-        if self.quiet or (self.bar is None and not due):
-            return
-        left = sum(steps - logged_step(folder) for folder, steps in running)
-        if self.bar is not None:
-            self.bar.update(self.task, completed=self.steps - left)
-        else:
-            self.line = time.monotonic()
-            print(f"{self.title}: {1 - left / self.steps:.0%} of all steps", file=sys.stderr, flush=True)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            if kind is None:
-                self.bar.update(self.task, completed=self.steps)
-            self.bar.stop()
+        if not self.bar.quiet:
+            left = sum(steps - logged_step(folder) for folder, steps in running)
+            self.bar.update(self.bar.total - left, {"runs": f"{self.ended}/{self.runs}"})
 
 
 def logged_step(folder: Path) -> int:

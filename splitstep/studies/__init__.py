@@ -1,1 +1,74 @@
-"""Studies: each is a function that returns a typed result."""
+"""Studies: each is a function that returns a typed result, and a `Study` that says how such results are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ..report.page import page
+from ..report.tables import Table, to_html
+from ..support.files import write_atomically
+from ..support.registry import Registry
+from ..support.typed import read_as
+from ..support.words import did_you_mean
+
+R = TypeVar("R")  # what a study found; its `document()` is the same as JSON values, with the study's name as "study"
+
+
+@dataclass(frozen=True)
+class Study(Generic[R]):
+    """How the results of one study are read and shown."""
+
+    title: str
+    read: Callable[[Any, str], R]  # a document, and the file's name for errors
+    tables: Callable[[R], Sequence[Table]]
+    page: Callable[[R], str] | None = None  # HTML; without it the page has the tables alone
+    tables_together: Callable[[Sequence[tuple[str, R]]], Sequence[Table]] | None = None  # of results in named folders
+    against: Callable[[R, str], R] | None = None  # the result with differences to another scheme than the first
+
+    def write_page(self, result: R, folder: Path) -> Path:
+        """Write report.html into a folder."""
+        plain = [f"<h1>{escape(self.title)}</h1>", *map(to_html, self.tables(result))] if self.page is None else []
+        write_atomically(folder / "report.html", self.page(result) if self.page else page(self.title, plain))
+        return folder / "report.html"
+
+    def all_tables(self, results: Sequence[tuple[str, R]]) -> Sequence[Table]:
+        """The tables of several results: in common, or one after the other."""
+        if self.tables_together is not None:
+            return self.tables_together(results)
+        return [table for _, result in results for table in self.tables(result)]
+
+
+def _checked(value: Any) -> Study[Any]:
+    if not isinstance(value, Study):
+        raise ValueError(f"it is {value!r}, and needs a splitstep.studies.Study")
+    return value
+
+
+PATHS = {"compare": "splitstep.studies.compare:STUDY", "orders": "splitstep.studies.orders:STUDY"}
+STUDIES = Registry("study", None, "studies", _checked, PATHS)
+
+
+def study_of(document: Any, where: str) -> Study[Any]:
+    """The study that wrote a document."""
+    if isinstance(document, list):
+        return STUDIES["orders"]  # its documents were lists once
+    name = document.get("study") if isinstance(document, dict) else None
+    if not isinstance(name, str):
+        raise ValueError(f"{where} is not the result of a study: name a directory that `splitstep compare` wrote.")
+    if name not in STUDIES:
+        raise ValueError(f"{where} is of the study {name!r}, not installed here. {did_you_mean(name, STUDIES)}")
+    return STUDIES[name]
+
+
+def read_document(kind: type[R], document: Any, where: str, format: int) -> R:
+    """A result from its document, if that is of this format and whole."""
+    if document.get("format") != format:
+        raise ValueError(f"{where} has format {document.get('format')}, and this version of splitstep reads {format}.")
+    try:
+        return read_as(kind, document, "the document")
+    except ValueError as error:
+        raise ValueError(f"{where} is damaged: {error}. Run the study again.") from None

@@ -20,10 +20,21 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from ..integrate import Field, State, Time, integrate, uniform
+from ..notation import shortened
 from ..order import HIGHEST, Colouring, letter
+from ..report.tables import Code, Column, Table
 from ..scheme import Scheme
 from ..schemes import SCHEMES, name_of, scheme
+from ..support.typed import Figure, plain
+from . import Study, read_document
 
+FORMAT = 1  # of result.json
+NOTE = (
+    'evals: field evaluations per step. split: the order with exact sub-flows, "exact" where nothing is split. '
+    "order: of the whole step; with own weights (F0, F1) that of the tied form; own: the order if F0 and F1 are "
+    "different functions. Strang with Euler sub-flows is first order."
+)
+MEASURED = " f(x), f(t,x): measured in float64 on smooth fields without and with time. f_i: with different F0 and F1."
 END = 2.0  # the interval is [0, END]
 SHAPE = (4, 5)  # of the state: a few particles, so that no single one decides
 COARSEST, FINEST = 4, 256  # steps over the interval
@@ -33,9 +44,9 @@ FLOOR = 3e-11  # errors below it may be the reference's, or rounding
 class Measured(NamedTuple):
     """Measured orders on a problem that does not depend on time, on one that does, and on one with untied weights."""
 
-    autonomous: float
-    time_dependent: float
-    untied: float  # equals time_dependent where no letter has several names
+    autonomous: Figure
+    time_dependent: Figure
+    untied: Figure = math.nan  # equals time_dependent where no letter has several names; older files lack it
 
 
 class Term(NamedTuple):
@@ -58,51 +69,23 @@ class Row:
     order: int | None
     untied_order: int | None
     unsplit: bool
-    measured: Measured | None
-
-    @property
-    def splitting(self) -> str:
-        """The splitting order as a reader wants it: "exact" where nothing is split, "5+" where no error was found."""
-        return "exact" if self.unsplit and self.splitting_order == HIGHEST else _shown(self.splitting_order)
-
-    @property
-    def shown_orders(self) -> tuple[str, str]:
-        """The order, and the order with untied weights."""
-        return _shown(self.order), _shown(self.untied_order)
+    measured: Measured | None = None
 
 
 @dataclass(frozen=True)
 class Orders:
-    """The result of the study: a row per scheme, and whether the orders were measured too."""
+    """The result of the study: a row per scheme."""
 
     rows: tuple[Row, ...]
-    measured: bool
 
-    def document(self) -> list[dict[str, Any]]:
+    def document(self) -> dict[str, Any]:
         """The result as JSON values."""
-        return [self._object(row) for row in self.rows]
-
-    def _object(self, row: Row) -> dict[str, Any]:
-        computed = {
-            "name": row.name,
-            "notation": row.notation,
-            "fields": list(row.fields),
-            "evaluations": row.evaluations,
-            "splitting_order": row.splitting_order,
-            "order": row.order,
-            "untied_order": row.untied_order,
-        }
-        return computed | ({"measured": row.measured and _finite(row.measured)} if self.measured else {})
-
-
-def _finite(measured: Measured) -> dict[str, float | None]:
-    """For JSON, which has no NaN."""
-    return {name: value if math.isfinite(value) else None for name, value in measured._asdict().items()}
+        return {"study": "orders", "format": FORMAT, **plain(self)}
 
 
 def orders(texts: Iterable[str] = (), measured: bool = False) -> Orders:
     """The orders of these schemes (names of rows or notations), or of the whole table."""
-    return Orders(tuple(rows(texts, measured)), measured)
+    return Orders(tuple(rows(texts, measured)))
 
 
 def rows(texts: Iterable[str] = (), measured: bool = False) -> list[Row]:
@@ -117,10 +100,6 @@ def _row(s: Scheme, measured: bool) -> Row:
         name_of(s), str(s), s.fields, s.evaluations, s.splitting_order, s.order, s.untied_order, unsplit,
         measure(s) if measured else None,
     )  # fmt: skip
-
-
-def _shown(order: int | None) -> str:
-    return "-" if order is None else f"{order}+" if order == HIGHEST else str(order)
 
 
 def measure(scheme: Scheme) -> Measured | None:
@@ -230,3 +209,37 @@ def _reference(terms: tuple[Term, ...], v: float) -> Tensor:
     assert solved.success, solved.message
     end = torch.from_numpy(solved.y[:, -1].copy()).view(start.shape)
     return end if terms[0].half else end[0]
+
+
+def read_orders(document: Any, where: str) -> Orders:
+    """The orders that a result.json holds. Once it was a list of rows that lacked some of today's entries."""
+    if isinstance(document, list):
+        try:
+            rows = [plain(_row(scheme(row["notation"]), measured=False)) | row for row in document]
+        except (TypeError, KeyError, ValueError):
+            raise ValueError(f"{where} has no rows of schemes: run `splitstep schemes --json --out DIR`.") from None
+        document = {"format": FORMAT, "rows": rows}
+    return read_document(Orders, document, where, FORMAT)
+
+
+def orders_tables(result: Orders) -> list[Table]:
+    """A row per scheme with its cost and its orders, and with slopes if they were measured."""
+    heads = ("evals", "split", "order", "own", "f(x)", "f(t,x)", "f_i")
+    columns = [Column("scheme", text=True, whole=True), Column("notation", text=True), *map(Column, heads)]
+    rows = [
+        [row.name or "", Code(shortened(row.notation)), str(row.evaluations), _shown(row.splitting_order, row.unsplit),
+         _shown(row.order), _shown(row.untied_order), *([f"{v:.2f}" for v in row.measured or ()] or ["", "", ""])]
+        for row in result.rows
+    ]  # fmt: skip
+    measured = any(row.measured for row in result.rows)
+    return [Table(columns, rows, notes=[f"{NOTE}{MEASURED if measured else ''}"])]
+
+
+def _shown(order: int | None, unsplit: bool = False) -> str:
+    """An order as a reader wants it: "exact" where nothing is split, "5+" where no error was found."""
+    if order is None:
+        return "-"
+    return str(order) if order < HIGHEST else "exact" if unsplit else f"{order}+"
+
+
+STUDY = Study("Orders of schemes", read_orders, orders_tables)

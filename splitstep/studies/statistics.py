@@ -32,7 +32,7 @@ def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
     mean = math.fsum(values) / n
     if n == 1:
         return Estimate(mean, None, None, 1)
-    s = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+    s = math.hypot(*(v - mean for v in values)) / math.sqrt(n - 1)
     half = float(stdtrit(n - 1, (1 + level) / 2)) * s / math.sqrt(n)
     return Estimate(mean, mean - half, mean + half, n)
 

@@ -7,12 +7,19 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
+from typing import IO
 
 from safetensors import SafetensorError
 
-PART, OLD = ".part-", ".old-"  # folders being written and being removed
+PART, OLD = ".part-", ".old-"  # how the names of what is being written and being removed begin
+
+
+def hidden(mark: str, path: Path) -> Path:
+    """A name beside `path` that nobody foresees: no link waits there, and no other process writes there."""
+    return path.with_name(f"{mark}{path.name}-{token_hex(8)}")
 
 
 @contextmanager
@@ -36,27 +43,32 @@ def fsync(path: Path) -> None:
         os.close(handle)
 
 
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that appears at `path` if the block ends well, and not at all after an error."""
+    part = hidden(PART, path)
+    try:
+        with part.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        fsync(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write the whole file or leave what was there."""
-    part = path.with_name(f"{PART}{path.name}")
-    with naming(path):
-        try:
-            with part.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-            fsync(path.parent)
-        finally:
-            part.unlink(missing_ok=True)
+    with naming(path), whole_file(path) as file:
+        file.write(text.encode())
 
 
 @contextmanager
 def whole_folder(final: Path) -> Iterator[Path]:
-    """A hidden folder to write in, which becomes `final` where the block ends well."""
-    part = final.with_name(f"{PART}{final.name}")
+    """A hidden folder to write in, which becomes `final` if the block ends well."""
+    part = hidden(PART, final)
     with naming(final):
-        shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         try:
             yield part
@@ -73,10 +85,10 @@ def whole_folder(final: Path) -> Iterator[Path]:
 
 def remove(folder: Path) -> None:
     """Delete a folder so that a kill half-way leaves none that looks whole."""
-    hidden = folder.with_name(f"{OLD}{folder.name}")
-    shutil.rmtree(hidden, ignore_errors=True)
-    os.rename(folder, hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
+    old = hidden(OLD, folder)
+    with suppress(FileNotFoundError):  # another process was quicker
+        os.rename(folder, old)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def is_leftover(path: Path) -> bool:
@@ -86,7 +98,7 @@ def is_leftover(path: Path) -> bool:
 def sweep(folder: Path) -> None:
     """Remove what a kill left behind."""
     for left in filter(is_leftover, folder.iterdir() if folder.is_dir() else ()):
-        if left.is_dir():
+        if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
         else:
             left.unlink(missing_ok=True)

@@ -17,14 +17,21 @@ class Registry(Mapping[str, T], Generic[T]):
 
     Another package adds one under the entry-point group `splitstep.<sort>s`. Its name is listed at once; the package
     is imported when that name is asked for, so one that is broken hurts nobody else. Own names cannot be replaced.
-    `accept` makes a thing of what the package gives, or refuses it with a `ValueError`.
+    `accept` makes a thing of what the package gives, or refuses it with a `ValueError`. Own things in `paths`, such as
+    "package.module:NAME", are imported on demand, too.
     """
 
     def __init__(
-        self, sort: str, own: Mapping[str, T] | None = None, plural: str = "", accept: Callable[[Any], T] = lambda v: v
+        self,
+        sort: str,
+        own: Mapping[str, T] | None = None,
+        plural: str = "",
+        accept: Callable[[Any], T] = lambda v: v,
+        paths: Mapping[str, str] | None = None,
     ) -> None:
-        self.sort, self.plural, self.accept = sort, plural or f"{sort}s", accept
+        self.sort, self.plural, self.accept, self.paths = sort, plural or f"{sort}s", accept, dict(paths or {})
         self.own: dict[str, T] = dict(own or {})
+        self._loaded: dict[str, T] = {}
         self._found: dict[str, EntryPoint] | None = None
 
     def add(self, name: str, value: T) -> T:
@@ -36,37 +43,38 @@ class Registry(Mapping[str, T], Generic[T]):
 
     @property
     def added(self) -> Mapping[str, EntryPoint]:
-        """What other packages add, by name; nothing of it is imported."""
+        """What is imported on demand, by name: own things in `paths`, then what other packages add."""
         if self._found is None:
-            self._found = {one.name: one for one in entry_points(group=f"splitstep.{self.plural}")}
+            group = f"splitstep.{self.plural}"
+            own = {name: EntryPoint(name, path, group) for name, path in self.paths.items()}
+            self._found = own | {one.name: one for one in entry_points(group=group) if one.name not in own}
         return self._found
 
     def __getitem__(self, name: str) -> T:
         if name in self.own:
             return self.own[name]
-        if name in self.added:
-            return self._load(self.added[name])
-        raise KeyError(name)
+        if name not in self._loaded:
+            self._loaded[name] = self._load(self.added[name])
+        return self._loaded[name]
 
     def _load(self, point: EntryPoint) -> T:
         try:
-            self.own[point.name] = value = self.accept(point.load())
+            return self.accept(point.load())
         except Exception as error:
-            package = point.dist.name if point.dist else point.value
+            if point.dist is None:  # an own one
+                raise
             reason = (str(error).splitlines() or [""])[0]
             raise ValueError(
-                f"The {self.sort} {point.name!r} of the package {package} does not load "
+                f"The {self.sort} {point.name!r} of the package {point.dist.name} does not load "
                 f"({type(error).__name__}: {reason}): repair or uninstall that package."
             ) from None
-        return value
 
     def find(self, name: str) -> T:
         """The thing of this name, or an error that lists the names."""
-        try:
-            return self[name]
-        except KeyError:
-            known = ", ".join(self)
-            raise ValueError(f'there is no {self.sort} "{name}"{nearest(name, self)} known: {known}') from None
+        if name not in self:
+            known = f"the {self.plural} are {', '.join(self)}"
+            raise ValueError(f'there is no {self.sort} "{name}"{nearest(name, self)} {known}')
+        return self[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self.own, *self.added)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Set
-from difflib import get_close_matches
 from math import isfinite
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from . import words
 
 if TYPE_CHECKING:
     Figure = float
@@ -76,8 +77,8 @@ def spell(kind: Any) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """A question that points at the nearest right name, or a semicolon alone where none is near."""
-    close = get_close_matches(name, list(names), n=1)
-    return f'; did you mean "{close[0]}"?' if close else ";"
+    near = words.nearest(name, names)
+    return f'; did you mean "{near}"?' if near else ";"
 
 
 def read_record(kind: Any, value: dict[str, Any], where: str) -> Any:
@@ -101,20 +102,15 @@ def required(kind: Any) -> Set[str]:
 
 
 def plain(value: Any) -> Any:
-    """The value for JSON, as `read_as` reads it: records are objects, without entries that are None by default; tuples
-    are lists; numbers that JSON does not have are text."""
-    if dataclasses.is_dataclass(value):
-        usual = {f.name: f.default for f in dataclasses.fields(value)}
-        return _entries({name: getattr(value, name) for name in usual}, usual)
-    if isinstance(value, tuple) and type(value) is not tuple:
-        named: Any = value
-        return _entries(named._asdict(), named._field_defaults)
-    if isinstance(value, dict):
+    """The value for JSON, as `read_as` reads it: records are objects, without what is None and need not be there;
+    tuples are lists; numbers that JSON does not have are text."""
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, Mapping):
         return {key: plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return str(value) if isinstance(value, float) and not isfinite(value) else value
-
-
-def _entries(values: dict[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: plain(one) for name, one in values.items() if one is not None or usual.get(name, ...) is not None}
+    named = isinstance(value, tuple) and type(value) is not tuple
+    if not named and not dataclasses.is_dataclass(value):
+        return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+    known = {name: getattr(value, name) for name in get_type_hints(type(value))}
+    needed = required(type(value))
+    return {name: plain(one) for name, one in known.items() if one is not None or name in needed}

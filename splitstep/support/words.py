@@ -1,6 +1,21 @@
-"""Numbers with their nouns."""
+"""Numbers with their nouns, and the right name for a wrong one."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def counted(n: int, noun: str) -> str:
     """The number and the noun as people write them: 1 layer, 2 layers, 1,000 layers."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word that is nearest to a wrong one, or None if none is near."""
+    return next(iter(get_close_matches(word, list(known), 1, cutoff)), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of an error about a wrong word: what it may have meant, or all that is known."""
+    names = list(known)
+    near = nearest(word, names, 0.5)
+    return f"Did you mean {near}?" if near else f"Known: {', '.join(names)}."

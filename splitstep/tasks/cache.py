@@ -3,14 +3,16 @@
 import hashlib
 import json
 import os
-import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
 import numpy as np
+
+from ..support.files import whole_file
+
+Arrays = dict[str, np.ndarray]
 
 
 def cache_root() -> Path:
@@ -24,37 +26,35 @@ def key(parameters: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:16]
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that appears at `path` only once it is whole, and not at all after an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    temporary = Path(name)
-    try:
-        with os.fdopen(number, "wb") as file:
-            yield file
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+def unwritable(path: Path, error: OSError) -> ValueError:
+    """The error for a cache folder that cannot be written."""
+    return ValueError(f"cannot write {path} ({error.strerror}); set SPLITSTEP_CACHE to a folder that can be written")
 
 
 def store(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a derived file; an unusable cache folder is a user's error with a remedy."""
+    """Write a derived file."""
     try:
-        with whole(path) as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as file:
             write(file)
     except OSError as error:
-        raise ValueError(
-            f"cannot write {path} ({error.strerror}); set SPLITSTEP_CACHE to a folder that can be written"
-        ) from None
+        raise unwritable(path, error) from None
 
 
-def load(path: Path, names: Iterable[str]) -> dict[str, np.ndarray] | None:
-    """The named arrays of a stored .npz, or nothing where it is absent or damaged and is to be made again."""
+def load(path: Path, names: Iterable[str]) -> Arrays | None:
+    """The named arrays of a stored .npz, or None if it is absent or damaged and is to be made again."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in names}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
+
+
+def derived(task: str, parameters: Mapping[str, object], names: Iterable[str], make: Callable[[], Arrays]) -> Arrays:
+    """The named arrays of a task: from the cache, or made and put there."""
+    path = cache_root() / f"{task}-{key(parameters)}.npz"
+    found = load(path, names)
+    if found is None:
+        found = made = make()
+        store(path, lambda file: np.savez(file, allow_pickle=False, **made))
+    return found

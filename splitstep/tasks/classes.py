@@ -1,12 +1,13 @@
 """Classification: what image and text classification have in common."""
 
 from collections.abc import Mapping
-from typing import final
+from typing import Any, final
 
+import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
-from splitstep.tasks.task import ACCURACY, Batch, Metric, Task, check_totals
+from .task import ACCURACY, Batch, Metric, Task, check_totals
 
 
 class Classes(Task):
@@ -27,3 +28,13 @@ class Classes(Task):
         """Loss in nats an example, and accuracy."""
         examples = check_totals(self, totals, "examples")
         return {"loss": totals["nll"] / examples, ACCURACY.name: totals["correct"] / examples}
+
+    @final
+    def _counts(self, labels: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """How many examples each split has, in all and of each class."""
+        return {
+            "examples": {split: len(found) for split, found in labels.items()},
+            "classes": {
+                split: np.bincount(found, minlength=len(self.labels)).tolist() for split, found in labels.items()
+            },
+        }

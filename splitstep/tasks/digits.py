@@ -7,8 +7,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from splitstep.tasks.images import ImageOptions, Images, Pixels, Standard
-from splitstep.tasks.task import SPLITS
+from .images import ImageOptions, Images, Pixels, Standard
+from .task import SPLITS
 
 STANDARD = Standard(white=16.0, mean=0.3057, deviation=0.3765)
 
@@ -43,13 +43,15 @@ class Digits(Images):
 
     name: ClassVar[str] = "digits"
     Options: ClassVar[type] = DigitsOptions
+    labels = tuple("0123456789")
+    source: ClassVar[dict[str, Any]] = {
+        "name": "sklearn.datasets.load_digits",
+        "origin": "UCI optical recognition of handwritten digits",
+    }
 
     def __init__(self, options: DigitsOptions, data: Path | None = None) -> None:
         from sklearn.datasets import load_digits
 
         images, labels = load_digits(return_X_y=True)
         pixels = split_digits(np.asarray(images).reshape(-1, 8, 8).astype(np.uint8), np.asarray(labels))
-        self._load(pixels, STANDARD, 10, options)
-
-    def _source(self) -> dict[str, Any]:
-        return {"name": "sklearn.datasets.load_digits", "origin": "UCI optical recognition of handwritten digits"}
+        self._load(pixels, STANDARD, options)

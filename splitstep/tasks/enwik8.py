@@ -2,29 +2,30 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
-from splitstep.tasks.fetch import CONTENTS, data_root, locate, read
-from splitstep.tasks.language import Language, check_window
-from splitstep.tasks.options import at_least
-from splitstep.tasks.task import BITS_PER_BYTE, SPLITS, Metric
+from .fetch import Content, Source, data_root, locate, read
+from .language import Language, WindowOptions
+from .task import split_at
 
+SOURCE = Source(
+    "enwik8/enwik8.zip",
+    "https://mattmahoney.net/dc/enwik8.zip",
+    "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
+    40_000_000,
+)
+# The same content as the published md5 a1fa5ffddb56f4953e226637dabbb36a.
+CONTENT = Content(100_000_000, "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8")
 CUTS = (90_000_000, 95_000_000)
 
 
-@dataclass(frozen=True)
-class Enwik8Options:
-    """`valid_limit`: at most so many validation bytes, for a quick look; the test is always whole."""
+@dataclass(frozen=True, kw_only=True)
+class Enwik8Options(WindowOptions):
+    """Windows of 512 bytes."""
 
     length: int = 512
-    stride: int | None = None
-    valid_limit: int | None = None
-
-    def __post_init__(self) -> None:
-        check_window(self.length, self.stride)
-        at_least("valid_limit", self.valid_limit, 2)
 
 
 @final
@@ -33,13 +34,8 @@ class Enwik8(Language):
 
     name: ClassVar[str] = "enwik8"
     Options: ClassVar[type] = Enwik8Options
-    metric: Metric = BITS_PER_BYTE
 
     def __init__(self, options: Enwik8Options, data: Path | None = None) -> None:
-        path = locate(data_root(data), *(f"enwik8/enwik8{suffix}" for suffix in ("", ".gz", ".xz", ".zip")))
-        content = np.frombuffer(read(path, member="enwik8", content=CONTENTS["enwik8"]), dtype=np.uint8)
-        tokens = dict(zip(SPLITS, np.split(content, CUTS), strict=True))
-        self._load(tokens, options.length, options.stride, options.valid_limit)
-
-    def _source(self) -> dict[str, Any]:
-        return {"name": "enwik8", "sha256": CONTENTS["enwik8"].sha256}
+        path = locate(data_root(data), SOURCE, "enwik8/enwik8")
+        content = np.frombuffer(read(path, member="enwik8", content=CONTENT), dtype=np.uint8)
+        self._load(split_at(content, CUTS), options, {"name": "enwik8", "sha256": CONTENT.sha256})

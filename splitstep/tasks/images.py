@@ -1,18 +1,18 @@
 """Image classification: arrays of pixels and labels, one pair a split."""
 
-import hashlib
-from abc import abstractmethod
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
 
-from splitstep.tasks import sampler
-from splitstep.tasks.classes import Classes
-from splitstep.tasks.options import at_least
-from splitstep.tasks.task import Batch, check_split
+from . import sampler
+from .classes import Classes
+from .options import at_least
+from .task import Batch, check_split, hashes
 
 
 class Pixels(NamedTuple):
@@ -56,41 +56,41 @@ class Images(Classes):
     """An image-classification task; `pixel_values` are [B, 1, S, S]."""
 
     model: ClassVar[str] = "image"
+    source: ClassVar[dict[str, Any]]
+    """Where the images come from."""
 
-    def _load(self, pixels: Mapping[str, Pixels], standard: Standard, labels: int, options: ImageOptions) -> None:
+    def _load(self, pixels: Mapping[str, Pixels], standard: Standard, options: ImageOptions) -> None:
         """Take the arrays."""
-        self._pixels, self._standard, self._labels = dict(pixels), standard, labels
-        self._patch, self._shift = options.patch, options.shift
-        side, patch = self._side, options.patch
-        if side % patch:
-            fits = [n for n in range(1, side + 1) if side % n == 0]
-            raise ValueError(
-                f"option patch is {patch}, which does not divide images of {side} pixels; choose of {fits}"
-            )
-
-    @property
-    def _side(self) -> int:
-        return self._pixels["train"].images.shape[1]
+        self._pixels, self._standard, self._options = dict(pixels), standard, options
+        self._side = pixels["train"].images.shape[1]
+        if self._side % options.patch:
+            fits = [n for n in range(1, self._side + 1) if self._side % n == 0]
+            given = f"option patch is {options.patch}, which does not divide images of {self._side} pixels"
+            raise ValueError(f"{given}; choose of {fits}")
 
     @property
     @final
     def shape(self) -> dict[str, int]:
-        return {"image_size": self._side, "channels": 1, "patch": self._patch, "labels": self._labels}
+        return {"image_size": self._side, "channels": 1, "patch": self._options.patch, "labels": len(self.labels)}
 
     @property
     @final
     def length(self) -> int:
         """Patches in an image; a class token that a model puts before them is not counted."""
-        return (self._side // self._patch) ** 2
+        return (self._side // self._options.patch) ** 2
+
+    @final
+    def tokens(self, batch: Batch) -> int:
+        return len(batch["labels"]) * self.length
 
     @final
     def batch(self, seed: int, step: int, size: int) -> Batch:
         images, labels = self._pixels["train"]
         rows = sampler.indices(len(labels), seed, step, size)
-        chosen = images[rows]
-        if self._shift:
+        chosen, shift = images[rows], self._options.shift
+        if shift:
             random = sampler.generator(seed, step, sampler.AUGMENT)
-            chosen = shifted(chosen, random.integers(-self._shift, self._shift, size=(size, 2), endpoint=True))
+            chosen = shifted(chosen, random.integers(-shift, shift, size=(size, 2), endpoint=True))
         return self._tensors(chosen, labels[rows])
 
     @final
@@ -110,23 +110,27 @@ class Images(Classes):
         }
 
     @final
+    def save_with(self, folder: Path) -> None:
+        """The image processor that turns a grey image into this task's pixels."""
+        processor = {
+            "image_processor_type": "ViTImageProcessor",
+            "do_resize": True,
+            "size": {"height": self._side, "width": self._side},
+            "do_rescale": True,
+            "rescale_factor": 1 / self._standard.white,
+            "do_normalize": True,
+            "image_mean": [self._standard.mean],
+            "image_std": [self._standard.deviation],
+        }
+        (folder / "preprocessor_config.json").write_text(json.dumps(processor, indent=2) + "\n", encoding="utf-8")
+
+    @final
     def describe(self) -> dict[str, Any]:
         return {
             "task": self.name,
-            "source": self._source(),
-            "examples": {split: len(pixels.labels) for split, pixels in self._pixels.items()},
-            "classes": {
-                split: np.bincount(pixels.labels, minlength=self._labels).tolist()
-                for split, pixels in self._pixels.items()
-            },
-            "sha256": {
-                split: hashlib.sha256(np.ascontiguousarray(pixels.images).data).hexdigest()
-                for split, pixels in self._pixels.items()
-            },
+            "source": self.source,
+            **self._counts({split: pixels.labels for split, pixels in self._pixels.items()}),
+            "sha256": hashes({split: pixels.images for split, pixels in self._pixels.items()}),
             "standard": self._standard._asdict(),
-            "shift": self._shift,
+            "shift": self._options.shift,
         }
-
-    @abstractmethod
-    def _source(self) -> dict[str, Any]:
-        """Where the images come from."""

@@ -1,20 +1,18 @@
 """IWSLT14 German-English from its official archive, prepared as the Macaron Net's scripts do."""
 
-import io
 import re
-import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-from splitstep.tasks.fetch import data_root, read, require
-from splitstep.tasks.text_pairs import moses
-from splitstep.tasks.text_pairs.codec import Form
-from splitstep.tasks.text_pairs.lines import Lines, chosen, lines_of, paired
-from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.translation import Direction, PairOptions, Translation, languages
+from .fetch import data_root, read_tar, require
+from .text_pairs import moses
+from .text_pairs.codec import Form
+from .text_pairs.lines import Lines, chosen, lines_of, paired
+from .text_pairs.prepared import split_parts
+from .translation import Direction, PairOptions, Translation
 
 ARCHIVE = "iwslt14/de-en.tgz"
 ORIGIN = "https://wit3.fbk.eu/2014-01 (also http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz)"
@@ -23,7 +21,10 @@ PUBLISHED = {"train": 160_239, "valid": 7283, "test": 6750}
 """Pairs as the original scripts make them; sacremoses may differ from Moses in a few."""
 WORDS, RATIO = 175, 1.5
 EVERY = 23
-"""Each so-manieth clean pair is for validation."""
+"""One clean pair in so many is for validation."""
+DROPPED = re.compile("<url>|<talkid>|<keywords>")
+STRIPPED = re.compile("</?title>|</?description>")
+SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,67 +43,44 @@ class Iwslt14(Translation):
 
     def __init__(self, options: Iwslt14Options, data: Path | None = None) -> None:
         path = require(data_root(data), self.name, ORIGIN, ARCHIVE, "de-en.tgz")
-        source, target = languages(options.direction)
-        splits = cache(partial(prepare_archive, path, source, target))
-        parts = {split: Part((path,), lambda split=split: splits()[split]) for split in PUBLISHED}
-        self._load(parts, Form(source, target, "given", True), options)
-
-    def _source(self) -> dict[str, Any]:
-        return {"name": "IWSLT14 German-English", "url": ORIGIN, "published_pairs": PUBLISHED}
+        parts = split_parts((path,), partial(prepare_archive, path, *options.languages))
+        source = {"name": "IWSLT14 German-English", "url": ORIGIN, "published_pairs": PUBLISHED}
+        self._load(parts, Form(*options.languages, "given", True), options, source)
 
 
 def prepare_archive(path: Path, source: str, target: str) -> dict[str, Lines]:
     """All splits: tags off, Moses tokens, 1 to 175 words and a ratio of 1.5, every 23rd pair for validation."""
-    content = unpack(path, source, target)
     train_names = [f"train.tags.de-en.{side}" for side in (source, target)]
-    whole = paired(untagged(content[train_names[0]]), untagged(content[train_names[1]]), *train_names)
+    test_names = [[f"IWSLT14.{name}.de-en.{side}.xml" for name in TESTS] for side in (source, target)]
+    content = unpack(path, [*train_names, *test_names[0], *test_names[1]])
+    one, two = train_names
+    whole = paired(untagged(content[one]), untagged(content[two]), one, two)
     clean = cleaned(tokenised(whole, source, target))
     last = range(EVERY - 1, len(clean.source), EVERY)
     rest = [row for row in range(len(clean.source)) if row % EVERY != EVERY - 1]
-    tests = [[f"IWSLT14.{name}.de-en.{side}.xml" for name in TESTS] for side in (source, target)]
-    ours, theirs = ([line for name in names for line in segments(content[name])] for names in tests)
+    ours, theirs = ([line for name in names for line in segments(content[name])] for names in test_names)
     test = paired(ours, theirs, f"the {source} side of test", f"the {target} side")
     train = chosen(clean, rest)._replace(notes=clean.notes)
     return {"train": train, "valid": chosen(clean, last), "test": tokenised(test, source, target)}
 
 
-def unpack(path: Path, *sides: str) -> dict[str, list[str]]:
-    """The lines of the archive's files that are needed, by name."""
-    wanted = [f"train.tags.de-en.{side}" for side in sides]
-    wanted += [f"IWSLT14.{name}.de-en.{side}.xml" for name in TESTS for side in sides]
-    found: dict[str, list[str]] = {}
-    try:
-        with tarfile.open(fileobj=io.BytesIO(read(path)), mode="r:*") as archive:
-            for member in archive:
-                name = member.name.rsplit("/", 1)[-1]
-                file = archive.extractfile(member) if name in wanted else None
-                if file is not None:
-                    found[name] = lines_of(file.read(), f"{path}: {name}")
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is damaged or cut short: {error}. Remove it and fetch it again") from None
-    missing = [name for name in wanted if name not in found]
-    if missing:
+def unpack(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """The lines of the archive's files that are wanted, by name."""
+    files = ((name.rsplit("/", 1)[-1], content) for name, content in read_tar(path))
+    found = {name: lines_of(content, f"{path}: {name}") for name, content in files if name in wanted}
+    if missing := [name for name in wanted if name not in found]:
         raise ValueError(f"{path} lacks {', '.join(missing)}: put the official de-en.tgz there, from {ORIGIN}")
     return found
 
 
 def untagged(lines: Sequence[str]) -> list[str]:
     """Sentences, titles and descriptions without their tags; lines of other tags are dropped."""
-    kept = (line for line in lines if not DROPPED.search(line))
-    return [STRIPPED.sub("", line) for line in kept]
-
-
-DROPPED = re.compile("<url>|<talkid>|<keywords>")
-STRIPPED = re.compile("</?title>|</?description>")
+    return [STRIPPED.sub("", line) for line in lines if not DROPPED.search(line)]
 
 
 def segments(lines: Sequence[str]) -> list[str]:
     """The <seg> lines of a test file, with plain apostrophes."""
-    found = (line for line in lines if "<seg id" in line)
-    return [SEGMENT.sub("", line).strip().replace("’", "'") for line in found]
-
-
-SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')
+    return [SEGMENT.sub("", line).strip().replace("’", "'") for line in lines if "<seg id" in line]
 
 
 def tokenised(lines: Lines, source: str, target: str) -> Lines:

@@ -1,22 +1,20 @@
-"""Text classification: sequences of any length, padded to a few lengths only.
+"""Text classification: sequences of any length, padded to a few lengths only."""
 
-Compiled code and CUDA graphs are kept per shape, so that a batch comes from one bucket and is padded to its length.
-"""
-
-import hashlib
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
 
-from splitstep.tasks import sampler
-from splitstep.tasks.classes import Classes
-from splitstep.tasks.options import at_least
-from splitstep.tasks.task import Batch, check_split
+from .buckets import Buckets, padded
+from .classes import Classes
+from .options import at_least
+from .task import Batch, check_split, hashes
+from .tokenizer import save_tokenizer
 
 PAD, CLS = 0, 1
+SPECIAL = ("[PAD]", "[CLS]")
 """The tokens that every vocabulary here begins with; each sequence begins with CLS."""
 
 
@@ -38,96 +36,82 @@ class Ragged(NamedTuple):
         return Ragged(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], self.labels[first:last])
 
 
-def check_buckets(buckets: tuple[int, ...]) -> None:
-    """Refuse padded lengths that do not grow."""
-    if any(low >= high for low, high in zip((0, *buckets), buckets, strict=False)):
-        raise ValueError(f"option buckets is {list(buckets)}, and needs growing lengths, e.g. [128, 256, 512]")
-
-
 class Labelled(Classes):
     """A text-classification task: `input_ids` and `attention_mask` are [B, bucket], `labels` [B]."""
 
     model: ClassVar[str] = "sequence"
 
-    def _load(self, texts: Mapping[str, Ragged], vocab_size: int, labels: int, buckets: tuple[int, ...]) -> None:
-        """Take the sequences; the last bucket must hold the longest and its CLS."""
-        self._texts, self._vocab_size, self._labels = dict(texts), vocab_size, labels
-        self._buckets = buckets
+    def _load(
+        self,
+        texts: Mapping[str, Ragged],
+        tokenizer: Any,
+        vocab_size: int,
+        labels: Sequence[str],
+        buckets: tuple[int, ...],
+        source: dict[str, Any],
+    ) -> None:
+        """Take the sequences and what makes them of text; the last bucket must hold the longest and its CLS."""
+        from tokenizers.processors import TemplateProcessing
+
+        tokenizer.post_processor = TemplateProcessing(single=f"{SPECIAL[CLS]} $A", special_tokens=[(SPECIAL[CLS], CLS)])
+        self._texts, self._tokenizer, self._vocab_size = dict(texts), tokenizer, vocab_size
+        self.labels, self._source = tuple(labels), source
+        self._buckets = Buckets(buckets, {split: 1 + text.lengths for split, text in texts.items()})
         longest = 1 + max(int(text.lengths.max()) for text in texts.values())
         if longest > buckets[-1]:
             raise ValueError(
                 f'task "{self.name}": the longest example has {longest} tokens and the last of the buckets '
                 f"{list(buckets)} holds {buckets[-1]}; nothing is cut here, so add a bucket of at least {longest}"
             )
-        self._members = {
-            split: [np.flatnonzero(place == number) for number in range(len(buckets))]
-            for split, place in ((split, np.searchsorted(buckets, 1 + text.lengths)) for split, text in texts.items())
-        }
 
     @property
     @final
     def shape(self) -> dict[str, int]:
-        return {"vocab_size": self._vocab_size, "max_length": self._buckets[-1], "labels": self._labels}
+        longest = self._buckets.widths[-1]
+        return {"vocab_size": self._vocab_size, "max_length": longest, "labels": len(self.labels)}
 
     @property
     @final
     def length(self) -> int:
         """The mean padded length of the training examples: what the device computes, padding included."""
-        counts = [len(members) for members in self._members["train"]]
-        return round(np.dot(counts, self._buckets) / sum(counts))
+        return self._buckets.mean_width
 
     @final
     def batch(self, seed: int, step: int, size: int) -> Batch:
-        members = self._members["train"]
-        number, place = sampler.bucket(tuple(len(rows) for rows in members), (size,) * len(members), seed, step)
-        rows = members[number][sampler.indices(len(members[number]), seed, place, size, stream=number)]
-        return self._padded("train", rows, self._buckets[number])
+        return self._padded("train", *self._buckets.draw([size] * len(self._buckets.widths), seed, step))
 
     @final
     def batches(self, split: str, size: int) -> Iterator[Batch]:
         """Every example once, bucket by bucket, in order within each; the last batch of a bucket may be smaller."""
         check_split(self, split)
         at_least("size", size, 1)
-        for members, width in zip(self._members[split], self._buckets, strict=True):
-            for first in range(0, len(members), size):
-                yield self._padded(split, members[first : first + size], width)
+        for rows, width in self._buckets.batches(split, lambda width: size):
+            yield self._padded(split, rows, width)
 
     def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
         text = self._texts[split]
-        ids = np.full((len(rows), width), PAD, dtype=np.int64)
-        ids[:, 0] = CLS
-        ends = 1 + text.lengths[rows]
-        for line, row, end in zip(ids, rows, ends, strict=True):
-            line[1:end] = text.tokens[text.offsets[row] : text.offsets[row + 1]]
-        mask = np.arange(width) < ends[:, None]
+        ids, mask = padded(text.tokens, text.offsets, rows, width - 1, PAD)
         return {
-            "input_ids": torch.from_numpy(ids),
-            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+            "input_ids": torch.from_numpy(np.insert(ids, 0, CLS, axis=1)),
+            "attention_mask": torch.from_numpy(np.insert(mask.astype(np.int64), 0, 1, axis=1)),
             "labels": torch.from_numpy(text.labels[rows].astype(np.int64)),
         }
+
+    @final
+    def save_with(self, folder: Path) -> None:
+        length = self._buckets.widths[-1]
+        entries = {"pad_token": SPECIAL[PAD], "cls_token": SPECIAL[CLS], "model_max_length": length}
+        save_tokenizer(folder, self._tokenizer, entries)
 
     @final
     def describe(self) -> dict[str, Any]:
         return {
             "task": self.name,
-            "source": self._source(),
+            "source": self._source,
             "vocab_size": self._vocab_size,
-            "examples": {split: len(text.labels) for split, text in self._texts.items()},
-            "classes": {
-                split: np.bincount(text.labels, minlength=self._labels).tolist() for split, text in self._texts.items()
-            },
+            **self._counts({split: text.labels for split, text in self._texts.items()}),
             "tokens": {split: len(text.tokens) for split, text in self._texts.items()},
             "longest": {split: int(text.lengths.max()) for split, text in self._texts.items()},
-            "buckets": {
-                split: {str(width): len(rows) for width, rows in zip(self._buckets, members, strict=True)}
-                for split, members in self._members.items()
-            },
-            "sha256": {
-                split: hashlib.sha256(np.ascontiguousarray(text.tokens).data).hexdigest()
-                for split, text in self._texts.items()
-            },
+            "buckets": self._buckets.describe(),
+            "sha256": hashes({split: text.tokens for split, text in self._texts.items()}),
         }
-
-    @abstractmethod
-    def _source(self) -> dict[str, Any]:
-        """Where the text comes from."""

@@ -1,43 +1,45 @@
 """Language modelling: one array of tokens a split, cut into windows."""
 
-import hashlib
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from splitstep.kernels.loss import shifted
-from splitstep.support.words import counted
-from splitstep.tasks import sampler
-from splitstep.tasks.options import at_least
-from splitstep.tasks.task import (
-    BITS_PER_BYTE,
-    IGNORED,
-    PERPLEXITY,
-    Batch,
-    Task,
-    check_split,
-    check_totals,
-    score_tokens,
-)
+from ..kernels.loss import shifted
+from ..support.words import counted
+from . import sampler
+from .cache import Arrays
+from .options import at_least
+from .task import BITS_PER_BYTE, IGNORED, PERPLEXITY, Batch, Task, check_split, check_totals, hashes, score_tokens
+from .tokenizer import byte_tokenizer, save_tokenizer, word_tokenizer
 
 BYTES = 256
 """Tokens of text that is read byte by byte."""
 
 
-def check_window(length: int, stride: int | None) -> None:
-    """Refuse windows that cannot score every token once."""
-    at_least("length", length, 2)
-    at_least("stride", stride, 1)
-    if stride is not None and stride >= length:
-        raise ValueError(
-            f"option stride is {stride} and length {length}; a window's first token has nothing before it to be "
-            f"predicted from, so stride must be below length; type e.g. stride: {length // 2}"
-        )
+@dataclass(frozen=True, kw_only=True)
+class WindowOptions:
+    """`length`, `stride`: tokens of a window, and from one held-out window to the next (by default half a window);
+    `valid_limit`: at most so many validation tokens, for a quick look; the test is always whole."""
+
+    length: int = 256
+    stride: int | None = None
+    valid_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        at_least("length", self.length, 2)
+        at_least("stride", self.stride, 1)
+        if self.stride is not None and self.stride >= self.length:
+            raise ValueError(
+                f"option stride is {self.stride} and length {self.length}; a window's first token has nothing before "
+                f"it to be predicted from, so stride must be below length; type e.g. stride: {self.length // 2}"
+            )
+        at_least("valid_limit", self.valid_limit, 2)
 
 
 def spans(n: int, length: int, stride: int) -> Iterator[tuple[int, int]]:
@@ -54,36 +56,23 @@ def spans(n: int, length: int, stride: int) -> Iterator[tuple[int, int]]:
         done = end
 
 
-def split_bytes(data: np.ndarray) -> dict[str, np.ndarray]:
-    """A text's first nine tenths for training, its last two twentieths for validation and test."""
-    held = len(data) // 20
-    return dict(zip(("train", "valid", "test"), np.split(data, [len(data) - 2 * held, len(data) - held]), strict=True))
-
-
 class Language(Task):
     """A language-modelling task: predict each token from those before it in its window."""
 
     model: ClassVar[str] = "causal"
+    metric = BITS_PER_BYTE
 
-    def _load(
-        self,
-        tokens: Mapping[str, np.ndarray],
-        length: int,
-        stride: int | None,
-        valid: int | None,
-        words: Sequence[str] = (),
-    ) -> None:
-        """Take the tokens, bytes or numbers of `words`; `valid` limits the validation tokens, never the test's."""
+    def _load(self, tokens: Arrays, options: WindowOptions, source: dict[str, Any], words: Sequence[str] = ()) -> None:
+        """Take the tokens, bytes or numbers of `words`."""
         self._whole = {split: len(array) for split, array in tokens.items()}
-        self._tokens = dict(tokens)
-        self._tokens["valid"] = tokens["valid"][:valid]
-        self._words, self._length = tuple(words), length
-        self._stride = length // 2 if stride is None else stride
+        self._tokens = {**tokens, "valid": tokens["valid"][: options.valid_limit]}
+        self._words, self._length, self._source = tuple(words), options.length, source
+        self._stride = options.length // 2 if options.stride is None else options.stride
         for split, array in self._tokens.items():
-            if len(array) < (length if split == "train" else 2):
+            if len(array) < (self._length if split == "train" else 2):
                 raise ValueError(
                     f'task "{self.name}": the {split} split has {counted(len(array), "token")}, too few for windows of '
-                    f"{length}; give more text or a smaller length"
+                    f"{self._length}; give more text or a smaller length"
                 )
 
     @property
@@ -105,6 +94,12 @@ class Language(Task):
         if not self._words:
             return bytes(ids).decode(errors="replace")
         return " ".join(self._words[number] for number in ids).replace("<eos>", "\n")
+
+    @final
+    def save_with(self, folder: Path) -> None:
+        """A tokenizer that does as `encode` and `decode`."""
+        tokenizer = word_tokenizer(self._words) if self._words else byte_tokenizer()
+        save_tokenizer(folder, tokenizer, {"model_max_length": self._length})
 
     @property
     @final
@@ -132,8 +127,13 @@ class Language(Task):
 
     def _windows(self, split: str, begin: np.ndarray) -> Tensor:
         tokens = self._tokens[split]
-        place = begin[:, None] + np.arange(min(self._length, len(tokens)))
-        return torch.from_numpy(tokens[place].astype(np.int64))
+        positions = begin[:, None] + np.arange(min(self._length, len(tokens)))
+        return torch.from_numpy(tokens[positions].astype(np.int64))
+
+    @final
+    def items(self, batch: Batch) -> int:
+        """The labels but each window's first, which nothing predicts."""
+        return int((batch["labels"][:, 1:] != IGNORED).sum())
 
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
@@ -154,17 +154,10 @@ class Language(Task):
     def describe(self) -> dict[str, Any]:
         return {
             "task": self.name,
-            "source": self._source(),
+            "source": self._source,
             "vocab_size": self.shape["vocab_size"],
             "tokens": {split: len(array) for split, array in self._tokens.items()},
             "tokens_before_limits": self._whole,
-            "sha256": {
-                split: hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
-                for split, array in self._tokens.items()
-            },
+            "sha256": hashes(self._tokens),
             "windows": {"length": self._length, "stride": self._stride},
         }
-
-    @abstractmethod
-    def _source(self) -> dict[str, Any]:
-        """Where the text comes from."""

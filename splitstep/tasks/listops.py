@@ -5,20 +5,23 @@ process is that of Nangia and Bowman (2018) and of the Long Range Arena (Tay et 
 draw r in [0, 1) gives a digit if r > 1/4, else an operator with 2 to `arguments` arguments.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, final
+from typing import ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 
-from splitstep.tasks import cache
-from splitstep.tasks.labelled import Labelled, Ragged, check_buckets
-from splitstep.tasks.options import at_least
-from splitstep.tasks.task import SPLITS
+from .buckets import check_buckets
+from .cache import derived
+from .labelled import SPECIAL, Labelled, Ragged
+from .options import at_least
+from .task import SPLITS
+from .tokenizer import word_tokenizer
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
-VOCABULARY = ("[PAD]", "[CLS]", *OPERATORS, "]", *"0123456789")
+VOCABULARY = (*SPECIAL, *OPERATORS, "]", *"0123456789")
 OPERATOR, CLOSE, DIGIT = VOCABULARY.index("[MIN"), VOCABULARY.index("]"), VOCABULARY.index("0")
 
 FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
@@ -34,7 +37,9 @@ FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
 OPERATOR_SHARE = 0.25
 ROOTS = 20_000
 """Trees drawn at once. The data depend on it: each chunk has random numbers of its own."""
-FORMAT = 1
+SHUFFLE = (0, 1)
+"""The stream of random numbers that the order of trees is drawn from: a chunk's has one number alone."""
+FORMAT = 2
 """To be raised when the same parameters give other data, so that no old cache is read."""
 
 
@@ -75,14 +80,9 @@ class ListOpsOptions:
 
     def __post_init__(self) -> None:
         at_least("seed", self.seed, 0)
-        for split, count in self.counts.items():
-            at_least(split, count, 1)
+        for split in SPLITS:
+            at_least(split, getattr(self, split), 1)
         check_buckets(self.buckets)
-
-    @property
-    def counts(self) -> dict[str, int | None]:
-        """How many trees are asked for, by split."""
-        return {"train": self.train, "valid": self.valid, "test": self.test}
 
 
 def evaluate(tokens: Sequence[str]) -> int:
@@ -106,14 +106,6 @@ def evaluate(tokens: Sequence[str]) -> int:
 def spell(ids: Sequence[int] | np.ndarray) -> list[str]:
     """Token numbers as written, without padding and CLS."""
     return [VOCABULARY[number] for number in ids if number >= OPERATOR]
-
-
-def parse(line: str) -> tuple[int, list[str]]:
-    """The label and the tokens of a published line `label<TAB>tree`; its parentheses say nothing more."""
-    label, tab, tree = line.partition("\t")
-    if not tab or not label.isdecimal():
-        raise ValueError(f'"{line[:60]}" is no line of ListOps, such as "9<TAB>( ( ( [MAX 2 ) 9 ) ] )"')
-    return int(label), [token for token in tree.split() if token not in "()"]
 
 
 class Level(NamedTuple):
@@ -180,62 +172,64 @@ def write(levels: Sequence[Level]) -> Ragged:
     labels, lengths = folded[0]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     tokens = np.zeros(offsets[-1], dtype=np.uint8)
-    place = offsets[:-1]
+    position = offsets[:-1]
     for number, level in enumerate(levels):
-        tokens[place] = level.token
+        tokens[position] = level.token
         inner = level.arguments > 0
         if not inner.any():
             break
-        begin, count = place[inner], level.arguments[inner]
+        begin, count = position[inner], level.arguments[inner]
         tokens[begin + folded[number][1][inner] - 1] = CLOSE
         size = folded[number + 1][1]
         ahead = np.cumsum(size) - size
-        place = np.repeat(begin + 1 - ahead[firsts(count)], count) + ahead
+        position = np.repeat(begin + 1 - ahead[firsts(count)], count) + ahead
     return Ragged(tokens, offsets, labels.astype(np.uint8))
 
 
-def distinct(variant: Variant, seed: int) -> Iterator[tuple[bytes, int]]:
-    """The endless sequence of distinct trees and their values."""
-    seen: set[bytes] = set()
-    chunk = 0
-    while True:
-        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, chunk])))
-        levels = grow(random, ROOTS, variant)
-        chunk += 1
+def draw(variant: Variant, seed: int) -> Iterator[tuple[bytes, int]]:
+    """The endless sequence of trees and their values; a small tree comes again and again."""
+    for chunk in itertools.count():
+        levels = grow(generator(seed, chunk), ROOTS, variant)
         if not levels or not len(levels[0].tree):
             continue
         text = write(levels)
         joined = text.tokens.tobytes()
         bounds = text.offsets.tolist()
         for first, last, label in zip(bounds[:-1], bounds[1:], text.labels.tolist(), strict=True):
-            tree = joined[first:last]
-            if tree not in seen:
-                seen.add(tree)
-                yield tree, label
+            yield joined[first:last], label
+
+
+def generator(seed: int, *use: int) -> np.random.Generator:
+    """The random numbers for one chunk of trees, or for their order."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *use])))
 
 
 def generate(variant: Variant, seed: int) -> Ragged:
-    """The variant's trees, those for training first."""
-    source = distinct(variant, seed)
-    drawn = [next(source) for _ in range(variant.train + variant.valid + variant.test)]
-    lengths = np.array([len(tree) for tree, _ in drawn])
+    """The variant's trees, each once, those for training first.
+
+    What is drawn late and is not a repeat is longer than what is drawn early, so if there were repeats the trees are
+    shuffled. Without any, as among the long trees of `lra`, their order is random as it is.
+    """
+    wanted = variant.train + variant.valid + variant.test
+    source, drawn, labels = draw(variant, seed), 0, dict[bytes, int]()
+    while len(labels) < wanted:
+        tree, label = next(source)
+        labels[tree] = label
+        drawn += 1
+    trees = list(labels)
+    if drawn > wanted:
+        trees = [trees[i] for i in generator(seed, *SHUFFLE).permutation(wanted)]
     return Ragged(
-        np.frombuffer(b"".join(tree for tree, _ in drawn), dtype=np.uint8),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        np.array([label for _, label in drawn], dtype=np.uint8),
+        np.frombuffer(b"".join(trees), dtype=np.uint8),
+        np.cumsum([0, *map(len, trees)]),
+        np.array([labels[tree] for tree in trees], dtype=np.uint8),
     )
 
 
 def cached(variant: Variant, seed: int) -> Ragged:
     """The variant's trees from the cache, generated and put there at first."""
     parameters = {**asdict(replace(variant, buckets=())), "seed": seed, "format": FORMAT, "roots": ROOTS}
-    path = cache.cache_root() / f"listops-{cache.key(parameters)}.npz"
-    stored = cache.load(path, Ragged._fields)
-    if stored is not None:
-        return Ragged(**stored)
-    text = generate(variant, seed)
-    cache.store(path, lambda file: np.savez(file, tokens=text.tokens, offsets=text.offsets, labels=text.labels))
-    return text
+    return Ragged(**derived(ListOps.name, parameters, Ragged._fields, lambda: generate(variant, seed)._asdict()))
 
 
 def doubling(longest: int) -> tuple[int, ...]:
@@ -252,16 +246,13 @@ class ListOps(Labelled):
 
     def __init__(self, options: ListOpsOptions, data: Path | None = None) -> None:
         named = VARIANTS[options.variant]
-        usual = {"train": named.train, "valid": named.valid, "test": named.test}
-        counts = {split: usual[split] if count is None else count for split, count in options.counts.items()}
-        self._options, self._variant = options, replace(named, **counts)
-        every = cached(self._variant, options.seed)
+        counts = {split: getattr(options, split) or getattr(named, split) for split in SPLITS}
+        variant = replace(named, **counts)
+        every = cached(variant, options.seed)
         bounds = np.cumsum([0, *counts.values()]).tolist()
         texts = {split: every.part(bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
         buckets = options.buckets or named.buckets or doubling(1 + int(every.lengths.max()))
-        self._load(texts, len(VOCABULARY), 10, buckets)
-
-    def _source(self) -> dict[str, Any]:
-        process = asdict(self._variant)
+        process = asdict(variant)
         del process["buckets"]  # which say how it is batched, not what it is
-        return {"name": "ListOps, generated", "variant": self._options.variant, "seed": self._options.seed} | process
+        source = {"name": "ListOps, generated", "variant": options.variant, "seed": options.seed} | process
+        self._load(texts, word_tokenizer(VOCABULARY), len(VOCABULARY), "0123456789", buckets, source)

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final
+from typing import ClassVar, Literal, final
 
-from splitstep.tasks.fetch import Source, data_root, fetch
-from splitstep.tasks.text_pairs.codec import Form
-from splitstep.tasks.text_pairs.lines import Lines, find_text, read_pairs
-from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.translation import Direction, PlainOptions, Translation, languages
+from .fetch import Source, data_root, locate
+from .text_pairs.lines import Lines, read_pairs
+from .text_pairs.prepared import Part
+from .translation import Direction, PlainOptions, Translation
 
 ORIGIN = "https://github.com/multi30k/dataset/raw/master/data/task1/raw/"
 FILES = {
@@ -33,6 +32,8 @@ HASHES = {
     "val.de": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
     "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
 }
+MOST = 1_000_000
+"""Bytes of a packed file, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,26 +51,20 @@ class Multi30k(Translation):
 
     name: ClassVar[str] = "multi30k"
     Options: ClassVar[type] = Multi30kOptions
-    aliases: ClassVar[Mapping[str, str]] = {"test": "test2016"}  # what `evaluate` takes unless told
+    aliases: ClassVar[Mapping[str, str]] = {"test": "test2016"}  # what `evaluate` takes by default
 
     def __init__(self, options: Multi30kOptions, data: Path | None = None) -> None:
-        root = data_root(data)
-        source, target = languages(options.direction)
         parts = {}
         for split, stem in FILES.items():
-            files = caption_file(root, stem, source), caption_file(root, stem, target)
+            files = tuple(caption_file(data_root(data), f"{stem}.{side}") for side in options.languages)
             parts[split] = Part(files, partial(read_captions, *files, stem))
-        self._load(parts, Form(source, target, options.tokens, options.lower), options)
-
-    def _source(self) -> dict[str, Any]:
-        return {"name": "Multi30k task 1, raw", "url": ORIGIN}
+        self._load(parts, options.form, options, {"name": "Multi30k task 1, raw", "url": ORIGIN})
 
 
-def caption_file(root: Path, stem: str, language: str) -> Path:
-    """The file, fetched where it is missing."""
-    name = f"{stem}.{language}"
-    found = find_text(root, f"multi30k/{name}")
-    return found or fetch(f"multi30k/{name}.gz", Source(f"{ORIGIN}{name}.gz", HASHES[name]), root)
+def caption_file(root: Path, name: str) -> Path:
+    """The file, fetched if it is missing."""
+    source = Source(f"multi30k/{name}.gz", f"{ORIGIN}{name}.gz", HASHES[name], MOST)
+    return locate(root, source, f"multi30k/{name}")
 
 
 def read_captions(source: Path, target: Path, stem: str) -> Lines:

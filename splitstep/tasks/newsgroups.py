@@ -1,20 +1,28 @@
 """20 Newsgroups, split by date, headers kept: which group was a message posted to?"""
 
 import hashlib
-import io
 import json
-import tarfile
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, final
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
-from splitstep.tasks import cache
-from splitstep.tasks.fetch import data_root, find, locate, read
-from splitstep.tasks.labelled import CLS, PAD, Labelled, Ragged, check_buckets
-from splitstep.tasks.options import at_least
+from .buckets import check_buckets
+from .cache import Arrays, derived
+from .fetch import Source, data_root, find, locate, read, read_tar
+from .labelled import CLS, PAD, SPECIAL, Labelled, Ragged
+from .options import at_least
 
+SOURCE = Source(
+    "20newsgroups/20news-bydate.tar.gz",
+    "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz",
+    "8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
+    20_000_000,
+)
+MEMBER = re.compile("20news-bydate-(train|test)/([^/]+)/([^/]+)$")
+"""Part, group and id of a message, by its name in the archive."""
 COUNTS = {"train": 11_314, "test": 7_532}
 GROUPS = 20
 FORMAT = 1
@@ -50,19 +58,19 @@ class NewsgroupsOptions:
 
 def load_documents(root: Path) -> dict[str, list[Document]]:
     """The documents of "train" and "test", sorted by group and id."""
-    lines = {part: find(root, f"20newsgroups/20news-bydate-{part}.jsonl.xz") for part in COUNTS}
+    lines = {part: find(root, f"20newsgroups/20news-bydate-{part}.jsonl") for part in COUNTS}
     if all(lines.values()):
         documents = {part: read_lines(path) for part, path in lines.items() if path is not None}
         where = root / "20newsgroups"
     else:
-        where = locate(root, "20newsgroups/20news-bydate.tar.gz")
+        where = locate(root, SOURCE)
         documents = read_archive(where)
     for part, count in COUNTS.items():
         groups = len({document.group for document in documents[part]})
         if len(documents[part]) != count or groups != GROUPS:
             raise ValueError(
                 f"{where} has {len(documents[part]):,} {part} documents in {groups} groups, and 20 Newsgroups by date "
-                f"has {count:,} in {GROUPS}. Remove it and fetch it again"
+                f"has {count:,} in {GROUPS}. Put the published files there"
             )
     return {part: sorted(found) for part, found in documents.items()}
 
@@ -74,19 +82,11 @@ def read_lines(path: Path) -> list[Document]:
 
 
 def read_archive(path: Path) -> dict[str, list[Document]]:
-    """The documents of the published archive, in which a file `20news-bydate-train/sci.med/59135` is a message."""
+    """The documents of the published archive."""
     documents: dict[str, list[Document]] = {part: [] for part in COUNTS}
-    unpacked = io.BytesIO(read(path))  # which finds out whether it is whole
-    try:
-        with tarfile.open(fileobj=unpacked) as archive:
-            for entry in archive:
-                file = archive.extractfile(entry)
-                if file is not None:
-                    folder, group, number = entry.name.split("/")[-3:]
-                    text = file.read().decode("latin-1")
-                    documents[folder.removeprefix("20news-bydate-")].append(Document(group, number, text))
-    except (tarfile.TarError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is not the published archive of 20 Newsgroups: {error}") from None
+    for name, content in read_tar(path):
+        if found := MEMBER.search(name):
+            documents[found[1]].append(Document(found[2], found[3], content.decode("latin-1")))
     return documents
 
 
@@ -95,7 +95,7 @@ def is_held(document: Document) -> bool:
     return int.from_bytes(hashlib.sha256(document.id.encode()).digest()[:8], "big") % 10 == 0
 
 
-def encode(splits: dict[str, list[Document]], vocab: int) -> tuple[dict[str, Ragged], str]:
+def encode(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> Arrays:
     """The documents as tokens of a byte-level BPE learnt from the training split, and that BPE as JSON."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -103,45 +103,37 @@ def encode(splits: dict[str, list[Document]], vocab: int) -> tuple[dict[str, Rag
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab,
-        special_tokens=["[PAD]", "[CLS]"],
+        special_tokens=list(SPECIAL),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator((document.text for document in splits["train"]), trainer)
-    assert (tokenizer.token_to_id("[PAD]"), tokenizer.token_to_id("[CLS]")) == (PAD, CLS)
-    groups = sorted({document.group for document in splits["train"]})
-    texts = {}
+    assert [tokenizer.token_to_id(token) for token in SPECIAL] == [PAD, CLS]
+    arrays = {"tokenizer": np.array(tokenizer.to_str())}
     for split, documents in splits.items():
         ids = [line.ids for line in tokenizer.encode_batch_fast([document.text for document in documents])]
-        texts[split] = Ragged(
-            np.concatenate(ids).astype(np.uint32),
-            np.cumsum([0, *map(len, ids)]),
-            np.array([groups.index(document.group) for document in documents]),
-        )
-    return texts, tokenizer.to_str()
+        labels = np.array([groups.index(document.group) for document in documents])
+        text = Ragged(np.concatenate(ids).astype(np.uint32), np.cumsum([0, *map(len, ids)]), labels)
+        arrays |= {f"{split}_{field}": array for field, array in text._asdict().items()}
+    return arrays
 
 
-def cached(splits: dict[str, list[Document]], vocab: int) -> tuple[dict[str, Ragged], str]:
+def cached(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> tuple[dict[str, Ragged], str]:
     """The tokens and the BPE from the cache, made and put there at first."""
     digest = hashlib.sha256(json.dumps(splits).encode()).hexdigest()
-    path = cache.cache_root() / f"newsgroups-{cache.key({'data': digest, 'vocab': vocab, 'format': FORMAT})}.npz"
-    names = {split: {field: f"{split}_{field}" for field in Ragged._fields} for split in splits}
-    stored = cache.load(path, ["tokenizer", *(name for fields in names.values() for name in fields.values())])
-    if stored is not None:
-        texts = {split: Ragged(*(stored[name] for name in fields.values())) for split, fields in names.items()}
-        return texts, str(stored["tokenizer"])
-    texts, tokenizer = encode(splits, vocab)
-    arrays = {names[split][field]: array for split, text in texts.items() for field, array in text._asdict().items()}
-    cache.store(path, lambda file: np.savez(file, tokenizer=np.array(tokenizer), **arrays))
-    return texts, tokenizer
+    names = ["tokenizer", *(f"{split}_{field}" for split in splits for field in Ragged._fields)]
+    parameters = {"data": digest, "vocab": vocab, "format": FORMAT}
+    stored = derived(Newsgroups.name, parameters, names, lambda: encode(splits, groups, vocab))
+    texts = {split: Ragged(*(stored[f"{split}_{field}"] for field in Ragged._fields)) for split in splits}
+    return texts, str(stored["tokenizer"])
 
 
 def shorten(text: Ragged, most: int) -> Ragged:
     """Each sequence's first tokens, `most` at most."""
     lengths = np.minimum(text.lengths, most)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    place = np.arange(offsets[-1]) + np.repeat(text.offsets[:-1] - offsets[:-1], lengths)
-    return Ragged(text.tokens[place], offsets, text.labels)
+    positions = np.arange(offsets[-1]) + np.repeat(text.offsets[:-1] - offsets[:-1], lengths)
+    return Ragged(text.tokens[positions], offsets, text.labels)
 
 
 @final
@@ -152,25 +144,27 @@ class Newsgroups(Labelled):
     Options: ClassVar[type] = NewsgroupsOptions
 
     def __init__(self, options: NewsgroupsOptions, data: Path | None = None) -> None:
+        from tokenizers import Tokenizer, decoders
+
         documents = load_documents(data_root(data))
         self.documents: dict[str, list[Document]] = {
             "train": [document for document in documents["train"] if not is_held(document)],
             "valid": [document for document in documents["train"] if is_held(document)],
             "test": documents["test"],
         }
-        whole, self.tokenizer = cached(self.documents, options.vocab)
-        most = options.length - 1  # one place is for CLS
-        self._cut = {split: int((text.lengths > most).sum()) for split, text in whole.items()}
+        groups = sorted({document.group for document in documents["train"]})
+        whole, bpe = cached(self.documents, groups, options.vocab)
+        tokenizer = Tokenizer.from_str(bpe)
+        tokenizer.decoder = decoders.ByteLevel()
+        most = options.length - 1  # one position is for CLS
         texts = {split: shorten(text, most) for split, text in whole.items()}
         buckets = options.buckets or tuple(options.length * quarter // 4 for quarter in (1, 2, 3, 4))
-        self._load(texts, options.vocab, GROUPS, buckets)
-
-    def _source(self) -> dict[str, Any]:
-        return {
+        source = {
             "name": "20 Newsgroups by date, headers kept",
-            "cut_to_length": self._cut,
-            "tokenizer_sha256": hashlib.sha256(self.tokenizer.encode()).hexdigest(),
+            "cut_to_length": {split: int((text.lengths > most).sum()) for split, text in whole.items()},
+            "tokenizer_sha256": hashlib.sha256(bpe.encode()).hexdigest(),
         }
+        self._load(texts, tokenizer, options.vocab, groups, buckets, source)
 
 
 def tfidf_baseline(task: Newsgroups) -> float:

@@ -1,18 +1,16 @@
-"""Numbers in words, English to German: translation that needs no data."""
+"""Numbers in words, English and German: translation that needs no data."""
 
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
-from splitstep.tasks.options import at_least
-from splitstep.tasks.text_pairs.codec import Form
-from splitstep.tasks.text_pairs.lines import Lines
-from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.text_pairs.scores import PapersBleu
-from splitstep.tasks.translation import EXACT_MATCH, PairOptions, Translation
+from .text_pairs.codec import Form
+from .text_pairs.lines import Lines
+from .text_pairs.prepared import Part
+from .translation import EXACT_MATCH, Direction, PairOptions, Translation
 
 ENGLISH = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -59,17 +57,17 @@ class NumbersOptions(PairOptions):
     Training has the small ones many times.
     """
 
+    direction: Direction = "en-de"
     merges: int = 60
     highest: int = 99_999
     train: int = 20_000
     valid: int = 500
     test: int = 500
     seed: int = 0
+    LEAST: ClassVar[dict[str, int]] = PairOptions.LEAST | {"highest": 3, "train": 1, "valid": 1, "test": 1, "seed": 0}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, low in (("highest", 3), ("train", 1), ("valid", 1), ("test", 1), ("seed", 0)):
-            at_least(name, getattr(self, name), low)
         if self.highest >= MILLION:
             raise ValueError(f"option highest is {self.highest}, and needs a number below a million")
         if self.train + self.valid + self.test > self.highest + 1:
@@ -81,25 +79,22 @@ class NumbersOptions(PairOptions):
 
 @final
 class Numbers(Translation):
-    """Numbers in words, English to German; those of validation and test are not in training."""
+    """Numbers in words; those of validation and test are not in training."""
 
     name: ClassVar[str] = "numbers"
     Options: ClassVar[type] = NumbersOptions
     metric = EXACT_MATCH
-    papers: ClassVar[PapersBleu | None] = None
 
     def __init__(self, options: NumbersOptions, data: Path | None = None) -> None:
-        self._options = options
         sizes = {"train": options.train, "valid": options.valid, "test": options.test}
         order = drawn(options.highest, sum(sizes.values()), options.seed)
         train, rest = order[: options.train], order[options.train :]
         splits = {"train": repeated(train), "valid": rest[: options.valid], "test": rest[options.valid :]}
-        parts = {split: Part((), partial(lines_of_numbers, numbers)) for split, numbers in splits.items()}
+        sides = options.languages
+        parts = {split: Part((), partial(lines_of_numbers, numbers, *sides)) for split, numbers in splits.items()}
         more = {"highest": options.highest, "seed": options.seed, "often": OFTEN, **sizes}
-        self._load(parts, Form("en", "de"), options, more)
-
-    def _source(self) -> dict[str, Any]:
-        return {"name": "numbers in words", "highest": self._options.highest, "seed": self._options.seed}
+        source = {"name": "numbers in words", "highest": options.highest, "seed": options.seed}
+        self._load(parts, Form(*sides), options, source, more)
 
 
 def drawn(highest: int, count: int, seed: int) -> list[int]:
@@ -114,5 +109,6 @@ def repeated(numbers: list[int]) -> list[int]:
     return [n for n in numbers for _ in range(max(1, OFTEN // (n + 1)))]
 
 
-def lines_of_numbers(numbers: list[int]) -> Lines:
-    return Lines([english(n) for n in numbers], [german(n) for n in numbers])
+def lines_of_numbers(numbers: list[int], source: str, target: str) -> Lines:
+    write = {"en": english, "de": german}
+    return Lines(list(map(write[source], numbers)), list(map(write[target], numbers)))

@@ -5,7 +5,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from splitstep.support.typed import nearest, read_as, spell
+from ..support.typed import nearest, read_as, spell
 
 T = TypeVar("T")
 

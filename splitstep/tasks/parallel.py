@@ -2,17 +2,16 @@
 
 import re
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-from splitstep.support.words import counted
-from splitstep.tasks.fetch import find_own
-from splitstep.tasks.text_pairs.codec import Form
-from splitstep.tasks.text_pairs.lines import Lines, chosen, folded, hold_out, read_pairs
-from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.text_pairs.scores import PapersBleu
-from splitstep.tasks.translation import SACREBLEU, PlainOptions, Translation, languages
+from ..support.words import counted
+from .fetch import find_own
+from .task import SPLITS
+from .text_pairs.lines import Lines, chosen, folded, hold_out, read_pairs
+from .text_pairs.prepared import pair_part, split_parts
+from .translation import SACREBLEU, PlainOptions, Translation
 
 MOST = 2000
 """Different source sentences held out at most for a split that has no files; at most a twentieth, too."""
@@ -28,15 +27,14 @@ class ParallelOptions(PlainOptions):
     train: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
-    direction: str = "en-de"
     ratio: float | None = 3.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.train:
             raise ValueError("option train is missing; name the source file and the target file: train: [my.en, my.de]")
-        for split in ("train", "valid", "test"):
-            names = two_files(getattr(self, split))
+        for split in SPLITS:
+            names = self.files(split)
             if len(names) not in (0, 2):
                 raise ValueError(
                     f"option {split} names {counted(len(names), 'file')}, {', '.join(names)}; it needs two, source and "
@@ -45,10 +43,10 @@ class ParallelOptions(PlainOptions):
         if not re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", self.direction):
             raise ValueError(f'option direction is "{self.direction}", and needs two languages such as en-de')
 
-
-def two_files(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names; `my.en, my.de` on a command line is one text, and means two."""
-    return tuple(map(str.strip, names[0].split(","))) if len(names) == 1 else names
+    def files(self, split: str) -> tuple[str, ...]:
+        """The names of a split's files; `my.en, my.de` on a command line is one text, and means two."""
+        names: tuple[str, ...] = getattr(self, split)
+        return tuple(map(str.strip, names[0].split(","))) if len(names) == 1 else names
 
 
 @final
@@ -58,29 +56,17 @@ class Parallel(Translation):
     name: ClassVar[str] = "parallel"
     Options: ClassVar[type] = ParallelOptions
     metric = SACREBLEU
-    papers: ClassVar[PapersBleu | None] = None
 
     def __init__(self, options: ParallelOptions, data: Path | None = None) -> None:
-        given = {"train": options.train, "valid": options.valid, "test": options.test}
-        files = {
-            split: tuple(find_own(name, self.name, data) for name in two_files(names)) for split, names in given.items()
-        }
-        self._held = [split for split in ("valid", "test") if not files[split]]
-        splits = cache(partial(split_own, *files["train"], tuple(self._held)))
-        parts = {
-            split: Part(files["train"], lambda split=split: splits()[split])
-            if split == "train" or not paths
-            else Part(paths, partial(read_pairs, *paths))
-            for split, paths in files.items()
-        }
-        source, target = languages(options.direction)
-        self._load(parts, Form(source, target, options.tokens, options.lower), options, {"held": self._held})
-
-    def _source(self) -> dict[str, Any]:
-        return {"name": "own parallel text", "held_out_of_train": self._held}
+        files = {split: tuple(find_own(name, self.name, data) for name in options.files(split)) for split in SPLITS}
+        held = [split for split in ("valid", "test") if not files[split]]
+        parts = split_parts(files["train"], partial(split_own, *files["train"], held))
+        parts |= {split: pair_part(*files[split]) for split in ("valid", "test") if files[split]}
+        source = {"name": "own parallel text", "held_out_of_train": held}
+        self._load(parts, options.form, options, source, {"held": held})
 
 
-def split_own(source: Path, target: Path, held: tuple[str, ...]) -> dict[str, Lines]:
+def split_own(source: Path, target: Path, held: list[str]) -> dict[str, Lines]:
     """The training pairs, and those held out of them for the named splits."""
     lines = read_pairs(source, target)
     if not held:
@@ -92,5 +78,4 @@ def split_own(source: Path, target: Path, held: tuple[str, ...]) -> dict[str, Li
             f"{source} has {counted(different, 'different line')}, too few to hold some out for {' and '.join(held)}; "
             "give more lines, or files for those splits"
         )
-    rows = hold_out(lines.source, (share,) * len(held))
-    return {split: chosen(lines, these) for split, these in zip((*held, "train"), rows, strict=True)}
+    return {split: chosen(lines, rows) for split, rows in hold_out(lines.source, dict.fromkeys(held, share)).items()}

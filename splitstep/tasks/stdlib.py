@@ -5,31 +5,29 @@ import platform
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
-from splitstep.tasks.language import Language, check_window
-from splitstep.tasks.options import at_least
-from splitstep.tasks.task import BITS_PER_BYTE, SPLITS, Metric
+from .language import Language, WindowOptions
+from .options import at_least
+from .task import SPLITS
 
 # Tests and their data, what is installed beside the library, generated help text, and programs rather than library.
 LEFT_OUT = {"test", "tests", "idlelib", "site-packages", "dist-packages", "pydoc_data", "turtledemo", "__pycache__"}
+TWENTIETHS = {"train": 18, "valid": 1, "test": 1}
+"""The shares of the splits if a `limit` is given."""
 
 
-@dataclass(frozen=True)
-class StdlibOptions:
+@dataclass(frozen=True, kw_only=True)
+class StdlibOptions(WindowOptions):
     """`limit`: at most so many bytes in all, nine tenths for training and a twentieth each for validation and test."""
 
-    length: int = 256
-    stride: int | None = None
     limit: int | None = None
-    valid_limit: int | None = None
 
     def __post_init__(self) -> None:
-        check_window(self.length, self.stride)
+        super().__post_init__()
         at_least("limit", self.limit, 20 * self.length)
-        at_least("valid_limit", self.valid_limit, 2)
 
 
 def library_files(root: Path) -> list[Path]:
@@ -41,8 +39,8 @@ def library_files(root: Path) -> list[Path]:
 
 def split_of(path: Path) -> str:
     """The split of a file, by the hash of its name: 90, 5 and 5 of a hundred, whatever other files there are."""
-    place = int.from_bytes(hashlib.sha256(path.as_posix().encode()).digest()[:8], "big") % 100
-    return "train" if place < 90 else "valid" if place < 95 else "test"
+    percent = int.from_bytes(hashlib.sha256(path.as_posix().encode()).digest()[:8], "big") % 100
+    return "train" if percent < 90 else "valid" if percent < 95 else "test"
 
 
 @final
@@ -51,30 +49,25 @@ class Stdlib(Language):
 
     name: ClassVar[str] = "stdlib"
     Options: ClassVar[type] = StdlibOptions
-    metric: Metric = BITS_PER_BYTE
 
     def __init__(self, options: StdlibOptions, data: Path | None = None) -> None:
         root = Path(sysconfig.get_path("stdlib"))
-        files = library_files(root)
-        if not files:
+        every = library_files(root)
+        if not every:
             raise ValueError(
                 f'task "stdlib": there are no .py files in {root}; this Python carries its library in another form. '
                 "Use task text with a path of your own"
             )
-        self._options = options
-        self._files = {split: [path for path in files if split_of(path) == split] for split in SPLITS}
-        shares = {"train": 18, "valid": 1, "test": 1}
+        files = {split: [path for path in every if split_of(path) == split] for split in SPLITS}
         tokens = {}
-        for split, paths in self._files.items():
+        for split, paths in files.items():
             content = b"".join((root / path).read_bytes() for path in paths)
-            keep = None if options.limit is None else options.limit * shares[split] // 20
+            keep = None if options.limit is None else options.limit * TWENTIETHS[split] // 20
             tokens[split] = np.frombuffer(content, dtype=np.uint8)[:keep]
-        self._load(tokens, options.length, options.stride, options.valid_limit)
-
-    def _source(self) -> dict[str, Any]:
-        return {
+        source = {
             "name": "Python standard library",
             "python": platform.python_version(),
-            "files": {split: len(paths) for split, paths in self._files.items()},
-            "limit": self._options.limit,
+            "files": {split: len(paths) for split, paths in files.items()},
+            "limit": options.limit,
         }
+        self._load(tokens, options, source)

@@ -1,14 +1,16 @@
 """What a task is: one problem with its data, its batches and its metric."""
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from splitstep.kernels.loss import IGNORED, cross_entropy
+from ..kernels.loss import IGNORED, cross_entropy
 
 Batch = dict[str, Tensor]
 """`input_ids`, `labels` and, where rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
@@ -54,6 +56,8 @@ class Task(ABC):
     """The frozen record that a recipe's `data:` section is read into."""
     metric: Metric
     """The primary figure. Read it from an instance: `wikitext2` has another one per level."""
+    labels: tuple[str, ...] = ()
+    """The names of the classes in the order of their numbers; empty unless the task is a classification."""
 
     @abstractmethod
     def __init__(self, options: Any, data: Path | None) -> None:
@@ -87,6 +91,14 @@ class Task(ABC):
     def batches(self, split: str, size: int) -> Iterator[Batch]:
         """Every example of a split once, in a fixed order; the last batch of a shape may be smaller."""
 
+    def items(self, batch: Batch) -> int:
+        """How many labels of a batch are scored: the loss is a mean over them."""
+        return int((batch["labels"] != IGNORED).sum())
+
+    def tokens(self, batch: Batch) -> int:
+        """How many tokens a batch holds, padding not counted: what a run's speed is measured in."""
+        return int(batch["attention_mask"].sum()) if "attention_mask" in batch else batch["input_ids"].numel()
+
     @abstractmethod
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
         """Sums over one batch, which add up over batches. The logits come in the precision of the evaluation."""
@@ -101,8 +113,12 @@ class Task(ABC):
         """What the model, in evaluation mode, writes for the split by itself; None where its guesses say it all."""
         return None
 
-    def save_with(self, folder: Path) -> None:  # noqa: B027  # most models need nothing
-        """Write what a model of this task needs beside its weights, such as a tokenizer, into its folder."""
+    def save_with(self, folder: Path) -> None:  # noqa: B027  # a task without anything to add is a task
+        """Write what a model of this task needs beside its weights to be used without the data, such as a tokenizer."""
+
+    def same_tokens(self, folder: Path) -> bool:
+        """Whether the model in a folder was trained with this task's tokens, if their number alone does not tell."""
+        return True
 
     def remarks(self) -> dict[str, dict[str, int]]:
         """What one should know of held-out splits before training: what is odd, and of how many examples by split."""
@@ -131,3 +147,13 @@ def score_tokens(logits: Tensor, labels: Tensor) -> dict[str, float]:
     """Sums of the surprise in nats, of right guesses and of tokens where there is a label; logits [B, T, V]."""
     nll, right = cross_entropy(logits, labels, 1), logits.argmax(-1) == labels
     return {"nll": float(nll), "correct": float(right.sum()), "tokens": float((labels != IGNORED).sum())}
+
+
+def split_at(array: np.ndarray, cuts: Sequence[int]) -> dict[str, np.ndarray]:
+    """The three splits of an array that ends with what is held out."""
+    return dict(zip(SPLITS, np.split(array, cuts), strict=True))
+
+
+def hashes(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """The sha256 of each split's values."""
+    return {split: hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for split, array in arrays.items()}

@@ -1,17 +1,14 @@
 """Tatoeba German-English: short sentences of everyday talk, many with several translations."""
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-from splitstep.tasks.fetch import data_root, read, require
-from splitstep.tasks.options import at_least
-from splitstep.tasks.text_pairs.codec import Form
-from splitstep.tasks.text_pairs.lines import Lines, chosen, hold_out, lines_of
-from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.text_pairs.scores import PapersBleu
-from splitstep.tasks.translation import SACREBLEU, Direction, PlainOptions, Translation, languages
+from .fetch import data_root, read, require
+from .text_pairs.lines import Lines, chosen, hold_out, lines_of
+from .text_pairs.prepared import split_parts
+from .translation import SACREBLEU, Direction, PlainOptions, Translation
 
 ARCHIVE = "tatoeba-deu-eng/deu-eng.zip"
 ORIGIN = "https://www.manythings.org/anki/ (deu-eng.zip, CC-BY 2.0)"
@@ -23,10 +20,7 @@ class TatoebaOptions(PlainOptions):
 
     direction: Direction = "de-en"
     held: int = 2500
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("held", self.held, 1)
+    LEAST: ClassVar[dict[str, int]] = PlainOptions.LEAST | {"held": 1}
 
 
 @final
@@ -36,17 +30,12 @@ class Tatoeba(Translation):
     name: ClassVar[str] = "tatoeba"
     Options: ClassVar[type] = TatoebaOptions
     metric = SACREBLEU
-    papers: ClassVar[PapersBleu | None] = None
 
     def __init__(self, options: TatoebaOptions, data: Path | None = None) -> None:
         path = require(data_root(data), self.name, ORIGIN, ARCHIVE, "tatoeba-deu-eng/deu.txt")
-        splits = cache(partial(split_sentences, path, options.direction, options.held))
-        parts = {split: Part((path,), lambda split=split: splits()[split]) for split in ("train", "valid", "test")}
-        source, target = languages(options.direction)
-        self._load(parts, Form(source, target, options.tokens, options.lower), options, {"held": options.held})
-
-    def _source(self) -> dict[str, Any]:
-        return {"name": "Tatoeba German-English", "url": ORIGIN, "split": "by the hash of the source sentence"}
+        parts = split_parts((path,), partial(split_sentences, path, options.direction, options.held))
+        source = {"name": "Tatoeba German-English", "url": ORIGIN, "split": "by the hash of the source sentence"}
+        self._load(parts, options.form, options, source, {"held": options.held})
 
 
 def split_sentences(path: Path, direction: str, held: int) -> dict[str, Lines]:
@@ -57,5 +46,4 @@ def split_sentences(path: Path, direction: str, held: int) -> dict[str, Lines]:
             raise ValueError(f"{path}, line {number}: has no tab; it should hold english<TAB>german")
     english, german = [row[0] for row in rows], [row[1] for row in rows]
     lines = Lines(english, german) if direction == "en-de" else Lines(german, english)
-    valid, test, train = hold_out(lines.source, (held, held))
-    return {split: chosen(lines, rows) for split, rows in (("train", train), ("valid", valid), ("test", test))}
+    return {split: chosen(lines, rows) for split, rows in hold_out(lines.source, {"valid": held, "test": held}).items()}

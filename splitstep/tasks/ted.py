@@ -1,15 +1,13 @@
 """TED talks German-English in the form of the IWSLT14 files, tested on the IWSLT14 test set."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-from splitstep.tasks.fetch import data_root
-from splitstep.tasks.text_pairs.codec import Form
-from splitstep.tasks.text_pairs.lines import read_pairs, require_text
-from splitstep.tasks.text_pairs.prepared import Part
-from splitstep.tasks.translation import Direction, PairOptions, Translation, languages
+from .fetch import data_root, require
+from .text_pairs.codec import Form
+from .text_pairs.prepared import pair_part
+from .translation import Direction, PairOptions, Translation
 
 FILES = {
     "train": "ted-de-en/train",
@@ -40,12 +38,9 @@ class Ted(Translation):
 
     def __init__(self, options: TedOptions, data: Path | None = None) -> None:
         root = data_root(data)
-        source, target = languages(options.direction)
-        parts = {}
-        for split, stem in FILES.items():
-            files = tuple(require_text(root, self.name, ORIGIN, f"{stem}.{side}") for side in (source, target))
-            parts[split] = Part(files, partial(read_pairs, *files))
-        self._load(parts, Form(source, target, "given", True), options)
-
-    def _source(self) -> dict[str, Any]:
-        return {"name": "TED talks; IWSLT14 valid and test", "references": "tokenised, in small letters"}
+        parts = {
+            split: pair_part(*(require(root, self.name, ORIGIN, f"{stem}.{side}") for side in options.languages))
+            for split, stem in FILES.items()
+        }
+        source = {"name": "TED talks; IWSLT14 valid and test", "references": "tokenised, in small letters"}
+        self._load(parts, Form(*options.languages, "given", True), options, source)

@@ -1,10 +1,6 @@
-"""Translation: pairs of token sequences, padded to a few shapes, every one of them a batch of as many tokens.
-
-Compiled code and CUDA graphs are kept per shape, so that a batch comes from one bucket and has that bucket's shape.
-"""
+"""Translation: pairs of token sequences, padded to a few shapes, every one of them a batch of as many tokens."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,30 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from splitstep.kernels.loss import behind_start
-from splitstep.models import SplitstepForTranslation
-from splitstep.tasks import sampler
-from splitstep.tasks.labelled import check_buckets
-from splitstep.tasks.options import at_least
-from splitstep.tasks.task import (
-    IGNORED,
-    PERPLEXITY,
-    Batch,
-    FreeRun,
-    Metric,
-    Task,
-    check_split,
-    check_totals,
-    score_tokens,
-)
-from splitstep.tasks.text_pairs import moses
-from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, rows_of
-from splitstep.tasks.text_pairs.codec import PAD, START, TOKENIZER, Codec, Form
-from splitstep.tasks.text_pairs.lines import Lines
-from splitstep.tasks.text_pairs.prepared import Limits, Part, Ragged, prepare
-from splitstep.tasks.text_pairs.scores import PAPERS, PapersBleu, Score
-from splitstep.tasks.text_pairs.scores import score as score_lines
-from splitstep.tasks.text_pairs.search import Progress, Search, decode_lines
+from ..kernels.loss import behind_start
+from ..models import SplitstepForTranslation
+from .buckets import MULTIPLE, Buckets, check_buckets, choose_widths, padded, rows_of
+from .options import at_least
+from .task import IGNORED, PERPLEXITY, Batch, FreeRun, Metric, Task, check_split, check_totals, score_tokens
+from .text_pairs import moses
+from .text_pairs.codec import PAD, START, TOKENIZER, Codec, Form
+from .text_pairs.lines import Lines
+from .text_pairs.prepared import Limits, Part, Wanted, prepare
+from .text_pairs.scores import PAPERS, PapersBleu, Score
+from .text_pairs.scores import score as score_lines
+from .text_pairs.search import Progress, Search, decode_lines
 
 LOWER_CASED, COMPOUNDS = (Metric("bleu", True, "{:.2f}", PAPERS[kind]) for kind in ("lower-cased", "compounds"))
 SACREBLEU = Metric("sacrebleu", True, "{:.2f}", "sacreBLEU")
@@ -50,12 +34,13 @@ BUCKETS = 5
 class PairOptions:
     """What all translation tasks take.
 
-    `merges`: of the joint byte-pair encoding. `words`, `ratio`, `longest`: training leaves out pairs with more words, a
-    larger length ratio, more subwords; what is left out is counted. `buckets`: padded lengths; by default the five that
-    waste least. `limit`: at most so many training pairs. `beams`, `length_penalty`: how translations are searched for;
-    scores are divided by this power of the length.
+    `direction`: source and target language. `merges`: of the joint byte-pair encoding. `words`, `ratio`, `longest`:
+    training leaves out pairs with more words, a larger length ratio, more subwords; what is left out is counted.
+    `buckets`: padded lengths; by default the five that waste least. `limit`: at most so many training pairs. `beams`,
+    `length_penalty`: how translations are searched for; scores are divided by this power of the length.
     """
 
+    direction: str = "en-de"
     merges: int = 10_000
     words: int | None = None
     ratio: float | None = None
@@ -65,13 +50,21 @@ class PairOptions:
     beams: int = 5
     length_penalty: float = 1.0
 
+    LEAST: ClassVar[dict[str, int]] = {"merges": 0, "words": 1, "longest": 2, "limit": 1}
+
     def __post_init__(self) -> None:
-        for name, low in (("merges", 0), ("words", 1), ("longest", 2), ("limit", 1)):
+        for name, low in self.LEAST.items():
             at_least(name, getattr(self, name), low)
         if self.ratio is not None and not self.ratio >= 1:
             raise ValueError(f"option ratio is {self.ratio}, and needs at least 1, e.g. 1.5")
         check_buckets(self.buckets)
         Search(self.beams, self.length_penalty)  # refuses what it cannot be
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        source, _, target = self.direction.partition("-")
+        return source, target
 
     @property
     def search(self) -> Search:
@@ -96,6 +89,11 @@ class PlainOptions(PairOptions):
     tokens: Literal["plain", "moses"] = "plain"
     lower: bool = False
 
+    @property
+    def form(self) -> Form:
+        """How text is written before it is cut into subwords."""
+        return Form(*self.languages, self.tokens, self.lower)
+
 
 class Translation(Task):
     """A translation task: `input_ids`, `attention_mask` and `labels` are [B, bucket]; both sides end with </s>.
@@ -106,40 +104,42 @@ class Translation(Task):
 
     model: ClassVar[str] = "translation"
     metric: Metric = LOWER_CASED
-    papers: ClassVar[PapersBleu | None] = "lower-cased"
-    """The BLEU that the papers print for this data, beside sacreBLEU; None: there are no papers."""
     aliases: ClassVar[Mapping[str, str]] = {}
     """Second names of splits."""
 
-    def _load(self, parts: Mapping[str, Part], form: Form, options: PairOptions, more: object = None) -> None:
+    def _load(
+        self, parts: Mapping[str, Part], form: Form, options: PairOptions, source: dict[str, Any], more: object = None
+    ) -> None:
         """Prepare the text, or find it prepared; `more` is what else it depends on, beside files and options."""
         if self.papers is not None:
-            require_moses(self.name)
-        self.search = options.search
-        self._prepared = prepare(self.name, parts, form, options.merges, options.limits, options.limit, more)
+            moses.sacremoses(f'task "{self.name}" is scored on Moses tokens and needs')  # now, not after training
+        self.search, self._source = options.search, source
+        wanted = Wanted(self.name, parts, form, options.merges, options.limits, options.limit)
+        self._prepared = prepare(wanted, more)
         lengths = {split: pairs.lengths for split, pairs in self._prepared.pairs.items()}
         self._widths = options.buckets or choose_widths(lengths["train"], BUCKETS)
         longest = max(int(found.max()) for found in lengths.values())
         # Held-out pairs longer than any that training sees have a shape of their own: nothing is cut.
         beyond = (-(-longest // MULTIPLE) * MULTIPLE,) if longest > self._widths[-1] else ()
-        self._held_widths = (*self._widths, *beyond)
-        self._members = {
-            split: [np.flatnonzero(where == number) for number in range(len(self._held_widths))]
-            for split, where in ((split, np.searchsorted(self._held_widths, found)) for split, found in lengths.items())
-        }
+        self._buckets = Buckets((*self._widths, *beyond), lengths)
+
+    @property
+    @final
+    def papers(self) -> PapersBleu | None:
+        """The BLEU that the papers print for this data, beside sacreBLEU; None: there are no papers."""
+        return next((kind for kind, title in PAPERS.items() if title == self.metric.title), None)
 
     @property
     @final
     def shape(self) -> dict[str, int]:
         # Twice the longest pair: a translation may turn out longer than any that was given.
-        return {"vocab_size": self._prepared.codec.size, "max_length": 2 * self._held_widths[-1]}
+        return {"vocab_size": self._prepared.codec.size, "max_length": 2 * self._buckets.widths[-1]}
 
     @property
     @final
     def length(self) -> int:
         """The mean padded length of the training pairs: what the device computes, padding included."""
-        counts = [len(rows) for rows in self._members["train"]]
-        return round(np.dot(counts, self._held_widths) / sum(counts))
+        return self._buckets.mean_width
 
     @property
     @final
@@ -176,31 +176,31 @@ class Translation(Task):
 
     @final
     def batch(self, seed: int, step: int, size: int) -> Batch:
-        counts = tuple(len(rows) for rows in self._members["train"][: len(self._widths)])
-        rows = tuple(rows_of(size, width) for width in self._widths)
-        bucket, number = sampler.bucket(counts, rows, seed, step)
-        chosen = sampler.indices(counts[bucket], seed, number, rows[bucket], stream=bucket)
-        return self._padded("train", self._members["train"][bucket][chosen], self._widths[bucket])
+        sizes = [rows_of(size, width) for width in self._widths]
+        return self._padded("train", *self._buckets.draw(sizes, seed, step))
 
     @final
     def batches(self, split: str, size: int) -> Iterator[Batch]:
         """Every pair once, bucket by bucket, in order within each; the last batch of a bucket may be smaller."""
         found = self._named(split)
-        for members, width in zip(self._members[found], self._held_widths, strict=True):
-            rows = rows_of(max(size, width), width)
-            for first in range(0, len(members), rows):
-                batch = self._padded(found, members[first : first + rows], width)
-                yield {**batch, "decoder_input_ids": behind_start(batch["labels"], START, PAD)}
+        for rows, width in self._buckets.batches(found, lambda width: rows_of(max(size, width), width)):
+            batch = self._padded(found, rows, width)
+            yield {**batch, "decoder_input_ids": behind_start(batch["labels"], START, PAD)}
 
     def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
         pairs = self._prepared.pairs[split]
-        source, mask = padded(pairs.source, rows, width, PAD)
-        target, _ = padded(pairs.target, rows, width, IGNORED)
+        source, mask = padded(*pairs.source, rows, width, PAD)
+        target, _ = padded(*pairs.target, rows, width, IGNORED)
         return {
             "input_ids": torch.from_numpy(source),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
             "labels": torch.from_numpy(target),
         }
+
+    @final
+    def tokens(self, batch: Batch) -> int:
+        """The target's."""
+        return self.items(batch)
 
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
@@ -217,12 +217,7 @@ class Translation(Task):
 
     @final
     def translate(
-        self,
-        model: nn.Module,
-        split: str,
-        search: Search,
-        precision: torch.dtype,
-        progress: Progress | None = None,
+        self, model: nn.Module, split: str, search: Search, precision: torch.dtype, progress: Progress | None = None
     ) -> tuple[list[str], list[Score]]:
         """A held-out split in the target language as the model writes it (Moses tokens where it has them), scored."""
         lines, form = self.text(split), self.codec.form
@@ -239,6 +234,10 @@ class Translation(Task):
         return FreeRun(lines, [one._asdict() for one in scores], {one.key: one.value for one in scores})
 
     @final
+    def same_tokens(self, folder: Path) -> bool:
+        return self.codec.same_as(Codec.load(folder))
+
+    @final
     def remarks(self) -> dict[str, dict[str, int]]:
         held = {split: counts for split, counts in self._prepared.counts.items() if split != "train"}
         kinds = {"left out as too long": "too_many_tokens", "also in train": "in_train"}
@@ -247,19 +246,16 @@ class Translation(Task):
 
     @final
     def describe(self) -> dict[str, Any]:
-        prepared = self._prepared
+        prepared, form = self._prepared, self.codec.form
         return {
             "task": self.name,
-            "source": self._source(),
-            "languages": [prepared.codec.form.source, prepared.codec.form.target],
-            "tokens": prepared.codec.form.tokens,
-            "lower": prepared.codec.form.lower,
+            "source": self._source,
+            "languages": [form.source, form.target],
+            "tokens": form.tokens,
+            "lower": form.lower,
             "vocab_size": prepared.codec.size,
             "pairs": prepared.counts,
-            "buckets": {
-                split: {str(width): len(rows) for width, rows in zip(self._held_widths, members, strict=True)}
-                for split, members in self._members.items()
-            },
+            "buckets": self._buckets.describe(),
             "longest": {split: int(pairs.lengths.max()) for split, pairs in prepared.pairs.items()},
             "padding": {split: round(self._padding(split), 4) for split in prepared.pairs},
             "files": prepared.files,
@@ -268,38 +264,6 @@ class Translation(Task):
 
     def _padding(self, split: str) -> float:
         """The share of padding in both sides of a split's batches."""
-        counts = [len(rows) for rows in self._members[split]]
         pairs = self._prepared.pairs[split]
-        return 1 - (len(pairs.source.tokens) + len(pairs.target.tokens)) / (
-            2 * float(np.dot(counts, self._held_widths))
-        )
-
-    @abstractmethod
-    def _source(self) -> dict[str, Any]:
-        """Where the text comes from."""
-
-
-def require_moses(task: str) -> None:
-    """Refuse a task whose scores could not be computed at the end of a run."""
-    try:
-        moses.sacremoses()
-    except ValueError:
-        raise ValueError(
-            f'task "{task}" is scored on Moses tokens, and sacremoses is not installed: pip install '
-            "'splitstep[translation]'"
-        ) from None
-
-
-def padded(side: Ragged, rows: np.ndarray, width: int, fill: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sequences side by side [B, width], and where they are no padding."""
-    first, last = side.offsets[rows], side.offsets[rows + 1]
-    where = first[:, None] + np.arange(width)
-    mask = where < last[:, None]
-    tokens = side.tokens[np.minimum(where, last[:, None] - 1)].astype(np.int64)
-    return np.where(mask, tokens, fill), mask
-
-
-def languages(direction: str) -> tuple[str, str]:
-    """Source and target of a direction such as "en-de"."""
-    source, _, target = direction.partition("-")
-    return source, target
+        tokens = len(pairs.source.tokens) + len(pairs.target.tokens)
+        return 1 - tokens / (2 * self._buckets.padded_tokens(split))

@@ -1,24 +1,34 @@
-"""Checkpoints: what of a run is kept, as safetensors and JSON in a folder that appears whole or not at all."""
+"""Checkpoints: what of a run is kept, in a folder that appears whole or not at all and knows whether it is damaged.
+
+Each process writes the rows that it holds of each tensor, as safetensors. `state.json` has where the run stands and,
+for each file, its checksum and the rows at which its tensors begin. Any number of processes can go on from that.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, final
+from zlib import crc32
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..support.files import remove, whole_folder
+from ..support.files import naming, remove, whole_folder
+from ..support.out_of_memory import no_memory
 from .objective import Learner
-from .sharding import gathered, scattered
+from .processes import World
+from .sharding import Piece, piece
+from .tensor_file import Rows, checksum_of, rows_of, whole_shape, write_tensors
 
 PREFIX = "step-"
+KEPT = 2  # checkpoints: if the newest is damaged, a run goes on from the one before it
 Groups = Mapping[str, Mapping[str, Tensor]]
+Pieces = Mapping[str, Piece]
 
 
 def learned(learner: Learner, optimizer: torch.optim.Optimizer) -> Groups:
@@ -33,34 +43,70 @@ def learned(learner: Learner, optimizer: torch.optim.Optimizer) -> Groups:
     return {**groups, "objective": own | moments(own)} if own else groups
 
 
-def whole(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: gathered(x.detach()) for name, x in tensors.items()}
+def generators(rank: int) -> dict[str, Tensor]:
+    """The states of this process's generators; only a fused attention dropout on a GPU ever draws from them."""
+    number = f"-{rank}" if rank else ""
+    states = {f"cpu{number}": torch.get_rng_state()}
+    return states | ({f"cuda{number}": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
 
 
-@torch.no_grad()
-def fill(targets: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
-    """Copy stored tensors, which are whole, into those of a run; copying alone would stretch one of another shape."""
-    for name, x in targets.items():
-        if stored[name].shape != x.shape:
-            raise ValueError(f"{name} has shape {list(stored[name].shape)} in place of {list(x.shape)}")
-        x.copy_(scattered(stored[name].to(x.device), x))
+def set_generators(states: Mapping[str, Tensor]) -> None:
+    for name, state in states.items():
+        (torch.cuda if name.startswith("cuda") else torch).set_rng_state(state)
 
 
-def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], tensors: Groups) -> None:
-    """Write `step-N` under `folder`, one safetensors file per group and `state.json`; then drop older ones."""
+def pieces(tensors: Mapping[str, Tensor]) -> dict[str, Piece]:
+    return {name: piece(x) for name, x in tensors.items()}
+
+
+def share(group: Pieces, world: World) -> Pieces:
+    """What this process writes: its rows of tensors that are cut up, and its share of those that every process has."""
+    return {
+        name: one
+        for number, (name, one) in enumerate(group.items())
+        if (one.local.numel() if one.is_cut else number % world.size == world.rank)
+    }
+
+
+def save_checkpoint(
+    folder: Path, step: int, state: Mapping[str, Any], shares: Mapping[str, Pieces], world: World
+) -> None:
+    """Write `step-N` under `folder`, each process its shares of the groups; then drop old ones."""
     final = folder / f"{PREFIX}{step:09d}"
-    if not final.exists():  # a step's checkpoint is the same however often it is written
-        with whole_folder(final) as part:
-            for name, group in tensors.items():
-                host = {key: value.detach().cpu().contiguous() for key, value in group.items()}
-                save_file(host, part / f"{name}.safetensors")
-            (part / "state.json").write_text(json.dumps(state, indent=1, allow_nan=False))
-    prune(folder)
+    if not world.from_first(final.exists):  # a step's checkpoint is the same however often it is written
+        with ExitStack() as held:
+            part = world.from_first(lambda: held.enter_context(whole_folder(final)))
+            written = world.together(lambda: write_shares(part, shares, world))
+            files = {name: entry for one in written for name, entry in one.items()}
+            world.on_first(lambda: write_state(part / "state.json", {**state, "files": files}))
+            world.on_first(held.close)
+    world.on_first(lambda: prune(folder))
+
+
+def write_shares(part: Path, shares: Mapping[str, Pieces], world: World) -> dict[str, Any]:
+    """Write a file for each group; what the index says of it."""
+    files: dict[str, Any] = {}
+    for group, share in shares.items():
+        name = f"{group}.safetensors" if world.size == 1 else f"{group}-{world.rank}-of-{world.size}.safetensors"
+        if share:
+            with naming(part / name):
+                checksum = write_tensors(part / name, {key: one.local for key, one in share.items()})
+            starts = {key: one.start for key, one in share.items() if one.start}
+            files[name] = {"group": group, "crc32": checksum, "starts": starts}
+    return files
+
+
+def write_state(file: Path, document: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps({**document, "crc32": checksum_of_state(document)}, indent=1, allow_nan=False))
+
+
+def checksum_of_state(document: Mapping[str, Any]) -> int:
+    return crc32(json.dumps(document).encode())
 
 
 def prune(folder: Path) -> None:
-    """Drop all checkpoints but the newest."""
-    for old in list_checkpoints(folder)[:-1]:
+    """Drop all checkpoints but the newest two."""
+    for old in list_checkpoints(folder)[:-KEPT]:
         remove(old)
 
 
@@ -68,35 +114,65 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{PREFIX}*")) if folder.is_dir() else []
 
 
-@contextmanager
-def newest(folder: Path) -> Iterator[tuple[dict[str, Any], Groups] | None]:
-    """The newest checkpoint's state and tensors, or None if there is none; what fails with them is put down to it."""
-    found = list_checkpoints(folder)
+@final
+class Stored:
+    """A checkpoint to read from: its state, and rows of its tensors. One of an older version has no checksums."""
+
+    def __init__(self, folder: Path, world: World) -> None:
+        self.state = json.loads((folder / "state.json").read_text())
+        checksum = self.state.pop("crc32", None)
+        if checksum not in (None, checksum_of_state(self.state)):
+            raise ValueError("state.json has changed: its checksum is another")
+        older = {file.name: {"group": file.stem, "starts": {}} for file in sorted(folder.glob("*.safetensors"))}
+        files: dict[str, Any] = self.state.pop("files", older)
+        self.groups: dict[str, dict[str, list[Rows]]] = {}
+        for number, (name, entry) in enumerate(files.items()):
+            mine = number % world.size == world.rank  # the processes share the work
+            if mine and "crc32" in entry and entry["crc32"] != checksum_of(folder / name):
+                raise ValueError(f"{name} has changed: its checksum is another")
+            group = self.groups.setdefault(entry["group"], {})
+            for rows in rows_of(folder / name, entry["starts"]):
+                group.setdefault(rows.name, []).append(rows)
+
+    @torch.no_grad()
+    def fill(self, group: str, targets: Pieces) -> None:
+        """Copy what is stored into the tensors of a run; copying alone would stretch one of another shape."""
+        for name, target in targets.items():
+            found = self.groups[group][name]
+            if (shape := whole_shape(found)) != list(target.shape):
+                raise ValueError(f"{name} has shape {shape} in place of {list(target.shape)}")
+            for rows in found:
+                rows.copy_to(target)
+
+
+def restore(folder: Path, load: Callable[[Stored], None], world: World) -> str:
+    """Have `load` read the newest checkpoint that is whole, if there is one. Damaged ones after it are dropped, and a
+    remark says so; if all are damaged, that is an error."""
+    damaged: list[Path] = []
+    reasons: list[str] = []
+    for path in world.from_first(lambda: list_checkpoints(folder)[::-1]):
+        faults = world.together(partial(fault, path, load, world))
+        if not any(faults):
+            break
+        damaged.append(path)
+        reasons += filter(None, faults)
+    else:
+        if damaged:
+            both = ", and so is the one before it" if len(damaged) > 1 else ""
+            raise ValueError(
+                f"the checkpoint {damaged[0]} is damaged ({reasons[0]}){both}: delete {folder} to start from the "
+                "beginning, or name a new directory with --out"
+            )
+    world.on_first(lambda: [remove(path) for path in damaged])
+    return f"the checkpoint {damaged[0]} is damaged ({reasons[0]}), so the one before it is used" if damaged else ""
+
+
+def fault(path: Path, load: Callable[[Stored], None], world: World) -> str:
+    """Why a checkpoint cannot be loaded; nothing, if it was."""
     try:
-        yield load_checkpoint(found[-1]) if found else None
+        load(Stored(path, world))
     except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise ValueError(
-            f"the checkpoint {found[-1]} is damaged ({type(error).__name__}: {reason}): delete that folder to start "
-            "from the beginning, or name a new directory with --out"
-        ) from None
-
-
-def load_checkpoint(checkpoint: Path) -> tuple[dict[str, Any], Groups]:
-    """A checkpoint's state and tensors."""
-    state = json.loads((checkpoint / "state.json").read_text())
-    return state, {file.stem: load_file(file) for file in sorted(checkpoint.glob("*.safetensors"))}
-
-
-def rng_state() -> dict[str, Tensor]:
-    """The generators' states; only a fused attention dropout on a GPU ever draws from them."""
-    states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
-    return states
-
-
-def set_rng_state(states: Mapping[str, Tensor]) -> None:
-    torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])
+        if no_memory(error):
+            raise
+        return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return ""

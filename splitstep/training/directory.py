@@ -13,14 +13,14 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import yaml
 
 from ..support.files import fsync, is_leftover, naming, sweep, write_atomically
-from ..support.typed import read_as
+from ..support.typed import plain, read_as
 from .recipe import parse, read_recipe
-from .run_result import RunResult
+from .run_result import RunResult, Start
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
@@ -59,6 +59,15 @@ def stamp() -> dict[str, Any]:
     return {"versions": versions(), "commit": git_hash(), "date": datetime.now(UTC).date().isoformat()}
 
 
+class Environment(NamedTuple):
+    """What a run stands on."""
+
+    versions: dict[str, str]
+    commit: str | None
+    data: dict[str, Any]
+    start: Start | None = None
+
+
 @final
 class RunDirectory:
     """One run on disk. Claiming it refuses a directory of another recipe; one of the same recipe is gone on with."""
@@ -70,15 +79,42 @@ class RunDirectory:
         self.model = path / "model"
         self.translations = path / "translations"
 
-    def claim(self, recipe: Mapping[str, Any]) -> None:
+    def claim(self, recipe: Mapping[str, Any]) -> bool:
+        """Take the directory for a run of this recipe, and say whether it is to extend the one that is there."""
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is not a directory: name a new one with --out")
-        if self.holds(recipe):
-            return
+        extends = self.is_extended_by(recipe)
+        if extends or self.holds(recipe):
+            return extends
         if self.path.is_dir() and not all(map(is_leftover, self.path.iterdir())):
             raise ValueError(f"{self.path} holds other files and no run of splitstep: name a new directory with --out")
         self.path.mkdir(parents=True, exist_ok=True)
+        self.write_recipe(recipe)
+        return False
+
+    def write_recipe(self, recipe: Mapping[str, Any]) -> None:
         write_atomically(self.path / "recipe.yaml", yaml.safe_dump(dict(recipe), sort_keys=False))
+
+    def is_extended_by(self, recipe: Mapping[str, Any]) -> bool:
+        """Whether a run that has finished and can go on is here, of the same recipe but for fewer steps."""
+        if not any(self.checkpoints.glob("step-*")):
+            return False
+        stored = read_recipe(self.recipe(), str(self.path / "recipe.yaml")).document()
+        longer = {**stored, "train": {**stored["train"], "steps": recipe["train"]["steps"]}}
+        return self.extended_from() >= stored["train"]["steps"] < recipe["train"]["steps"] and longer == recipe
+
+    def extended_from(self) -> int:
+        """The steps of the finished run that the present one extends; 0 if there is none."""
+        kept = [file.stem.removeprefix("result-") for file in self.path.glob("result-*.json")]
+        now = self.result()
+        done = [now.steps] if now and now.status == "finished" else []
+        return max([0, *done, *(int(steps) for steps in kept if steps.isdecimal())])
+
+    def extend(self, recipe: Mapping[str, Any]) -> None:
+        """Make room for the result of more steps; the one of fewer is kept beside it."""
+        if (self.path / "result.json").is_file():
+            os.replace(self.path / "result.json", self.path / f"result-{self.extended_from()}.json")
+        self.write_recipe(recipe)
 
     def forget(self) -> None:
         """Give back a directory that was claimed just now and in which nothing has happened."""
@@ -145,21 +181,27 @@ class RunDirectory:
     def write_result(self, result: RunResult) -> None:
         write_atomically(self.path / "result.json", json.dumps(result.document(), indent=2, allow_nan=False) + "\n")
 
-    def keep_environment(self, environment: Mapping[str, Any]) -> None:
-        """Write down what the run stands on; where that is written, refuse data that are no longer the same."""
+    def keep_environment(self, now: Environment) -> None:
+        """Write down what the run stands on; if that is written, refuse other data and another start."""
         file = self.path / "environment.json"
         if not file.exists():
-            write_atomically(file, json.dumps(environment, indent=2) + "\n")
-            return
+            write_atomically(file, json.dumps(plain(now), indent=2) + "\n")
+        before = self.environment()
+        hashes = {"data": [one.data.get("sha256") for one in (before, now)]}
+        hashes["weights to start from"] = [one.start and one.start.sha256 for one in (before, now)]
+        for what, (old, new) in hashes.items():
+            if old is not None and new is not None and old != new:
+                raise ValueError(
+                    f"{self.path} began with other {what}, by the hashes in {file.name}: bring those back, or name a "
+                    "new directory with --out"
+                )
+
+    def environment(self) -> Environment:
+        file = self.path / "environment.json"
         try:
-            before = json.loads(file.read_text(encoding="utf-8"))["data"].get("sha256")
-        except (ValueError, KeyError, AttributeError):
+            return read_as(Environment, json.loads(file.read_text(encoding="utf-8")), "it")
+        except ValueError:
             raise ValueError(f"{file} is damaged: name a new directory with --out") from None
-        if before is not None and before != environment["data"].get("sha256"):
-            raise ValueError(
-                f"{self.path} began with other data, by the hashes in {file.name}: bring those back, or name a new "
-                "directory with --out"
-            )
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append one line, or nothing where there is no room for all of it."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
-from types import TracebackType
 from typing import Any, final
 
+from ..support.typed import plain
 from .directory import RunDirectory
 from .progress import Progress
 
@@ -31,7 +30,7 @@ class Journal:
         """Keep one record: numbers by name, or lists and tables of them, which TensorBoard does not get."""
         if self.silent:
             return
-        self.directory.log({"step": step, "split": split, **stated(figures)})
+        self.directory.log({"step": step, "split": split, **plain(figures)})
         if self.writer is not None:
             for name, value in figures.items():
                 if isinstance(value, float):
@@ -40,23 +39,3 @@ class Journal:
     def show(self, step: int, figures: Mapping[str, float], seconds_left: float | None, force: bool) -> None:
         if not self.silent:
             self.progress.update(step, dict(figures), seconds_left, force)
-
-    def __enter__(self) -> Journal:
-        self.progress.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.progress.__exit__(kind, error, trace)
-        if self.writer is not None:
-            self.writer.close()
-
-
-def stated(value: Any) -> Any:
-    """The number, or its name if JSON has none for it; so for each one in lists and tables."""
-    if isinstance(value, Mapping):
-        return {key: stated(inner) for key, inner in value.items()}
-    if isinstance(value, tuple):
-        return [stated(inner) for inner in value]
-    return str(value) if isinstance(value, float) and not isfinite(value) else value

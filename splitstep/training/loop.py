@@ -5,15 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ..schemes import label
 from ..support.out_of_memory import no_memory
 from ..support.words import counted
-from ..tasks import Task
-from .directory import RunDirectory, git_hash, versions
+from .directory import Environment, RunDirectory, git_hash, versions
 from .evaluate import evaluate, free_run, probe
 from .journal import Journal, open_tensorboard
 from .processes import this_world
@@ -85,9 +83,9 @@ def train(
     """Train a recipe in the directory `out`, or go on with it, or return its result where it is done."""
     world, directory = this_world(), RunDirectory(out)
     begun = (out / "recipe.yaml").exists()
-    world.on_first(lambda: directory.claim(recipe.document()))
+    extends = world.from_first(lambda: directory.claim(recipe.document()))
     result = directory.result()
-    if result is not None:
+    if result is not None and not extends:
         return result
     with ExitStack() as held:
         world.on_first(lambda: held.enter_context(directory.locked()))
@@ -95,8 +93,11 @@ def train(
         # The first process fetches what there is to fetch; the others find it there.
         try:
             task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
-            world.on_first(lambda: directory.keep_environment(environment(task)))
             run = Run(recipe, directory, task, world)
+            now = Environment(versions(), git_hash(), task.describe(), run.start)
+            world.on_first(lambda: directory.keep_environment(now))
+            if extends:
+                world.on_first(lambda: directory.extend(recipe.document()))
         except BaseException as error:  # put right, the recipe will be another one, and must find the directory free
             if world.rank == 0 and not begun:
                 directory.forget()
@@ -105,8 +106,12 @@ def train(
             raise
         try:
             journal = open_journal(run, quiet, tensorboard)
+            if journal.writer is not None:
+                held.callback(journal.writer.close)
+            if run.remark:
+                journal.progress.say(run.remark)
             journal.progress.say(opening(run))
-            with journal:
+            with journal.progress:
                 fit(run, journal)
         except Diverged as error:
             return give_up(run, error)
@@ -127,18 +132,17 @@ def opening(run: Run) -> str:
     options, step = run.options, run.state.step
     parameters = sum(p.numel() for p in run.model.parameters())
     where = f"{run.world.device.type}, {str(run.precision).removeprefix('torch.')}, {run.mode}"
+    before, steps = run.directory.extended_from(), f"{options.steps:,}"
     on = f", goes on after step {step:,}" if step else ""
+    if step == before > 0:
+        on = f", extended from {step:,} to {steps} steps; the schedule is now that of {steps}"
     late = "; the learning rate never gets to its peak: lower train.warmup" if options.warmup > options.steps else ""
     held = "".join(
         f"; {remark}: " + ", ".join(f"{count:,} of {split}" for split, count in found.items())
         for remark, found in run.task.remarks().items()
     )
-    return f"{parameters:,} parameters, {counted(options.steps, 'step')}, {where}{on}{late}{held}"
-
-
-def environment(task: Task) -> dict[str, Any]:
-    """What a run stands on."""
-    return {"versions": versions(), "commit": git_hash(), "data": task.describe()}
+    begun = f"; {run.start.told()}" if run.start else ""
+    return f"{parameters:,} parameters, {counted(options.steps, 'step')}, {where}{on}{begun}{late}{held}"
 
 
 def open_journal(run: Run, quiet: bool, tensorboard: bool) -> Journal:

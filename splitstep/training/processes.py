@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
@@ -12,12 +14,16 @@ from torch import Tensor, distributed
 T = TypeVar("T")
 
 
+PATIENCE = timedelta(days=30)  # with a process that prepares data or translates while the others wait for it
+
+
 class World(NamedTuple):
-    """This process's number, how many there are, and its device."""
+    """This process's number, how many there are, its device, and the group in which processes wait and talk."""
 
     rank: int
     size: int
     device: torch.device
+    control: Any = None
 
     def sum(self, x: Tensor) -> Tensor:
         """x added up over all processes, on each of them."""
@@ -35,7 +41,7 @@ class World(NamedTuple):
             mine = act(), None
         except (ValueError, OSError) as error:
             mine = None, error
-        distributed.all_gather_object(told, mine)
+        distributed.all_gather_object(told, mine, self.control)
         for _, error in told:
             if error is not None:
                 raise error
@@ -105,7 +111,14 @@ def this_world() -> World:
     found = torch.accelerator.current_accelerator()
     without = "LOCAL_RANK" in os.environ and (found is None or found.type == "mps")
     state = PartialState(cpu=without or asked("ACCELERATE_USE_CPU"))
-    return World(state.process_index, state.num_processes, torch.device(state.device or "cpu"))
+    control = control_group(distributed.group.WORLD) if state.num_processes > 1 else None
+    return World(state.process_index, state.num_processes, torch.device(state.device or "cpu"), control)
+
+
+@cache
+def control_group(everyone: Any) -> Any:
+    """A group of all processes that waits for days, where that of the gradients gives up after minutes."""
+    return distributed.new_group(backend="gloo", timeout=PATIENCE)
 
 
 def asked(flag: str) -> bool:

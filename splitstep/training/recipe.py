@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice
 from math import inf
 from pathlib import Path
@@ -17,9 +18,9 @@ from ..models import KINDS, SplitstepConfig
 from ..models.cost import twin
 from ..probes import PROBES
 from ..schemes import scheme
-from ..support.typed import nearest, read_as
+from ..support.typed import nearest, plain, read_as
 from ..support.words import counted
-from ..tasks import TASKS, Task, task
+from ..tasks import TASKS, Task
 from ..tasks.options import at_least, at_most, holdable, read_options
 from .objective import find_objective
 
@@ -58,12 +59,12 @@ class TrainOptions:
             at_least(name, getattr(self, name), low)
         for name, high in MOST.items():
             at_most(name, getattr(self, name), high)
-        for name, low, high, open_ends in RANGES:
-            check_range(name, getattr(self, name), low, high, open_ends)
+        for name, words in RANGES.items():
+            check_range(name, getattr(self, name), words)
         if len(self.betas) != 2:
             raise ValueError(f"option betas is {list(self.betas)}, and needs two numbers such as [0.9, 0.98]")
         for beta in self.betas:
-            check_range("betas", beta, 0.0, 1.0, "high")
+            check_range("betas", beta, "at least 0 and below 1")
         if self.batch % self.accumulate:
             raise ValueError(f"option batch is {self.batch}, and must be divisible by accumulate, {self.accumulate}")
         if self.warmup_from > self.lr:
@@ -76,20 +77,23 @@ LEAST = {
     "evaluate_batch": 0, "average": 1, "average_every": 0,
 }  # fmt: skip
 MOST = {"batch": 10**7, "average": 10**6}  # what is listed in memory, one by one, before training begins
-RANGES = (
-    ("lr", 0.0, inf, "both"), ("warmup_from", 0.0, inf, "high"), ("eps", 0.0, inf, "both"), ("final", 0.0, 1.0, "none"),
-    ("weight_decay", 0.0, inf, "high"), ("clip", 0.0, inf, "high"), ("checkpoint_seconds", 0.0, inf, "high"),
-)  # fmt: skip
+RANGES = {
+    "lr": "above 0 and finite", "eps": "above 0 and finite", "warmup_from": "at least 0 and finite",
+    "weight_decay": "at least 0 and finite", "clip": "at least 0 and finite",
+    "checkpoint_seconds": "at least 0 and finite", "final": "at least 0 and at most 1",
+}  # fmt: skip
+INSIDE: dict[str, Callable[[float], bool]] = {
+    "above 0 and finite": lambda x: 0 < x < inf,
+    "at least 0 and finite": lambda x: 0 <= x < inf,
+    "at least 0 and at most 1": lambda x: 0 <= x <= 1,
+    "at least 0 and below 1": lambda x: 0 <= x < 1,
+}
 
 
-def check_range(name: str, value: float, low: float, high: float, open_ends: str) -> None:
-    """Refuse a number outside of an interval; `open_ends` do not belong to it."""
-    above = low < value if open_ends == "both" else low <= value
-    below = value <= high if open_ends == "none" else value < high
-    if not (above and below):
-        at_low = f"above {low:g}" if open_ends == "both" else f"at least {low:g}"
-        at_high = "finite" if high == inf else f"at most {high:g}" if open_ends == "none" else f"below {high:g}"
-        raise ValueError(f"option {name} is {value}, and needs a number {at_low} and {at_high}")
+def check_range(name: str, value: float, words: str) -> None:
+    """Refuse a number outside of an interval."""
+    if not INSIDE[words](value):
+        raise ValueError(f"option {name} is {value}, and needs a number {words}")
 
 
 def evaluation_steps(options: TrainOptions) -> int:
@@ -144,6 +148,7 @@ class Recipe:
     train: TrainOptions = field(default_factory=TrainOptions)
     objective: str | dict[str, Any] = "task"  # a name, or a name and options
     probes: tuple[str, ...] = ()
+    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
 
     def __post_init__(self) -> None:
         find_objective(self.objective)
@@ -154,17 +159,20 @@ class Recipe:
 
     def document(self) -> dict[str, Any]:
         """The recipe as JSON and YAML keep it."""
-        train = {**dataclasses.asdict(self.train), "betas": list(self.train.betas)}
-        tables = {"data": dict(self.data), "model": dict(self.model), "train": train, "probes": list(self.probes)}
-        return {**dataclasses.asdict(self), **tables}
+        return plain(self)
+
+    @cached_property
+    def options(self) -> Any:
+        """The task's options that `data` describes."""
+        return read_options(TASKS[self.task].Options, self.data, "data")
 
     def load_task(self, data: Path | None = None) -> Task:
-        return task(self.task, self.data, data)
+        return TASKS[self.task](self.options, data)
 
     def config(self, task: Task) -> SplitstepConfig:
         """The network: the reference's shape, or its twin where the scheme is another."""
         kind = KINDS.find(task.model).config
-        shape = {RENAMED.get(key, key): value for key, value in task.shape.items()}
+        shape = dictated(task)
         for key in shape.keys() & self.model.keys():
             if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed do no harm
                 raise ValueError(
@@ -177,6 +185,14 @@ class Recipe:
 
 
 RENAMED = {"max_length": "max_positions", "labels": "num_labels"}
+
+
+def dictated(task: Task) -> dict[str, Any]:
+    """The entries of a config that the task's data decide."""
+    names = {"id2label": dict(enumerate(task.labels)), "label2id": {name: i for i, name in enumerate(task.labels)}}
+    return {RENAMED.get(key, key): value for key, value in task.shape.items()} | (names if task.labels else {})
+
+
 SECTIONS = ("data", "model", "train")
 OURS = frozenset({"scheme", "format", "matched"})  # entries of a model's config that a recipe has elsewhere, or not
 
@@ -197,11 +213,13 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
             raise ValueError(f"{where}: {name} is {section!r}, and needs entries of its own such as {name}.key=value")
         check_numbers(section, f"{where}: {name}")
     kind = TASKS[values["task"]]
-    read_options(kind.Options, sections["data"], f"{where}: data")
+    options = read_options(kind.Options, sections["data"], f"{where}: data")  # errors name the place
     shaped = "scheme" if values.get("match") == "none" else "reference"  # the one that `model` is the shape of
     check_model(kind.model, sections["model"], values.get(shaped, getattr(Recipe, shaped)), where)
     train = read_options(TrainOptions, sections["train"], f"{where}: train")
-    return Recipe(**values, data=dict(sections["data"]), model=dict(sections["model"]), train=train)
+    recipe = Recipe(**values, data=dict(sections["data"]), model=dict(sections["model"]), train=train)
+    vars(recipe)["options"] = options
+    return recipe
 
 
 def check_numbers(section: Mapping[str, Any], where: str) -> None:
@@ -238,7 +256,7 @@ def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) 
 
 @final
 class Loader(yaml.SafeLoader):
-    """Reads YAML and nothing else; of a key that is there twice, PyYAML's own would keep the last."""
+    """Reads YAML and nothing else; of a key that is there twice, PyYAML's own would keep the last. 3e-4 is a number."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()
@@ -247,6 +265,11 @@ class Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice: keep one", problem_mark=key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
+
+
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
 def parse(text: str) -> Any:
@@ -259,34 +282,20 @@ def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
     out: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in document.items()}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
-        keys = path.strip().split(".")
-        if not equals or not all(keys) or len(keys) > 2:
+        *section, key = path.strip().split(".")
+        if not equals or not all((*section, key)) or len(section) > 1:
             raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
         try:
-            value = text if keys[0] in ("scheme", "reference") else numbers(parse(text))
+            value = text if path.strip() in ("scheme", "reference") else parse(text)
         except yaml.YAMLError:
             raise ValueError(f"override {assignment!r}: {text!r} is not a YAML value") from None
-        if len(keys) == 1:
-            out[keys[0]] = value
-            continue
-        if out.get(keys[0]) is None:
-            out[keys[0]] = {}
-        if not isinstance(out[keys[0]], dict):
-            raise ValueError(f"override {assignment!r}: {keys[0]} has no entries of its own")
-        out[keys[0]][keys[1]] = value
+        entries = out
+        for name in section:
+            entries = out[name] = {} if out.get(name) is None else out[name]
+        if not isinstance(entries, dict):
+            raise ValueError(f"override {assignment!r}: {section[0]} has no entries of its own")
+        entries[key] = value
     return out
-
-
-def numbers(value: Any) -> Any:
-    """The value with 3e-4, which YAML reads as text, as the number that people mean."""
-    if isinstance(value, Mapping):
-        return {key: numbers(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [numbers(inner) for inner in value]
-    return float(value) if isinstance(value, str) and SCIENTIFIC.fullmatch(value) else value
-
-
-SCIENTIFIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 
 
 def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
@@ -306,4 +315,4 @@ def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
         raise ValueError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(document, Mapping):
         raise ValueError(f"{path} is not a recipe: it needs entries such as `task: digits`")
-    return read_recipe(override(numbers(document), assignments), path)
+    return read_recipe(override(document, assignments), path)

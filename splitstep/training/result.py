@@ -53,6 +53,7 @@ def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
         precision=str(run.precision).removeprefix("torch."),
         mode=run.mode,
         recipe=run.recipe.document(),
+        start=run.directory.environment().start,
         **stamp(),
     )
 

@@ -15,14 +15,24 @@ from ..models.cost import sketch
 from ..support.typed import read_as
 from ..support.words import counted
 from ..tasks import Task
-from . import checkpoint
-from .checkpoint import fill, learned, save_checkpoint, whole
+from .checkpoint import (
+    Stored,
+    generators,
+    learned,
+    pieces,
+    prune,
+    restore,
+    save_checkpoint,
+    set_generators,
+    share,
+)
 from .clock import Clock, Times
 from .directory import RunDirectory
 from .objective import Learner, find_objective
 from .processes import World
 from .recipe import Recipe, snapshot_steps
-from .sharding import choose_parallel, spread
+from .sharding import Piece, choose_parallel, gathered, spread
+from .start import load_start
 from .update import choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
 
@@ -72,29 +82,28 @@ class Run:
         self.parallel = choose_parallel(options.parallel, world)
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
         self.model, (make, given) = build_model(recipe, task, room), find_objective(recipe.objective)
+        self.start = load_start(self.model, recipe, task, directory)
         torch.manual_seed(options.seed)  # what an objective learns begins the same on each process
         learner = Learner(self.model, make(self.model, task, given)).train().to(device=world.device)
         shared = spread(learner, self.parallel, world)
         optimizer = make_optimizer(learner, options, world.device)
         self.update = make_update(learner, shared, optimizer, options, self.precision, self.mode, world)
         self.learned = learned(learner, optimizer)
-        self.snapshots = snapshot_steps(options)
+        begun = directory.extended_from()  # a run that is extended sums its snapshots anew
+        self.snapshots = tuple(step for step in snapshot_steps(options) if step > begun)
         self.group = "sum" if self.snapshots else "best"  # the name of what is kept in a checkpoint
         self.state, self.kept = State(), dict[str, Tensor]()  # kept: the best weights, or the sum of the snapshots
         self.pending: list[tuple[Tensor, Tensor]] = []  # losses and norms that are still on the device
         self.fault: Diverged | None = None
         self.shapes: set[Any] = set()
         self.seed()
-        self.restore()
+        self.remark = restore(directory.checkpoints, self.load, world)
+        world.on_first(self.tidy)
         self.clock, self.saved = Clock(self.state.times, world), time.monotonic()
 
-    def seed(self, kept: Mapping[str, Tensor] | None = None) -> None:
-        """Make the generators' numbers a function of the run. The first process's are kept in checkpoints; the others
-        begin anew at each sitting, with numbers of their own."""
-        if kept is not None and self.world.rank == 0:
-            checkpoint.set_rng_state(kept)
-        else:
-            torch.manual_seed(int(dropout_seed(self.options.seed, self.state.step, self.world.rank, 0)))
+    def seed(self) -> None:
+        """Make the generators' numbers a function of the run, with numbers of its own for each process."""
+        torch.manual_seed(int(dropout_seed(self.options.seed, self.state.step, self.world.rank, 0)))
 
     def work(self, step: int) -> Work:
         return work_for(self.task, self.options, step, self.world)
@@ -141,14 +150,14 @@ class Run:
         name, higher = (metric.name, metric.higher_is_better) if self.options.best == "metric" else ("loss", False)
         value = figures[name]
         if best is None or (value > best if higher else value < best):
-            self.kept = {name: weight.cpu().clone() for name, weight in whole(self.learned["model"]).items()}
+            self.kept = {name: one.local.cpu().clone() for name, one in pieces(self.learned["model"]).items()}
             self.state = self.state._replace(best=value, best_step=self.state.step, best_valid=dict(figures))
 
     def add_snapshot(self) -> None:
         """Add the weights to the sum: on the host, whose memory training does not need, and in float64, in which a few
         float32 weights add up as good as exactly, so that their mean is rounded once."""
-        for name, weight in whole(self.learned["model"]).items():
-            one = weight.cpu().double()
+        for name, weight in pieces(self.learned["model"]).items():
+            one = weight.local.cpu().double()
             self.kept[name] = self.kept[name].add_(one) if name in self.kept else one
 
     def has_kept(self) -> bool:
@@ -165,47 +174,56 @@ class Run:
     def load_kept(self) -> None:
         """Put the weights that the run ends with into the model: the best ones, or the mean of the snapshots."""
         n = len(self.snapshots)
-        fill(self.learned["model"], {name: (x / n).float() if n else x for name, x in self.kept.items()})
+        for name, weight in pieces(self.learned["model"]).items():
+            weight.local.copy_((self.kept[name] / n).float() if n else self.kept[name])
 
     def whole(self) -> SplitstepModel:
         """The model with its present weights; of one that is cut up, the first process gets a whole copy."""
         if self.parallel != "fsdp":
             return self.model
-        weights = whole(self.learned["model"])
-        if self.world.rank > 0:
-            return self.model
-        model = build_model(self.recipe, self.task)
-        model.load_state_dict(weights, strict=False)  # tied weights are there once
-        return model.to(device=self.world.device)  # pyright: ignore[reportCallIssue]
+        model = self.world.on_first(lambda: build_model(self.recipe, self.task))
+        for name, weight in self.learned["model"].items():
+            one = gathered(weight.detach())
+            if model is not None:
+                model.get_parameter(name).detach().copy_(one)
+        return self.model if model is None else model.to(device=self.world.device)  # pyright: ignore[reportCallIssue]
+
+    def kept_pieces(self) -> dict[str, Piece]:
+        """What is kept, cut up as the weights are."""
+        weights = pieces(self.learned["model"])
+        return {name: weights[name]._replace(local=x) for name, x in self.kept.items()}
 
     def save(self) -> None:
         """Write a checkpoint, unless the run is lost: then the last good one stays, and the next look ends the run."""
         self.collect()
         if self.fault is None:
-            tensors = {name: whole(group) for name, group in self.learned.items()} | {"rng": checkpoint.rng_state()}
+            self.world.on_first(self.directory.settle)
             self.state = self.state._replace(times=self.clock.read())
-            if self.world.rank == 0:
-                self.directory.settle()
-                document = {**self.state._asdict(), "times": self.state.times._asdict()}
-                kept = {self.group: self.kept} if self.kept else {}
-                save_checkpoint(self.directory.checkpoints, self.state.step, document, tensors | kept)
-        self.world.wait()
+            document = {**self.state._asdict(), "times": self.state.times._asdict()}
+            groups = {name: pieces(group) for name, group in self.learned.items()} | {self.group: self.kept_pieces()}
+            shares = {name: share(group, self.world) for name, group in groups.items()}
+            own = {"rng": pieces(generators(self.world.rank))}
+            save_checkpoint(self.directory.checkpoints, self.state.step, document, shares | own, self.world)
         self.saved = time.monotonic()
 
-    def restore(self) -> None:
-        """Go on from the newest checkpoint, if there is one."""
-        with checkpoint.newest(self.directory.checkpoints) as found:
-            if found is not None:
-                document, tensors = found
-                self.state = read_as(State, {name: document[name] for name in State._fields}, "state.json")
-                for name, group in self.learned.items():
-                    fill(group, tensors[name])
-                self.seed(tensors["rng"])
-                self.kept = dict(tensors[self.group]) if self.has_kept() else {}
-        if self.world.rank == 0:
-            self.directory.rewind(self.state.step)
-            checkpoint.prune(self.directory.checkpoints)  # a kill may have come before its elder was dropped
-        self.world.wait()
+    def load(self, stored: Stored) -> None:
+        """Be where a checkpoint was written."""
+        self.state = read_as(State, {name: stored.state[name] for name in State._fields}, "state.json")
+        for name, group in self.learned.items():
+            stored.fill(name, pieces(group))
+        like = pieces(self.learned["model"]).items() if self.has_kept() else ()
+        kind = torch.float64 if self.snapshots else None
+        self.kept = {name: torch.empty_like(one.local, dtype=kind, device="cpu") for name, one in like}
+        stored.fill(self.group, self.kept_pieces())
+        self.seed()  # of a process that was not there
+        states = {name: x for name, x in generators(self.world.rank).items() if name in stored.groups["rng"]}
+        stored.fill("rng", pieces(states))
+        set_generators(states)
+
+    def tidy(self) -> None:
+        """Forget what came after the checkpoint; a kill may have come before old ones were dropped."""
+        self.directory.rewind(self.state.step)
+        prune(self.directory.checkpoints)
 
 
 BYTES = 16  # that a parameter takes in training: itself, its gradient and AdamW's two moments, all in float32

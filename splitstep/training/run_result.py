@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..models.cost import Cost
 from ..support.typed import Figure, plain
+from ..support.words import counted
 from ..tasks import Metric
 from ..tasks.text_pairs.scores import Score
 
@@ -67,6 +68,23 @@ class Divergence(NamedTuple):
     weight_norms: tuple[Figure, ...] = ()
 
 
+class Start(NamedTuple):
+    """What a run began from: a model's folder or run as the recipe names it, the sha256 of its weights, how many of
+    them were loaded, and the names of those that are new and of those that were left."""
+
+    path: str
+    sha256: str
+    loaded: int
+    new: list[str]
+    left: list[str]
+
+    def told(self) -> str:
+        """What became of the weights, in one line."""
+        counts = {"new": self.new, "left": self.left}
+        names = "".join(f"; {word}: {listed(found)}" for word, found in counts.items() if found)
+        return f"starts from {self.path}: {counted(self.loaded, 'tensor')} loaded{names}"
+
+
 @dataclass(frozen=True)
 class RunResult:
     """What is known of a run that is over, however it ended."""
@@ -98,7 +116,13 @@ class RunResult:
     test: Figures | None = None
     splits: dict[str, SplitResult] | None = None
     diverged: Divergence | None = None
+    start: Start | None = None
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
         return plain(self)
+
+
+def listed(names: list[str], most: int = 4) -> str:
+    """The first names of a list, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -69,8 +69,21 @@ def gathered(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def scattered(whole: Tensor, like: Tensor) -> Tensor:
-    """The whole tensor cut up as `like` is."""
-    from torch.distributed.tensor import DTensor, distribute_tensor
+class Piece(NamedTuple):
+    """What this process holds of a tensor of this shape: rows from `start` on, if it is cut up, else all of them."""
 
-    return distribute_tensor(whole, like.device_mesh, like.placements) if isinstance(like, DTensor) else whole
+    local: Tensor
+    start: int
+    shape: torch.Size
+    is_cut: bool
+
+
+def piece(tensor: Tensor) -> Piece:
+    from torch.distributed.tensor import DTensor
+
+    whole = tensor.detach()
+    if not isinstance(whole, DTensor):
+        return Piece(whole, 0, whole.shape, False)
+    assert [p.is_shard(0) for p in whole.placements] == [True], whole.placements
+    rows = -(-len(whole) // whole.device_mesh.size())  # of all processes but the last ones
+    return Piece(whole.to_local(), min(whole.device_mesh.get_local_rank() * rows, len(whole)), whole.shape, True)

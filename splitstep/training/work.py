@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..kernels.loss import IGNORED
 from ..tasks import Batch, Task
 from .processes import World
 from .recipe import TrainOptions
@@ -53,21 +52,6 @@ class Work(NamedTuple):
         return tuple((x.shape, x.dtype) for x in self.tensors())
 
 
-def scored_items(task: Task, batch: Batch) -> int:
-    """How many labels of the batch count."""
-    labels = batch["labels"][:, 1:] if task.model == "causal" else batch["labels"]
-    return int((labels != IGNORED).sum())
-
-
-def tokens_of(task: Task, batch: Batch) -> int:
-    """How many tokens the batch holds, padding not counted; of a translation, the target's."""
-    if task.model == "translation":
-        return scored_items(task, batch)
-    if "attention_mask" in batch:
-        return int(batch["attention_mask"].sum())
-    return batch["input_ids"].numel() if "input_ids" in batch else len(batch["labels"]) * task.length
-
-
 def dropout_seed(seed: int, step: int, rank: int, part: int) -> Tensor:
     return torch.tensor(int(np.random.SeedSequence([seed, step, rank, part]).generate_state(1)[0]) >> 1)
 
@@ -78,7 +62,7 @@ def work_for(task: Task, options: TrainOptions, step: int, world: World) -> Work
     chunks = {name: x[world.rank :: world.size].tensor_split(options.accumulate) for name, x in batch.items()}
     parts = [{name: chunks[name][i].contiguous() for name in chunks} for i in range(options.accumulate)]
     seeds = [dropout_seed(options.seed, step, world.rank, i) for i in range(options.accumulate)]
-    work = Work(parts, seeds, torch.tensor(float(scored_items(task, batch))), tokens_of(task, batch))
+    work = Work(parts, seeds, torch.tensor(float(task.items(batch))), task.tokens(batch))
     return work.pinned(world.device) if world.device.type == "cuda" else work
 
 

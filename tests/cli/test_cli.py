@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from splitstep.studies import orders
 
 COMMAND: Any = get_command(cli.app)
 VERBS = sorted(COMMAND.commands)
-KEYS = ["name", "notation", "fields", "evaluations", "splitting_order", "order", "untied_order"]
+KEYS = ["name", "notation", "fields", "evaluations", "splitting_order", "order", "untied_order", "unsplit"]
 
 
 def splitstep(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -39,7 +40,9 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_json_is_one_document_and_the_file_is_the_same(tmp_path: Path) -> None:
     run = splitstep("schemes", "--json", "--out", str(tmp_path / "new" / "folder"))
     assert (run.returncode, run.stderr) == (0, "")
-    document = json.loads(run.stdout)
+    head = json.loads(run.stdout)
+    assert (head["study"], head["format"]) == ("orders", 1)
+    document = head["rows"]
     assert (tmp_path / "new" / "folder" / "result.json").read_text() == run.stdout
     assert os.listdir(tmp_path / "new" / "folder") == ["result.json"]
     assert [row["name"] for row in document] == list(SCHEMES)
@@ -55,23 +58,40 @@ def test_json_is_one_document_and_the_file_is_the_same(tmp_path: Path) -> None:
 
 def test_measured_orders_join_and_are_null_where_a_part_replaces(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["schemes", "F A", "A@heun F@heun", "=A =F", "--measure", "--json"]) == 0
-    first, second, third = json.loads(capsys.readouterr().out)
+    first, second, third = json.loads(capsys.readouterr().out)["rows"]
     assert list(first) == [*KEYS, "measured"]
     assert (first["name"], second["name"]) == ("reverse-lie", None)
     assert second["notation"] == "A F @heun"
     assert abs(first["measured"]["autonomous"] - 1) < 0.15
     assert abs(first["measured"]["time_dependent"] - 1) < 0.15
-    assert (third["order"], third["splitting_order"], third["measured"]) == (None, None, None)
+    assert (third["order"], third["splitting_order"], third.get("measured")) == (None, None, None)
 
 
-def test_what_cannot_be_measured_is_null_in_json() -> None:
+def test_what_cannot_be_measured_is_text_in_json_and_reads_back() -> None:
     row = orders.rows(["lie"])[0]
     broken = orders.Row(**(vars(row) | {"measured": orders.Measured(float("nan"), 1.0, 1.0)}))
-    assert orders.Orders((broken,), True).document()[0]["measured"] == {
-        "autonomous": None,
-        "time_dependent": 1.0,
-        "untied": 1.0,
-    }
+    document = json.loads(json.dumps(orders.Orders((broken,)).document(), allow_nan=False))
+    assert document["rows"][0]["measured"] == {"autonomous": "nan", "time_dependent": 1.0, "untied": 1.0}
+    [again] = orders.read_orders(document, "there").rows
+    assert again.measured is not None
+    assert math.isnan(again.measured.autonomous)
+
+
+@pytest.mark.parametrize("words", [[], ["lie", "=A =F", "--measure"]])
+def test_orders_are_drawn_again_as_they_were_printed(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also from a list of rows, as documents were before they named their study."""
+    assert cli.main(["schemes", *words, "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == printed
+    assert "<h1>Orders of schemes</h1>" in (tmp_path / "report.html").read_text()
+    rows = json.loads((tmp_path / "result.json").read_text())["rows"]
+    older = [{k: v for k, v in row.items() if k not in ("unsplit", "untied_order")} for row in rows]
+    (tmp_path / "result.json").write_text(json.dumps(older))
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == printed
 
 
 def test_the_table_fits_80_columns_and_any_encoding() -> None:

@@ -23,7 +23,7 @@ from inline import here
 from splitstep import cli
 from splitstep.inference import runs
 from splitstep.studies.compare import running
-from splitstep.tasks.language import Language
+from splitstep.tasks.language import Language, WindowOptions
 from splitstep.tasks.task import SPLITS
 
 TINY = """
@@ -132,6 +132,22 @@ def test_generate_goes_on_from_a_prompt_and_depends_on_the_seed(
     assert 'task "digits" has no text' in refusal(capsys, "generate", "digits")
 
 
+def test_generate_needs_no_data_but_for_runs_of_older_versions(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(capsys, "train", "text.yaml", "--out", "run")
+    words = ("generate", "run", "--prompt", "It was the best of times, é", "--tokens", "20", "--temperature", "0")
+    (folder / "book.txt").rename(folder / "hidden.txt")
+    assert cli.main((*words, "--json")) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / "run" / "model" / name).unlink()
+    assert 'no file "book.txt"' in refusal(capsys, *words)
+    (folder / "hidden.txt").rename(folder / "book.txt")
+    assert call(capsys, *words) == json.loads(printed.out)
+
+
 def test_greedy_text_is_hugging_face_s(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from transformers import AutoModelForCausalLM
 
@@ -170,10 +186,7 @@ def test_words_become_numbers_and_words_again() -> None:
 
         def __init__(self) -> None:
             tokens = {split: np.arange(4, dtype=np.uint16) for split in SPLITS}
-            self._load(tokens, 4, 2, None, ["the", "<unk>", "dog", "<eos>"])
-
-        def _source(self) -> dict[str, Any]:
-            return {}
+            self._load(tokens, WindowOptions(length=4), {}, ["the", "<unk>", "dog", "<eos>"])
 
     words = Words()
     assert words.encode("the dog sleeps") == [0, 2, 1]
@@ -185,7 +198,7 @@ def test_compare_prints_a_table_and_writes_result_and_page(folder: Path, capsys:
     words = ("compare", "tiny.yaml", "--schemes", "lie,macaron", "--seeds", "2", "--out", "out")
     assert cli.main(words) == 0
     printed = capsys.readouterr()
-    for word in ("accuracy, test", "against lie", "macaron", "parameters", "FLOPs/token", "tokens/s", "Matched"):
+    for word in ("accuracy, test", "against the", "macaron", "parameters", "FLOPs/token", "tokens/s", "Matched"):
         assert word in printed.out
     assert sum(line.startswith("[") for line in printed.err.splitlines()) == 4
     assert sorted(os.listdir(folder / "out")) == ["report.html", "result.json", "runs"]

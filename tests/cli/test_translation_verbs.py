@@ -53,13 +53,13 @@ def test_the_search_is_the_recipe_s_unless_told(run: Path) -> None:
         assert done.returncode == 0, done.stderr.decode()
         found = json.loads(done.stdout)
         assert (found["beams"], found["length_penalty"]) == (beams, penalty)
-    for words, told in (
+    for words, message in (
         (["--beams", "0"], "beams is 0, and needs at least 1 and at most 1,000"),
         (["--length-penalty", "nan"], "length_penalty is nan, and needs one from -10 to 10, such as 1.0"),
         (steep, "--length-penalty 0.6 chooses between beams, and there is one: add --beams 5, or leave it out"),
     ):
         done = splitstep("translate", str(run), *words, given=b"seven\n")
-        assert (done.returncode, done.stderr.decode()) == (2, f"Error: {told}\n")
+        assert (done.returncode, done.stderr.decode()) == (2, f"Error: {message}\n")
 
 
 def test_figures_of_the_verb_are_those_of_the_run(run: Path) -> None:
@@ -85,13 +85,13 @@ def test_a_translator_is_scored_under_every_name(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [(b"seven\n\xff\n", "line 2"), (b"seven \x00\xfe\n", "line 1")],
 )
-def test_bytes_that_are_no_text_are_refused_with_their_line(run: Path, given: bytes, told: str) -> None:
+def test_bytes_that_are_no_text_are_refused_with_their_line(run: Path, given: bytes, message: str) -> None:
     done = splitstep("translate", str(run), given=given)
     assert done.returncode == 2
-    assert told in done.stderr.decode()
+    assert message in done.stderr.decode()
     assert len(done.stderr.decode().splitlines()) == 1
 
 
@@ -134,10 +134,10 @@ def test_the_documented_way_from_a_folder_to_a_translation(run: Path) -> None:
     code = code.replace("runs/numbers/model", str(run / "model"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
-    told = splitstep(
+    translated = splitstep(
         "translate", str(run), "--beams", "5", "--length-penalty", "1", given=b"seven\nforty-two\n"
     ).stdout.decode()
-    assert ast.literal_eval(done.stdout.decode()) == told.split("\n")[:-1]
+    assert ast.literal_eval(done.stdout.decode()) == translated.split("\n")[:-1]
 
 
 def test_auto_tokenizer_gives_the_codecs_ids(run: Path) -> None:
@@ -153,4 +153,4 @@ def test_auto_tokenizer_gives_the_codecs_ids(run: Path) -> None:
 def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:
     done = splitstep("translate", str(tmp_path), given=b"seven\n")
     assert done.returncode == 2
-    assert "no finished model" in done.stderr.decode()
+    assert "is no run of splitstep" in done.stderr.decode()

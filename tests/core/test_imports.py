@@ -25,8 +25,8 @@ LEVELS = (
     ("models",),
     ("tasks", "training", "pretrained", "probes"),
     ("inference", "jobs"),
-    ("studies",),
     ("report",),
+    ("studies",),
     ("cli",),
     ("__main__",),
 )

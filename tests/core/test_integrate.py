@@ -324,6 +324,66 @@ def test_a_missing_field_and_a_missing_half_are_named() -> None:
         ss.integrate(ss.scheme("reversible"), ss.uniform(FIELDS, 1.0, 1), X)
 
 
+WRONG: dict[str, tuple[Any, str]] = {
+    "another shape": (lambda x: x[:1], r"shape \(1, 4\) and torch.float32.*shape \(3, 4\) and torch.float32"),
+    "a scalar": (lambda x: x.sum(), r"shape \(\) "),
+    "more dimensions": (lambda x: x[None], r"shape \(1, 3, 4\)"),
+    "no tensor": (lambda x: 0.5, "type float"),
+    "nothing": (lambda x: None, "type NoneType"),
+    "a tuple": (lambda x: (x, x), "type tuple"),
+    "an array": (lambda x: x.numpy(), "type ndarray"),
+    "double precision": (lambda x: x.double(), "torch.float64"),
+    "complex numbers": (lambda x: x + 1j, "torch.complex64"),
+    "integers": (lambda x: x.long(), "torch.int64"),
+    "truth values": (lambda x: x > 0, "torch.bool"),
+}
+
+
+@pytest.mark.parametrize("text", ["A F", "F =A", "b:A+F a:A+F", "A+F @heun", "N A F"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_result_that_is_no_slope_is_refused_with_its_field_and_step(wrong: str, text: str) -> None:
+    s, (make, message), name = ss.scheme(text), WRONG[wrong], "N" if "N" in text else "A"
+    good: dict[str, ss.Field] = {n: lambda t, x, c: 0.1 * x for n in (*s.fields, *s.projections)}
+    bad = good | {name: lambda t, x, c: make(x)}
+    x: Any = torch.ones(3, 4)
+    with pytest.raises(ValueError, match=f"Field {name} of step 1 returned .*{message}"):
+        ss.integrate(s, [ss.Step(good, 0.0, 1.0), ss.Step(bad, 1.0, 1.0)], (x, x) if s.doubled else x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_fields_may_return_less_precision(dtype: torch.dtype) -> None:
+    fields: dict[str, ss.Field] = {n: lambda t, x, c: x.to(dtype) for n in "AF"}
+    for text in ("A F", "A+F @rk4", "=A F"):
+        assert ss.integrate(ss.scheme(text), ss.uniform(fields, 1.0, 2), torch.ones(3)).dtype == torch.float32
+
+
+def test_a_complex_state_has_complex_or_real_slopes() -> None:
+    fields: dict[str, ss.Field] = {"A": lambda t, x, c: 1j * x, "F": lambda t, x, c: x.abs()}
+    assert ss.integrate(ss.scheme("A F"), ss.uniform(fields, 1.0, 2), torch.ones(3) + 0j).dtype == torch.complex64
+
+
+def test_what_is_not_a_scheme_or_steps_or_a_state_is_refused() -> None:
+    steps, s = ss.uniform(FIELDS, 1.0, 2), ss.scheme("A F")
+    given: list[tuple[Any, Any, Any, str]] = [
+        ("A F", steps, X, r"not 'A F': make one with ss.scheme\(\"A F\"\)"),
+        (["A", "F"], steps, X, r"not \['A', 'F'\]"),
+        (s, [], X, "no steps: pass at least one Step"),
+        (s, iter(()), X, "no steps"),
+        (s, steps[0], X, "Step 0 is a dict: pass Steps"),
+        (s, [*steps, (FIELDS, 0.0, 1.0)], X, "Step 2 is a tuple"),
+        (s, steps, (X, X), "moves one state"),
+        (s, steps, (X,), "moves one state"),
+        (s, steps, 1.0, "moves one state: pass x as a tensor"),
+        (s, steps, X.numpy(), "moves one state"),
+        (ss.scheme("a:A b:F"), steps, (X, 1.0), "moves a pair"),
+        (ss.scheme("a:A b:F"), steps, X, "moves a pair"),
+    ]
+    for scheme, steps, x, message in given:
+        with pytest.raises(ValueError, match=message) as caught:
+            ss.integrate(scheme, steps, x)
+        assert len(str(caught.value).splitlines()) == 1
+
+
 class Timed(nn.Module):
     """A small field that uses t."""
 
@@ -378,8 +438,11 @@ def test_substeps_are_refined_steps_with_slots_of_their_own(name: str) -> None:
     for letter, taken in slots.items():
         count = sum(s.count(name) for name in s.fields if name[0] == letter)
         assert sorted(slot for slot in taken if slot is not None) == list(range(2 * 3 * count))
+    assert fine.slot(ss.Site(0, 0, 0, 0), "Z") is None
     with pytest.raises(ValueError, match="substeps=0"):
         ss.Stack(s, 2, lambda name, layer: Timed(), substeps=0)
+    with pytest.raises(ValueError, match="layers=0"):
+        ss.Stack(s, 0, lambda name, layer: Timed())
 
 
 def test_substeps_and_lengths_compile_whole() -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import schemes
 
-from splitstep import SCHEMES, TABLEAUX, Scheme, scheme
+from splitstep import SCHEMES, TABLEAUX, Scheme, Tableau, scheme, with_tableau
 from splitstep.notation import read, shortened
-from splitstep.scheme import Substep, average, compose
+from splitstep.scheme import Project, Substep, average, compose
 from splitstep.schemes import name_of
 from splitstep.tableau import coefficient
 
@@ -70,7 +72,9 @@ def test_every_row_reads_back(name: str) -> None:
         ("=A F @heun", "=A F @heun"),
         ("a:A b:F", "a:A b:F"),
         ("4/3(A/2 A/2) + -1/3(A)", "4/3(A/2 A/2) + -1/3(A)"),
-        ("A*0.1 A*0.9", "A*0.1 A*0.9"),
+        ("A*0.1 A*0.9", "A/10 A*9/10"),
+        ("A*1e-3 A*.999", "A/1000 A*999/1000"),
+        ("A*0.1234567891 A*0.8765432109", "A*0.1234567891 A*0.8765432109"),
     ],
 )
 def test_the_canonical_form(text: str, canonical: str) -> None:
@@ -79,10 +83,68 @@ def test_the_canonical_form(text: str, canonical: str) -> None:
 
 
 def test_a_coefficient_is_a_fraction_where_it_is_a_short_one() -> None:
-    assert coefficient(0.5) == Fraction(1, 2)
-    assert isinstance(coefficient(0.5), Fraction)
-    assert isinstance(coefficient(0.1), float)
-    assert coefficient(Fraction(1, 10**9)) == Fraction(1, 10**9)
+    for value, expected in {0.5: "1/2", 0.1: "1/10", 2**-20: "1/1048576", 3: "3"}.items():
+        assert coefficient(value) == Fraction(expected)
+        assert isinstance(coefficient(value), Fraction)
+    assert isinstance(coefficient(0.1234567891), float)
+    assert isinstance(coefficient(2**-40), float)
+    assert coefficient(Fraction(1, 10**12)) == Fraction(1, 10**12)
+
+
+@given(st.integers(-(10**6), 10**6), st.integers(0, 9))
+def test_a_short_decimal_is_the_fraction_that_it_writes(digits: int, places: int) -> None:
+    text = f"{Decimal(digits).scaleb(-places):f}"
+    rest = 1 - Fraction(text)
+    if Fraction(text) and rest:
+        [(_, first), _] = scheme(f"A*{text} A*{rest}").substeps
+        assert first.fraction == Fraction(text)
+        assert scheme(f"A*{text} A*{rest}") == scheme(f"A*{Fraction(text)} A*{rest}")
+
+
+@given(st.floats(-1e8, 1e8))
+def test_a_coefficient_is_the_double_that_was_given(value: float) -> None:
+    assert float(coefficient(value)) == value
+
+
+@pytest.mark.parametrize("wrong", ["\u03a9/2", "A \u00c9", "\u00e9", "A\u0660", ["A", "F"], None, 3, b"A"])
+def test_what_is_not_a_scheme_is_refused_in_one_line(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"[Ss]cheme") as caught:
+        scheme(wrong)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("fields", [("\u00e9",), ("",), (1,), ("AB",), ("N",), ("A\n",)])
+def test_what_is_not_a_letter_is_refused(fields: Any) -> None:
+    with pytest.raises(ValueError, match="fields such as A or F0"):
+        Substep(fields)
+
+
+@pytest.mark.parametrize("name", ["X", 1, "A", "", "N ", "N0\n", "NM", "n", "N\u0663"])
+def test_a_projection_is_n_m_or_p_with_digits(name: Any) -> None:
+    with pytest.raises(ValueError, match="A projection is N, M or P"):
+        Project(name)
+
+
+RALSTON = Tableau("ralston_2", ((), (Fraction(2, 3),)), (Fraction(1, 4), Fraction(3, 4)))
+
+
+def test_a_tableau_of_ones_own_is_written_once_it_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TABLEAUX, "own", dict(TABLEAUX.own))
+    other = Tableau("heun", RALSTON.a, RALSTON.b)
+    for tableau in (RALSTON, other):
+        s = with_tableau(scheme("A F"), tableau)
+        assert s.order == 1
+        assert repr(s) == f"scheme('A F @{tableau.name}')"
+        with pytest.raises(ValueError, match=f'cannot name the tableau .{tableau.name}.*TABLEAUX.add."{tableau.name}"'):
+            str(s)
+    TABLEAUX.add("ralston_2", RALSTON)
+    s = with_tableau(scheme("F/2 A F/2"), RALSTON)
+    assert str(s) == "F/2 A F/2 @ralston_2"
+    assert scheme(str(s)) == s
+    assert s.order == 2
+    for name in ("", "Heun", "my heun", "@heun"):
+        with pytest.raises(ValueError, match="a word in small letters"):
+            Tableau(name, RALSTON.a, RALSTON.b)
 
 
 def test_average_and_compose_are_notations_too() -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,29 +62,45 @@ def count_and_kill(out: Path, kill_at: int) -> list[int]:
     return counter
 
 
-def child(document: Mapping[str, Any], out: Path, kill_at: int, environment: Mapping[str, str], pipe: Any) -> None:
-    import objectives  # noqa: F401  # recipes of tests may name them
-
+def trained(document: Mapping[str, Any], out: Path) -> Any:
+    """The result of training."""
     from splitstep.training import read_recipe, train
+
+    return train(read_recipe(document, "recipe"), out, quiet=True)
+
+
+Act = Callable[[Mapping[str, Any], Path], Any]
+
+
+def child(
+    document: Mapping[str, Any], out: Path, kill_at: int, environment: Mapping[str, str], act: Act, pipe: Any
+) -> None:
+    import objectives  # noqa: F401  # recipes of tests may name them
 
     os.environ.update(environment)
     torch.set_num_threads(1)
     counter = count_and_kill(out, kill_at)
     try:
-        result: Any = train(read_recipe(document, "recipe"), out, quiet=True)
+        result = act(document, out)
     except (ValueError, OSError) as error:
         result = error
     pipe.send((result, counter[0]))
 
 
 class Child:
-    """One process that trains; `kill_at` numbers the file operation before which it is killed."""
+    """One process that trains, or does something else; `kill_at` numbers the file operation before which it is
+    killed."""
 
     def __init__(
-        self, document: Mapping[str, Any], out: Path, kill_at: int = 0, environment: Mapping[str, str] | None = None
+        self,
+        document: Mapping[str, Any],
+        out: Path,
+        kill_at: int = 0,
+        environment: Mapping[str, str] | None = None,
+        act: Act = trained,
     ) -> None:
         self.pipe, other = SERVER.Pipe(duplex=False)
-        self.process = SERVER.Process(target=child, args=(document, out, kill_at, environment or {}, other))
+        self.process = SERVER.Process(target=child, args=(document, out, kill_at, environment or {}, act, other))
         self.process.start()
         other.close()
 
@@ -114,8 +130,10 @@ def together(
     processes: int,
     kill_at: int = 0,
     environment: Mapping[str, str] | None = None,
+    act: Act = trained,
+    victim: int = 0,
 ) -> list[Child]:
-    """Several processes that train together; the first is killed where one is."""
+    """Several processes that train together; if one is killed, it is the `victim`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -123,11 +141,12 @@ def together(
         Child(
             document,
             out,
-            kill_at if rank == 0 else 0,
+            kill_at if rank == victim else 0,
             {
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_PORT": port,
                 "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", **(environment or {}),
             },
+            act,
         )
         for rank in range(processes)
     ]  # fmt: skip
@@ -142,11 +161,33 @@ def lines(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
+def newest(out: Path) -> Path:
+    """The newest checkpoint of a run."""
+    return max(out.glob("checkpoints/step-*"))
+
+
+def stored(checkpoint: Path) -> dict[str, dict[str, torch.Tensor]]:
+    """The tensors of a checkpoint by group, put together from the rows that each process wrote."""
+    parts: dict[str, dict[str, list[tuple[int, torch.Tensor]]]] = {}
+    for name, entry in json.loads((checkpoint / "state.json").read_text())["files"].items():
+        for key, x in load_file(checkpoint / name).items():
+            parts.setdefault(entry["group"], {}).setdefault(key, []).append((entry["starts"].get(key, 0), x))
+    return {
+        group: {
+            key: torch.cat([x for _, x in sorted(rows, key=lambda row: row[0])]) if len(rows) > 1 else rows[0][1]
+            for key, rows in tensors.items()
+        }
+        for group, tensors in parts.items()
+    }
+
+
 def everything(out: Path) -> dict[str, Any]:
-    """All that a finished run leaves behind, but for moments and times; tensors as bytes."""
+    """All that a finished run leaves behind, but for moments, times and the checkpoint before the last; tensors as
+    bytes."""
+    files = [file for folder in (newest(out), out / "model") for file in sorted(folder.glob("*.safetensors"))]
     tensors = {
         f"{file.parent.name}/{file.name}/{name}": (tuple(x.shape), x.numpy().tobytes())
-        for file in sorted(out.rglob("*.safetensors"))
+        for file in files
         for name, x in load_file(file).items()
     }
     result = json.loads((out / "result.json").read_text())

@@ -64,7 +64,7 @@ SCORES = (
 
 def translation(seeds: int) -> Comparison:
     """Two translators on three test sets; their metric was computed at the end alone."""
-    found = comparison([trial(text, seed, 0.4) for text in ("lie", "macaron") for seed in range(seeds)], metric=BLEU)
+    found = comparison([trial(text, seed, 0.4) for text in ("lie", "macaron") for seed in range(seeds)])
 
     def one(split: str, scheme: str) -> OnTestSet:
         spread = 0.4 if seeds > 1 else None
@@ -85,5 +85,5 @@ def translation(seeds: int) -> Comparison:
     )  # fmt: skip
     recipe = {"task": "multi30k", "train": {"keep": "average", "average": 10}}
     return dataclasses.replace(
-        found, task="multi30k", recipe=recipe, trials=trials, tests=tuple(one(*pair) for pair in splits)
+        found, task="multi30k", metric=BLEU, recipe=recipe, trials=trials, tests=tuple(one(*pair) for pair in splits)
     )

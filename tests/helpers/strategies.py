@@ -16,6 +16,7 @@ tableaux = st.sampled_from([*TABLEAUX.values()])
 positive = st.one_of(
     st.fractions(Fraction(1, 1000), Fraction(1, 5), max_denominator=10**6),
     st.floats(1e-6, 0.2),
+    st.integers(1, 199).map(lambda n: n / 1000),
     st.sampled_from([Fraction(1, 2**70), 1e-30, Fraction(1, 7), 0.125]),
 )
 signed = st.one_of(positive, st.builds(lambda c: -3 * c, positive), st.integers(1, 3))
@@ -48,7 +49,7 @@ def programs(draw: st.DrawFn, letters: list[str], doubled: bool, replacing: bool
             if rest != 0 and not (letter == "D" and rest < 0):
                 add([named(letter)], rest, half)
     if not doubled:
-        for projection in draw(st.lists(st.sampled_from("NMP"), max_size=3)):
+        for projection in draw(st.lists(st.sampled_from(["N", "M", "P", "N0", "P12"]), max_size=3)):
             parts.insert(draw(st.integers(0, len(parts))), Project(projection))
     return tuple(parts)
 

@@ -22,13 +22,16 @@ from made_up import LOSS, comparison, translation, trial
 from rich.console import Console
 
 from splitstep import SCHEMES, cli
-from splitstep.cli.compare import _comparison_table
-from splitstep.report import MissingPackage, loss_table, markdown, write_report
-from splitstep.report.charts import band, differences, side_by_side
-from splitstep.report.compare import compare_page
+from splitstep.report.charts import spread_out
 from splitstep.report.diagram import draw
+from splitstep.report.page import MissingPackage
+from splitstep.report.tables import to_markdown, to_terminal
 from splitstep.schemes import scheme
+from splitstep.studies.compare import STUDY
+from splitstep.studies.compare.charts import band, differences
+from splitstep.studies.compare.page import compare_page
 from splitstep.studies.compare.result import Comparison, Curve, read_comparison
+from splitstep.studies.compare.tables import comparison_tables, main_scores, tables_together
 
 STORED = Path(__file__).parents[2] / "results" / "compare"
 WIDTHS = (1280, 390)
@@ -122,7 +125,7 @@ def visit(browser: Any, file: Path, width: int) -> tuple[Any, list[str]]:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_browser_is_content_with_the_page(browser: Any, tmp_path: Path, name: str, width: int) -> None:
-    file = write_report(PAGES[name](), tmp_path)
+    file = STUDY.write_page(PAGES[name](), tmp_path)
     page, wrong = visit(browser, file, width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("[...document.images].length") == 0
@@ -144,7 +147,7 @@ def test_a_browser_is_content_with_the_page(browser: Any, tmp_path: Path, name: 
 
 @pytest.mark.slow
 def test_hostile_text_stays_text(browser: Any, tmp_path: Path) -> None:
-    file = write_report(hostile(), tmp_path)
+    file = STUDY.write_page(hostile(), tmp_path)
     page, wrong = visit(browser, file, 1280)
     assert page.evaluate("document.querySelector('h1').textContent").startswith(HOSTILE)
     assert page.evaluate("document.title").startswith(HOSTILE)
@@ -156,7 +159,7 @@ def test_hostile_text_stays_text(browser: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_charts_are_side_by_side_on_a_desk_and_stacked_on_a_phone(browser: Any, tmp_path: Path) -> None:
-    file = write_report(made("lie", "macaron"), tmp_path)
+    file = STUDY.write_page(made("lie", "macaron"), tmp_path)
     tops = {}
     for width in WIDTHS:
         page, _ = visit(browser, file, width)
@@ -170,7 +173,7 @@ def test_charts_are_side_by_side_on_a_desk_and_stacked_on_a_phone(browser: Any, 
 
 def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
     result = made("lie", "macaron", "strang-midpoint")
-    text = write_report(result, tmp_path).read_text()
+    text = STUDY.write_page(result, tmp_path).read_text()
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     for heading in ("Training loss", "Validation accuracy", "Validation loss, difference to lie", "Losses at the end",
                     "Quality against cost", "The schemes", "What was matched", "All runs",
@@ -193,15 +196,16 @@ def test_a_page_of_translators_has_every_test_set(seeds: int) -> None:
     own = re.sub(r"<script.*?</script>", "", compare_page(result), flags=re.DOTALL)
     assert "<h2>Test sets</h2>" in own
     for one in result.tests:
-        assert f"{one.split}: {'lie' if one.scheme == 'A F' else 'macaron'}" in own
+        name = "lie" if one.scheme == "A F" else "macaron"
+        assert f'{one.split}<small>1,000 lines</small></th><td class="text" data-head="scheme"><span>{name}<' in own
         for pair in one.pairs:
             assert f"{pair.seed}: {pair.difference:+.2f}, p {pair.p:.3f}" in own
     assert "[-0.35, +0.71]" in own
     assert ("over seeds and a paired bootstrap over sentences" in own) == (seeds > 1)
     assert ("over sentences alone, for there is one seed" in own) == (seeds == 1)
-    assert ("sentences alone</small>" in own) == (seeds == 1)
+    assert ("(sentences alone)</small>" in own) == (seeds == 1)
     assert "40.50*" in own  # sacreBLEU against references that are no published text
-    assert f"40.50<small>{'± 0.40' if seeds > 1 else 'one seed'}</small>" in own  # the metric has no star
+    assert f"40.50<small>{'[40.10, 40.90]' if seeds > 1 else '(one seed)'}</small>" in own  # the metric has no star
     assert "tok:13a" in own
     assert "Validation BLEU" not in own  # nobody computed it within the run
     assert "the mean of 10, steps 5,010 to 6,000" in own
@@ -223,9 +227,10 @@ def test_the_page_is_a_pure_function_of_the_document() -> None:
 
 def test_a_page_tells_of_runs_that_diverged() -> None:
     text = compare_page(PAGES["diverged"]())
-    assert "Runs that diverged" in text
+    assert "Diverged, and in no mean: 2 runs." in text
     assert "1 of 2 diverged" in text
     assert "1 of 1 diverged" in text
+    assert text.count("<span>diverged<small>step 3</small><small>loss nan</small><small>layer 0</small></span>") == 2
 
 
 @pytest.mark.parametrize("text", [*SCHEMES, "=A =F", "D/2 A F D/2", "1/3(A F) + 2/3(F A)", "A/2 C/2 F C/2 A/2 @heun"])
@@ -281,15 +286,15 @@ def test_differences_are_paired_by_seed_and_keep_late_ones_in_sight() -> None:
 
 
 def test_points_of_equal_cost_stand_side_by_side() -> None:
-    assert side_by_side([100, 100, 500], 10.0) == [95.0, 105.0, 500.0]
-    assert side_by_side([100, 200], 10.0) == [100.0, 200.0]
-    assert side_by_side([], 10.0) == []
+    assert spread_out([100, 100, 500], 10.0) == [95.0, 105.0, 500.0]
+    assert spread_out([100, 200], 10.0) == [100.0, 200.0]
+    assert spread_out([], 10.0) == []
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.integers(1, 12))
 def test_points_keep_their_order_and_their_distance(values: list[int], gap: int) -> None:
     """A scheme that costs less is never drawn to the right of one that costs more."""
-    places = side_by_side(values, float(gap))
+    places = spread_out(values, float(gap))
     assert sum(places) == pytest.approx(sum(values))
     pairs = sorted(zip(values, places, strict=True))
     assert all(right - left > gap - 1e-6 for (_, left), (_, right) in pairwise(pairs))
@@ -303,12 +308,18 @@ def test_without_plotly_the_result_is_kept_and_the_remedy_told(
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(MissingPackage, match="splitstep report DIR"):
-        write_report(made("lie"), tmp_path)
+        STUDY.write_page(made("lie"), tmp_path)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "result.json").write_text(json.dumps(made("lie").document()))
     assert cli.main(["report", str(tmp_path)]) == 2
     assert "pip install 'splitstep[report]'" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["result.json"]
+
+
+def markdown(results: list[tuple[str, Comparison]], name: str = "") -> str:
+    """The tables that `splitstep report --markdown` prints, or those of one name."""
+    found = tables_together(results)
+    return "\n".join(to_markdown(table) for table in found if (table.name == name if name else not table.detail))
 
 
 def markdown_tables(text: str) -> list[list[list[str]]]:
@@ -340,9 +351,9 @@ def test_losses_are_of_the_last_tenth_and_paired_by_seed() -> None:
         )
         for t, v in given
     ]  # fmt: skip
-    [[heads, _, lie, macaron, lost]] = markdown_tables(loss_table([("mine", comparison(trials))]))
+    [[heads, _, lie, macaron, lost]] = markdown_tables(markdown([("mine", comparison(trials))], "losses"))
     assert heads[:4] == ["task", "scheme", "training loss", "against the first [95%]"]
-    assert lie == ["mine", "lie, `A F`", "2.500", "", "5.000", "", "5.000", ""]
+    assert lie == ["digits", "lie, `A F`", "2.500", "", "5.000", "", "5.000", ""]
     half = 12.706 * 0.1  # Student's t of one degree of freedom, times the standard error of -.1 and -.3
     assert macaron[2:6] == [
         "2.300", f"-0.200 [{-0.2 - half:+.3f}, {-0.2 + half:+.3f}]", "4.600",
@@ -360,13 +371,13 @@ def test_markdown_has_every_score_on_every_test_set() -> None:
     for row, one in zip(rows, result.tests, strict=True):
         cells = dict(zip(heads, row, strict=True))
         assert cells["scheme"] == ("lie" if one.scheme == "A F" else "macaron")
-        assert cells["test set"] == (f"mine {one.split}, {one.lines:,} lines" if one.scheme == "A F" else "")
+        assert cells["test set"] == (f"multi30k {one.split}, {one.lines:,} lines" if one.scheme == "A F" else "")
         assert (cells["against the first [95%]"] == "") == (one.scheme == "A F")
         for score in one.scores[:-1]:  # all but the exact matches
             [cell] = [text for head, text in cells.items() if head.removesuffix(" [95%]") == score.name]
             assert cell.startswith(f"{score.mean.mean:.2f}")
-    assert [name for name, _ in signatures] == [score.name for score in result.main_scores()]
-    for (_, told), score in zip(signatures, result.main_scores(), strict=True):
+    assert [name for name, _ in signatures] == [score.name for score in main_scores(result)]
+    for (_, told), score in zip(signatures, main_scores(result), strict=True):
         assert told.replace("\\|", "|").startswith(f"`{score.signature}`")
         assert ("not comparable" in told) == (not score.comparable)
 
@@ -374,16 +385,16 @@ def test_markdown_has_every_score_on_every_test_set() -> None:
 def test_comparisons_with_the_same_scores_share_a_table_of_test_sets() -> None:
     one, other = translation(5), dataclasses.replace(translation(1), task="another")
     [_, _, *rows], [_, _, *test_rows], signatures = markdown_tables(markdown([("one", one), ("other", other)]))
-    assert [row[0] for row in rows if row[0]] == ["one", "other"]
+    assert [row[0] for row in rows if row[0]] == ["multi30k", "another"]
     assert len(test_rows) == len(one.tests) + len(other.tests)
-    assert {row[0].split()[0] for row in test_rows if row[0]} == {"one", "other"}
+    assert {row[0].split()[0] for row in test_rows if row[0]} == {"multi30k", "another"}
     resigned = tuple(
         dataclasses.replace(test, scores=tuple(s._replace(signature="new") for s in test.scores))
         for test in other.tests
     )
     apart = markdown([("one", one), ("other", dataclasses.replace(other, tests=resigned))])
     assert len(markdown_tables(apart)) == 5
-    assert len(signatures) == 2 + len(one.main_scores())
+    assert len(signatures) == 2 + len(main_scores(one))
 
 
 def test_two_comparisons_of_one_task_are_told_apart_by_their_directories(
@@ -432,8 +443,8 @@ def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: py
     [
         (None, "has no result.json"),
         ("{", "damaged"),
-        ("[]", "not the result of a comparison"),
-        ('{"study": "orders"}', "not the result of a comparison"),
+        ("[7]", "has no rows of schemes: run `splitstep schemes"),
+        ('{"study": "unheard-of"}', "is of the study 'unheard-of', not installed here. Known: "),
         ('{"study": "compare", "format": 2}', "has format 2"),
         ('{"study": "compare", "format": 1}', "result.json is damaged: the document has no command."),
     ],
@@ -477,7 +488,7 @@ def test_a_document_with_anything_wrong_is_drawn_or_refused_in_one_line(name: st
             refused.append(str(error))
         else:
             markdown([("it", result)])
-            Console(file=io.StringIO()).print(_comparison_table(result))
+            Console(file=io.StringIO()).print(to_terminal(comparison_tables(result)))
     assert len(refused) > 50
     assert all(line.startswith("there/result.json ") and "\n" not in line for line in refused)
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import signal
 import threading
 import time
@@ -22,15 +23,15 @@ from made_up import ACCURACY, LOSS, comparison, translation, trial
 
 from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
-from splitstep.studies.compare import running
+from splitstep.studies.compare import compare, running, tables
 from splitstep.studies.compare.bleu import bleu_of, sentence_counts
+from splitstep.studies.compare.page import compare_page
 from splitstep.studies.compare.plan import Planned, file_name, plan, read_sweep, split_schemes
 from splitstep.studies.compare.result import Comparison, Curve, read_comparison
 from splitstep.studies.compare.rows import against, choose_setting, rows_of
-from splitstep.studies.compare.study import compare
 from splitstep.studies.compare.trials import read_curves, thinned
 from splitstep.studies.compare.wording import widths
-from splitstep.studies.statistics import draw_sentences, mean_difference, resampled_differences, two_sided_p
+from splitstep.studies.statistics import draw_sentences, estimate, mean_difference, resampled_differences, two_sided_p
 from splitstep.tasks import Metric
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 from splitstep.training.run_result import Shape
@@ -154,6 +155,44 @@ def test_diverged_runs_are_counted_and_in_no_mean() -> None:
     assert (alone.test, alone.valid, alone.diverged) == (None, None, 1)
 
 
+def test_figures_that_are_not_finite_are_counted_apart_and_in_no_mean() -> None:
+    trials = [trial("A F", seed, value) for seed, value in enumerate((math.inf, 0.5, 0.7))]
+    trials += [trial("F A", seed, value) for seed, value in enumerate((0.6, math.nan, 0.8))]
+    trials += [trial("A+F", 0, -math.inf)]
+    first, second, third = rows_of(trials, ACCURACY)
+    assert first.test == pytest.approx(estimate([0.5, 0.7]))
+    assert second.difference == pytest.approx((0.1, None, None, 1))  # the only seed that both have
+    assert (third.test, third.difference) == (None, None)
+    assert [(row.finished, row.diverged, row.not_finite) for row in (first, second, third)] == [
+        (3, 0, 1), (3, 0, 1), (1, 0, 1),
+    ]  # fmt: skip
+    result = comparison(trials)
+    text = json.dumps(result.document(), allow_nan=False)
+    again = read_comparison(json.loads(text), "there")
+    assert again.rows == result.rows
+    for cells in (tables.comparison_tables(again)[0], tables.tables_together([("it", again)])[0]):
+        assert [row[2][-1] for row in cells.rows] == ["1 of 3 not finite", "1 of 3 not finite", "1 of 1 not finite"]
+        assert "Not finite, and in no mean: figures of 3 runs." in cells.notes[0]
+    page = re.sub(r"<script>.*?</script>", "", compare_page(again), count=1, flags=re.DOTALL)
+    assert "NaN" not in page
+    assert "Infinity" not in page
+
+
+def test_a_setting_with_figures_that_are_not_finite_comes_last() -> None:
+    good, bad = ("train.lr=1",), ("train.lr=2",)
+    trials = [trial("A F", seed, 0.1, valid=0.1, setting=good) for seed in (0, 1)]
+    trials += [trial("A F", 0, 0.9, valid=0.9, setting=bad), trial("A F", 1, 0.9, valid=math.inf, setting=bad)]
+    assert choose_setting(trials, ACCURACY) == good
+
+
+def test_a_log_may_hold_figures_that_are_not_finite(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    for step, loss in enumerate((2.0, "nan", "inf", 1.0), 1):
+        directory.log({"step": step, "split": "train", "loss": loss})
+    found = read_curves(directory, "accuracy", TrainOptions(steps=4, log_every=1, evaluate_every=4))
+    assert found["train_loss"] == ((1, 4), (2.0, 1.0))
+
+
 @pytest.mark.parametrize(("metric", "best"), [(ACCURACY, "train.lr=2"), (LOSS, "train.lr=1")])
 def test_a_sweep_is_decided_by_mean_validation_and_not_by_the_test(metric: Metric, best: str) -> None:
     figures = {"train.lr=1": (0.9, [0.2, 0.3]), "train.lr=2": (0.1, [0.1, 0.6]), "train.lr=3": (0.95, [0.3, 0.25])}
@@ -243,7 +282,7 @@ def test_a_comparison_runs_everything_and_its_document_reads_back(tmp_path: Path
     matched = result.rows[1].matched
     assert matched is not None
     assert matched.by == "parameters"
-    assert "lie" in result.note()
+    assert "lie" in tables.reading_note(result)
 
 
 @pytest.mark.usefixtures("inline")
@@ -359,9 +398,9 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
     assert lines["A F", 0][0] not in text
     assert compare(translators, ["lie", "macaron"], range(2), out, quiet=True).tests == result.tests  # from files
     alone = compare(translators, ["lie", "macaron"], [0], out, quiet=True)
-    assert "sentences alone, for there is one seed" in alone.test_note()
-    assert "sentences alone" in alone.test_difference(alone.tests[1])
-    assert "Differences" not in compare(translators, ["lie"], range(2), out, quiet=True).test_note()
+    assert "sentences alone, for there is one seed" in tables.note_on_test_sets(alone)
+    assert "(sentences alone)" in tables.difference_on_test_set(alone, alone.tests[1])
+    assert "Differences" not in tables.note_on_test_sets(compare(translators, ["lie"], range(2), out, quiet=True))
     (out / result.trials[0].folder / "translations" / "test.txt").unlink()
     with pytest.raises(ValueError, match=r"translations/test.txt is missing: delete .*lie-seed0"):
         compare(translators, ["lie", "macaron"], range(2), out, quiet=True)
@@ -421,9 +460,10 @@ def test_differences_can_be_to_another_scheme() -> None:
 
 def test_a_table_says_that_its_runs_shared_the_machine() -> None:
     result = translation(2)
-    assert "at once" not in result.note()
-    assert "at once" not in dataclasses.replace(result, engine="local=1").note()
-    assert dataclasses.replace(result, engine="local=4").note().endswith(" Seconds and tokens/s: with 4 runs at once.")
+    assert "at once" not in tables.reading_note(result)
+    assert "at once" not in tables.reading_note(dataclasses.replace(result, engine="local=1"))
+    note = tables.reading_note(dataclasses.replace(result, engine="local=4"))
+    assert note.endswith(" Seconds and tokens/s: with 4 runs at once.")
 
 
 # Engines

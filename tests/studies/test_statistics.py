@@ -49,6 +49,12 @@ def test_equal_values_have_an_interval_of_width_zero() -> None:
     assert estimate([0.1] * 5) == pytest.approx((0.1, 0.1, 0.1, 5))
 
 
+def test_values_whose_squares_are_no_floats_have_an_interval() -> None:
+    """Perplexities of runs that went wrong are such numbers."""
+    found = estimate([1e200, 3e200])
+    assert found == pytest.approx((2e200, 2e200 - 12.706205e200, 2e200 + 12.706205e200, 2))
+
+
 @pytest.mark.parametrize("n", [3, 5])
 def test_intervals_cover_the_truth_as_often_as_they_say(n: int) -> None:
     draws = np.random.default_rng(n).normal(1.0, 0.3, (4000, n))

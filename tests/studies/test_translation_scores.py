@@ -177,11 +177,11 @@ def test_differences_on_few_sentences_are_those_of_the_printed_scores(
     assert isinstance(data, Translation)
     references = data.text("test")
     written = [[" ".join([*line.split()[:n], *"wxyz"]) for line in references.target] for n in (2, 3)]
-    scores = [[one._asdict() for one in score(lines, references, data.codec.form, None)] for lines in written]
+    scores = [score(lines, references, data.codec.form, None) for lines in written]
     runs = [Written({"test": lines}, {"test": found}) for lines, found in zip(written, scores, strict=True)]
     found = on_test_sets([System(name, data, {0: run}) for name, run in zip("ab", runs, strict=True)])[1]
     assert found.difference is not None
-    assert found.difference.mean == pytest.approx(scores[1][0]["value"] - scores[0][0]["value"]) != 0
+    assert found.difference.mean == pytest.approx(scores[1][0].value - scores[0][0].value) != 0
 
 
 def test_the_bootstrap_is_a_loop_over_resampled_lines() -> None:

@@ -5,21 +5,27 @@ import hashlib
 import io
 import lzma
 import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from splitstep.tasks import fetch as module
-from splitstep.tasks.fetch import Content, Source, data_root, fetch, find, locate, read
+from splitstep.tasks import enwik8, newsgroups, wikitext2
+from splitstep.tasks.fetch import Content, Source, data_root, fetch, find, locate, read, read_tar
 
 BODY = bytes(range(256)) * 20_000  # several blocks
 RIGHT = hashlib.sha256(BODY).hexdigest()
 OFFICIAL = "http://official.invalid/tiny.bin"
 NAME = "tiny/tiny.bin"
+MOST = 6_000_000  # a little more than BODY
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -30,14 +36,20 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, len(BODY), BODY)
         elif self.path.startswith("/cut/"):
             self._answer(200, len(BODY), BODY[:-7])
+        elif self.path.startswith("/announced/"):
+            self._answer(200, 10**12, b"")
+        elif self.path.startswith("/endless/"):
+            self._answer(200, None, BODY * 4)
         else:
             self._answer(404, 0, b"")
 
-    def _answer(self, status: int, announced: int, body: bytes) -> None:
+    def _answer(self, status: int, announced: int | None, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Length", str(announced))
+        if announced is not None:
+            self.send_header("Content-Length", str(announced))
         self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # hung up on
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
@@ -71,9 +83,8 @@ def files(root: Path) -> list[Path]:
 
 def test_a_fetched_file_is_whole_and_in_place(server: str, tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
-    path = fetch(
-        NAME, Source(OFFICIAL, RIGHT), tmp_path, mirror=f"{server}/whole/", progress=lambda *now: seen.append(now)
-    )
+    source = Source(NAME, OFFICIAL, RIGHT, MOST)
+    path = fetch(source, tmp_path, mirror=f"{server}/whole/", progress=lambda *now: seen.append(now))
     assert path == tmp_path / NAME
     assert path.read_bytes() == BODY
     assert files(tmp_path) == [path]
@@ -83,7 +94,7 @@ def test_a_fetched_file_is_whole_and_in_place(server: str, tmp_path: Path) -> No
 
 
 def test_the_official_source_is_asked_without_a_mirror(server: str, tmp_path: Path) -> None:
-    path = fetch(NAME, Source(f"{server}/whole/other-name.bin", RIGHT), tmp_path)
+    path = fetch(Source(NAME, f"{server}/whole/other-name.bin", RIGHT, MOST), tmp_path)
     assert path.read_bytes() == BODY
 
 
@@ -92,16 +103,18 @@ def test_the_official_source_is_asked_without_a_mirror(server: str, tmp_path: Pa
     [
         ("missing", RIGHT, "404|Not Found"),
         ("cut", RIGHT, "5,119,993 of 5,120,000 bytes"),
+        ("announced", RIGHT, "1,000,000,000,000 bytes are announced, and the file has at most 6,000,000"),
+        ("endless", RIGHT, "more than 6,000,000 bytes came"),
         ("whole", "0" * 64, f"sha256 {RIGHT} and should have {'0' * 64}"),
     ],
 )
 def test_nothing_half_written_remains(server: str, tmp_path: Path, folder: str, sha256: str, says: str) -> None:
     with pytest.raises(ValueError, match=says) as caught:
-        fetch(NAME, Source(OFFICIAL, sha256), tmp_path, mirror=f"{server}/{folder}")
-    told = str(caught.value)
-    assert "\n" not in told
+        fetch(Source(NAME, OFFICIAL, sha256, MOST), tmp_path, mirror=f"{server}/{folder}")
+    message = str(caught.value)
+    assert "\n" not in message
     for part in (str(tmp_path / NAME), f"{server}/{folder}/{NAME}", OFFICIAL, "SPLITSTEP_DATA"):
-        assert part in told
+        assert part in message
     assert files(tmp_path) == []
 
 
@@ -109,7 +122,7 @@ def test_a_failed_fetch_leaves_the_old_file_alone(server: str, tmp_path: Path) -
     (tmp_path / "tiny").mkdir()
     (tmp_path / NAME).write_bytes(b"old")
     with pytest.raises(ValueError, match="should have"):
-        fetch(NAME, Source(OFFICIAL, "0" * 64), tmp_path, mirror=f"{server}/whole")
+        fetch(Source(NAME, OFFICIAL, "0" * 64, MOST), tmp_path, mirror=f"{server}/whole")
     assert (tmp_path / NAME).read_bytes() == b"old"
     assert files(tmp_path) == [tmp_path / NAME]
 
@@ -117,20 +130,20 @@ def test_a_failed_fetch_leaves_the_old_file_alone(server: str, tmp_path: Path) -
 @pytest.mark.parametrize("mirror", [None, "no-url"])
 def test_a_server_that_is_not_there_is_one_clear_line(nowhere: str, tmp_path: Path, mirror: str | None) -> None:
     with pytest.raises(ValueError, match="is missing and could not be fetched") as caught:
-        fetch(NAME, Source(OFFICIAL, RIGHT), tmp_path, mirror=mirror or nowhere)
+        fetch(Source(NAME, OFFICIAL, RIGHT, MOST), tmp_path, mirror=mirror or nowhere)
     assert "SPLITSTEP_DATA" in str(caught.value)
     assert files(tmp_path) == []
 
 
 def test_locate_prefers_what_is_there(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLITSTEP_MIRROR", f"{server}/whole")
-    monkeypatch.setitem(module.SOURCES, NAME, Source(OFFICIAL, RIGHT))
-    (tmp_path / "second.bin").write_bytes(b"here")
-    assert locate(tmp_path, "first.bin", "second.bin", NAME) == tmp_path / "second.bin"
+    source = Source(NAME, OFFICIAL, RIGHT, MOST)
+    (tmp_path / "second.bin.xz").write_bytes(b"here")
+    assert locate(tmp_path, source, "first.bin", "second.bin") == tmp_path / "second.bin.xz"
     assert find(tmp_path, "first.bin", NAME) is None
-    assert locate(tmp_path, "first.bin", NAME).read_bytes() == BODY
+    assert locate(tmp_path, source, "first.bin").read_bytes() == BODY
     monkeypatch.setenv("SPLITSTEP_MIRROR", f"{server}/missing")
-    assert locate(tmp_path, "first.bin", NAME).read_bytes() == BODY  # not asked for again
+    assert locate(tmp_path, source, "first.bin").read_bytes() == BODY  # not asked for again
 
 
 def test_the_data_folder_is_given_or_set_or_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,8 +169,10 @@ def test_every_form_is_unpacked_and_checked(form: str, tmp_path: Path) -> None:
     path = tmp_path / f"file{form}"
     path.write_bytes(packed(form))
     assert read(path, "inner/member", Content(len(BODY), RIGHT)) == BODY
-    with pytest.raises(ValueError, match="holds 5,120,000 bytes and should hold 3"):
+    with pytest.raises(ValueError, match="holds more than 3 bytes"):
         read(path, "inner/member", Content(3, RIGHT))
+    with pytest.raises(ValueError, match="holds 5,120,000 bytes and should hold 5,120,001"):
+        read(path, "inner/member", Content(len(BODY) + 1, RIGHT))
     with pytest.raises(ValueError, match=f"sha256 {RIGHT} and should have 1111"):
         read(path, "inner/member", Content(len(BODY), "1" * 64))
 
@@ -169,13 +184,76 @@ def test_a_damaged_file_is_named(form: str, damage: str, tmp_path: Path) -> None
     whole = packed(form)
     middle = len(whole) // 2
     path.write_bytes(whole[:middle] if damage == "cut" else whole[:middle] + b"\xff\xff\xff" + whole[middle + 3 :])
-    with pytest.raises(ValueError, match=r"damaged or cut short: .*Remove it and fetch it again") as caught:
+    with pytest.raises(ValueError, match=r"damaged or cut short: .*Put a whole copy there") as caught:
         read(path, "inner/member")
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("form", [".gz", ".xz", ".zip", ".tgz"])
+def test_a_bomb_is_not_unpacked(form: str, tmp_path: Path) -> None:
+    """A file of about a hundred kilobytes that holds a hundred megabytes of zeros."""
+    path, zeros = tmp_path / f"bomb{form}", bytes(112 << 20)
+    if form == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("inner/member", zeros)
+    else:
+        path.write_bytes(lzma.compress(zeros, preset=0) if form == ".xz" else gzip.compress(zeros, 6))
+    assert path.stat().st_size < 200_000
+    with pytest.raises(ValueError, match=r"bomb\S+ \([0-9,]+ bytes\) holds more than [0-9,]+ bytes"):
+        list(read_tar(path)) if form == ".tgz" else read(path, "inner/member")
+    with pytest.raises(ValueError, match=r"holds more than 1,000 bytes"):
+        read(path, "inner/member", Content(1000, RIGHT))
+    assert len(read(path, "inner/member", Content(len(zeros), hashlib.sha256(zeros).hexdigest()))) == len(zeros)
+
+
+def test_a_tar_s_holes_and_links_are_left_alone(tmp_path: Path) -> None:
+    """A link to itself, and a file of a terabyte that is nothing but a hole."""
+    path = tmp_path / "odd.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        loop, hole, plain = (tarfile.TarInfo(name) for name in ("loop", "hole", "plain"))
+        loop.type, loop.linkname = tarfile.SYMTYPE, "loop"
+        archive.addfile(loop)
+        hole.pax_headers = {"GNU.sparse.size": str(10**12), "GNU.sparse.map": "0,0", "GNU.sparse.numblocks": "1"}
+        archive.addfile(hole)
+        plain.size = 3
+        archive.addfile(plain, io.BytesIO(b"abc"))
+    assert list(read_tar(path)) == [("plain", b"abc")]
+
+
+UNREADABLE = """
+import os, sys
+from pathlib import Path
+from splitstep.tasks.fetch import read, read_tar
+os.getuid() or os.setuid(65534)  # root may read everything
+for path in map(Path, sys.argv[1:]):
+    try:
+        next(read_tar(path)) if path.suffix == ".tgz" else read(path, "inner/member")
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_what_may_not_be_read_is_not_called_damaged() -> None:
+    """A folder, and a file without the right to read it: nobody is told to remove either."""
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are for its own user alone
+        root, expected = Path(folder), {}
+        root.chmod(0o755)
+        for form in ("", ".gz", ".xz", ".zip", ".tgz"):
+            (root / f"folder{form}").mkdir()
+            (root / f"locked{form}").write_bytes(b"somebody's work")
+            (root / f"locked{form}").chmod(0)
+            expected |= {f"folder{form}": "Is a directory", f"locked{form}": "Permission denied"}
+        words = [sys.executable, "-c", UNREADABLE, *(str(root / name) for name in expected)]
+        found = subprocess.run(words, check=True, capture_output=True, text=True, timeout=300).stdout.splitlines()
+    assert found == [
+        f"{root / name} cannot be read ({reason}): make it a file that you may read"
+        for name, reason in expected.items()
+    ]
+
+
 def test_sources_have_hashes() -> None:
-    for name, source in module.SOURCES.items():
+    for source in (enwik8.SOURCE, newsgroups.SOURCE, wikitext2.SOURCE):
         assert source.url.startswith("http")
-        assert source.url.endswith(Path(name).name)
+        assert source.url.endswith(Path(source.name).name)
         assert len(bytes.fromhex(source.sha256)) == 32
+        assert source.most < 10**8

@@ -9,6 +9,8 @@ import math
 import os
 import statistics
 import struct
+import subprocess
+import sys
 import tarfile
 import time
 import zipfile
@@ -24,13 +26,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitstep.tasks import TASKS, Batch, Task, enwik8, fetch, newsgroups, task, wikitext2
+from splitstep.tasks import TASKS, Batch, Task, enwik8, newsgroups, task, wikitext2
 from splitstep.tasks.cache import store
 from splitstep.tasks.fetch import Content
 from splitstep.tasks.images import shifted
 from splitstep.tasks.labelled import CLS, PAD, Ragged
 from splitstep.tasks.language import spans
-from splitstep.tasks.listops import VARIANTS, ListOpsOptions, Variant, evaluate, generate, grow, parse, spell, write
+from splitstep.tasks.listops import VARIANTS, ListOpsOptions, Variant, evaluate, generate, grow, spell, write
 from splitstep.tasks.mnist import parse_idx
 from splitstep.tasks.newsgroups import Document, Newsgroups, shorten, tfidf_baseline
 from splitstep.tasks.sampler import bucket, indices, starts
@@ -136,9 +138,9 @@ def test_buckets_are_met_in_proportion(counts: tuple[int, ...], size: int) -> No
     steps = sum(counts)  # size epochs of sum / size batches
     drawn = [bucket(counts, (size,) * len(counts), 2, step) for step in range(steps)]
     for number, count in enumerate(counts):
-        stream = [place for chosen, place in drawn if chosen == number]
+        stream = [batch for chosen, batch in drawn if chosen == number]
         assert stream == list(range(count))
-        rows = Counter(row for place in stream for row in indices(count, 2, place, size).tolist())
+        rows = Counter(row for batch in stream for row in indices(count, 2, batch, size).tolist())
         assert rows == dict.fromkeys(range(count), size)
 
 
@@ -198,10 +200,10 @@ def test_training_windows_are_pieces_of_the_training_text(book: Path) -> None:
     made = task("text", {"path": str(book), "length": 32})
     content = book.read_bytes()
     train = content[: len(content) - 2 * (len(content) // 20)]
-    places = [train.find(bytes(row.tolist())) for step in range(40) for row in made.batch(0, step, 50)["input_ids"]]
-    assert min(places) >= 0
-    assert min(places) < 32
-    assert max(places) > len(train) - 64  # the windows reach both ends
+    positions = [train.find(bytes(row.tolist())) for step in range(40) for row in made.batch(0, step, 50)["input_ids"]]
+    assert min(positions) >= 0
+    assert min(positions) < 32
+    assert max(positions) > len(train) - 64  # the windows reach both ends
 
 
 def test_bits_per_byte_is_that_of_a_known_model(book: Path) -> None:
@@ -212,7 +214,7 @@ def test_bits_per_byte_is_that_of_a_known_model(book: Path) -> None:
         ids = batch["input_ids"]
         logits = torch.zeros(*ids.shape, 256)
         known = torch.arange(1, ids.shape[1], 2)
-        # Position i - 1 predicts byte i; windows begin at even places, so odd positions are odd bytes throughout.
+        # Position i - 1 predicts byte i; windows begin at even positions, so odd positions are odd bytes throughout.
         logits[:, known - 1] = 1e4 * torch.nn.functional.one_hot(ids[:, known], 256).float()
         totals.update(made.score(logits, batch))
     length = int(totals["tokens"])
@@ -260,10 +262,10 @@ def test_digits_split_is_stratified_and_whole() -> None:
 
     images, labels = load_digits(return_X_y=True)
     made = task("digits")
-    told = made.describe()
-    assert np.sum(list(told["classes"].values()), axis=0).tolist() == np.bincount(labels).tolist()
+    described = made.describe()
+    assert np.sum(list(described["classes"].values()), axis=0).tolist() == np.bincount(labels).tolist()
     for split, share in (("train", 0.6), ("valid", 0.2), ("test", 0.2)):
-        counts = np.array(told["classes"][split])
+        counts = np.array(described["classes"][split])
         assert np.abs(counts - share * np.bincount(labels)).max() <= 1
     rows = []
     for split in made.splits:
@@ -309,7 +311,7 @@ def test_score_of_images_is_accuracy() -> None:
     ("name", "options", "says"),
     [
         ("digit", {}, 'did you mean "digits"'),
-        ("zzz", {}, "the tasks are digits"),
+        ("zzz", {}, "known: digits, listops"),
         ("digits", {"pach": 2}, 'did you mean "patch"'),
         ("digits", {"patch": "2"}, "'2', and needs a whole number"),
         ("digits", {"patch": True}, "True, and needs a whole number"),
@@ -336,6 +338,53 @@ def test_too_little_text_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_names_are_the_classes_own() -> None:
     assert all(kind.name == name for name, kind in TASKS.items())
+
+
+def test_a_task_is_imported_when_it_is_asked_for() -> None:
+    code = (
+        "import sys; from splitstep.tasks import TASKS, task; assert list(TASKS)[0] == 'digits'; task('digits'); "
+        "found = {name for name in sys.modules if name.startswith('splitstep.tasks.')}; "
+        "assert 'splitstep.tasks.digits' in found; assert 'splitstep.tasks.listops' not in found; "
+        "assert 'transformers' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+def test_another_package_adds_a_task(tmp_path: Path) -> None:
+    """Under a name of its own; under one of ours it is not heard."""
+    (tmp_path / "others.py").write_text("from splitstep.tasks.digits import Digits as Own\n")
+    (tmp_path / "others-1.dist-info").mkdir()
+    (tmp_path / "others-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1\n")
+    points = "[splitstep.tasks]\nown = others:Own\ndigits = others:Missing\nbroken = others:Missing\n"
+    (tmp_path / "others-1.dist-info" / "entry_points.txt").write_text(points)
+    code = """
+from splitstep.tasks import TASKS, task
+assert list(TASKS)[0] == "digits" and {"own", "broken"} < set(TASKS)
+assert type(task("own")) is type(task("digits"))
+assert list(TASKS)[0] == "digits"  # whatever was loaded
+try:
+    task("broken")
+except ValueError as error:
+    assert "broken" in str(error) and "package others does not load" in str(error), error
+else:
+    raise AssertionError
+"""
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{tmp_path}"}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env=environment)
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_a_task_counts_what_is_scored_and_what_is_read(name: str, book: Path) -> None:
+    """Against the sums of `score`, and a count token by token."""
+    made = small(name, book)
+    for batch in (made.batch(0, 0, 4), *made.batches("valid", 5)):
+        classes = made.shape["vocab_size"] if made.model == "causal" else made.shape["labels"]
+        scores = made.score(torch.zeros(*batch["labels"].shape, classes), batch)
+        assert made.items(batch) == scores["tokens" if made.model == "causal" else "examples"]
+        read = batch.get("attention_mask", batch.get("input_ids"))
+        rows = [[1] * made.length] * len(batch["labels"]) if read is None else read.tolist()
+        padding = 0 if "attention_mask" in batch else None
+        assert made.tokens(batch) == sum(token != padding for row in rows for token in row)
 
 
 # ListOps
@@ -399,21 +448,12 @@ def test_evaluator_refuses_what_is_no_expression(text: str) -> None:
         evaluate(text.split())
 
 
-def test_parser_reads_published_lines() -> None:
-    assert parse("9\t( ( ( [MAX 2 ) ( ( ( [FIRST 9 ) 6 ) ] ) ) ] )\n") == (
-        9,
-        ["[MAX", "2", "[FIRST", "9", "6", "]", "]"],
-    )
-    with pytest.raises(ValueError, match="no line of ListOps"):
-        parse("( ( [MAX 2 ) ] )")
-
-
 def test_evaluator_reproduces_the_published_labels(data: Path) -> None:
     lines = 0
     for name in ("test", "test_d8", "test_d20"):
         for line in lzma.decompress((data / "listops-spinn" / f"{name}.tsv.xz").read_bytes()).decode().splitlines():
-            label, tokens = parse(line)
-            assert evaluate(tokens) == label
+            label, _, tree = line.partition("\t")  # the parentheses in it say nothing more
+            assert evaluate([token for token in tree.split() if token not in "()"]) == int(label)
             lines += 1
     assert lines == 20_500
 
@@ -479,6 +519,24 @@ def test_trees_are_drawn_with_the_right_chances() -> None:
     assert (kept == 4).mean() == pytest.approx(0.6, abs=4 * 0.49 / math.sqrt(len(kept)))
 
 
+@pytest.mark.parametrize("name", ["short", "original"])
+def test_lengths_do_not_tell_the_splits_of_listops_apart(name: str) -> None:
+    """A tree counts once, and the short ones are soon used up: in the order of drawing, test would have fewer."""
+    variant = VARIANTS[name]
+    lengths = generate(variant, seed=0).lengths
+    for measure in (np.log(lengths), lengths <= 8):
+        parts = np.split(measure, np.cumsum([variant.train, variant.valid]))
+        error = measure.std() / math.sqrt(variant.valid)
+        assert max(abs(part.mean() - measure.mean()) for part in parts) < 3 * error
+
+
+def test_trees_of_the_long_range_arena_are_those_of_stored_results() -> None:
+    """Hundreds of tokens do not come twice, so their order of drawing tells nothing of their length."""
+    described = task("listops", {"variant": "lra", "train": 300, "valid": 20, "test": 20}).describe()
+    assert described["sha256"]["train"] == "4ccd6ce5739fbedb64fab58c152e0632a9e897b8cb0dba022df1ee6f5838bb4d"
+    assert described["sha256"]["test"] == "39edb932eebdaf60deae32a16990209a6d6dc61c0c44aee21142d2bd94a5e15d"
+
+
 def test_listops_pads_and_never_cuts() -> None:
     made = task("listops", {"train": 300, "valid": 50, "test": 50})
     stored = generate(replace(VARIANTS["short"], train=300, valid=50, test=50), seed=0)
@@ -519,15 +577,15 @@ def test_listops_refuses_buckets_that_would_cut() -> None:
 def test_listops_cache_is_read_back_and_mended(cache: Path) -> None:
     before = set(cache.iterdir())
     options = {"train": 123, "valid": 5, "test": 5, "seed": 99}
-    told = task("listops", options).describe()
+    described = task("listops", options).describe()
     (path,) = set(cache.iterdir()) - before
-    assert task("listops", options).describe() == told
-    assert task("listops", options | {"seed": 98}).describe()["sha256"] != told["sha256"]
+    assert task("listops", options).describe() == described
+    assert task("listops", options | {"seed": 98}).describe()["sha256"] != described["sha256"]
     written_at = path.stat().st_mtime_ns
-    assert task("listops", options).describe() == told
+    assert task("listops", options).describe() == described
     assert path.stat().st_mtime_ns == written_at
     path.write_bytes(path.read_bytes()[:1000])
-    assert task("listops", options).describe() == told
+    assert task("listops", options).describe() == described
     assert path.stat().st_size > 1000
 
 
@@ -550,11 +608,11 @@ def test_an_interrupted_store_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_lra_listops_is_whole_and_soon_made() -> None:
     begun = time.monotonic()
-    told = task("listops", {"variant": "lra"}).describe()
+    described = task("listops", {"variant": "lra"}).describe()
     assert time.monotonic() - begun < 240
-    assert told["examples"] == {"train": 96_000, "valid": 2_000, "test": 2_000}
-    assert max(told["longest"].values()) <= 1999
-    assert min(told["classes"]["train"]) > 5_000
+    assert described["examples"] == {"train": 96_000, "valid": 2_000, "test": 2_000}
+    assert max(described["longest"].values()) <= 1999
+    assert min(described["classes"]["train"]) > 5_000
 
 
 # MNIST
@@ -593,10 +651,10 @@ def test_damaged_idx_is_refused(damage: Callable[[bytes], bytes]) -> None:
 
 def test_mnist_is_what_was_published(data: Path) -> None:
     made = task("mnist", {}, data)
-    told = made.describe()
-    assert told["examples"] == {"train": 55_000, "valid": 5_000, "test": 10_000}
-    assert told["classes"]["test"] == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    both = np.add(told["classes"]["train"], told["classes"]["valid"]).tolist()
+    described = made.describe()
+    assert described["examples"] == {"train": 55_000, "valid": 5_000, "test": 10_000}
+    assert described["classes"]["test"] == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    both = np.add(described["classes"]["train"], described["classes"]["valid"]).tolist()
     assert both == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert made.shape == {"image_size": 28, "channels": 1, "patch": 4, "labels": 10}
     assert made.length == 49
@@ -645,7 +703,7 @@ def put(path: Path, content: bytes, member: str) -> None:
 @pytest.mark.parametrize("form", ["", ".gz", ".xz", ".zip"])
 def test_enwik8_is_read_in_any_form(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = np.random.default_rng(4).integers(0, 256, 1000, dtype=np.uint8).tobytes()
-    monkeypatch.setitem(fetch.CONTENTS, "enwik8", Content(1000, hashlib.sha256(content).hexdigest()))
+    monkeypatch.setattr(enwik8, "CONTENT", Content(1000, hashlib.sha256(content).hexdigest()))
     monkeypatch.setattr(enwik8, "CUTS", (900, 950))
     put(tmp_path / "enwik8" / f"enwik8{form}", content, "enwik8")
     made = task("enwik8", {"length": 16}, tmp_path)
@@ -693,8 +751,8 @@ def test_wikitext_counts_words_and_line_ends(form: str, tmp_path: Path, monkeypa
 
 def test_wikitext_is_what_was_published(data: Path) -> None:
     made = task("wikitext2", {}, data)
-    told = made.describe()
-    assert told["tokens"] == {"train": 2_088_628, "valid": 217_646, "test": 245_569}
+    described = made.describe()
+    assert described["tokens"] == {"train": 2_088_628, "valid": 217_646, "test": 245_569}
     assert made.shape == {"vocab_size": 33_278, "max_length": 256}
     batch = made.batch(0, 0, 2)
     totals = made.score(torch.zeros(2, 256, 33_278), batch)
@@ -738,8 +796,6 @@ def news(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_newsgroups_reads_both_forms_alike(news: Path) -> None:
-    from tokenizers import Tokenizer
-
     made = task("newsgroups", {"vocab": 300, "length": 32, "buckets": [16, 32]}, news)
     assert isinstance(made, Newsgroups)
     wanted = messages()
@@ -749,7 +805,6 @@ def test_newsgroups_reads_both_forms_alike(news: Path) -> None:
     assert held
     assert not held & {document.id for document in made.documents["train"]}
     # Token by token what the tokenizer says, cut where announced.
-    tokenizer = Tokenizer.from_str(made.tokenizer)
     cut = 0
     rows = Counter(
         (tuple(row[mask.bool()].tolist()), int(label))
@@ -758,7 +813,7 @@ def test_newsgroups_reads_both_forms_alike(news: Path) -> None:
     )
     brute: Counter[tuple[tuple[int, ...], int]] = Counter()
     for document in wanted["test"]:
-        ids = tokenizer.encode(document.text).ids
+        ids = made._tokenizer.encode(document.text, add_special_tokens=False).ids
         cut += len(ids) > 31
         brute[(CLS, *ids[:31]), ["alt.a", "sci.b"].index(document.group)] += 1
     assert rows == brute
@@ -776,7 +831,7 @@ def test_newsgroups_counts_are_checked(news: Path, monkeypatch: pytest.MonkeyPat
 def test_newsgroups_refuses_another_archive(tmp_path: Path) -> None:
     (tmp_path / "20newsgroups").mkdir()
     (tmp_path / "20newsgroups" / "20news-bydate.tar.gz").write_bytes(gzip.compress(b"no archive at all"))
-    with pytest.raises(ValueError, match="not the published archive"):
+    with pytest.raises(ValueError, match=r"20news-bydate.tar.gz .* is damaged"):
         task("newsgroups", {}, tmp_path)
 
 
@@ -795,9 +850,9 @@ def test_shorten_keeps_the_first_tokens(rows: list[list[int]], most: int) -> Non
 def test_newsgroups_and_its_linear_baseline(data: Path) -> None:
     made = task("newsgroups", {}, data)
     assert isinstance(made, Newsgroups)
-    told = made.describe()
-    assert told["examples"]["train"] + told["examples"]["valid"] == 11_314
-    assert 900 < told["examples"]["valid"] < 1_350
-    assert told["examples"]["test"] == 7_532
+    described = made.describe()
+    assert described["examples"]["train"] + described["examples"]["valid"] == 11_314
+    assert 900 < described["examples"]["valid"] < 1_350
+    assert described["examples"]["test"] == 7_532
     assert made.shape == {"vocab_size": 16_000, "max_length": 512, "labels": 20}
     assert 0.84 < tfidf_baseline(made) < 0.88

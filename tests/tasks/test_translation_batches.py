@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from splitstep.tasks import task
+from splitstep.tasks.buckets import rows_of
 from splitstep.tasks.sampler import ORDER, ROWS, generator
-from splitstep.tasks.text_pairs.buckets import rows_of
 from splitstep.training import TrainOptions
 from splitstep.training.processes import World
 from splitstep.training.work import dropout_seed, prefetched, work_for

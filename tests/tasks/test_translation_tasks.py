@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitstep.tasks import sampler, task
+from splitstep.tasks.buckets import MULTIPLE, choose_widths, rows_of
 from splitstep.tasks.iwslt14 import TESTS, prepare_archive
 from splitstep.tasks.multi30k import COUNTS
 from splitstep.tasks.numbers import english, german
 from splitstep.tasks.task import IGNORED
 from splitstep.tasks.text_pairs import moses
-from splitstep.tasks.text_pairs.buckets import MULTIPLE, choose_widths, rows_of
 from splitstep.tasks.text_pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, Form, check_fit, learn
 from splitstep.tasks.text_pairs.lines import hold_out, lines_of
 from splitstep.tasks.translation import Translation
@@ -118,6 +118,12 @@ def test_numbers_of_the_splits_differ() -> None:
     assert not held[0] & held[1]
 
 
+def test_numbers_go_both_ways() -> None:
+    one, two = numbers(), numbers(direction="de-en")
+    for split in ("valid", "test"):
+        assert one.text(split) == two.text(split)._replace(source=two.text(split).target, target=two.text(split).source)
+
+
 def test_contract() -> None:
     """What every task promises to the training loop."""
     made = numbers()
@@ -145,7 +151,7 @@ def test_what_scores_need_is_asked_for_at_once(
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     with pytest.raises(ValueError, match=r"is scored on Moses tokens.*pip install 'splitstep\[translation\]'"):
         task("europarl", {"held": 20}, europarl)
-    moses._tokenizer.cache_clear()  # another test may have made one
+    moses._tool.cache_clear()  # another test may have made one
     with pytest.raises(ValueError, match=r"Moses tokens need sacremoses"):
         parallel(train=list(files), tokens="moses")
     assert parallel(train=list(files)).metric.name == "sacrebleu"
@@ -195,7 +201,7 @@ def test_rows_are_whole_pairs() -> None:
         assert (labels.gather(1, scored.sum(1)[:, None] - 1) == END).all()
         assert scored.int().diff().le(0).all()  # padding is at the end only
         sources = made.codec.decode(batch["input_ids"].tolist())
-        targets = made.codec.detokenise(labels.clamp(min=0).tolist())
+        targets = made.codec.decode(labels.clamp(min=0).tolist())
         assert [truth[source] for source in sources] == targets
 
 
@@ -294,7 +300,7 @@ def test_subwords_are_merged_by_rank() -> None:
     """Against byte-pair encoding written down from its definition."""
     lines = sentences(200)
     codec = learn(lines, lines, Form("de", "de", "given"), 120)
-    rank = {tuple(pair): place for place, pair in enumerate(merges_of(codec))}
+    rank = {tuple(pair): number for number, pair in enumerate(merges_of(codec))}
 
     def cut(word: str) -> list[str]:
         parts = [*word[:-1], word[-1] + "</w>"]
@@ -323,11 +329,11 @@ def learnt_by_definition(lines: list[str], merges: int) -> list[list[str]]:
         found.append(list(best))
         symbols.append("".join(best))
         for parts in words.values():
-            place = 0
-            while place < len(parts) - 1:
-                if (parts[place], parts[place + 1]) == best:
-                    parts[place : place + 2] = ["".join(best)]
-                place += 1
+            i = 0
+            while i < len(parts) - 1:
+                if (parts[i], parts[i + 1]) == best:
+                    parts[i : i + 2] = ["".join(best)]
+                i += 1
     return found
 
 
@@ -462,25 +468,27 @@ def test_held_out_pairs_that_training_has_are_counted_and_told(
 
 def test_no_source_is_in_two_splits() -> None:
     given = [f"s{i % 70}" for i in range(300)]
-    rows = hold_out(given, (10, 5))
-    found = [{given[row] for row in part} for part in rows]
-    assert [len(part) for part in found] == [10, 5, 55]
-    assert sorted(itertools.chain(*rows)) == list(range(300))
+    rows = hold_out(given, {"valid": 10, "test": 5})
+    found = {split: {given[row] for row in part} for split, part in rows.items()}
+    assert {split: len(part) for split, part in found.items()} == {"valid": 10, "test": 5, "train": 55}
+    assert sorted(itertools.chain(*rows.values())) == list(range(300))
     other = given[::-1]  # another order of the lines
-    assert [{other[row] for row in part} for part in hold_out(other, (10, 5))] == found
+    again = hold_out(other, {"valid": 10, "test": 5})
+    assert {split: {other[row] for row in part} for split, part in again.items()} == found
     with pytest.raises(ValueError, match="cannot hold out 80 of 70"):
-        hold_out(given, (40, 40))
+        hold_out(given, {"valid": 40, "test": 40})
 
 
 def test_letters_and_blanks_make_no_other_sentence() -> None:
     """Preparation may undo both: what was learnt would be tested."""
     ways = ("Straße {}", "STRASSE {}", " straße  {} ", "Straße\u00a0{}")
     given = [way.format(i) for way, i in itertools.product(ways, range(70))]
-    rows = hold_out(given, (10, 5))
-    found = [{int(given[row].split()[-1]) for row in part} for part in rows]
-    assert [len(part) for part in found] == [10, 5, 55]
-    assert len(set.union(*found)) == 70  # no number is in two splits
-    assert hold_out([f"strasse {i % 70}" for i in range(280)], (10, 5)) == rows
+    shares = {"valid": 10, "test": 5}
+    rows = hold_out(given, shares)
+    found = {split: {int(given[row].split()[-1]) for row in part} for split, part in rows.items()}
+    assert {split: len(part) for split, part in found.items()} == shares | {"train": 55}
+    assert len(set.union(*found.values())) == 70  # no number is in two splits
+    assert hold_out([f"strasse {i % 70}" for i in range(280)], shares) == rows
 
 
 def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
@@ -552,8 +560,8 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"x, line 1: byte 0xf[ef] is not UTF-8 text; .*`iconv -f utf-16 -t"):
             lines_of("\ufeffeins\n".encode(kind), "x")
         for word, byte in (("eins", "0x00"), ("groß", "0x(00|df)")):  # both are UTF-16, the first one UTF-8 as well
-            told = f"x, line 1: byte {byte} is not UTF-8 text; .*`iconv -f {kind.replace('16-', '16')} -t utf-8`"
-            with pytest.raises(ValueError, match=told):
+            message = f"x, line 1: byte {byte} is not UTF-8 text; .*`iconv -f {kind.replace('16-', '16')} -t utf-8`"
+            with pytest.raises(ValueError, match=message):
                 lines_of(f"{word}\n".encode(kind), "x")
     with pytest.raises(ValueError, match=r"x, line 2: byte 0x00 is not UTF-8 text"):
         lines_of(b"eins\nz\0wei\n", "x")

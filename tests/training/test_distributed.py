@@ -5,20 +5,22 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import children
 import pytest
 import torch
-from children import NUMBERS, Child, everything, lines, run, together
-from safetensors.torch import load_file
+from children import NUMBERS, Child, everything, lines, newest, run, stored, together
+from torch import distributed
 
 from splitstep.models import SplitstepForTranslation
 from splitstep.tasks.translation import Translation
-from splitstep.training import read_recipe
-from splitstep.training.processes import World
-from splitstep.training.work import scored_items, tokens_of, work_for
+from splitstep.training import Recipe, RunDirectory, read_recipe
+from splitstep.training.processes import World, this_world
+from splitstep.training.run import Run
+from splitstep.training.work import work_for
 
 SHORT = {"train": 300, "valid": 70, "test": 50}
 RECIPE: dict[str, Any] = {  # ListOps has rows of unequal length, and an odd number of validation batches
@@ -74,8 +76,8 @@ def test_shares_add_up() -> None:
     works = [work_for(task, recipe.train, 3, world) for world in worlds]
     parts = [part for work in works for part in work.parts]
     assert sorted(row.tolist() for part in parts for row in part["input_ids"]) == sorted(whole["input_ids"].tolist())
-    assert {float(work.items) for work in works} == {float(scored_items(task, whole))}
-    assert {work.tokens for work in works} == {tokens_of(task, whole)} == {int(whole["attention_mask"].sum())}
+    assert {float(work.items) for work in works} == {float(task.items(whole))}
+    assert {work.tokens for work in works} == {task.tokens(whole)} == {int(whole["attention_mask"].sum())}
     seeds = {int(seed) for work in works for seed in work.seeds}
     assert len(seeds) == 4
 
@@ -94,17 +96,14 @@ def test_fsdp_is_one_process(alone: Path, tmp_path: Path) -> None:
     results = [child.result()[0] for child in together(document, out, 2)]
     assert {result.parallel for result in results} == {"fsdp"}
     agree(out, alone)
-    [checkpoint] = (out / "checkpoints").iterdir()
-    [other] = (alone / "checkpoints").iterdir()
-    for name in ("model", "optimizer", "best"):
-        found, expected = load_file(checkpoint / f"{name}.safetensors"), load_file(other / f"{name}.safetensors")
-        assert {key: x.shape for key, x in found.items()} == {key: x.shape for key, x in expected.items()}
+    found, expected = stored(newest(out)), stored(newest(alone))
+    for group in ("model", "optimizer", "best"):
+        assert {key: x.shape for key, x in found[group].items()} == {key: x.shape for key, x in expected[group].items()}
     from splitstep.models import SplitstepForSequenceClassification
 
     model = SplitstepForSequenceClassification.from_pretrained(out / "model")
-    best = load_file(checkpoint / "best.safetensors")
     for name, parameter in model.named_parameters():
-        assert torch.equal(parameter, best[name]), name
+        assert torch.equal(parameter, found["best"][name]), name
 
 
 @pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
@@ -112,46 +111,128 @@ def test_resuming_together_is_exact(parallel: str, tmp_path: Path) -> None:
     document = with_train(RECIPE, parallel=parallel)
     reference, out = tmp_path / "whole", tmp_path / "killed"
     operations = together_operations(document, reference)
-    first, second = together(document, out, 2, kill_at=operations // 2)
-    assert first.wait() == -signal.SIGKILL
-    second.process.kill()
-    second.wait()
+    killed_together(document, out, operations[0] // 2)
     for child in together(document, out, 2):
         child.result()
     assert everything(out) == everything(reference)
 
 
-def together_operations(document: dict[str, Any], out: Path) -> int:
-    first, second = together(document, out, 2)
-    _, operations = first.result()
-    second.result()
-    return operations
+def together_operations(document: dict[str, Any], out: Path) -> list[int]:
+    """How many file operations each of two processes makes."""
+    return [child.result()[1] for child in together(document, out, 2)]
 
 
-def test_one_process_goes_on_with_what_two_began(tmp_path: Path) -> None:
-    """A checkpoint of cut-up parameters is loaded bit by bit into one process."""
-    out = tmp_path / "run"
+def killed_together(document: dict[str, Any], out: Path, kill_at: int, victim: int = 0) -> None:
+    """Two processes, of which one is killed in the middle, and then the other."""
+    children = together(document, out, 2, kill_at, victim=victim)
+    assert children[victim].wait() == -signal.SIGKILL
+    other = children[1 - victim]
+    other.process.kill()
+    other.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_either_may_be_killed_before_any_file_operation(victim: int, tmp_path: Path) -> None:
+    """Each writes files of its own; a checkpoint is all of them or nothing."""
     document = with_train(RECIPE, parallel="fsdp")
-    operations = together_operations(document, tmp_path / "count")
-    first, second = together(document, out, 2, kill_at=operations * 2 // 3)
-    assert first.wait() == -signal.SIGKILL
-    second.process.kill()
-    second.wait()
-    [checkpoint] = (out / "checkpoints").glob("step-*")
-    from splitstep.training.directory import RunDirectory
-    from splitstep.training.run import Run
+    operations = together_operations(document, tmp_path / "whole")[victim]
+    expected, wrong = everything(tmp_path / "whole"), []
+    for kill_at in range(2 + victim, operations, max(1, operations // 12)):
+        out = tmp_path / str(kill_at)
+        killed_together(document, out, kill_at, victim)
+        for child in together(document, out, 2):
+            child.result()
+        wrong += [kill_at] if everything(out) != expected else []
+    assert wrong == []
 
+
+def test_each_process_resumes_its_own_random_numbers(tmp_path: Path) -> None:
+    """Fused attention draws its masks from PyTorch's generator, as this objective does."""
+    document = {**with_train(RECIPE, parallel="ddp"), "objective": "noisy"}
+    operations = together_operations(document, tmp_path / "whole")
+    killed_together(document, tmp_path / "killed", operations[0] // 2)
+    for child in together(document, tmp_path / "killed", 2):
+        child.result()
+    assert everything(tmp_path / "killed") == everything(tmp_path / "whole")
+    states = stored(newest(tmp_path / "whole"))["rng"]
+    assert states.keys() == {"cpu", "cpu-1"}
+    assert not torch.equal(states["cpu"], states["cpu-1"])
+
+
+def resaved(document: dict[str, Any], out: Path) -> int:
+    """Restore a run and save it elsewhere; its step."""
     recipe = read_recipe(document, "r")
-    directory = RunDirectory(out)
-    restored = Run(recipe, directory, recipe.load_task(), World(0, 1, torch.device("cpu")))
-    stored = load_file(checkpoint / "model.safetensors")
-    weights = restored.learned["model"]
-    assert weights.keys() == stored.keys()
-    assert all(torch.equal(weights[name], stored[name]) for name in stored)
-    moments = load_file(checkpoint / "optimizer.safetensors")
-    assert all(torch.equal(x, moments[name]) for name, x in restored.learned["optimizer"].items())
+    world = this_world()
+    restored = Run(recipe, RunDirectory(out), recipe.load_task(), world)
+    restored.directory = RunDirectory(out.with_name(f"{out.name}-on-{world.size}"))
+    restored.save()
+    return restored.state.step
+
+
+@pytest.mark.parametrize(("parallel", "keep"), [("fsdp", "best"), ("fsdp", "average"), ("ddp", "best")])
+def test_any_number_of_processes_goes_on_with_what_two_began(parallel: str, keep: str, tmp_path: Path) -> None:
+    """Weights, moments, what the objective learned and what is kept: on one and on four processes, the same bits."""
+    document = with_train(RECIPE, parallel=parallel, keep=keep, batch=16, average=2, average_every=2)
+    document |= {"task": "digits", "data": {}, "objective": {"name": "project", "weight": 1.0}}
+    out = tmp_path / "run"
+    operations = together_operations(document, tmp_path / "count")
+    killed_together(document, out, operations[0] * 4 // 5)
+    begun = stored(newest(out))
+    assert begun.keys() == {"model", "optimizer", "objective", "rng", "best" if keep == "best" else "sum"}
+    assert len(list(newest(out).glob("model-?-of-2.safetensors"))) == 2
+    for processes in (1, 4):
+        [step] = {child.result()[0] for child in together(document, out, processes, act=resaved)}
+        again = newest(tmp_path / f"run-on-{processes}")
+        assert again.name == newest(out).name == f"step-{step:09d}"
+        found = stored(again)
+        for group in begun.keys() - {"rng"}:
+            assert found[group].keys() == begun[group].keys()
+            assert all(torch.equal(x, begun[group][name]) for name, x in found[group].items()), group
+        for name in begun["rng"].keys() & found["rng"].keys():
+            assert torch.equal(found["rng"][name], begun["rng"][name])
     run(document, out)
     assert json.loads((out / "result.json").read_text())["processes"] == 1
+
+
+def impatient(document: dict[str, Any], out: Path) -> Any:
+    """Train where collectives give up after three seconds, and the first process takes twice as long for its own."""
+    from datetime import timedelta
+
+    from torch.distributed.distributed_c10d import _set_pg_timeout
+
+    from splitstep.tasks.task import Task
+
+    world, load, save = this_world(), Recipe.load_task, Task.save_with
+    _set_pg_timeout(timedelta(seconds=3), distributed.group.WORLD)
+
+    def slow(act: Any) -> Any:
+        def call(*given: Any) -> Any:
+            time.sleep(6 if world.rank == 0 else 0)
+            return act(*given)
+
+        return call
+
+    Recipe.load_task, Task.save_with = slow(load), slow(save)
+    return children.trained(document, out)
+
+
+def test_the_others_wait_for_the_first_as_long_as_it_takes(alone: Path, tmp_path: Path) -> None:
+    """While it prepares data, and while it writes the model."""
+    for child in together(RECIPE, tmp_path / "run", 2, act=impatient):
+        child.result()
+    agree(tmp_path / "run", alone)
+
+
+@pytest.mark.slow
+def test_a_save_takes_little_memory(tmp_path: Path) -> None:
+    """At most half of the bytes of a process's own weights and moments, and the largest tensor."""
+    script = Path(__file__).parents[2] / "benchmarks" / "save_memory.py"
+    words = [sys.executable, str(script), "--layers", "4", "--width", "512", "--out", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "result.json").read_text())["rows"]
+    assert [(row["parallel"], row["rank"]) for row in rows] == [("fsdp", 0), ("fsdp", 1), ("ddp", 0), ("ddp", 1)]
 
 
 def refused(document: dict[str, Any], out: Path) -> list[str]:
@@ -187,7 +268,7 @@ task = recipe.load_task()
 run = Run(recipe, RunDirectory(pathlib.Path(sys.argv[2])), task, world)
 def cut_up():
     kinds = [isinstance(p, DTensor) and p.to_local().numel() < p.numel() for p in run.model.parameters()]
-    moments = [isinstance(m, DTensor) for s in run.optimizer.state.values() for m in s.values() if m.ndim]
+    moments = [isinstance(m, DTensor) for m in run.learned["optimizer"].values() if m.ndim]
     return all(kinds) and all(moments) and len(moments) == 2 * len(kinds)
 seen = {"before": cut_up()}
 run.advance(run.work(0), 0.01)

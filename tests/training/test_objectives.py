@@ -8,7 +8,7 @@ from typing import Any
 import objectives
 import pytest
 import torch
-from children import RECIPE, Child, everything, run, together
+from children import RECIPE, Child, everything, newest, run, stored, together
 from gpu import GPU
 from safetensors.torch import load_file
 from torch import Tensor
@@ -78,8 +78,7 @@ def test_captured_updates_learn_what_eager_ones_learn(tmp_path: Path) -> None:
 
 def own(out: Path) -> dict[str, Tensor]:
     """What the newest checkpoint keeps of an objective."""
-    newest = sorted((out / "checkpoints").iterdir())[-1]
-    return load_file(newest / "objective.safetensors")
+    return stored(newest(out))["objective"]
 
 
 def test_an_objective_learns_its_own_parameters(tmp_path: Path) -> None:

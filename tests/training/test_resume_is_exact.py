@@ -6,17 +6,19 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import children
 import pytest
-from children import NUMBERS, RECIPE, Child, everything, lines, run
+from children import NUMBERS, RECIPE, Child, everything, lines, newest, run
 from safetensors.torch import load_file, save_file
 
 from splitstep.support import files
-from splitstep.training import checkpoint
+from splitstep.training import checkpoint, read_recipe, tensor_file, train
 from splitstep.training.directory import RunDirectory
+from splitstep.training.processes import World
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +129,12 @@ def test_a_lost_sum_is_named(translator: tuple[dict[str, Any], int, dict[str, st
     out = tmp_path / "run"
     assert Child(NUMBERS, out, operations * 9 // 10, environment).wait() == -signal.SIGKILL
     kept = list(out.glob("checkpoints/step-*/sum.safetensors"))
-    assert kept
+    assert len(kept) == 2
     for file in kept:
         file.unlink()
-    with pytest.raises(ValueError, match=r"is damaged \(KeyError: 'sum'\)"):
+    with pytest.raises(
+        ValueError, match=r"is damaged \(FileNotFoundError: .*sum\.safetensors.*and so is the one before"
+    ):
         run(NUMBERS, out, environment)
 
 
@@ -162,6 +166,10 @@ def test_another_kill_point_would_be_noticed(whole: tuple[dict[str, Any], int], 
         name = next(n for n, x in tensors.items() if x.ndim == 2)
         tensors[name].view(-1)[0] += 1e-3
         save_file(tensors, file)
+        document = json.loads((file.parent / "state.json").read_text())
+        del document["crc32"]
+        document["files"][file.name]["crc32"] = tensor_file.checksum_of(file)
+        checkpoint.write_state(file.parent / "state.json", document)
         run(RECIPE, out)
         assert everything(out)["tensors"] != expected["tensors"]
 
@@ -171,8 +179,8 @@ class Boom(Exception):
 
 
 STAGES = [
-    (files.shutil, "rmtree"), (files.Path, "mkdir"), (checkpoint, "save_file"), (files.Path, "write_text"),
-    (files, "fsync"), (files.os, "rename"), (checkpoint, "remove"),
+    (files.shutil, "rmtree"), (files.Path, "mkdir"), (checkpoint, "write_tensors"), (tensor_file, "contents"),
+    (files.Path, "write_text"), (files, "fsync"), (files.os, "rename"), (checkpoint, "remove"),
 ]  # fmt: skip
 
 
@@ -184,12 +192,15 @@ def test_a_failure_at_any_stage_leaves_a_whole_checkpoint(
     """Whatever raises in `save_checkpoint`, and whenever, what can be read is the old one or the new one."""
     import torch
 
+    alone = World(0, 1, torch.device("cpu"))
+
     def save(step: int) -> None:
-        checkpoint.save_checkpoint(
-            tmp_path, step, {"step": step}, {"model": {"x": torch.full((3,), float(step))}, "rng": {"y": torch.ones(1)}}
-        )
+        groups = {"model": {"x": torch.full((3,), float(step))}, "rng": {"y": torch.ones(1)}}
+        shares = {name: checkpoint.pieces(group) for name, group in groups.items()}
+        checkpoint.save_checkpoint(tmp_path, step, {"step": step}, shares, alone)
 
     save(1)
+    save(2)
     original, calls = getattr(owner, name), []
 
     def fail(*arguments: Any, **named: Any) -> Any:
@@ -201,43 +212,108 @@ def test_a_failure_at_any_stage_leaves_a_whole_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, fail)
         try:
-            save(2)
+            save(3)
         except Boom:
             assert len(calls) >= call
     files.sweep(tmp_path)
-    state, tensors = checkpoint.load_checkpoint(checkpoint.list_checkpoints(tmp_path)[-1])
-    assert state["step"] in (1, 2)
-    assert tensors["model"]["x"].tolist() == [state["step"]] * 3
-    assert sorted(tensors) == ["model", "rng"]
-    save(3)
-    assert [p.name for p in tmp_path.iterdir()] == ["step-000000003"]
+    found = checkpoint.list_checkpoints(tmp_path)
+    for path in found:
+        kept, x = checkpoint.Stored(path, alone), torch.zeros(3)
+        kept.fill("model", checkpoint.pieces({"x": x}))
+        assert path.name == f"step-{kept.state['step']:09d}"
+        assert x.tolist() == [kept.state["step"]] * 3
+        assert sorted(kept.groups) == ["model", "rng"]
+    last = [int(path.name[-1]) for path in found][-2:]
+    assert last in ([1, 2], [2, 3])
+    save(4)
+    assert sorted(p.name[-1] for p in tmp_path.iterdir()) == [str(last[1]), "4"]
 
 
-def test_a_damaged_checkpoint_is_named(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
-    _, operations = whole
-    kept = tmp_path / "kept"
-    assert Child(RECIPE, kept, operations // 2).wait() == -signal.SIGKILL
-    [newest] = sorted(kept.glob("checkpoints/step-*"))[-1:]
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-7])
 
-    def cut(file: Path) -> None:
-        file.write_bytes(file.read_bytes()[:-7])
 
-    def stretch(file: Path) -> None:
-        tensors = load_file(file)
-        name = next(n for n, x in tensors.items() if x.ndim == 2)
-        save_file({**tensors, name: tensors[name][:1].contiguous()}, file)
+def stretch(file: Path) -> None:
+    tensors = load_file(file)
+    name = next(n for n, x in tensors.items() if x.ndim == 2)
+    save_file({**tensors, name: tensors[name][:1].contiguous()}, file)
 
-    damages = [
-        ("model.safetensors", cut), ("optimizer.safetensors", cut), ("state.json", cut),
-        ("model.safetensors", stretch), ("model.safetensors", Path.unlink), ("state.json", Path.unlink),
-        ("state.json", lambda file: file.write_text('{"step": 3}')),
-    ]  # fmt: skip
-    for number, (name, damage) in enumerate(damages):
-        out = tmp_path / str(number)
-        shutil.copytree(kept, out)
-        damage(out / "checkpoints" / newest.name / name)
-        with pytest.raises(ValueError, match=rf"checkpoint {out}.* is damaged .*delete that folder"):
-            run(RECIPE, out)
+
+def flip(share: float) -> Callable[[Path], None]:
+    """Turns one bit over, at this share of a file's length."""
+
+    def act(file: Path) -> None:
+        data = bytearray(file.read_bytes())
+        data[int(share * len(data))] ^= 4
+        file.write_bytes(data)
+
+    return act
+
+
+DAMAGES: list[tuple[str, Callable[[Path], Any]]] = [
+    ("model.safetensors", cut), ("optimizer.safetensors", cut), ("state.json", cut), ("model.safetensors", stretch),
+    ("model.safetensors", Path.unlink), ("state.json", Path.unlink),
+    ("state.json", lambda file: file.write_text('{"step": 3}')),
+    *((name, flip(share)) for name in ("model", "optimizer", "best", "rng") for name in (f"{name}.safetensors",)
+      for share in (0.0, 0.5, 0.999)),
+    ("state.json", flip(0.1)), ("state.json", flip(0.5)), ("state.json", flip(0.97)),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def half_way(whole: tuple[dict[str, Any], int], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was killed after several checkpoints."""
+    out = tmp_path_factory.mktemp("half") / "run"
+    assert Child(RECIPE, out, whole[1] * 3 // 4).wait() == -signal.SIGKILL
+    assert (newest(out) / "best.safetensors").exists()
+    return out
+
+
+@pytest.mark.parametrize("number", range(len(DAMAGES)))
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(
+    number: int, half_way: Path, whole: tuple[dict[str, Any], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A single bit is enough, in any file; the run ends as if nothing had happened."""
+    name, damage = DAMAGES[number]
+    out = tmp_path / "run"
+    shutil.copytree(half_way, out)
+    last = newest(out)
+    damage(last / name)
+    train(read_recipe(RECIPE, "recipe"), out)
+    told = [line for line in capsys.readouterr().err.splitlines() if "damaged" in line]
+    assert len(told) == 1
+    assert f"the checkpoint {last} is damaged (" in told[0]
+    assert told[0].endswith("), so the one before it is used")
+    assert everything(out) == whole[0]
+
+
+def test_two_damaged_checkpoints_are_an_error(half_way: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(half_way, out)
+    for path in out.glob("checkpoints/step-*"):
+        flip(0.5)(path / "optimizer.safetensors")
+    before = sorted(out.rglob("*"))
+    with pytest.raises(
+        ValueError, match=rf"checkpoint {newest(out)} is damaged .*, and so is the one before it: delete"
+    ):
+        run(RECIPE, out)
+    assert [p for p in sorted(out.rglob("*")) if not p.name.startswith(".")] == before  # nothing is thrown away
+    with pytest.raises(ValueError, match=r"optimizer\.safetensors has changed"):
+        run(RECIPE, out)
+
+
+def test_a_checkpoint_of_an_older_version_is_gone_on_with(
+    half_way: Path, whole: tuple[dict[str, Any], int], tmp_path: Path
+) -> None:
+    """It has no index and no checksums, and its tensors are whole."""
+    out = tmp_path / "run"
+    shutil.copytree(half_way, out)
+    for file in out.glob("checkpoints/step-*/state.json"):
+        document = json.loads(file.read_text())
+        del document["files"], document["crc32"]
+        file.write_text(json.dumps(document))
+    run(RECIPE, out)
+    assert everything(out) == whole[0]
 
 
 def test_a_cut_line_of_metrics_is_forgotten(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
         every = [t for t in trials if t.scheme == notation]
         setting = choose_setting(every, metric)
         own = [t for t in every if t.setting == setting]
+        finished = [t for t in own if t.status == "finished"]
         test = figures(own, "test", metric.name)
         if not rows:
             first = test
@@ -32,8 +33,8 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
                 name=label(notation),
                 scheme=notation,
                 setting=setting,
-                finished=len(test),
-                diverged=len(own) - len(test),
+                finished=len(finished),
+                diverged=len(own) - len(finished),
                 test=estimate(list(test.values())),
                 valid=estimate(list(figures(own, "valid", metric.name).values())),
                 difference=paired_difference(test, first) if rows else None,
@@ -45,6 +46,7 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
                 seconds=math.fsum(t.seconds for t in own) / len(own),
                 tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
                 structure=structure(s),
+                not_finite=sum(not is_finite(t, metric.name) for t in finished),
             )
         )
     return rows
@@ -65,20 +67,27 @@ def against(result: Comparison, text: str) -> Comparison:
 
 
 def choose_setting(trials: Sequence[Trial], metric: Metric) -> Setting:
-    """The setting of the best mean validation figure; one that diverged less often goes before one that did more."""
+    """The setting of the best mean validation figure; settings with fewer runs that went wrong go first."""
     sign = -1.0 if metric.higher_is_better else 1.0
 
     def rank(setting: Setting) -> tuple[int, float]:
         own = [t for t in trials if t.setting == setting]
         valid = estimate(list(figures(own, "valid", metric.name).values()))
-        return sum(t.status != "finished" for t in own), sign * valid.mean if valid else math.inf
+        wrong = sum(t.status != "finished" or not is_finite(t, metric.name) for t in own)
+        return wrong, sign * valid.mean if valid else math.inf
 
     return min(dict.fromkeys(t.setting for t in trials), key=rank)
 
 
 def figures(trials: Iterable[Trial], split: str, metric: str) -> dict[int, float]:
-    """The metric of the finished runs by seed."""
-    return {t.seed: getattr(t, split)[metric] for t in trials if t.status == "finished"}
+    """The metric of the finished runs for which it is a finite number, by seed."""
+    found = {t.seed: (getattr(t, split) or {}).get(metric, math.nan) for t in trials if t.status == "finished"}
+    return {seed: value for seed, value in found.items() if math.isfinite(value)}
+
+
+def is_finite(trial: Trial, metric: str) -> bool:
+    """Whether the metric of a finished run is a finite number on both splits."""
+    return all(math.isfinite((figures or {}).get(metric, math.nan)) for figures in (trial.valid, trial.test))
 
 
 def structure(s: Scheme) -> list[dict[str, Any]]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...jobs.engines import Engine, open_engine, threads_per_job
-from ...jobs.progress import Watch
+from ...jobs.progress import RunsProgress
 from ...support.words import counted
 from ...training import read_recipe
 from ...training.directory import RunDirectory
 from .plan import Planned
 from .result import Trial
-from .trials import Output, output_of, told, trial_of
+from .trials import Output, output_of, run_summary, trial_of
 
 _one_at_a_time = threading.Lock()  # a cluster's worker may have several threads, and torch's seed is the process's
 
@@ -27,7 +27,7 @@ class Ended(NamedTuple):
     written: Mapping[str, Sequence[str]]
 
 
-def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: Watch) -> Iterator[Ended]:
+def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: RunsProgress) -> Iterator[Ended]:
     """The runs as they end, those of an earlier call first."""
     open_runs = []
     for run in runs:
@@ -38,7 +38,7 @@ def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, wa
             continue
         output = output_of(directory, result)
         trial = trial_of(run, output)
-        watch.done(run.folder, f"{told(trial, result.metric)}, from an earlier call")
+        watch.done(run.folder, f"{run_summary(trial, result.metric)}, from an earlier call")
         yield Ended(trial, output.written)
     if not open_runs:
         return
@@ -57,7 +57,7 @@ def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, wa
                 run = futures.pop(future)
                 output = outcome(future, run, engine)
                 trial = trial_of(run, output)
-                watch.done(run.folder, told(trial, output.result.metric))
+                watch.done(run.folder, run_summary(trial, output.result.metric))
                 yield Ended(trial, output.written)
 
 

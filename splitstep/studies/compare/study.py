@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...jobs.engines import check_engine, threads_per_job
-from ...jobs.progress import Watch
+from ...jobs.progress import RunsProgress
 from ...schemes import scheme
 from ...tasks import Task
 from ...tasks.fetch import data_root
 from ...tasks.translation import Translation
 from ...training import Recipe
 from ...training.directory import stamp
+from ...training.progress import Progress
 from .plan import Planned, check_runs, plan
 from .result import Comparison, RecipeEntries, Row, Setting
 from .rows import rows_of
@@ -43,8 +44,9 @@ def compare(
     task = recipe.load_task(data)  # a missing file shows here, once, and caches are made before workers want them
     out = out.resolve()
     ordered = check_runs(runs, out, task)
-    with Watch(f"compare {recipe.task}", len(runs), sum(r.recipe.train.steps for r in runs), quiet) as watch:
-        ended = {one.trial.folder: one for one in run_all(ordered, out, data_root(data).resolve(), engine, watch)}
+    with Progress(f"compare {recipe.task}", sum(run.recipe.train.steps for run in runs), quiet) as bar:
+        every = run_all(ordered, out, data_root(data).resolve(), engine, RunsProgress(bar, len(runs)))
+        ended = {one.trial.folder: one for one in every}
     trials = [ended[run.folder].trial for run in runs]
     rows = rows_of(trials, task.metric)
     return Comparison(

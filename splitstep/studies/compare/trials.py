@@ -52,7 +52,8 @@ def read_curves(directory: RunDirectory, metric: str, options: TrainOptions) -> 
     }  # fmt: skip
     return {
         name: thinned(
-            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(r.get(key, math.nan))], whole
+            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(float(r.get(key, math.nan)))],
+            whole,
         )
         for name, (split, key, whole) in columns.items()
     }
@@ -76,7 +77,7 @@ def trial_of(run: Planned, output: Output) -> Trial:
     return Trial(**{**entries, **asked, "splits": output.result.splits or {}})
 
 
-def told(trial: Trial, metric: Metric) -> str:
+def run_summary(trial: Trial, metric: Metric) -> str:
     """A run in a few words."""
     if trial.test is None:
         return f"diverged at step {trial.steps}"

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar, final
+from typing import Any, Literal, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from splitstep.tasks.text_pairs import moses
+from ..tokenizer import TOKENIZER, save_tokenizer
+from . import moses
 
 PAD, START, END, UNKNOWN = range(4)
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
-TOKENIZER, FORM, NAMES = "tokenizer.json", "translation.json", "tokenizer_config.json"
+FORM = "translation.json"
 BLOCK = 20_000
 T = TypeVar("T")
 WORD_START, WORD_END = "▁", "</w>"
@@ -54,6 +55,18 @@ class Form:
     def plain(self, lines: Sequence[str], language: str) -> list[str]:
         """Prepared lines as people write."""
         return list(lines) if self.tokens == "plain" else moses.detokenise(lines, language)
+
+
+class Ragged(NamedTuple):
+    """N sequences one after another: number i is tokens[offsets[i]:offsets[i + 1]]."""
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens in each sequence, its end included [N]."""
+        return np.diff(self.offsets)
 
 
 def blocks_of(lines: Iterable[T]) -> Iterator[list[T]]:
@@ -179,22 +192,18 @@ class Codec:
             table |= zip(new, (encoding.ids for encoding in encodings), strict=True)
             yield from ([*chain.from_iterable(map(table.__getitem__, line)), END] for line in words)
 
-    def encode_flat(self, lines: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all lines one after another, and where each begins and ends."""
+    def encode_flat(self, lines: Iterable[str]) -> Ragged:
+        """The ids of all lines one after another."""
         kind = np.uint16 if self.size <= 1 << 16 else np.int32
         parts, lengths = [np.zeros(0, kind)], []
         for block in blocks_of(self.encode(lines)):
             lengths += map(len, block)
             parts.append(np.fromiter(chain.from_iterable(block), kind))
-        return np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+        return Ragged(np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Prepared lines from ids: up to the first end, without padding and start; an unknown token stays visible."""
         return self.tokenizer.decode_batch([list(self._inner(line)) for line in ids], skip_special_tokens=False)
-
-    def detokenise(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Text as people write it, in the target language, from ids."""
-        return self.form.plain(self.decode(ids), self.form.target)
 
     @staticmethod
     def _inner(line: Sequence[int]) -> Iterator[int]:
@@ -206,11 +215,9 @@ class Codec:
 
     def save(self, folder: Path) -> None:
         """Write into a folder the files that `load` reads, and what AutoTokenizer needs besides."""
-        self.tokenizer.save(str(folder / TOKENIZER), pretty=False)
-        (folder / FORM).write_text(json.dumps(dataclasses.asdict(self.form)), encoding="utf-8")
         names = zip(("pad_token", "bos_token", "eos_token", "unk_token"), SPECIAL, strict=True)
-        config = {"tokenizer_class": "PreTrainedTokenizerFast", **dict(names), "clean_up_tokenization_spaces": False}
-        (folder / NAMES).write_text(json.dumps(config), encoding="utf-8")
+        save_tokenizer(folder, self.tokenizer, dict(names))
+        (folder / FORM).write_text(json.dumps(dataclasses.asdict(self.form)), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> "Codec":

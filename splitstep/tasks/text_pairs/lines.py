@@ -2,15 +2,13 @@
 
 import hashlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from splitstep.support.words import counted
-from splitstep.tasks.fetch import find, read, require
+from ...support.words import counted
+from ..fetch import read
 
-PACKED = ("", ".gz", ".xz")
-"""How a text file may be packed, by the end of its name."""
 UNLIKE = 4.0
 """Two lines of more than a few words that differ in length by this factor are hardly translations of each other."""
 
@@ -38,15 +36,15 @@ def lines_of(content: bytes, where: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def no_text(content: bytes, place: int, where: str) -> ValueError:
+def no_text(content: bytes, position: int, where: str) -> ValueError:
     """The error for a byte that UTF-8 text does not have. Of each plain letter's two bytes UTF-16 has one NUL."""
-    number, nul = content.count(b"\n", 0, place) + 1, content.find(b"\0")
+    number, nul = content.count(b"\n", 0, position) + 1, content.find(b"\0")
     if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         likely = "utf-16"
     else:
         likely = "latin1" if nul < 0 else "utf-16le" if nul % 2 else "utf-16be"
     return ValueError(
-        f"{where}, line {number}: byte {content[place]:#04x} is not UTF-8 text; convert the file, e.g. with "
+        f"{where}, line {number}: byte {content[position]:#04x} is not UTF-8 text; convert the file, e.g. with "
         f"`iconv -f {likely} -t utf-8`"
     )
 
@@ -54,16 +52,6 @@ def no_text(content: bytes, place: int, where: str) -> ValueError:
 def read_lines(path: Path) -> list[str]:
     """The lines of a file, plain, .gz or .xz."""
     return lines_of(read(path), str(path))
-
-
-def find_text(root: Path, name: str) -> Path | None:
-    """A text file under the data folder, packed or not."""
-    return find(root, *(name + end for end in PACKED))
-
-
-def require_text(root: Path, task: str, origin: str, *names: str) -> Path:
-    """The first of the named text files, or an error that says where it comes from."""
-    return require(root, task, origin, *names, ends=PACKED)
 
 
 def read_pairs(source: Path, target: Path) -> Lines:
@@ -75,11 +63,11 @@ def paired(source: list[str], target: list[str], source_name: str, target_name: 
     """Source and target of equal length, or an error with both counts and where they part."""
     if len(source) == len(target):
         return Lines(source, target)
-    place = first_unlike(source, target)
+    row = first_unlike(source, target)
     shorter = min(len(source), len(target))
     where = (
-        f"they first look unlike at line {place + 1}: {shown(source[place])} / {shown(target[place])}"
-        if place is not None
+        f"they first look unlike at line {row + 1}: {shown(source[row])} / {shown(target[row])}"
+        if row is not None
         else f"no line before the {shorter:,}th, where the shorter one ends, looks out of place"
     )
     raise ValueError(
@@ -90,10 +78,10 @@ def paired(source: list[str], target: list[str], source_name: str, target_name: 
 
 def first_unlike(source: Sequence[str], target: Sequence[str]) -> int | None:
     """The first line at which one side is empty and the other is not, or far longer than the other."""
-    for place, (one, two) in enumerate(zip(source, target, strict=False)):
+    for row, (one, two) in enumerate(zip(source, target, strict=False)):
         short, long = sorted((len(one.strip()), len(two.strip())))
         if (short == 0) != (long == 0) or (long > 40 and long > UNLIKE * short):
-            return place
+            return row
     return None
 
 
@@ -107,27 +95,24 @@ def folded(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def hold_out(sources: Sequence[str], shares: Sequence[int]) -> list[list[int]]:
-    """Rows held out, so many different sources for each of `shares`, and last the rows that remain.
+def hold_out(sources: Sequence[str], shares: Mapping[str, int]) -> dict[str, list[int]]:
+    """The rows of each split: so many different sources for each of `shares`, and those that remain for train.
 
     Sources are ranked by their hash: rows with the same source stay together, so that none is in two splits, and the
     choice depends on nothing but the text.
     """
     texts = list(map(folded, sources))
     ranked = sorted(set(texts), key=lambda text: hashlib.sha256(text.encode()).digest())
-    if sum(shares) >= len(ranked):
+    held = sum(shares.values())
+    if held >= len(ranked):
         raise ValueError(
-            f"cannot hold out {sum(shares)} of {len(ranked)} different source sentences; give more text, or files for "
-            "valid and test"
+            f"cannot hold out {held} of {len(ranked)} different source sentences; give more text, or files for valid "
+            "and test"
         )
-    owner: dict[str, int] = {}
-    first = 0
-    for split, share in enumerate(shares):
-        owner |= dict.fromkeys(ranked[first : first + share], split)
-        first += share
-    rows: list[list[int]] = [[] for _ in range(len(shares) + 1)]
+    owner = dict(zip(ranked, (split for split, share in shares.items() for _ in range(share)), strict=False))
+    rows: dict[str, list[int]] = {split: [] for split in ("train", *shares)}
     for row, text in enumerate(texts):
-        rows[owner.get(text, -1)].append(row)
+        rows[owner.get(text, "train")].append(row)
     return rows
 
 

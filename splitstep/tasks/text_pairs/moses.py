@@ -14,32 +14,22 @@ MANY = 200_000
 BLOCK = 10_000
 
 
-def sacremoses() -> Any:
-    """The module, or an error that says how to get it."""
+def sacremoses(why: str = "Moses tokens need") -> Any:
+    """The module, or an error that says what it is needed for and how to get it."""
     try:
         with uncollected():
             import sacremoses
     except ImportError:
         raise ValueError(
-            "Moses tokens need sacremoses, which is not installed: pip install 'splitstep[translation]', or use a task "
-            "without them (option tokens: plain)"
+            f"{why} sacremoses, which is not installed: pip install 'splitstep[translation]', or use a task without "
+            "Moses tokens (option tokens: plain)"
         ) from None
     return sacremoses
 
 
 @cache
-def _tokenizer(language: str) -> Any:
-    return sacremoses().MosesTokenizer(language)
-
-
-@cache
-def _detokenizer(language: str) -> Any:
-    return sacremoses().MosesDetokenizer(language)
-
-
-@cache
-def _normalizer(language: str) -> Any:
-    return sacremoses().MosesPunctNormalizer(language)
+def _tool(kind: str, language: str) -> Any:
+    return getattr(sacremoses(), kind)(language)
 
 
 def tokenise(lines: Sequence[str], language: str, hyphens: bool = False) -> list[str]:
@@ -48,13 +38,13 @@ def tokenise(lines: Sequence[str], language: str, hyphens: bool = False) -> list
 
 
 def _tokenise_block(lines: Sequence[str], language: str, hyphens: bool) -> list[str]:
-    moses = _tokenizer(language)
+    moses = _tool("MosesTokenizer", language)
     return [moses.tokenize(line, aggressive_dash_splits=hyphens, return_str=True, escape=True) for line in lines]
 
 
 def detokenise(lines: Sequence[str], language: str) -> list[str]:
     """Plain text from Moses tokens."""
-    moses = _detokenizer(language)
+    moses = _tool("MosesDetokenizer", language)
     return [moses.detokenize(HYPHEN.sub("-", line).split(), return_str=True, unescape=True) for line in lines]
 
 
@@ -67,7 +57,7 @@ def normalise(lines: Sequence[str], language: str) -> list[str]:
 
 
 def _normalise_block(lines: Sequence[str], language: str) -> list[str]:
-    moses = _normalizer(language)
+    moses = _tool("MosesPunctNormalizer", language)
     return [UNPRINTED.sub(" ", moses.normalize(line)) for line in lines]
 
 

@@ -3,20 +3,20 @@
 import dataclasses
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from splitstep.tasks.cache import cache_root, key
-from splitstep.tasks.text_pairs.codec import Codec, Form, learn
-from splitstep.tasks.text_pairs.lines import Lines, chosen, folded
-from splitstep.tasks.text_pairs.moses import keep_by_length
+from ...support.files import whole_folder
+from ..cache import cache_root, key, unwritable
+from ..task import SPLITS
+from .codec import Codec, Form, Ragged, learn
+from .lines import Lines, chosen, folded, read_pairs
+from .moses import keep_by_length
 
 FORMAT = 5
 """Of the cache: another number makes everything anew."""
@@ -36,6 +36,17 @@ class Part(NamedTuple):
     read: Callable[[], Lines]
 
 
+def pair_part(*files: Path) -> Part:
+    """A split that is two files, line by line."""
+    return Part(files, partial(read_pairs, *files))
+
+
+def split_parts(files: tuple[Path, ...], read: Callable[[], Mapping[str, Lines]]) -> dict[str, Part]:
+    """Splits that come from the same files, which are read once for all of them."""
+    once = cache(read)
+    return {split: Part(files, lambda split=split: once()[split]) for split in SPLITS}
+
+
 class Limits(NamedTuple):
     """What training leaves out: pairs with more words than `words` or a length ratio above `ratio`, and pairs with more
     subwords on either side than `tokens`. Held-out splits are kept whole, but for pairs that would take for ever."""
@@ -47,18 +58,6 @@ class Limits(NamedTuple):
     def most(self, split: str) -> int:
         """The subwords of the longer side of a pair, at most."""
         return self.tokens if split == "train" else max(self.tokens, HELD_TOKENS)
-
-
-class Ragged(NamedTuple):
-    """N sequences one after another: number i is tokens[offsets[i]:offsets[i + 1]]."""
-
-    tokens: np.ndarray
-    offsets: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens in each sequence, its end included [N]."""
-        return np.diff(self.offsets)
 
 
 class Pairs(NamedTuple):
@@ -93,22 +92,29 @@ class Prepared(NamedTuple):
         return Lines(column("source"), column("target"), column("plain") if has_plain else None)
 
 
-def prepare(
-    task: str,
-    parts: Mapping[str, Part],
-    form: Form,
-    merges: int,
-    limits: Limits,
-    limit: int | None,
-    more: object = None,
-) -> Prepared:
-    """The prepared text, from the cache where it is there and whole; `limit` takes the first training pairs only."""
-    files = {split: [(path.name, digest(path)) for path in part.files] for split, part in parts.items()}
-    asked = {"form": dataclasses.asdict(form), "merges": merges, "limits": limits._asdict(), "limit": limit}
-    folder = cache_root() / "translation" / f"{task}-{key({'format': FORMAT, 'files': files, **asked, 'more': more})}"
+class Wanted(NamedTuple):
+    """What is to be prepared: a task's splits, how their text is written and cut, and what training leaves out;
+    `limit` takes the first training pairs only."""
+
+    task: str
+    parts: Mapping[str, Part]
+    form: Form
+    merges: int
+    limits: Limits
+    limit: int | None
+
+
+def prepare(wanted: Wanted, more: object = None) -> Prepared:
+    """The prepared text, from the cache if it is there and whole; `more` is what else it depends on."""
+    files = {split: [(path.name, digest(path)) for path in part.files] for split, part in wanted.parts.items()}
+    parameters = {
+        "format": FORMAT, "files": files, "form": dataclasses.asdict(wanted.form), "merges": wanted.merges,
+        "limits": wanted.limits._asdict(), "limit": wanted.limit, "more": more,
+    }  # fmt: skip
+    folder = cache_root() / "translation" / f"{wanted.task}-{key(parameters)}"
     found = load(folder, files)
     if found is None:
-        make(folder, task, parts, form, merges, limits, limit)
+        make(folder, wanted)
         found = load(folder, files)
         assert found is not None, folder
     return found
@@ -132,72 +138,53 @@ def load(folder: Path, files: Files) -> Prepared | None:
 
 
 def ragged(folder: Path, split: str, side: Side) -> Ragged:
-    return Ragged(*(np.load(folder / f"{split}.{side}.{what}.npy", mmap_mode="r") for what in ("tokens", "offsets")))
+    return Ragged(*(np.load(folder / f"{split}.{side}.{what}.npy", mmap_mode="r") for what in Ragged._fields))
 
 
-def make(
-    folder: Path, task: str, parts: Mapping[str, Part], form: Form, merges: int, limits: Limits, limit: int | None
-) -> None:
+def make(folder: Path, wanted: Wanted) -> None:
     """Prepare everything into a folder that appears only once it is whole."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"))
+        with whole_folder(folder) as part:
+            counts = write(part, wanted)
+            hashes = {path.name: digest(path) for path in sorted(part.iterdir())}
+            (part / MANIFEST).write_text(json.dumps({"files": hashes, "counts": counts}), encoding="utf-8")
     except OSError as error:
-        raise ValueError(
-            f"cannot write to {folder.parent} ({error.strerror}); set SPLITSTEP_CACHE to a folder that can be written"
-        ) from None
-    try:
-        counts = write(part, task, parts, form, merges, limits, limit)
-        hashes = {path.name: digest(path) for path in sorted(part.iterdir())}
-        (part / MANIFEST).write_text(json.dumps({"files": hashes, "counts": counts}), encoding="utf-8")
-        part.chmod(0o755)
-        if folder.exists():  # it is damaged, or another process was quicker: ours is as good
-            shutil.rmtree(folder, ignore_errors=True)
-        os.replace(part, folder)
-    except OSError as error:
-        if not (folder / MANIFEST).is_file():
-            raise ValueError(
-                f"cannot write {folder} ({error.strerror}); set SPLITSTEP_CACHE to another folder"
-            ) from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if not (folder / MANIFEST).is_file():  # else another process was quicker: its folder is as good
+            raise unwritable(folder, error) from None
 
 
-def write(
-    folder: Path, task: str, parts: Mapping[str, Part], form: Form, merges: int, limits: Limits, limit: int | None
-) -> dict[str, dict[str, int]]:
+def write(folder: Path, wanted: Wanted) -> dict[str, dict[str, int]]:
     """All files of the cache but the manifest; the counts of each split."""
+    form, limits = wanted.form, wanted.limits
     counts: dict[str, dict[str, int]] = {}
     codec: Codec | None = None
     learnt = np.empty(0, np.int64)
-    for split in sorted(parts, key=lambda name: name != "train"):  # training text first: subwords are learnt from it
-        given = parts[split].read()
-        lines, counts[split] = without_empty(given)
+    for split in sorted(wanted.parts, key=lambda name: name != "train"):  # subwords are learnt from training text
+        lines, counts[split] = without_empty(wanted.parts[split].read())
         source = form.prepare_files(lines.source, form.source)
         target = form.prepare_files(lines.target, form.target)
         if split == "train":
-            source, target = shortened(source, target, limits, limit, counts[split])
-            require_pairs(task, split, len(source), counts[split])
-            codec = learn(source, target, form, merges)
-            codec.save(folder)
-        require_pairs(task, split, len(source), counts[split])
-        assert codec is not None, parts
-        flat = codec.encode_flat(source), codec.encode_flat(target)
-        keep = np.maximum(*(np.diff(offsets) for _, offsets in flat)) <= limits.most(split)
+            source, target = shortened(source, target, wanted, counts[split])
+        require_pairs(wanted.task, split, len(source), counts[split])
+        codec = codec or learn(source, target, form, wanted.merges)
+        pairs = Pairs(codec.encode_flat(source), codec.encode_flat(target))
+        keep = pairs.lengths <= limits.most(split)
         counts[split]["too_many_tokens"] = int((~keep).sum())
-        require_pairs(task, split, int(keep.sum()), counts[split])
+        require_pairs(wanted.task, split, int(keep.sum()), counts[split])
         if not keep.all():
-            flat = selected(flat[0], keep), selected(flat[1], keep)
+            pairs = Pairs(selected(pairs.source, keep), selected(pairs.target, keep))
         hashes = hashed(compress(source, keep), compress(target, keep))
         if split == "train":
             learnt = hashes
         else:
             counts[split]["in_train"] = int(np.isin(hashes, learnt).sum())
             write_text(folder, split, lines if keep.all() else chosen(lines, np.flatnonzero(keep).tolist()))
-        for side, (tokens, offsets) in zip(("source", "target"), flat, strict=True):
-            np.save(folder / f"{split}.{side}.tokens.npy", tokens)
-            np.save(folder / f"{split}.{side}.offsets.npy", offsets)
-        counts[split]["kept"] = len(flat[0][1]) - 1
+        for side, ids in pairs._asdict().items():
+            for what, array in ids._asdict().items():
+                np.save(folder / f"{split}.{side}.{what}.npy", array)
+        counts[split]["kept"] = len(pairs.lengths)
+    assert codec is not None, wanted.parts
+    codec.save(folder)
     return counts
 
 
@@ -210,9 +197,10 @@ def without_empty(lines: Lines) -> tuple[Lines, dict[str, int]]:
 
 
 def shortened(
-    source: Sequence[str], target: Sequence[str], limits: Limits, limit: int | None, counts: dict[str, int]
+    source: Sequence[str], target: Sequence[str], wanted: Wanted, counts: dict[str, int]
 ) -> tuple[list[str], list[str]]:
     """Training pairs within the limits on words; counts what is left out."""
+    limits, limit = wanted.limits, wanted.limit
     counts["over_limit"] = 0 if limit is None else max(0, len(source) - limit)
     pairs = list(zip(source[:limit], target[:limit], strict=True))
     longest = limits.words if limits.words is not None else max(map(len, (*source, *target)), default=1)
@@ -228,14 +216,10 @@ def hashed(source: Iterable[str], target: Iterable[str]) -> np.ndarray:
     return np.fromiter(map(hash, pairs), np.int64)
 
 
-Flat = tuple[np.ndarray, np.ndarray]
-
-
-def selected(flat: Flat, keep: np.ndarray) -> Flat:
-    tokens, offsets = flat
-    lengths = np.diff(offsets)
-    kept = np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.int64)
-    return tokens[np.repeat(keep, lengths)], kept
+def selected(ids: Ragged, keep: np.ndarray) -> Ragged:
+    """The sequences to keep."""
+    offsets = np.concatenate([[0], np.cumsum(ids.lengths[keep])]).astype(np.int64)
+    return Ragged(ids.tokens[np.repeat(keep, ids.lengths)], offsets)
 
 
 def write_text(folder: Path, split: str, lines: Lines) -> None:

@@ -61,8 +61,8 @@ def score(hypotheses: Sequence[str], references: Lines, form: Form, papers: Pape
     if papers is not None:
         found.append(Score("bleu", PAPERS[papers], *multi_bleu(*as_papers_count(hypotheses, references, form, papers))))
     equal = matches(written, form)
-    told = "percent of lines equal to their reference"
-    return [*found, Score("exact_match", "exact match", 100 * sum(equal) / len(equal), told, published)]
+    meaning = "percent of lines equal to their reference"
+    return [*found, Score("exact_match", "exact match", 100 * sum(equal) / len(equal), meaning, published)]
 
 
 def as_people_write(hypotheses: Sequence[str], references: Lines, form: Form) -> Texts:

@@ -90,8 +90,8 @@ def decode_lines(
     filled = [row for row, ids in enumerate(sources) if len(ids) > 1]
     done = len(sources) - len(filled)
     tokens = search.batch_tokens or (FEW if model.device.type == "cpu" else MANY)
-    if progress is not None:
-        progress(done, len(sources))
+    progress = progress or (lambda done, total: None)
+    progress(done, len(sources))
     for rows in groups([len(ids) for ids in sources], filled, tokens):
         try:
             with threads_for(model):
@@ -106,8 +106,7 @@ def decode_lines(
         for row, text in zip(rows, codec.decode(ids), strict=True):
             out[row] = text
         done += len(rows)
-        if progress is not None:
-            progress(done, len(sources))
+        progress(done, len(sources))
     return out
 
 

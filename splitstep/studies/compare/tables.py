@@ -1,0 +1,297 @@
+"""The tables of comparisons: each is built once, as a value, whether a terminal, a page or Markdown shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ...notation import shortened
+from ...report.tables import (
+    EVERYWHERE,
+    NOT_IN_MARKDOWN,
+    ON_PAGES,
+    Cell,
+    Code,
+    Column,
+    Record,
+    Table,
+    columns_and_rows,
+    lines,
+)
+from ...schemes import label
+from ...support.words import counted
+from ...tasks.task import title_of
+from ...tasks.translation import EXACT_MATCH
+from ..statistics import Estimate, estimate, paired_difference
+from .losses import NOTE, SPLITS, losses
+from .result import Comparison, Row, Trial
+from .rows import is_finite, rows_of
+from .test_splits import OnTestSet, Scored
+from .wording import kept_text, widths
+
+TASK, SCHEME = Column("task", text=True, grouped=True), Column("scheme", text=True)
+AGAINST = Column(("against the first", "[95%]"))
+NOT_COMPARABLE = "not comparable with published scores"
+MATCHED = {
+    "parameters": "Every scheme has the reference's number of parameters in its body (without embeddings and head); "
+    "FLOPs differ as the schemes do.",
+    "flops": "Every scheme has the reference's FLOPs per token: where a step costs more there are fewer, longer steps, "
+    "and the parameters differ.",
+    "none": "Nothing was matched: every scheme has the same widths and depth.",
+}
+
+
+class Block(NamedTuple):
+    """Rows that are compared with the first of them; the comparison has a name where several share a table."""
+
+    name: str
+    result: Comparison
+    rows: Sequence[Row]
+
+
+def comparison_tables(result: Comparison) -> list[Table]:
+    """The tables of one comparison, with a row per scheme at the setting that validation chose."""
+    block = [Block("", result, result.rows)]
+    tests = tables_of_test_sets(block)
+    return [main_table(block), *tests, losses_table(block), matched_table(result), runs_table(result)]
+
+
+def tables_together(results: Sequence[tuple[str, Comparison]]) -> list[Table]:
+    """Comparisons in common tables, with a row per scheme and setting of a sweep.
+
+    They go by their tasks, and those of one task by their folders, too. Those whose test sets have the same scores
+    share a table of these.
+    """
+    blocks, alike, tasks = list[Block](), dict[object, list[Block]](), Counter(result.task for _, result in results)
+    for folder, result in results:
+        name = result.task if tasks[result.task] == 1 else f"{result.task} ({folder})"
+        blocks += [Block(name, result, rows) for rows in by_setting(result)]
+        scores = tuple((one.key, one.name, one.signature, one.comparable) for one in main_scores(result))
+        alike.setdefault(scores, []).append(Block(name, result, result.rows))
+    tested = [table for group in alike.values() for table in tables_of_test_sets(group)]
+    return [main_table(blocks), *tested, losses_table(blocks)]
+
+
+def by_setting(result: Comparison) -> list[Sequence[Row]]:
+    """The rows of each setting, compared with the first scheme at the same one."""
+    found = [rows_of([t for t in result.trials if t.setting == setting], result.metric) for setting in result.sweep]
+    return [rows for rows in found if rows] or [result.rows]
+
+
+def scheme_name(notation: str) -> str:
+    """A scheme by its name, else by its notation."""
+    name = label(notation)
+    return name if name != notation else Code(shortened(name))
+
+
+def scheme_cell(row: Row) -> tuple[str, ...]:
+    """The name with its notation, the setting of a sweep, and how many runs went wrong."""
+    names = [row.name] if row.name != row.scheme else []
+    counts = {"diverged": row.diverged, "not finite": row.not_finite}
+    lost = [f"{n} of {row.diverged + row.finished} {what}" for what, n in counts.items() if n]
+    return *names, Code(shortened(row.scheme)), *row.setting, *lost
+
+
+def signed(form: str) -> str:
+    """The format of a figure, for differences."""
+    return form.replace("{:", "{:+")
+
+
+def estimated(value: Estimate | None, form: str) -> Cell:
+    """A mean with its interval below it."""
+    if value is None:
+        return "-"
+    if value.low is None or value.high is None:
+        return form.format(value.mean), "(one seed)"
+    return form.format(value.mean), f"[{form.format(value.low)}, {form.format(value.high)}]"
+
+
+def main_table(blocks: Sequence[Block]) -> Table:
+    """The test metric of each row, its difference to the first row's, and what the row cost."""
+    records = [main_record(block, row) for block in blocks for row in block.rows]
+    return Table(*columns_and_rows(records), notes=list(dict.fromkeys(reading_note(block.result) for block in blocks)))
+
+
+def main_record(block: Block, row: Row) -> Record:
+    form, title, rate = block.result.metric.format, title_of(block.result.metric), row.tokens_per_second
+    return {
+        TASK: block.name,
+        Column("metric", text=True, grouped=True): title if block.name else "",
+        SCHEME: scheme_cell(row),
+        Column(("test" if block.name else f"{title}, test", "[95%]")): estimated(row.test, form),
+        AGAINST: "" if row is block.rows[0] else estimated(row.difference, signed(form)),
+        Column("valid", detail=NOT_IN_MARKDOWN): "-" if row.valid is None else form.format(row.valid.mean),
+        Column("parameters"): f"{row.cost.parameters:,}",
+        Column("FLOPs/token", below=True): f"{row.cost.flops:,}",
+        Column("seconds", detail=NOT_IN_MARKDOWN): f"{row.seconds:,.1f}",
+        Column("tokens/s", detail=NOT_IN_MARKDOWN, below=True): "-" if rate is None else f"{rate:,.0f}",
+    }
+
+
+def reading_note(result: Comparison) -> str:
+    """How to read the main table."""
+    better = "higher" if result.metric.higher_is_better else "lower"
+    options = result.recipe.get("train", {})
+    averaged = f"the mean of its last {options.get('average')} snapshots"
+    kept = averaged if options.get("keep") == "average" else "the weights of its best validation step"
+    what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[result.match]
+    return (
+        f"{title_of(result.metric)}: {better} is better; mean over {counted(len(result.seeds), 'seed')}, each with "
+        f"{kept}. Intervals: 95%, Student's t over seeds; differences to {result.rows[0].name} are "
+        f"paired by seed. Matched: {what}, to {label(result.reference)}.{warnings(result)}"
+    )
+
+
+def warnings(result: Comparison) -> str:
+    """What to know before figures are compared: which are missing, and whether runs shared the machine."""
+    finished, at_once = [t for t in result.trials if t.status == "finished"], result.engine.removeprefix("local=")
+    diverged = len(result.trials) - len(finished)
+    endless = sum(not is_finite(trial, result.metric.name) for trial in finished)
+    return "".join(
+        [
+            f" Diverged, and in no mean: {counted(diverged, 'run')}." if diverged else "",
+            f" Not finite, and in no mean: figures of {counted(endless, 'run')}." if endless else "",
+            f" Seconds and tokens/s: with {at_once} runs at once." if at_once.isdecimal() and int(at_once) > 1 else "",
+        ]
+    )
+
+
+def all_scores(result: Comparison) -> list[Scored]:
+    """The scores of the test sets, the metric first."""
+    found = next((one.scores for one in result.tests if one.scores), ())
+    return sorted(found, key=lambda score: score.key != result.metric.name)
+
+
+def main_scores(result: Comparison) -> list[Scored]:
+    """The scores for a short table: exact matches only if they are the metric."""
+    return [one for one in all_scores(result) if one.key != EXACT_MATCH.name or one.key == result.metric.name]
+
+
+def tables_of_test_sets(blocks: Sequence[Block]) -> list[Table]:
+    """Every scheme on every test set with all its scores, and what these scores are, the same for all comparisons."""
+    scores, main = all_scores(blocks[0].result), main_scores(blocks[0].result)
+    if not scores:
+        return []
+    records = [record_of_test_set(block, one, scores, main) for block in blocks for one in block.result.tests]
+    notes = dict.fromkeys(note_on_test_sets(block.result) for block in blocks)
+    signatures = [
+        {
+            Column("score", text=True): one.name,
+            Column("signature", text=True): (Code(one.signature), "" if one.comparable else f"(*: {NOT_COMPARABLE})"),
+        }
+        for one in main
+    ]
+    rest = [f"{one.name}: {one.signature}." for one in scores if one not in main]
+    return [
+        Table(*columns_and_rows(records), title="Test sets", notes=list(notes)),
+        Table(*columns_and_rows(signatures), notes=rest),
+    ]
+
+
+def record_of_test_set(block: Block, one: OnTestSet, scores: Sequence[Scored], main: Sequence[Scored]) -> Record:
+    metric, *others = scores
+    found, pairs = one.score(metric.key), [f"{p.seed}: {p.difference:+.2f}, p {p.p:.3f}" for p in one.pairs]
+    return {
+        Column("test set", text=True, grouped=True): (f"{block.name} {one.split}".strip(), counted(one.lines, "line")),
+        SCHEME: scheme_name(one.scheme),
+        Column((metric.name, "[95%]")): estimated(found and found.mean, block.result.metric.format),
+        AGAINST: difference_on_test_set(block.result, one),
+        Column(("seeds apart", "p below 0.05")): significant_seeds(one),
+        Column("seed by seed", detail=ON_PAGES): ("", *pairs) if pairs else "",
+    } | {
+        Column(other.name, below=other is not others[0], detail=EVERYWHERE if other in main else ON_PAGES): mean_score(
+            one.score(other.key)
+        )
+        for other in others
+    }
+
+
+def mean_score(score: Scored | None) -> Cell:
+    """The mean over seeds; a star marks what cannot be compared with published scores."""
+    return "-" if score is None else f"{score.mean.mean:.2f}{'' if score.comparable else '*'}"
+
+
+def difference_on_test_set(result: Comparison, one: OnTestSet) -> Cell:
+    """The difference to the first scheme with its interval; one seed has an interval over sentences alone."""
+    if one.difference is None:
+        return "" if one.scheme == result.rows[0].scheme else "-"
+    alone = ["(sentences alone)"] if one.difference.n == 1 else []
+    return *lines(estimated(one.difference, signed(result.metric.format))), *alone
+
+
+def significant_seeds(one: OnTestSet, level: float = 0.05) -> Cell:
+    """How many seeds differ from the first scheme's on these sentences, and to which side."""
+    better = [pair.difference > 0 for pair in one.pairs if pair.p < level]
+    return (f"{sum(better)} better", f"{len(better) - sum(better)} worse of {len(one.pairs)}") if one.pairs else ""
+
+
+def note_on_test_sets(result: Comparison) -> str:
+    """How to read the table of test sets."""
+    first, sentences = result.rows[0].name, ["Scores are means over seeds, with Student's t intervals."]
+    counts = [one.difference.n for one in result.tests if one.difference is not None]
+    if counts:
+        how = (
+            "Student's t over seeds and a paired bootstrap over sentences, together"
+            if max(counts) > 1
+            else "paired bootstrap over sentences alone, for there is one seed"
+        )
+        sentences.append(
+            f"Differences to {first} are of {title_of(result.metric)}, seed by seed; intervals: 95%, {how}. p: paired "
+            f"bootstrap over sentences, two-sided, of each seed against {first}'s."
+        )
+    if not all(score.comparable for score in all_scores(result)):
+        sentences.append(f"*: {NOT_COMPARABLE}, for the references are no published text.")
+    return " ".join(sentences)
+
+
+def losses_table(blocks: Sequence[Block]) -> Table:
+    """What the rows come to, in training and held out."""
+    columns = [TASK, SCHEME, *(column for split in SPLITS for column in (Column(f"{split} loss"), AGAINST))]
+    rows = [[block.name, scheme_cell(row), *loss_cells(block, row)] for block in blocks for row in block.rows]
+    note = f"{NOTE} Differences are to {shortened(blocks[0].result.rows[0].name)}, seed by seed."
+    return Table(columns, rows, "Losses at the end", [note], ON_PAGES, "losses")
+
+
+def loss_cells(block: Block, row: Row) -> Iterator[Cell]:
+    """For each split the mean loss, and its difference to the first row's."""
+    for split in SPLITS.values():
+        own, first = (losses(block.result.chosen(one), split) for one in (row, block.rows[0]))
+        mean, difference = estimate(list(own.values())), paired_difference(own, first)
+        yield f"{mean.mean:.3f}" if mean else "-"
+        yield estimated(difference, "{:+.3f}") if difference and row is not block.rows[0] else ""
+
+
+def matched_table(result: Comparison) -> Table:
+    """Shapes and costs, and how far each scheme is from the reference."""
+    heads = ("layers", "step", "width", "feed-forward", "body parameters", "FLOPs/token", "off the reference")
+    rows = [
+        [scheme_cell(row)[0], str(row.shape.layers), f"{row.shape.step:g}", str(row.shape.width),
+         widths(row.scheme, row.shape), f"{row.cost.body:,}", f"{row.cost.flops:,}",
+         "-" if row.matched is None else f"{row.matched.difference:+.3%}"]
+        for row in result.rows
+    ]  # fmt: skip
+    note = f"{MATCHED[result.match]} The reference is {label(result.reference)}, in the shape of the recipe."
+    return Table([SCHEME, *map(Column, heads)], rows, "What was matched", [note], ON_PAGES)
+
+
+def status_cell(trial: Trial) -> Cell:
+    """How a run ended, and where it diverged."""
+    found = trial.diverged
+    return (trial.status, f"step {found.step}", f"loss {found.loss}", f"layer {found.layer}") if found else trial.status
+
+
+def runs_table(result: Comparison) -> Table:
+    """Every run, of a sweep also those that were not chosen."""
+    name, form = result.metric.name, result.metric.format
+    chosen = {(row.scheme, row.setting): "yes" for row in result.rows} if result.sweep else None
+    rows = [
+        [scheme_name(t.scheme), ", ".join(t.setting), chosen.get((t.scheme, t.setting), "no") if chosen else "",
+         str(t.seed), status_cell(t), *(form.format(found[name]) if found else "-" for found in (t.valid, t.test)),
+         kept_text(t.kept, t.best_step, t.steps), f"{t.seconds:,.1f}"]
+        for t in result.trials
+    ]  # fmt: skip
+    heads = ("setting", "chosen", "seed", "status", "valid", "test", "weights", "seconds")
+    note = "Each scheme tried every setting; the one with the best mean validation figure is its row above."
+    notes = [note] if result.sweep else []
+    return Table([SCHEME, *map(Column, heads)], rows, "All runs", notes, ON_PAGES, stacked=False)

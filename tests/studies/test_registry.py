@@ -1,0 +1,86 @@
+"""A study of another package: what it wrote is read, printed and drawn by `splitstep report`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splitstep.studies import STUDIES, Study, study_of
+
+EXTENDING = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+[CODE] = re.findall(r"```python\n(from dataclasses.*?)```", EXTENDING, re.S)
+[ENTRY] = re.findall(r'^\[project.entry-points."(splitstep.studies)"\]\n(\w+) = "(.*)"$', EXTENDING, re.M)
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Path:
+    """The package of docs/extending.md as pip would install it, and entries that are broken."""
+    site = tmp_path / "site"
+    (site / "depths-1.0.dist-info").mkdir(parents=True)
+    (site / "depths.py").write_text(f"{CODE}\nBROKEN = 'no study'\n")
+    (site / "depths-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: depths\nVersion: 1.0\n")
+    (site / "depths-1.0.dist-info" / "entry_points.txt").write_text(
+        "[{}]\n{} = {}\nbroken = depths:BROKEN\ncompare = depths:BROKEN\n".format(*ENTRY)
+    )
+    return site
+
+
+def report(site: Path, folder: Path, document: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(document))
+    environment = os.environ | {"PYTHONPATH": f"{site}:{Path(__file__).parents[2]}"}
+    command = [sys.executable, "-m", "splitstep", "report", str(folder), *words]
+    return subprocess.run(command, text=True, capture_output=True, env=environment)
+
+
+DOCUMENT = {"study": "depths", "format": 1, "depths": {"digits": 2, "<b>": 6}}
+
+
+def test_a_study_of_another_package_is_printed_and_drawn(stranger: Path, tmp_path: Path) -> None:
+    run = report(stranger, tmp_path / "out", DOCUMENT)
+    assert (run.returncode, run.stderr) == (0, f"Report: {tmp_path / 'out' / 'report.html'}\n")
+    assert [line.split() for line in run.stdout.splitlines()[-2:]] == [["digits", "2"], ["<b>", "6"]]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<h1>Depths of networks</h1>" in page
+    assert '<th scope="row">&lt;b&gt;</th><td data-head="layers"><span>6</span></td>' in page
+    assert json.loads(report(stranger, tmp_path / "out", DOCUMENT, "--json").stdout) == DOCUMENT
+
+
+def test_its_results_are_markdown_too(stranger: Path, tmp_path: Path) -> None:
+    run = report(stranger, tmp_path / "out", DOCUMENT, str(tmp_path / "out"), "--markdown")
+    assert run.stdout.count("| task | layers |\n| --- | --- |\n| digits | 2 |\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("document", "words", "message"),
+    [
+        ({**DOCUMENT, "format": 2}, [], "has format 2, and this version of splitstep reads 1."),
+        ({**DOCUMENT, "depths": {"digits": "two"}}, [], "depths.digits is 'two', and needs a whole number"),
+        ({"study": "depth"}, [], "is of the study 'depth', not installed here. Did you mean depths?"),
+        ({"study": "broken"}, [], "'broken' of the package depths does not load (ValueError: it is 'no study'"),
+        (DOCUMENT, ["--against", "lie", "--markdown"], "has no differences between schemes: leave out --against."),
+        (DOCUMENT, ["--losses", "--markdown"], "There is no table of losses in these results: leave out --losses."),
+        ({"status": "finished"}, [], "is not the result of a study"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    stranger: Path, tmp_path: Path, document: Any, words: list[str], message: str
+) -> None:
+    run = report(stranger, tmp_path / "out", document, *words)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert message in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+
+
+def test_own_studies_are_imported_when_they_are_asked_for() -> None:
+    code = "import sys, splitstep.studies as s; assert 'compare' in s.STUDIES; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert isinstance(STUDIES["compare"], Study)
+    assert study_of({"study": "compare"}, "there") is STUDIES["compare"]

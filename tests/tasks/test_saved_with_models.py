@@ -1,0 +1,171 @@
+"""A model's folder holds what is needed to use it without its data: tokenizer, pixels, names of classes."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from splitstep.models import ImageConfig
+from splitstep.tasks import digits, mnist, newsgroups, task, wikitext2
+from splitstep.tasks.images import Standard
+from splitstep.tasks.labelled import Labelled
+from splitstep.tasks.language import Language
+from splitstep.training import read_recipe, train
+
+LINES = {"train": "\n = A = \n\n the cat <unk> the\n x<eos> ##y \n", "valid": " the cat \n", "test": " A the \n \n"}
+TINY = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
+Saved = tuple[Language, Any]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def tokenizer_of(made: Any, folder: Path) -> Any:
+    made.save_with(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def by_bytes(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    made = task("stdlib", {"limit": 20_000})
+    assert isinstance(made, Language)
+    return made, tokenizer_of(made, tmp_path_factory.mktemp("bytes"))
+
+
+@pytest.fixture(scope="module")
+def by_words(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    root = tmp_path_factory.mktemp("words")
+    (root / "wikitext-2").mkdir()
+    for split, text in LINES.items():
+        (root / "wikitext-2" / f"{split}.txt").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wikitext2, "WORDS", {"train": 14, "valid": 3, "test": 4})
+        patch.setattr(wikitext2, "VOCABULARY", 8)
+        made = task("wikitext2", {"length": 3}, root)
+    assert isinstance(made, Language)
+    return made, tokenizer_of(made, root)
+
+
+@given(st.text())
+def test_bytes_are_the_task_s(by_bytes: Saved, text: str) -> None:
+    made, tokenizer = by_bytes
+    assert tokenizer(text).input_ids == made.encode(text)
+    assert tokenizer.decode(made.encode(text)) == text
+
+
+@given(st.lists(st.sampled_from([0, 10, 97, 0x80, 0xA0, 0xC0, 0xC3, 0xE2, 0x82, 0xED, 0xF0, 0x9F, 0xFF])))
+def test_bytes_that_are_no_text_are_decoded_as_the_task_does(by_bytes: Saved, ids: list[int]) -> None:
+    made, tokenizer = by_bytes
+    assert tokenizer.decode(ids) == made.decode(ids)
+
+
+WORDS = st.sampled_from(["the", "cat", "<unk>", "<eos>", "A<unk>b", "dog", "##y", "x<eos>", "="])
+BLANKS = st.sampled_from([c for c in map(chr, range(0x3001)) if c.isspace()])
+
+
+@given(st.one_of(st.text(), st.lists(st.one_of(WORDS, BLANKS)).map("".join)))
+def test_words_are_the_task_s(by_words: Saved, text: str) -> None:
+    made, tokenizer = by_words
+    assert tokenizer(text).input_ids == made.encode(text)
+
+
+@given(st.lists(st.integers(0, 7)))
+def test_words_are_joined_as_the_task_does(by_words: Saved, ids: list[int]) -> None:
+    made, tokenizer = by_words
+    assert tokenizer.decode(ids) == made.decode(ids)
+
+
+def rows_of(made: Labelled, split: str) -> set[tuple[int, ...]]:
+    """The sequences of a split without their padding."""
+    return {
+        tuple(row[mask.bool()].tolist())
+        for batch in made.batches(split, 16)
+        for row, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)
+    }
+
+
+def test_messages_are_the_task_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newsgroups, "COUNTS", {"train": 120, "test": 120})
+    monkeypatch.setattr(newsgroups, "GROUPS", 2)
+    (tmp_path / "20newsgroups").mkdir()
+    texts = {(group, i): f"Subject: {group} [CLS]\n\n{'word ' * i}é{i}\x85" for i in range(60) for group in ("a", "b")}
+    for part in ("train", "test"):
+        rows = [json.dumps({"group": group, "id": str(i), "text": text}) for (group, i), text in texts.items()]
+        file = tmp_path / "20newsgroups" / f"20news-bydate-{part}.jsonl.xz"
+        file.write_bytes(lzma.compress("\n".join(rows).encode()))
+    made = task("newsgroups", {"vocab": 300, "length": 32}, tmp_path)
+    assert isinstance(made, Labelled)
+    tokenizer = tokenizer_of(made, tmp_path)
+    assert made.labels == ("a", "b")
+    assert (tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.model_max_length) == (0, 1, 32)
+    assert {tuple(ids) for ids in tokenizer(list(texts.values()), truncation=True).input_ids} == rows_of(made, "test")
+    assert tokenizer.decode(tokenizer("Straße 7").input_ids, skip_special_tokens=True) == "Straße 7"
+
+
+def test_expressions_are_the_task_s(tmp_path: Path) -> None:
+    made = task("listops", {"train": 50, "valid": 20, "test": 20})
+    assert isinstance(made, Labelled)
+    tokenizer = tokenizer_of(made, tmp_path)
+    for row in rows_of(made, "test"):
+        text = tokenizer.decode(row, skip_special_tokens=True)
+        assert text.startswith(("[MIN ", "[MAX ", "[MED ", "[SM "))
+        assert tuple(tokenizer(text).input_ids) == row
+    padded = tokenizer(["[MAX 2 9 ]", "7"], padding=True)
+    assert padded.attention_mask == [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]
+    with pytest.raises(Exception, match="vocabulary"):
+        tokenizer("[MEAN 2 9 ]")
+
+
+@pytest.mark.parametrize("standard", [digits.STANDARD, mnist.STANDARD])
+def test_images_become_the_task_s_pixels(standard: Standard, tmp_path: Path) -> None:
+    """By the backend that needs no torchvision; AutoImageProcessor asks for that package."""
+    pytest.importorskip("PIL")
+    from PIL import Image
+    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+    made = digits.Digits(digits.DigitsOptions())
+    made._standard = standard
+    made.save_with(tmp_path)
+    document = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    assert document["image_processor_type"] == "ViTImageProcessor"
+    processor = ViTImageProcessorPil.from_pretrained(tmp_path)
+    images = made._pixels["valid"].images[:50]
+    wanted = next(made.batches("valid", 50))["pixel_values"]
+    for given_as in ([Image.fromarray(image) for image in images], [image[None] for image in images]):
+        found = processor(given_as, return_tensors="pt")["pixel_values"]
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+
+
+def test_a_run_s_folder_is_enough_for_a_program_without_splitstep(tmp_path: Path) -> None:
+    document = {
+        "task": "stdlib", "data": {"limit": 20_000, "length": 16}, "model": TINY, "train": {"steps": 1, "batch": 2},
+    }  # fmt: skip
+    train(read_recipe(document, "recipe"), tmp_path / "run", quiet=True)
+    code = (
+        "import sys; from transformers import AutoTokenizer; t = AutoTokenizer.from_pretrained(sys.argv[1]); "
+        "assert t('é').input_ids == [195, 169]; assert t.decode([195, 169]) == 'é'; assert t.model_max_length == 16; "
+        "assert 'splitstep' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "run" / "model")], check=True, timeout=300)
+
+
+def test_a_classifier_knows_the_names_of_its_classes(tmp_path: Path) -> None:
+    train(read_recipe({"task": "digits", "model": TINY, "train": {"steps": 1}}, "recipe"), tmp_path / "run", quiet=True)
+    config = ImageConfig.from_pretrained(tmp_path / "run" / "model")
+    assert config.id2label == {i: str(i) for i in range(10)}
+    assert config.label2id == {str(i): i for i in range(10)}
+    assert (tmp_path / "run" / "model" / "preprocessor_config.json").is_file()

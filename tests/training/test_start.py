@@ -1,0 +1,239 @@
+"""A run begins from weights: what is taken over, what is new, what is refused, and that the start is needed once."""
+
+import hashlib
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from children import Child, everything, run
+from safetensors.torch import load_file
+from torch import Tensor
+
+from splitstep import cli
+from splitstep.models import MaskedConfig, SplitstepForMaskedLM, SplitstepForSequenceClassification
+from splitstep.tasks import Task
+from splitstep.training import Recipe, RunDirectory, read_recipe, train
+from splitstep.training.processes import World
+from splitstep.training.run import Run, build_model
+
+SHAPE = {"layers": 2, "width": 16, "heads": 2, "ffn": 32}
+TRAIN = {"steps": 4, "batch": 16, "warmup": 2, "evaluate_every": 2, "evaluate_batch": 400, "log_every": 2}
+DIGITS: dict[str, Any] = {"task": "digits", "model": SHAPE, "train": TRAIN}
+LISTOPS: dict[str, Any] = {
+    "task": "listops", "data": {"train": 40, "valid": 10, "test": 10},
+    "model": {**SHAPE, "positions": "rotary"}, "train": TRAIN,
+}  # fmt: skip
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+def begun(document: dict[str, Any], out: Path, task: Task | None = None) -> Run:
+    """A run that has not made a step."""
+    given = read_recipe(document, "recipe")
+    return Run(given, RunDirectory(out), task or given.load_task(), ALONE)
+
+
+def weights(model: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+def fresh(document: dict[str, Any], task: Task) -> dict[str, Tensor]:
+    """The weights of a run that starts from nothing."""
+    return weights(build_model(read_recipe({**document, "start": None}, "recipe"), task))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("finished") / "run"
+    train(read_recipe(DIGITS, "recipe"), out, quiet=True)
+    return out
+
+
+def test_a_run_begins_with_the_weights_that_another_kept(finished: Path, tmp_path: Path) -> None:
+    """All of them, bit for bit, from the run and from its model's folder; other dropouts and steps do no harm."""
+    stored = load_file(finished / "model" / "model.safetensors")
+    for start in (finished, finished / "model"):
+        other = {**DIGITS, "start": str(start), "model": {**SHAPE, "dropout": 0.3}, "train": {**TRAIN, "seed": 5}}
+        found = begun(other, tmp_path / "other")
+        assert weights(found.model).keys() == stored.keys()
+        assert all(torch.equal(x, stored[name]) for name, x in weights(found.model).items())
+        assert found.start is not None
+        assert (found.start.path, found.start.loaded, found.start.new, found.start.left) == (
+            str(start), len(stored), [], [],
+        )  # fmt: skip
+
+
+def test_a_head_for_other_classes_is_new_and_comes_from_the_seed(tmp_path: Path) -> None:
+    given = read_recipe(DIGITS, "recipe")
+    task = given.load_task()
+    config = given.config(task)
+    config.num_labels = 7
+    from splitstep.models import SplitstepForImageClassification
+
+    model = SplitstepForImageClassification(config)  # pyright: ignore[reportArgumentType]
+    model.save_pretrained(tmp_path / "seven")
+    document = {**DIGITS, "start": str(tmp_path / "seven"), "train": {**TRAIN, "seed": 3}}
+    found = begun(document, tmp_path / "run", task)
+    assert found.start is not None
+    assert (found.start.new, found.start.left) == (["head.weight", "head.bias"], ["head.bias", "head.weight"])
+    theirs, new = weights(model), fresh(document, task)
+    for name, x in weights(found.model).items():
+        assert torch.equal(x, (new if name.startswith("head.") else theirs)[name]), name
+
+
+@pytest.fixture
+def masked(tmp_path: Path) -> tuple[Path, SplitstepForMaskedLM, Task]:
+    """A masked language model over the tokens of ListOps."""
+    given = read_recipe(LISTOPS, "recipe")
+    task = given.load_task()
+    config = given.config(task)
+    entries = {name: getattr(config, name) for name in MaskedConfig.entries() if name in config.entries()}
+    model = SplitstepForMaskedLM(MaskedConfig(**entries))
+    model.save_pretrained(tmp_path / "masked")
+    return tmp_path / "masked", model, task
+
+
+def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(
+    masked: tuple[Path, SplitstepForMaskedLM, Task], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its states are the masked model's; the head is its own, and the other model's is left."""
+    folder, model, task = masked
+    document = {**LISTOPS, "start": str(folder)}
+    found = begun(document, tmp_path / "run", task)
+    assert isinstance(found.model, SplitstepForSequenceClassification)
+    ids = torch.randint(1, 5, (3, 9))
+    assert torch.equal(found.model.eval().encoder(ids), model.eval().encoder(ids))
+    new = fresh(document, task)
+    assert all(torch.equal(weights(found.model)[name], new[name]) for name in ("head.weight", "head.bias"))
+    result = train(read_recipe(document, "recipe"), tmp_path / "run")
+    first = capsys.readouterr().err.splitlines()[0]
+    loaded = len(weights(model.encoder))
+    told = f"; starts from {folder}: {loaded} tensors loaded; new: head.weight, head.bias; left: "
+    assert told in first
+    assert result.start == found.start
+    assert found.start is not None
+    assert found.start.sha256 == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    written = json.loads((tmp_path / "run" / "environment.json").read_text())["start"]
+    assert written == result.document()["start"] == found.start._asdict()
+
+
+@pytest.mark.parametrize(
+    ("changes", "needle"),
+    [
+        ({"model": {**SHAPE, "width": 32}}, "has width 16 (here 32): type model.width=16"),
+        ({"model": {**SHAPE, "layers": 3}}, "has layers 2 (here 3): type model.layers=2"),
+        ({"model": {**SHAPE, "heads": 4}}, "has heads 2 (here 4): type model.heads=2"),
+        ({"model": {**SHAPE, "norm": "rms"}}, "has norm layer (here rms): type model.norm=layer"),
+        ({"scheme": "F/2 A F/2"}, 'has scheme A F (here F/2 A F/2): type scheme="A F"'),
+        ({"scheme": "macaron"}, 'ffn 32 (here [15, 15, 15, 16]): type scheme="A F" model.ffn=32 match=none'),
+        ({"data": {"patch": 4}}, "use the data that it was trained on, which decide its patch"),
+    ],
+    ids=str,
+)
+def test_weights_that_mean_something_else_are_refused(
+    changes: dict[str, Any], needle: str, finished: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"^start: ") as caught:
+        train(read_recipe({**DIGITS, **changes, "start": str(finished)}, "recipe"), tmp_path / "run", quiet=True)
+    assert needle in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_vocabulary_is_refused(masked: tuple[Path, SplitstepForMaskedLM, Task], tmp_path: Path) -> None:
+    folder, model, _ = masked
+    model.resize_token_embeddings(99)
+    model.save_pretrained(folder)
+    with pytest.raises(ValueError, match=r"has vocab_size 99 \(here \d+\): use the data that it was trained on"):
+        train(read_recipe({**LISTOPS, "start": str(folder)}, "recipe"), tmp_path / "run", quiet=True)
+
+
+def other_start(folder: Path, case: str) -> Path:
+    """A place that is no start."""
+    place = folder / "place"
+    if case == "nothing":
+        return place
+    shutil.copytree(folder / "model", place)
+    if case == "pickle":
+        (place / "model.safetensors").rename(place / "pytorch_model.bin")
+    elif case == "damaged":
+        (place / "model.safetensors").write_bytes(b"{" * 100)
+    elif case == "foreign":
+        (place / "config.json").write_text('{"model_type": "bert"}')
+    elif case == "unfinished":
+        (place / "recipe.yaml").write_text("task: digits\n")
+    else:
+        (place / "runs" / "lie-seed0").mkdir(parents=True)
+        (place / "runs" / "lie-seed0" / "recipe.yaml").touch()
+    return place
+
+
+@pytest.mark.parametrize(
+    ("case", "needle"),
+    [
+        ("nothing", "holds no model: name a finished run"),
+        ("pickle", "is a pickle, which can run code"),
+        ("damaged", "is damaged: "),
+        ("foreign", "is a bert model: name one that splitstep trained"),
+        ("unfinished", "holds no model: name a finished run"),
+        ("comparison", "is a comparison: name one of its runs"),
+    ],
+)
+def test_what_is_no_start_is_one_line(case: str, needle: str, finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "model", tmp_path / "model")
+    start = other_start(tmp_path, case)
+    with pytest.raises(ValueError, match=needle) as caught:
+        train(read_recipe({**DIGITS, "start": str(start)}, "recipe"), tmp_path / "run", quiet=True)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_of_another_kind_without_an_encoder_is_refused(finished: Path, tmp_path: Path) -> None:
+    document = {**LISTOPS, "model": SHAPE}
+    with pytest.raises(ValueError, match="has no weights that this kind of model takes: name a model of the same kind"):
+        train(read_recipe({**document, "start": str(finished)}, "recipe"), tmp_path / "run", quiet=True)
+
+
+def test_a_run_that_has_begun_needs_its_start_no_more(finished: Path, tmp_path: Path) -> None:
+    """Killed after its first checkpoint, with the start gone: the same bits as a run that was never killed."""
+    start, out = tmp_path / "start", tmp_path / "run"
+    shutil.copytree(finished, start)
+    document = {**DIGITS, "start": str(start), "train": {**TRAIN, "checkpoint_seconds": 0.0}}
+    _, operations = Child(document, tmp_path / "whole").result()
+    assert Child(document, out, operations * 6 // 10).wait() == -signal.SIGKILL
+    assert list(out.glob("checkpoints/step-*"))
+    shutil.rmtree(start)
+    run(document, out)
+    assert everything(out) == everything(tmp_path / "whole")
+
+
+def test_a_start_that_changed_before_the_first_checkpoint_is_refused(finished: Path, tmp_path: Path) -> None:
+    start, out = tmp_path / "start", tmp_path / "run"
+    shutil.copytree(finished / "model", start)
+    document = {**DIGITS, "start": str(start)}
+    run(document, out)
+    shutil.rmtree(out / "checkpoints")
+    (out / "result.json").unlink()
+    found = begun(DIGITS, tmp_path / "other")
+    found.model.save_pretrained(start)
+    with pytest.raises(ValueError, match=r"began with other weights to start from, by the hashes in environment\.json"):
+        run(document, out)
+
+
+def test_the_command_line_takes_a_start_and_the_table_names_it(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits.yaml").write_text(json.dumps(DIGITS))
+    assert cli.main(["train", "digits.yaml", f"start={finished}", "--out", "run"]) == 0
+    assert f"start            {finished}" in capsys.readouterr().out
+    assert cli.main(["train", "digits.yaml", "start=3", "--out", "other"]) == 2
+    assert "start is 3, and needs text or nothing" in capsys.readouterr().err
+
+
+def test_a_recipe_without_a_start_does_not_mention_one() -> None:
+    assert "start" not in Recipe("digits").document()
+    assert read_recipe({**DIGITS, "start": None}, "recipe") == read_recipe(DIGITS, "recipe")
