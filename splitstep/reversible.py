@@ -4,18 +4,24 @@ A part of a doubled scheme adds to one half what its fields make of the other, a
 a -= h f(b). In floating point the two differ by a rounding, and in half precision the next evaluation blows that up to
 the precision of its own output; so the pair is kept in fixed point here, where sums are exact: the states that the
 backward pass rebuilds are those of the forward pass bit for bit, whatever the precision of the fields.
+
+That needs fields that are pure functions of t, x, the context and their registered parameters. A field that is not is
+noticed rather than differentiated wrongly: a checksum of the first pair is compared with that of the rebuilt one. On a
+CPU a difference raises an error. Elsewhere that would wait for the device, so a difference makes gradients NaN; to see
+the error, run a batch on a CPU. Compiled code may round differently in its two passes, so it is not compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.compiler import is_compiling
 from torch.func import functional_call, vjp  # pyright: ignore[reportPrivateImportUsage]
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -34,10 +40,20 @@ def from_grid(n: Tensor, dtype: torch.dtype) -> Tensor:
     return (n.to(torch.promote_types(dtype, torch.float32)) * (1.0 / GRID)).to(dtype)
 
 
+def nan_unless(good: Tensor) -> Tensor:
+    """0 if all is good, else NaN: to be added, for asking would wait for the device."""
+    return torch.zeros((), device=good.device).masked_fill(~good.all(), torch.nan)
+
+
 def fault(x: Tensor) -> Tensor:
     """0, or NaN where x holds what the integers of the grid cannot: NaN, infinity, the values of a diverged field."""
-    size = x.detach().abs().amax()
-    return torch.where(size < LIMIT, torch.zeros_like(size), torch.full_like(size, torch.nan))
+    return nan_unless(x.detach().abs() < LIMIT)
+
+
+def checksum(pair: Sequence[Tensor]) -> Tensor:
+    """An integer for each half: the sum over its elements, each times an odd number of its own, modulo 2^64."""
+    odd = 2 * torch.arange(pair[0].numel(), device=pair[0].device).view(pair[0].shape) + 1
+    return torch.stack([(n * odd).sum() for n in pair])
 
 
 Names = tuple[tuple[str, str], ...]  # of a step's parameters: (field, parameter)
@@ -62,7 +78,8 @@ class Problem(NamedTuple):
 
     scheme: Scheme
     steps: tuple[Step, ...]
-    names: tuple[Names, ...]  # step by step
+    names: tuple[Names, ...]
+    owners: tuple[int, ...]  # whose names and weights each step has: steps of the same fields share them
     treedef: Any
     leaves: tuple[Any, ...]
     tracked: tuple[int, ...]  # leaves of the context that gradients flow into
@@ -79,7 +96,7 @@ class Problem(NamedTuple):
         for i, leaf in zip(self.tracked, extra, strict=True):
             leaves[i] = leaf
         context = tree_unflatten(leaves, self.treedef)
-        bound = visit._replace(step=bind(visit.step, self.names[visit.site.step], values))
+        bound = visit._replace(step=bind(visit.step, self.names[self.owners[visit.site.step]], values))
         added = increments(bound, x, contexts(visit, context, self.at))
         return total(term.to(x.dtype) for term in added.values())  # summed in the stream's precision, as elsewhere
 
@@ -92,49 +109,92 @@ class Rebuild(torch.autograd.Function):
         dtype = a.dtype
         extra, groups = split(rest, sizes)
         pair = [to_grid(a), to_grid(b)]
+        first = checksum(pair)
         poison = fault(a) + fault(b)
         for visit in problem.visits():
             half = visit.move.half
             x = from_grid(pair[1 - half], dtype)
-            added = problem.increment(visit, x, groups[visit.site.step], extra)
-            poison = poison + fault(x) + fault(added)
+            added = problem.increment(visit, x, groups[problem.owners[visit.site.step]], extra)
             pair[half] = pair[half] + to_grid(added)
-        ctx.save_for_backward(*pair)
+            poison = poison + fault(added) + nan_unless(pair[half].abs() < int(LIMIT * GRID))
+        ctx.save_for_backward(*pair, first)
         ctx.problem, ctx.sizes, ctx.rest = problem, sizes, rest
         ctx.versions = versions(rest)
         return from_grid(pair[0], dtype) + poison, from_grid(pair[1], dtype) + poison
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         problem: Problem = ctx.problem
-        if versions(ctx.rest) != ctx.versions:
-            raise RuntimeError(
-                "Weights or context were changed in place between forward and backward; states cannot be rebuilt from "
-                "them. Call backward before the optimizer's step."
-            )
-        extra, groups = split(ctx.rest, ctx.sizes)
-        pair, g = list(ctx.saved_tensors), list(grads)
+        check_backward(ctx)
+        extra, groups = split([tensor.detach() for tensor in ctx.rest], ctx.sizes)
+        *pair, first = ctx.saved_tensors
+        g = list(grads)
         g_extra = [torch.zeros_like(leaf) for leaf in extra]
         g_groups: list[Any] = [None] * len(groups)
         device, dtype, enabled = problem.autocast
         with torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False):
             for visit in reversed(problem.visits()):
-                half, index = visit.move.half, visit.site.step
+                half, owner = visit.move.half, problem.owners[visit.site.step]
                 x = from_grid(pair[1 - half], g[half].dtype)
-                added, pull = vjp(partial(problem.increment, visit), x, groups[index], extra)  # pyright: ignore[reportAssignmentType]
+                added, pull = pullback(problem, visit, x, groups[owner], extra)
                 pair[half] = pair[half] - to_grid(added)
                 g_x, g_values, g_context = pull(g[half])
                 g[1 - half] = g[1 - half] + g_x
                 g_extra = [u + v for u, v in zip(g_extra, g_context, strict=True)]
-                seen = g_groups[index]
-                g_groups[index] = g_values if seen is None else [u + v for u, v in zip(seen, g_values, strict=True)]
-        return None, None, g[0], g[1], *g_extra, *(v for group in g_groups for v in group)
+                seen = g_groups[owner]
+                g_groups[owner] = g_values if seen is None else [u + v for u, v in zip(seen, g_values, strict=True)]
+        found = [*g, *g_extra, *(v for group in g_groups for v in group)]
+        return None, None, *(found if is_compiling() else checked(found, ctx.needs_input_grad[2:], pair, first))
+
+
+INSTEAD = "Put the network in evaluation mode to store states instead of rebuilding them."
+
+
+def check_backward(ctx: Any) -> None:
+    """Refuse a backward pass that would be wrong."""
+    if torch.is_grad_enabled() and not is_compiling():  # once_differentiable would miss what no gradient leads to
+        raise RuntimeError(f"Rebuilt states have no second derivatives: create_graph is True. {INSTEAD}")
+    if versions(ctx.rest) != ctx.versions:
+        raise RuntimeError(
+            "Weights or context were changed in place between forward and backward; states cannot be rebuilt from "
+            "them. Call backward before the optimizer's step."
+        )
+
+
+def pullback(problem: Problem, visit: Visit, x: Tensor, values: Sequence[Tensor], extra: Sequence[Tensor]) -> Any:
+    """What a part adds, and the function from its gradient to those of x, the weights and the context.
+
+    None of these requires a gradient here, so if the result does, a field reads something else that does.
+    """
+    with nullcontext() if is_compiling() else torch.enable_grad():
+        added, pull = vjp(partial(problem.increment, visit), x, values, extra)  # pyright: ignore[reportAssignmentType]
+    if added.requires_grad:
+        raise RuntimeError(
+            f"Field {' or '.join(visit.move.fields)} of step {visit.site.step} reads a tensor that requires a gradient "
+            "and would get none: register it as a parameter of the field, or pass it in the context as a tensor. "
+            f"{INSTEAD}"
+        )
+    return added, pull
+
+
+def checked(grads: list[Tensor], needed: Sequence[bool], pair: Sequence[Tensor], first: Tensor) -> list[Tensor]:
+    """The gradients, if the first pair was rebuilt; else an error, or NaN if asking would wait for the device."""
+    good = checksum(pair) == first
+    if good.device.type != "cpu":
+        poison = nan_unless(good)
+        spoilt = [i for i, wanted in enumerate(needed) if wanted][:3]  # both halves and a weight, or three weights
+        return [grad + poison if i in spoilt else grad for i, grad in enumerate(grads)]
+    if not good.all():
+        raise RuntimeError(
+            "The states were not rebuilt, so a field is not a pure function of t, x, the context and its parameters: "
+            f"it may draw random numbers (nn.Dropout), count its calls or change a buffer. {INSTEAD}"
+        )
+    return grads
 
 
 def versions(tensors: Sequence[Tensor]) -> tuple[int, ...]:
     """How often each tensor was changed in place; a compiled graph has its own guard."""
-    return () if torch.compiler.is_compiling() else tuple(t._version for t in tensors)
+    return () if is_compiling() else tuple(t._version for t in tensors)
 
 
 def split(rest: Sequence[Tensor], sizes: Sequence[int]) -> tuple[tuple[Tensor, ...], list[tuple[Tensor, ...]]]:
@@ -161,13 +221,20 @@ def integrate_reversibly(
     """`integrate` for a doubled scheme of one branch, with a backward pass that rebuilds states."""
     assert observe is None
     assert len(scheme.branches) == 1
+    if torch.is_grad_enabled() and any(isinstance(step.t, Tensor) and step.t.requires_grad for step in steps):
+        raise ValueError(f"Rebuilt states have no gradient for the time t: pass t.detach(). {INSTEAD}")
     leaves, treedef = tree_flatten(context)
     tracked = tuple(i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.requires_grad)
-    weights = [parameters(step, scheme.fields) for step in steps]
+    weights: list[dict[tuple[str, str], Tensor]] = []
+    owners: list[int] = []
+    for i, step in enumerate(steps):
+        if i == 0 or step.fields is not steps[i - 1].fields:
+            weights.append(parameters(step, scheme.fields))
+        owners.append(len(weights) - 1)
     a, b = x
     device = a.device.type
     problem = Problem(
-        scheme, tuple(steps), tuple(map(tuple, weights)), treedef, tuple(leaves), tracked, at,
+        scheme, tuple(steps), tuple(map(tuple, weights)), tuple(owners), treedef, tuple(leaves), tracked, at,
         (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)),
     )  # fmt: skip
     rest = [*(leaves[i] for i in tracked), *(value for group in weights for value in group.values())]

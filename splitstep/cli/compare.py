@@ -17,13 +17,18 @@ if TYPE_CHECKING:
     from ..training import Recipe
 
 MOST_SEEDS = 10_000  # a run each
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[RECIPE] [KEY=VALUE]...", help="A YAML file, and entries of it to change."),
+]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option("--sweep", metavar="KEY=VALUE,...", help="Values to try for each scheme, chosen on validation."),
+]
 
 
 def compare(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RECIPE] [KEY=VALUE]...", help="A YAML file, and entries of it to change."),
-    ] = None,
+    words: Words = None,
     *,
     context: typer.Context,
     task: Annotated[
@@ -33,10 +38,7 @@ def compare(
     seeds: Annotated[int, typer.Option("--seeds", help="How many: 5 means 0 to 4, or from train.seed on.")] = 5,
     out: NewDirectory,
     match: Annotated[str | None, typer.Option("--match", help="What is equal: parameters, flops or none.")] = None,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option("--sweep", metavar="KEY=VALUE,...", help="Values to try for each scheme, chosen on validation."),
-    ] = None,
+    sweep: Sweep = None,
     engine: Annotated[str, typer.Option("--engine", help="local, local=N or dask=ADDRESS.")] = "local",
     data: Data = None,
     as_json: Json = False,

@@ -104,15 +104,7 @@ class SplitstepModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         config: SplitstepConfig = self.config
         if isinstance(module, nn.Linear):
-            if config.init == "xavier":
-                nn.init.xavier_uniform_(module.weight)
-            else:
-                nn.init.normal_(module.weight, std=config.init_std)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-                if isinstance(module, QueriesKeysValues) and config.rotary_bias:
-                    starts = torch.tensor((config.rotary_bias, config.rotary_bias, 0.0))
-                    initialization.copy_(module.bias, starts.repeat_interleave(torch.tensor(module.sizes)))
+            init_linear(module, config)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=config.width**-0.5 if config.init == "xavier" else config.init_std)
             if module.padding_idx is not None:
@@ -125,6 +117,19 @@ class SplitstepModel(PreTrainedModel):
         elif isinstance(module, Embedding) and module.waves is not None:  # no file holds them
             with torch.no_grad():
                 module.waves.copy_(waves(module.config))
+
+
+def init_linear(layer: nn.Linear, config: SplitstepConfig) -> None:
+    """Draw a matrix as the config says; biases begin at 0, or let rotary attention start local."""
+    if config.init == "xavier":
+        nn.init.xavier_uniform_(layer.weight)
+    else:
+        nn.init.normal_(layer.weight, std=config.init_std)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+        if isinstance(layer, QueriesKeysValues) and config.rotary_bias:
+            starts = torch.tensor((config.rotary_bias, config.rotary_bias, 0.0))
+            initialization.copy_(layer.bias, starts.repeat_interleave(torch.tensor(layer.sizes)))
 
 
 class SplitstepGenerationMixin(GenerationMixin):

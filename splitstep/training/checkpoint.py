@@ -171,7 +171,7 @@ def fault(path: Path, load: Callable[[Stored], None], world: World) -> str:
     """Why a checkpoint cannot be loaded; nothing, if it was."""
     try:
         load(Stored(path, world))
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         if no_memory(error):
             raise
         return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -445,9 +445,10 @@ def test_substeps_are_refined_steps_with_slots_of_their_own(name: str) -> None:
         ss.Stack(s, 0, lambda name, layer: Timed())
 
 
-def test_substeps_and_lengths_compile_whole() -> None:
+@pytest.mark.parametrize("name", ["macaron", "reversible"])
+def test_substeps_and_lengths_compile_whole(name: str) -> None:
     torch._dynamo.reset()
-    network = ss.Stack(ss.scheme("macaron"), 2, lambda name, layer: Timed(), substeps=2)
+    network = ss.Stack(ss.scheme(name), 2, lambda name, layer: Timed(), substeps=2)
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
     x = torch.randn(2, 4)
     assert torch.allclose(compiled(x, lengths=[0.5, 1.5]), network(x, lengths=[0.5, 1.5]), rtol=1e-5, atol=1e-6)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
+from gpu import GPU
 from torch import Tensor, nn
 
 import splitstep as ss
@@ -176,10 +178,144 @@ def test_an_average_of_doubled_programs_trains_too() -> None:
 
 
 def test_second_derivatives_are_refused_in_training_rather_than_wrong() -> None:
-    x = inputs()
-    [g] = torch.autograd.grad(network(layers=2).train()(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError):
-        g.square().sum().backward()
+    """Also of y.sum(), whose gradient depends on nothing: a penalty on it would have been without effect."""
+    for loss in (torch.sum, lambda y: y.square().sum()):
+        x = inputs()
+        with pytest.raises(RuntimeError, match=r"no second derivatives: create_graph is True.*evaluation mode"):
+            torch.autograd.grad(loss(network(layers=2).train()(x)), x, create_graph=True)
+
+
+def impure(change: Any) -> ss.Stack:
+    """Four layers, the field F of the second changed."""
+    stack = network(layers=4).train()
+    stack.layers[1]["F"] = change(stack.layers[1]["F"])  # pyright: ignore
+    return stack
+
+
+class Changed(nn.Module):
+    """A field with something done to its result."""
+
+    def __init__(self, field: nn.Module, change: Any) -> None:
+        super().__init__()
+        self.field, self.change = field, change
+
+    def forward(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        return self.change(self.field(t, x, context))
+
+
+calls = itertools.count()
+IMPURE: dict[str, Any] = {
+    "dropout": nn.Dropout(0.1),
+    "noise": lambda y: y + 1e-3 * torch.randn_like(y),
+    "shuffled tokens": lambda y: y[:, torch.randperm(y.shape[1])],
+    "counted calls": lambda y: y * (1 + next(calls) % 7),
+}
+
+
+@pytest.mark.parametrize("kind", IMPURE)
+def test_fields_that_are_not_pure_are_noticed_rather_than_differentiated_wrongly(kind: str) -> None:
+    torch.manual_seed(1)
+    stack = impure(lambda field: Changed(field, IMPURE[kind]))
+    with pytest.raises(RuntimeError, match="not rebuilt, so a field is not a pure function"):
+        stack(inputs()).sum().backward()
+    stack.eval()(inputs()).sum().backward()  # states that are stored need no pure fields
+
+
+class Hidden(nn.Module):
+    """A field that reads a tensor that nobody knows of."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        super().__init__()
+        self.tensors = tensors
+
+    def forward(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        return x * (context.scale if context else self.tensors[0])
+
+
+class Opaque:
+    """A context that torch cannot look into."""
+
+    def __init__(self, scale: Tensor) -> None:
+        self.scale = scale
+
+
+def test_a_gradient_that_would_be_missing_is_an_error() -> None:
+    w = torch.full((WIDTH,), 0.1).requires_grad_()
+    message = "Field F of step 1 reads a tensor that requires a gradient and would get none: register it"
+    for make in (lambda: w, lambda: 2 * w):
+        for given in (None, Opaque(w)):
+            field = Hidden([make()])
+            fields = {("F", 1): field}
+            stack = ss.Stack(ss.scheme("a:A b:F"), 2, lambda *place, fields=fields: fields.get(place) or Pure())
+            with pytest.raises(RuntimeError, match=message):
+                stack.train()(inputs(), given).sum().backward()
+            field.tensors = [make()]
+            [g] = torch.autograd.grad(stack.eval()(inputs(), given).sum(), w)
+            assert g.norm() > 0
+            with torch.no_grad():
+                stack.train()(inputs(), given)
+
+
+class Pure(nn.Module):
+    def forward(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        return torch.sin(x + t)
+
+
+def test_a_time_that_requires_a_gradient_is_refused() -> None:
+    stack, t = network(layers=2), torch.tensor(0.5, requires_grad=True)
+    with pytest.raises(ValueError, match=r"no gradient for the time t: pass t.detach\(\)"):
+        stack.train()(inputs(), t=t)
+    with torch.no_grad():
+        assert torch.allclose(stack(inputs(), t=t), stack(inputs(), t=0.5))
+    [g] = torch.autograd.grad(stack.eval()(inputs(), t=t).sum(), t)
+    assert g.abs() > 0
+
+
+def test_an_empty_batch_trains() -> None:
+    stack = network(layers=2).train()
+    x = inputs().detach()[:0].requires_grad_()
+    y = stack(x)
+    y.sum().backward()
+    assert y.shape == (0, 5, WIDTH)
+    assert all(p.grad is not None and not p.grad.any() for p in stack.parameters())
+
+
+class Constant(nn.Module):
+    def forward(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        return torch.full_like(x, 2.0**29)
+
+
+@pytest.mark.parametrize(("layers", "good"), [(1, True), (3, False), (40, False)])
+def test_a_half_that_is_never_read_may_not_leave_the_grid_either(layers: int, good: bool) -> None:
+    stack = ss.Stack(ss.scheme("b:A"), layers, lambda name, layer: Constant()).train()
+    y = stack(torch.zeros(2, WIDTH))
+    assert torch.equal(y, torch.full_like(y, 2.0**28)) if good else y.isnan().all()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e12, 2.0**30])
+def test_a_diverged_pass_has_a_backward_pass(bad: float) -> None:
+    stack = network(layers=4).train()
+    with torch.no_grad():
+        stack.layers[2]["A"].down.bias[3] = bad  # pyright: ignore
+    y = stack(inputs())
+    y.sum().backward()
+    assert y.isnan().all()
+
+
+def test_substeps_share_weights_and_gradients() -> None:
+    torch.manual_seed(0)
+    stack = ss.Stack(ss.scheme("reversible"), 3, lambda name, layer: Normed(), substeps=4)
+    assert distance(gradients(stack.train()), gradients(stack.eval())) < 1e-5
+
+
+@GPU
+def test_on_a_gpu_states_that_were_not_rebuilt_make_gradients_nan() -> None:
+    for frozen in (False, True):
+        stack = impure(lambda field: Changed(field, IMPURE["dropout"])).cuda()
+        x = inputs().detach().cuda().requires_grad_(not frozen)
+        stack(x).sum().backward()
+        assert any(p.grad is not None and p.grad.isnan().any() for p in stack.parameters())
+        assert frozen or x.grad.isnan().all()  # pyright: ignore
 
 
 def test_weights_that_change_before_the_backward_pass_are_noticed() -> None:
