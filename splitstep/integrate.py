@@ -65,6 +65,11 @@ class Event(NamedTuple):
     read: Tensor
     state: State  # all of it before the part
 
+    @property
+    def before(self) -> Tensor:
+        """The state before the part as one tensor: of a pair its mean, as at the end of a stack."""
+        return (self.state[0] + self.state[1]) / 2 if self.move.half >= 0 else self.state
+
 
 Observe = Callable[[Event], None]
 At = Callable[[Any, Site], Any]

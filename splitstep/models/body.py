@@ -181,8 +181,7 @@ class Watch:
     def see(self, event: Event) -> None:
         assert self.kept is not None
         if event.site.part == 0 and event.site.branch == 0 and event.site.step % self.substeps == 0:
-            pair = event.state if isinstance(event.state, tuple) else None
-            self.kept.append(event.x if pair is None else (pair[0] + pair[1]) / 2)
+            self.kept.append(event.before)
         if self.then is not None:
             self.then(event)
 

@@ -17,7 +17,7 @@ class StateNorms:
 
     def __call__(self, event: Event) -> None:
         if event.site.part == 0 and event.site.branch == 0:
-            self.lengths.append(length(event.x))
+            self.lengths.append(length(event.before))
 
     def figures(self, passed: Pass) -> Figures:
         return {"x": (*self.lengths, length(passed.x))}
