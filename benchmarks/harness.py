@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def harness(recipe: Recipe, task: Task, folder: Path) -> tuple[Callable[[], Any]
     run = Run(recipe, directory, task, ALONE)
 
     def loop() -> None:
-        fit(run, open_journal(run, quiet=True, tensorboard=False))
+        fit(run, open_journal(run, True, False, ExitStack()))
 
     return loop, run.model
 

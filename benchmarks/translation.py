@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -147,7 +147,7 @@ def train(scheme: str, recipe: str, overrides: Sequence[str], folder: Path, size
     directory = RunDirectory(folder / scheme)
     directory.claim(given.document())
     run = Run(given, directory, given.load_task(), world)
-    fit(run, open_journal(run, quiet=True, tensorboard=False))
+    fit(run, open_journal(run, True, False, ExitStack()))
     times = run.clock.read()
     return Updates(
         scheme, run.mode, str(run.precision).removeprefix("torch."), size.steps, len(run.shapes),

@@ -11,15 +11,15 @@ from itertools import chain, count
 from math import isclose
 from typing import NamedTuple
 
+from .letters import LETTERS
 from .tableau import EULER, Coefficient, Tableau, coefficient
 
 PROJECTIONS = frozenset("NMP")
-DIFFUSION = "D"
 
 
 def runs_backwards(letter: str) -> bool:
     """Whether the field of this letter may have negative fractions: backward diffusion is ill-posed."""
-    return letter != DIFFUSION
+    return letter not in LETTERS or LETTERS[letter].backwards
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,13 @@ class Substep:
             raise ValueError(f"A part sums different fields; got {'+'.join(self.fields) or 'none'}.")
         if self.fraction == 0:
             raise ValueError(f"Field {'+'.join(self.fields)} advances by 0: leave that part out.")
-        if self.fraction < 0 and not all(runs_backwards(name[0]) for name in self.fields):
+        forward = [name[0] for name in self.fields if self.fraction < 0 and not runs_backwards(name[0])]
+        if forward:
+            letter = forward[0]
             raise ValueError(
-                f"Diffusion D cannot run backwards in time (ill-posed); its fraction is {self.fraction}: "
-                "use a scheme whose fractions of D are positive, such as D/2 A F D/2."
+                f"{LETTERS[letter].title.capitalize()} {letter} cannot run backwards in time (ill-posed); its fraction "
+                f"is {self.fraction}: use a scheme whose fractions of {letter} are positive, such as "
+                f"{letter}/2 A F {letter}/2."
             )
         if self.replaces and (self.tableau != EULER or self.half):
             raise ValueError(

@@ -54,7 +54,7 @@ def scheme(text: str | Scheme) -> Scheme:
 
 def name_of(value: Scheme) -> str | None:
     """The row's name, where the scheme is one of the table; packages that add rows are not imported for it."""
-    return next((name for name, row in SCHEMES.own.items() if row == value), None)
+    return next((name for name, row in SCHEMES.known.items() if row == value), None)
 
 
 def label(value: str | Scheme) -> str:

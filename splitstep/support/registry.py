@@ -42,6 +42,11 @@ class Registry(Mapping[str, T], Generic[T]):
         return value
 
     @property
+    def known(self) -> dict[str, T]:
+        """What can be had without an import."""
+        return self.own | self._loaded
+
+    @property
     def added(self) -> Mapping[str, EntryPoint]:
         """What is imported on demand, by name: own things in `paths`, then what other packages add."""
         if self._found is None:

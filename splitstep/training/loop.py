@@ -14,7 +14,7 @@ from ..support.words import counted
 from .directory import Environment, RunDirectory, git_hash, versions
 from .evaluate import evaluate, free_run, probe
 from .journal import Journal, open_tensorboard
-from .processes import this_world
+from .processes import World, this_world
 from .progress import Progress
 from .recipe import Recipe, evaluates
 from .result import finish, give_up
@@ -100,14 +100,8 @@ def train(
     with ExitStack() as held:
         world.on_first(lambda: held.enter_context(directory.locked()))
         held.enter_context(torch.random.fork_rng([world.device] if world.device.type == "cuda" else []))
-        # The first process fetches what there is to fetch; the others find it there.
         try:
-            task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
-            run = Run(recipe, directory, task, world)
-            now = Environment(versions(), git_hash(), task.describe(), run.start)
-            world.on_first(lambda: directory.keep_environment(now))
-            if extends:
-                world.on_first(lambda: directory.extend(recipe.document()))
+            run = begin(recipe, directory, world, data, extends)
         except BaseException as error:  # put right, the recipe will be another one, and must find the directory free
             if world.rank == 0 and not begun:
                 directory.forget()
@@ -115,12 +109,9 @@ def train(
                 raise ValueError(TOO_LARGE.format(out)) from None
             raise
         try:
-            journal = open_journal(run, quiet, tensorboard)
-            if journal.writer is not None:
-                held.callback(journal.writer.close)
-            if run.remark:
-                journal.progress.say(run.remark)
-            journal.progress.say(opening(run))
+            journal = open_journal(run, quiet, tensorboard, held)
+            for line in filter(None, (run.remark, opening(run))):
+                journal.progress.say(line)
             with journal.progress, stop.heard(world):
                 fit(run, journal, stop)
         except Diverged as error:
@@ -132,6 +123,18 @@ def train(
                 directory.forget()
             raise ValueError(TOO_LARGE.format(out)) from None
         return finish(run, journal.progress)
+
+
+def begin(recipe: Recipe, directory: RunDirectory, world: World, data: Path | None, extends: bool) -> Run:
+    """The run as it begins or goes on, with what it stands on written down. The first process fetches what there is to
+    fetch; the others find it there."""
+    task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
+    run = Run(recipe, directory, task, world)
+    now = Environment(versions(), git_hash(), task.describe(), run.start)
+    world.on_first(lambda: directory.keep_environment(now))
+    if extends:
+        world.on_first(lambda: directory.extend(recipe.document()))
+    return run
 
 
 TOO_LARGE = "{}: the device has too little memory: lower train.batch, raise train.accumulate, or make the model smaller"
@@ -155,9 +158,11 @@ def opening(run: Run) -> str:
     return f"{parameters:,} parameters, {counted(options.steps, 'step')}, {where}{on}{begun}{late}{held}"
 
 
-def open_journal(run: Run, quiet: bool, tensorboard: bool) -> Journal:
-    """The run's journal, silent on all processes but the first."""
+def open_journal(run: Run, quiet: bool, tensorboard: bool, held: ExitStack) -> Journal:
+    """The run's journal, silent on all processes but the first; what it holds open is closed with the rest."""
     recipe, silent = run.recipe, run.world.rank > 0
     title = f"{recipe.task} {label(recipe.scheme)} seed {recipe.train.seed}"
     writer = open_tensorboard(run.directory, run.state.step) if tensorboard and not silent else None
+    if writer is not None:
+        held.callback(writer.close)
     return Journal(run.directory, Progress(title, recipe.train.steps, quiet or silent), writer, silent)
