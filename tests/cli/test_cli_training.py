@@ -249,7 +249,7 @@ def test_a_test_figure_that_is_no_number_is_shown_and_spoils_no_table(
     bad.clear()
     document = call(capsys, *words, "2")
     assert [trial["test"]["accuracy"] == "nan" for trial in document["trials"]] == [True, False]
-    assert (document["rows"][0]["finished"], document["rows"][0]["not_finite"]) == (1, 1)
+    assert (document["rows"][0]["finished"], document["rows"][0]["not_finite"]) == (2, 1)
     assert document["rows"][0]["test"]["mean"] == document["trials"][1]["test"]["accuracy"]
     assert cli.main(["report", "out", "--markdown"]) == 0
     assert "1 of 2 not finite" in capsys.readouterr().out
