@@ -178,9 +178,10 @@ def pullback(problem: Problem, visit: Visit, x: Tensor, values: Sequence[Tensor]
 
 
 def checked(grads: list[Tensor], needed: Sequence[bool], pair: Sequence[Tensor], first: Tensor) -> list[Tensor]:
-    """The gradients, if the first pair was rebuilt; else an error, or NaN if asking would wait for the device."""
+    """The gradients, if the first pair was rebuilt; else an error, or NaN if asking would wait for the device or if a
+    tracer has put a stand-in for the answer."""
     good = checksum(pair) == first
-    if good.device.type != "cpu":
+    if good.device.type != "cpu" or type(good) is not Tensor:
         poison = nan_unless(good)
         spoilt = [i for i, wanted in enumerate(needed) if wanted][:3]  # both halves and a weight, or three weights
         return [grad + poison if i in spoilt else grad for i, grad in enumerate(grads)]

@@ -311,7 +311,7 @@ def test_score_of_images_is_accuracy() -> None:
     ("name", "options", "says"),
     [
         ("digit", {}, 'did you mean "digits"'),
-        ("zzz", {}, "known: digits, listops"),
+        ("zzz", {}, "the tasks are digits, listops"),
         ("digits", {"pach": 2}, 'did you mean "patch"'),
         ("digits", {"patch": "2"}, "'2', and needs a whole number"),
         ("digits", {"patch": True}, "True, and needs a whole number"),
