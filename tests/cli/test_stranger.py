@@ -57,7 +57,7 @@ def test_a_strangers_task_letter_and_probe_are_trained_and_compared(site: Path, 
         "--out", str(tmp_path / "both"), "--json",
     )  # fmt: skip
     assert both.returncode == 0, both.stderr
-    assert "damping" in (tmp_path / "both" / "report.html").read_text()
+    assert "#3a7d44" in (tmp_path / "both" / "report.html").read_text()
 
 
 def test_a_strangers_result_is_reported(site: Path, tmp_path: Path) -> None:

@@ -24,4 +24,4 @@ class Damping(nn.Module):
         return 0
 
 
-DAMPING = Letter("damping", "#5b6475", backwards=False, field=Damping)
+DAMPING = Letter("damping", "#3a7d44", backwards=False, field=Damping)

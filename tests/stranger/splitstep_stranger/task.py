@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from splitstep.tasks.labelled import Labelled, Ragged
 from splitstep.tasks.options import at_least
+from splitstep.tasks.tokenizer import word_tokenizer
 
 BIT = 2  # the number of the token 0; PAD and CLS come before it
 
@@ -30,9 +31,10 @@ class Parity(Labelled):
     Options: ClassVar[type] = ParityOptions
 
     def __init__(self, options: ParityOptions, data: Path | None = None) -> None:
-        self._options = options
         texts = dict(zip(("train", "valid", "test"), self._rows(options.length), strict=True))
-        self._load(texts, BIT + 2, 2, (options.length + 1,))
+        source = {"name": "parity, generated", "length": options.length}
+        tokenizer = word_tokenizer(("[PAD]", "[CLS]", "0", "1"))
+        self._load(texts, tokenizer, BIT + 2, ("even", "odd"), (options.length + 1,), source)
 
     def _rows(self, length: int) -> Iterator[Ragged]:
         random = np.random.default_rng(0)
@@ -40,6 +42,3 @@ class Parity(Labelled):
             bits = random.integers(2, size=(rows, length))
             tokens = (bits + BIT).astype(np.uint8).ravel()
             yield Ragged(tokens, np.arange(rows + 1) * length, (bits.sum(1) % 2).astype(np.uint8))
-
-    def _source(self) -> dict[str, Any]:
-        return {"name": "parity, generated", "length": self._options.length}
