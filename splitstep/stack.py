@@ -28,6 +28,7 @@ class Stack(nn.Module):
             raise ValueError(f"A stack has at least one layer of one step; got layers={layers}, substeps={substeps}.")
         self.scheme, self.step, self.substeps = scheme, step, substeps
         names = (*scheme.fields, *scheme.projections)
+        _ = scheme.plan, scheme.doubled, scheme.replaces  # worked out here: compilers cannot enter their locks
         self.layers = nn.ModuleList(nn.ModuleDict({name: make(name, i) for name in names}) for i in range(layers))
         self.places: dict[str, dict[tuple[int, int, int], int]] = {}
 
