@@ -30,14 +30,14 @@ class Stack(nn.Module):
         names = (*scheme.fields, *scheme.projections)
         _ = scheme.plan, scheme.doubled, scheme.replaces  # worked out here: compilers cannot enter their locks
         self.layers = nn.ModuleList(nn.ModuleDict({name: make(name, i) for name in names}) for i in range(layers))
-        self.places: dict[str, dict[tuple[int, int, int], int]] = {}
+        self.numbers: dict[str, dict[tuple[int, int, int], int]] = {}
 
     def slot(self, site: Site, letters: str) -> int | None:
         """A number for an evaluation of these letters, dense over the network: where a cache keeps keys and values."""
-        if letters not in self.places:
-            self.places[letters] = places(self.scheme, letters)
-        place = self.places[letters].get(site[1:])
-        return None if place is None else site.step * len(self.places[letters]) + place
+        if letters not in self.numbers:
+            self.numbers[letters] = numbered(self.scheme, letters)
+        number = self.numbers[letters].get(site[1:])
+        return None if number is None else site.step * len(self.numbers[letters]) + number
 
     def steps(self, t: Time = 0.0, lengths: Sequence[float] | None = None) -> list[Step]:
         """The steps from time t on: `substeps` of them for each layer."""
@@ -67,7 +67,7 @@ class Stack(nn.Module):
         return (a + b) / 2
 
 
-def places(scheme: Scheme, letters: str) -> dict[tuple[int, int, int], int]:
+def numbered(scheme: Scheme, letters: str) -> dict[tuple[int, int, int], int]:
     """(part, stage, branch) of one step's evaluations of these letters, numbered."""
     found = [
         (part, stage, branch)
@@ -76,4 +76,4 @@ def places(scheme: Scheme, letters: str) -> dict[tuple[int, int, int], int]:
         if any(name[0] in letters for name in move.fields)
         for stage in range(len(move.stages))
     ]
-    return {place: number for number, place in enumerate(found)}
+    return {evaluation: number for number, evaluation in enumerate(found)}

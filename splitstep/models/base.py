@@ -15,7 +15,7 @@ from transformers.utils import logging
 
 from ..fields.attention import QueriesKeysValues, unplanned_attention
 from ..stack import Stack
-from .body import Embedding, waves
+from .body import Embedding, sinusoid_table
 from .config import SplitstepConfig
 
 
@@ -114,9 +114,9 @@ class SplitstepModel(PreTrainedModel):
                 nn.init.ones_(module.weight)
             if isinstance(module, nn.LayerNorm) and module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, Embedding) and module.waves is not None:  # no file holds them
+        elif isinstance(module, Embedding) and module.sinusoids is not None:  # no file holds them
             with torch.no_grad():
-                module.waves.copy_(waves(module.config))
+                module.sinusoids.copy_(sinusoid_table(module.config))
 
 
 def init_linear(layer: nn.Linear, config: SplitstepConfig) -> None:

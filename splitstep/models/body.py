@@ -79,7 +79,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     return nn.functional.pad(out, (0, 1)) if width % 2 else out
 
 
-def waves(config: TextConfig) -> Tensor:
+def sinusoid_table(config: TextConfig) -> Tensor:
     """The sinusoids of all positions up to `max_positions`, a row each: looking them up is one kernel, not ten."""
     return sinusoids(torch.arange(config.max_positions), config.width)
 
@@ -87,15 +87,15 @@ def waves(config: TextConfig) -> Tensor:
 class Embedding(nn.Module):
     """Tokens and their positions as states: scale * E[token] + position, normalised where the config says so."""
 
-    waves: Tensor | None
+    sinusoids: Tensor | None
 
     def __init__(self, config: TextConfig) -> None:
         super().__init__()
         self.config = config
         self.tokens = nn.Embedding(config.vocab_size, config.width, padding_idx=config.pad_token_id)
-        self.places = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
-        table = waves(config) if config.positions == "sinusoidal" else None
-        self.register_buffer("waves", table, persistent=False)
+        self.positions = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
+        table = sinusoid_table(config) if config.positions == "sinusoidal" else None
+        self.register_buffer("sinusoids", table, persistent=False)
         self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
         self.norm = norm_of(config, config.embedding_norm)
 
@@ -118,15 +118,15 @@ class Embedding(nn.Module):
         x = self.tokens(tokens)
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
-        if self.places is not None:
-            x = x + self.places(positions)
-        elif self.waves is not None:
-            x = x + (self.waves[positions] if known else sinusoids(positions, self.config.width)).to(x.dtype)
+        if self.positions is not None:
+            x = x + self.positions(positions)
+        elif self.sinusoids is not None:
+            x = x + (self.sinusoids[positions] if known else sinusoids(positions, self.config.width)).to(x.dtype)
         if self.types is not None:
             x = x + self.types(torch.zeros_like(tokens) if types is None else types)
         ahead = self.barrier(mask) if past is None else causal_mask(mask, length, past, self.tokens.weight)
         causal = past is not None and ahead is None and length > 1
-        angles = turn(self.config, positions, self.tokens.weight)
+        angles = rotary_angles(self.config, positions, self.tokens.weight)
         context = Context(mask=ahead, causal=causal, rotary=angles, seed=seed)
         return dropout(self.norm(x), self.config.dropout, seed, salt), context
 
@@ -135,7 +135,7 @@ class Embedding(nn.Module):
         return None if mask is None else barrier(mask.bool()[:, None, None, :], running_type(self.tokens.weight))
 
 
-def turn(config: SplitstepConfig, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor] | None:
+def rotary_angles(config: SplitstepConfig, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor] | None:
     """The rotary angles of these positions, if the config asks for them, in the type of products with `like`."""
     if config.positions != "rotary":
         return None

@@ -363,7 +363,7 @@ def at_length(by: By, c: Cost) -> str:
 
 def width_rows(config: SplitstepConfig) -> Iterator[tuple[str, str]]:
     """The feed-forward widths of each stack, half by half."""
-    places = ("encoder ffn", "decoder ffn") if config.is_encoder_decoder else ("ffn",)
-    for place, (s, layers), rows in zip(places, config.stacks(), config.ffn_rows(), strict=True):
+    names = ("encoder ffn", "decoder ffn") if config.is_encoder_decoder else ("ffn",)
+    for stack, (s, layers), rows in zip(names, config.stacks(), config.ffn_rows(), strict=True):
         halves = "; ".join(f"{name} {span([row[i] for row in rows])}" for i, name in enumerate(feed_forwards(s)))
-        yield place, f"{halves or 'none'} in {counted(layers, 'layer')}"
+        yield stack, f"{halves or 'none'} in {counted(layers, 'layer')}"

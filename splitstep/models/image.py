@@ -13,7 +13,7 @@ from ..fields import Context
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy
 from .base import SplitstepModel
-from .body import Body, Watch, seed_for, sinusoids, turn
+from .body import Body, Watch, rotary_angles, seed_for, sinusoids
 from .config import LARGEST, SplitstepConfig
 from .kinds import KINDS, kind
 
@@ -54,7 +54,7 @@ class SplitstepForImageClassification(SplitstepModel):
     def __init__(self, config: ImageConfig) -> None:
         super().__init__(config)
         self.patches = nn.Linear(config.channels * config.patch**2, config.width)
-        self.places = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
+        self.positions = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
         self.body = Body(config)
         self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
         self.post_init()
@@ -83,11 +83,13 @@ class SplitstepForImageClassification(SplitstepModel):
         watch = Watch(self.config, observe, output_hidden_states)
         x = self.patches(self.cut(pixel_values)).to(self.patches.weight.dtype)  # autocast would narrow the stream
         positions = torch.arange(x.shape[1], device=x.device)[None]
-        if self.places is not None:
-            x = x + self.places(positions)
+        if self.positions is not None:
+            x = x + self.positions(positions)
         elif self.config.positions == "sinusoidal":
             x = x + sinusoids(positions, self.config.width).to(x.dtype)
-        x = self.body(x, Context(rotary=turn(self.config, positions, self.patches.weight), seed=seed), watch.observe)
+        x = self.body(
+            x, Context(rotary=rotary_angles(self.config, positions, self.patches.weight), seed=seed), watch.observe
+        )
         logits = self.head(x.mean(1))
         loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
         return ImageClassifierOutput(loss, logits, watch.states(x))  # pyright: ignore

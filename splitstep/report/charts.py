@@ -125,5 +125,5 @@ def spread_out(values: list[int], gap: float) -> list[float]:
             mean, many = (before * more + mean * many) / (more + many), more + many
         pools.append((mean, many))
     shifted = [mean for mean, many in pools for _ in range(many)]
-    places = dict(zip(order, (one + rank * gap for rank, one in enumerate(shifted)), strict=True))
-    return [places[i] for i in range(len(values))]
+    moved = dict(zip(order, (one + rank * gap for rank, one in enumerate(shifted)), strict=True))
+    return [moved[i] for i in range(len(values))]

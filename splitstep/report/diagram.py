@@ -49,7 +49,7 @@ def rows(scheme: Scheme) -> Drawing:
             for x0, x1 in ((16, inset - 14), (width - 16, width - inset + 14)):
                 pieces += stream(x0, middle, x1, y)
             pieces += text(width - inset + 4, y + (16 if y > middle else -8), number(weight), SOFT, "start")
-        for x, part, move in zip(places(program, inset), program, moves, strict=True):
+        for x, part, move in zip(centres(program, inset), program, moves, strict=True):
             pieces += box(x, y, part, len(move.stages))
         top += tall
     if several:
@@ -69,7 +69,7 @@ def doubled(scheme: Scheme) -> Drawing:
         for name, y in lanes.items():
             pieces += stream(14, y, width - MARGIN + 14, y) + node(14, y, name)
             pieces += arrow(width - MARGIN + 14, y, width - 4, y)
-        for x, part, move in zip(places(program, MARGIN), program, moves, strict=True):
+        for x, part, move in zip(centres(program, MARGIN), program, moves, strict=True):
             assert isinstance(part, Substep)
             y, other = lanes[part.half], lanes["b" if part.half == "a" else "a"]
             edge = stack_height(part) / 2
@@ -81,7 +81,7 @@ def doubled(scheme: Scheme) -> Drawing:
     return Drawing(width, top, pieces)
 
 
-def places(program: Program, left: float) -> list[float]:
+def centres(program: Program, left: float) -> list[float]:
     """The middle of each part's box."""
     return [left + GAP / 2 + BOX / 2 + i * (BOX + GAP) for i in range(len(program))]
 

@@ -154,7 +154,7 @@ def opening(run: Run) -> str:
         f"; {remark}: " + ", ".join(f"{count:,} of {split}" for split, count in found.items())
         for remark, found in run.task.remarks().items()
     )
-    begun = f"; {run.start.told()}" if run.start else ""
+    begun = f"; {run.start.summary()}" if run.start else ""
     return f"{parameters:,} parameters, {counted(options.steps, 'step')}, {where}{on}{begun}{late}{held}"
 
 

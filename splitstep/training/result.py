@@ -76,9 +76,9 @@ def finish(run: Run, progress: Progress) -> RunResult:
     """Test the weights that were kept, save them as a Hugging Face model, write the result."""
     run.load_kept()
     model = run.whole()
-    judged = {split: judge(run, model, split, progress) for split in ("valid", *run.task.tests)}
-    figures = {split: one for split, (one, _) in judged.items()}
-    written = {split: found for split, (_, found) in judged.items() if found is not None}
+    evaluated = {split: evaluate_split(run, model, split, progress) for split in ("valid", *run.task.tests)}
+    figures = {split: one for split, (one, _) in evaluated.items()}
+    written = {split: found for split, (_, found) in evaluated.items() if found is not None}
     splits = {
         split: SplitResult(len(found.lines), figures[split], tuple(Score(**one) for one in found.scores))
         for split, found in written.items()
@@ -100,7 +100,9 @@ def finish(run: Run, progress: Progress) -> RunResult:
     return result
 
 
-def judge(run: Run, model: SplitstepModel, split: str, progress: Progress) -> tuple[dict[str, float], FreeRun | None]:
+def evaluate_split(
+    run: Run, model: SplitstepModel, split: str, progress: Progress
+) -> tuple[dict[str, float], FreeRun | None]:
     """All figures of the run's present weights on a split, and what `model`, which has them whole, writes for it."""
     known = run.state.best_valid if split == "valid" else None
     size = run.options.evaluate_batch or run.options.batch

@@ -78,7 +78,7 @@ class Start(NamedTuple):
     new: list[str]
     left: list[str]
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """What became of the weights, in one line."""
         counts = {"new": self.new, "left": self.left}
         names = "".join(f"; {word}: {listed(found)}" for word, found in counts.items() if found)

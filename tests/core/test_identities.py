@@ -123,7 +123,7 @@ def gpt2() -> tuple[nn.Module, nn.Module]:
     body: Any = theirs.transformer
     shape = ss.CausalConfig(scheme="A F", activation="gelu-tanh", max_positions=16, **SHAPE)
     ours = ss.SplitstepForCausalLM(shape)
-    fill(ours.embedding, **pair("tokens", body.wte), **pair("places", body.wpe))
+    fill(ours.embedding, **pair("tokens", body.wte), **pair("positions", body.wpe))
     fill(ours.body.norm, **dict(body.ln_f.named_parameters()))
     for mine, block in zip(ours.body.stack.layers, body.h, strict=True):
         attn, mlp = block.attn, block.mlp
@@ -209,7 +209,7 @@ def bert() -> tuple[nn.Module, nn.Module]:
     )
     ours = ss.SplitstepForMaskedLM(shape)
     e: Any = body.embeddings
-    tables = {**pair("tokens", e.word_embeddings), **pair("places", e.position_embeddings)}
+    tables = {**pair("tokens", e.word_embeddings), **pair("positions", e.position_embeddings)}
     fill(ours.encoder.embedding, **tables, **pair("types", e.token_type_embeddings), **pair("norm", e.LayerNorm))
     fill(ours.transform, **dict(head.transform.dense.named_parameters()))
     fill(ours.norm, **dict(head.transform.LayerNorm.named_parameters()))

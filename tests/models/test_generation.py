@@ -190,7 +190,7 @@ def test_sinusoids_are_the_same_within_the_table_and_beyond(width: int, tmp_path
     model = translation("lie", max_positions=4, width=width, heads=1).float()
     model.save_pretrained(tmp_path)
     loaded = ss.SplitstepForTranslation.from_pretrained(tmp_path).eval()
-    assert torch.equal(model.encoder.embedding.waves, sinusoids(torch.arange(4), width))
+    assert torch.equal(model.encoder.embedding.sinusoids, sinusoids(torch.arange(4), width))
     tokens, mask = right_padded()
     longer = translation("lie", max_positions=64, width=width, heads=1).float()
     longer.load_state_dict(model.state_dict())

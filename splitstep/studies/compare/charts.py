@@ -72,9 +72,9 @@ def quality(result: Comparison, count: str, title: str) -> dict[str, Any]:
     """The test metric with its interval against a cost."""
     costs = [getattr(row.cost, count) for row in result.rows]
     pad = max(0.15 * (max(costs) - min(costs)), 0.05 * max(costs))
-    places = spread_out(costs, 0.025 * (max(costs) - min(costs) + 2 * pad))
+    xs = spread_out(costs, 0.025 * (max(costs) - min(costs) + 2 * pad))
     data = [
-        point(i, row.name, places[i], row.test[:3], f"{costs[i]:,} {title}")
+        point(i, row.name, xs[i], row.test[:3], f"{costs[i]:,} {title}")
         for i, row in enumerate(result.rows)
         if row.test
     ]
