@@ -1,7 +1,8 @@
 """Fields: f(t, x, context) -> dx/dt, one a file."""
 
 from ..kernels.dropout import draw_seed, dropout
-from .attention import CrossAttention, SelfAttention, attention_weights, barrier, exact_attention, rotary
+from ..kernels.rotary import rotary
+from .attention import CrossAttention, SelfAttention, attention_weights, barrier, exact_attention
 from .context import Context, FieldSpec
 from .feed_forward import ACTIVATIONS, FeedForward
 from .norms import NORMS, Projection, norm

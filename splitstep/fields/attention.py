@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..kernels.dropout import dropout
+from ..kernels.rotary import heads_of, split_rotary
 from .context import Context, FieldSpec
 
 EMPTY = Context()
@@ -36,40 +37,6 @@ def unplanned_attention() -> Iterator[None]:
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
-def turns(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """`rotary` by its formula, in single precision until the end."""
-    rates = base ** (-torch.arange(0, size, 2, device=positions.device, dtype=torch.float32) / size)
-    angles = positions[:, None, :, None].float() * torch.cat((rates, rates))
-    return angles.cos().to(dtype), angles.sin().to(dtype)
-
-
-opaque_turns = torch.library.custom_op("splitstep::turns", turns, mutates_args=())
-
-
-@opaque_turns.register_fake
-def _(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    cos, sin = (positions.new_empty((len(positions), 1, positions.shape[1], size), dtype=dtype) for _ in range(2))
-    return cos, sin
-
-
-def rotary(
-    positions: Tensor, size: int, base: float = 10000.0, dtype: torch.dtype = torch.float32
-) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the rotation angles, [B or 1, 1, T, size], for integer positions [B or 1, T].
-
-    A compiler may not look into them. It would copy the formula into the kernels of every layer, which would then work
-    out a cosine and a sine for each number that they turn: a fifth of the training rate.
-    """
-    return (opaque_turns if torch.compiler.is_compiling() else turns)(positions, size, float(base), dtype)
-
-
-def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """x with the pairs (i, i + size/2) of each head turned by the angles."""
-    cos, sin = angles
-    u, v = x.chunk(2, -1)
-    return x * cos.to(x.dtype) + torch.cat((-v, u), -1) * sin.to(x.dtype)
-
-
 def running_type(x: Tensor) -> torch.dtype:
     """The type of products with x here and now: its own, unless autocast has another."""
     kind = x.device.type
@@ -91,11 +58,6 @@ def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
 def as_barrier(mask: Tensor | None, q: Tensor) -> Tensor | None:
     """The mask of a context, as it is added to the scores of these queries."""
     return barrier(mask, q.dtype) if mask is not None and mask.dtype is torch.bool else mask
-
-
-def heads_of(x: Tensor, size: int) -> Tensor:
-    """[B, T, heads * size] -> [B, heads, T, size]."""
-    return x.unflatten(-1, (-1, size)).transpose(1, 2)
 
 
 def check_heads(width: int, heads: int, kv_heads: int | None, size: int | None) -> int:
@@ -194,9 +156,12 @@ class SelfAttention(Attention):
         self.out = nn.Linear(queries, spec.width, spec.bias)
 
     def pairing(self, x: Tensor, context: Context) -> Pairing:
-        q, k, v = (heads_of(y, self.size) for y in self.qkv(self.norm(x)).split(self.qkv.sizes, -1))
-        if context.rotary is not None:
-            q, k = rotate(q, context.rotary), rotate(k, context.rotary)
+        qkv = self.qkv(self.norm(x))
+        if context.rotary is None:
+            q, k, v = (heads_of(y, self.size) for y in qkv.split(self.qkv.sizes, -1))
+        else:
+            queries, keys, _ = (n // self.size for n in self.qkv.sizes)
+            q, k, v = split_rotary(qkv, context.rotary, queries, keys)
         if context.cache is not None:
             k, v = context.cache.update(k, v, context.slot)
         return Pairing(q, k, v, as_barrier(context.mask, q), context.causal and context.mask is None)

@@ -26,8 +26,8 @@ from splitstep.fields import (
     norm,
     rotary,
 )
-from splitstep.fields.attention import opaque_turns, rotate
 from splitstep.kernels.dropout import keep
+from splitstep.kernels.rotary import opaque_angle_table, rotate
 from splitstep.models.body import sinusoids
 
 B, T, S, D, HEADS = 2, 5, 4, 12, 3
@@ -327,7 +327,7 @@ def test_rotary_angles_are_those_of_single_precision_in_any_type(dtype: torch.dt
     wide, found = rotary(positions, 8, 100.0), rotary(positions, 8, 100.0, dtype)
     assert all(a.dtype == dtype and torch.equal(a, b.to(dtype)) for a, b in zip(found, wide, strict=True))
     assert torch.equal(rotate(q, found), rotate(q, wide))
-    torch.library.opcheck(opaque_turns, (positions, 8, 100.0, dtype))
+    torch.library.opcheck(opaque_angle_table, (positions, 8, 100.0, dtype))
 
 
 def test_rotary_turns_pairs_by_their_own_rate() -> None:

@@ -476,7 +476,7 @@ def test_compiled_layers_read_the_cosines_of_rotary_positions(padded: bool) -> N
     torch.testing.assert_close(loss, expected)
     assert len(codes) == 2
     assert not any(re.search(r"\b(cos|sin)\(", code) for code in codes)
-    assert codes[0].count("torch.ops.splitstep.turns.default(") == 1
+    assert codes[0].count("torch.ops.splitstep.angle_table.default(") == 1
 
 
 @pytest.mark.parametrize("kind", ["causal", "masked", "sequence", "translation"])
