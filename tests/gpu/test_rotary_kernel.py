@@ -44,7 +44,7 @@ def test_a_model_has_the_gradients_of_the_formulas(dtype: torch.dtype, monkeypat
             return list(torch.autograd.grad(model(ids, labels=ids).loss, list(model.parameters())))
 
     found = slopes()
-    monkeypatch.setattr(module, "fusible", lambda qkv: False)
+    monkeypatch.setattr(module, "fusible", lambda _: False)
     for one, other in zip(found, slopes(), strict=True):
         torch.testing.assert_close(
             one, other, rtol=1e-4 if dtype == torch.float32 else 0.05, atol=1e-5 if dtype == torch.float32 else 1e-3
