@@ -28,6 +28,7 @@ class Engine(NamedTuple):
     executor: Executor
     workers: int
     died: tuple[type[BaseException], ...]
+    repeats: bool = False  # whether it starts a job elsewhere if a worker falls silent, which may still be at it
 
 
 def threads_per_job() -> int:
@@ -96,7 +97,7 @@ def _dask(address: str) -> Iterator[Engine]:
     workers = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
     executor: Any = client.get_executor(pure=False)
     try:
-        yield Engine(f"dask={address}", executor, workers, (KilledWorker, CancelledError))
+        yield Engine(f"dask={address}", executor, workers, (KilledWorker, CancelledError), repeats=True)
     finally:
         executor.shutdown(wait=False)
         client.close(timeout=5)

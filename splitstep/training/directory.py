@@ -60,6 +60,10 @@ def stamp() -> dict[str, Any]:
     return {"versions": versions(), "commit": git_hash(), "date": datetime.now(UTC).date().isoformat()}
 
 
+class InUse(ValueError):
+    """Another process trains in this directory."""
+
+
 class Environment(NamedTuple):
     """What a run stands on."""
 
@@ -132,7 +136,7 @@ class RunDirectory:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ValueError(f"{self.path} is being trained by another process: wait for it or stop it") from None
+                raise InUse(f"{self.path} is being trained by another process: wait for it or stop it") from None
             except OSError as error:
                 if error.errno not in UNLOCKABLE:
                     raise

@@ -8,10 +8,15 @@ import math
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +28,7 @@ from made_up import ACCURACY, LOSS, comparison, translation, trial
 
 from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
+from splitstep.jobs.progress import RunsProgress
 from splitstep.studies.compare import compare, running, tables
 from splitstep.studies.compare.bleu import bleu_of, sentence_counts
 from splitstep.studies.compare.page import compare_page
@@ -582,6 +588,68 @@ def test_a_dask_cluster_loses_nothing_when_a_worker_is_killed(tmp_path: Path) ->
             stop.set()
             killer.join()
     assert len(victims) == 1
+    assert same(local, remote)
+
+
+@contextmanager
+def dask_workers(address: str, number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Workers that nobody restarts, ended at last whatever state they are in."""
+    command = [sys.executable, "-m", "dask", "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    processes = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(number)]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_worker_that_falls_silent_and_wakes_up_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler gives it up and starts its run elsewhere, where its directory is locked until it has woken up."""
+    import dask.config
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(running, "HELD_SECONDS", 1.0)
+    recipe = tiny(steps=400, evaluate_every=200, log_every=10)
+    local = compare(recipe, ["lie"], range(2), tmp_path / "local", engine="local=1", quiet=True)
+    out, refused = tmp_path / "dask", threading.Event()
+
+    def stop_one_at_work(pids: list[int]) -> None:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            for log in out.glob("runs/*/metrics.jsonl"):
+                if pid := busy_worker(log.parent, pids):
+                    os.kill(pid, signal.SIGSTOP)
+                    refused.wait(120)
+                    os.kill(pid, signal.SIGCONT)
+                    return
+            time.sleep(0.002)
+
+    def note(self: RunsProgress, text: str) -> None:
+        if "fell silent" in text:
+            refused.set()
+
+    monkeypatch.setattr(RunsProgress, "note", note)
+    with (
+        dask.config.set({"distributed.scheduler.worker-ttl": "1s"}),
+        LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
+        dask_workers(cluster.scheduler_address, 2) as workers,
+    ):
+        scheduler: Any = cluster.scheduler
+        scheduler.worker_ttl = 600  # imports take long, and a worker is silent meanwhile
+        with Client(cluster, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=120)
+            client.run(import_module, "splitstep.training")
+        scheduler.worker_ttl = 6
+        stopper = threading.Thread(target=stop_one_at_work, args=([one.pid for one in workers],))
+        stopper.start()
+        remote = compare(recipe, ["lie"], range(2), out, engine=f"dask={cluster.scheduler_address}")
+        stopper.join()
+    assert refused.is_set()
     assert same(local, remote)
 
 
