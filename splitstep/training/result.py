@@ -1,4 +1,4 @@
-"""The end of a run: its result, and the model beside it."""
+"""The end of a run: its result and its saved model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .update import autocast
 
 
 def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
-    """What is known of a run, however it ended."""
+    """The result of a run, however it ended."""
     state, config = run.state, run.model.config
     return RunResult(
         status=status,
@@ -103,7 +103,7 @@ def finish(run: Run, progress: Progress) -> RunResult:
 def evaluate_split(
     run: Run, model: SplitstepModel, split: str, progress: Progress
 ) -> tuple[dict[str, float], FreeRun | None]:
-    """All figures of the run's present weights on a split, and what `model`, which has them whole, writes for it."""
+    """All figures of the run's present weights on a split, and what `model`, the same weights unsharded, writes."""
     known = run.state.best_valid if split == "valid" else None
     size = run.options.evaluate_batch or run.options.batch
     figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world)
@@ -112,7 +112,7 @@ def evaluate_split(
 
 
 def give_up(run: Run, error: Diverged) -> RunResult:
-    """The result of a run that blew up: when, where, and how large everything was."""
+    """The result of a run that diverged: when, where, and how large everything was."""
     run.state = run.state._replace(times=run.clock.read())
     found = Divergence(error.step, error.loss, error.gradient_norm, *norms(run))
     result = replace(result_of(run, "diverged"), diverged=found)
@@ -126,7 +126,7 @@ def give_up(run: Run, error: Diverged) -> RunResult:
 def norms(run: Run) -> tuple[int | Literal["embedding"], tuple[float, ...], tuple[float, ...]]:
     """The layer, the state norms and the weight norms of a divergence, on the last batch.
 
-    No update happened after a gradient that was no number, so the weights are still those that led to it.
+    After a gradient that is not finite nothing is updated, so the weights are still those that led to it.
     """
     work = run.work(run.fault.step - 1 if run.fault else run.state.step - 1).to(run.world.device)
     with autocast(run.precision, run.world.device):
