@@ -18,7 +18,7 @@ PACKED = {
     "t10k-labels-idx1-ubyte": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
 MOST = 10_000_000
-"""Bytes of a packed file, at most."""
+"""The most bytes of a packed file."""
 CONTENTS = {
     "train-images-idx3-ubyte": Content(47_040_016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
     "train-labels-idx1-ubyte": Content(60_008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
@@ -41,7 +41,7 @@ def parse_idx(data: bytes, path: Path) -> np.ndarray:
     """The array of bytes in an idx file: two zeros, the type 8, the number of sizes, the sizes, the values."""
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise ValueError(
-            f"{path} is no idx file of bytes: it begins with {data[:4].hex(' ') or 'nothing'}, not 00 00 08"
+            f"{path} is not an idx file of bytes: it begins with {data[:4].hex(' ') or 'nothing'}, not 00 00 08"
         )
     header = 4 + 4 * data[3]
     sizes = np.frombuffer(data[4 : min(header, 4 + (len(data) - 4) // 4 * 4)], dtype=">u4").tolist()

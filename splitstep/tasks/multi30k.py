@@ -33,12 +33,12 @@ HASHES = {
     "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
 }
 MOST = 1_000_000
-"""Bytes of a packed file, at most."""
+"""The most bytes of a packed file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Multi30kOptions(PlainOptions):
-    """As the papers have it: Moses tokens in small letters."""
+    """As in the papers: lower-cased Moses tokens."""
 
     direction: Direction = "en-de"
     tokens: Literal["plain", "moses"] = "moses"
@@ -47,7 +47,7 @@ class Multi30kOptions(PlainOptions):
 
 @final
 class Multi30k(Translation):
-    """Captions, English-German in either direction; `test` is `test2016`."""
+    """Captions, English-German in either direction; `test` is another name of `test2016`."""
 
     name: ClassVar[str] = "multi30k"
     Options: ClassVar[type] = Multi30kOptions

@@ -55,7 +55,7 @@ def test_the_search_is_the_recipe_s_unless_told(run: Path) -> None:
         assert (found["beams"], found["length_penalty"]) == (beams, penalty)
     for words, message in (
         (["--beams", "0"], "beams is 0, and needs at least 1 and at most 1,000"),
-        (["--length-penalty", "nan"], "length_penalty is nan, and needs one from -10 to 10, such as 1.0"),
+        (["--length-penalty", "nan"], "length_penalty is nan, and must be from -10 to 10, such as 1.0"),
         (steep, "--length-penalty 0.6 chooses between beams, and there is only one: add --beams 5, or leave it out"),
     ):
         done = splitstep("translate", str(run), *words, given=b"seven\n")

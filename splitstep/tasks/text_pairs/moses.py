@@ -1,4 +1,4 @@
-"""Moses tokens, as the papers count and score them: sacremoses, imported where it is used."""
+"""Moses tokens, as the papers count and score them: sacremoses, imported on first use."""
 
 import multiprocessing
 import os
@@ -10,7 +10,7 @@ from typing import Any
 from ...support.imports import uncollected
 
 MANY = 200_000
-"""Lines from which on several processes share the work."""
+"""The number of lines from which several processes share the work."""
 BLOCK = 10_000
 
 
@@ -52,7 +52,7 @@ HYPHEN = re.compile(r" ?@-@ ?")
 
 
 def normalise(lines: Sequence[str], language: str) -> list[str]:
-    """Punctuation in its plain form and no characters that cannot be printed."""
+    """Normalised punctuation, and no unprintable characters."""
     return _over(lines, partial(_normalise_block, language=language))
 
 
@@ -61,14 +61,14 @@ def _normalise_block(lines: Sequence[str], language: str) -> list[str]:
     return [UNPRINTED.sub(" ", moses.normalize(line)) for line in lines]
 
 
-# Unicode category C without the letters and marks that Python has no name for: controls, formats, private use.
+# Unicode category C without unassigned characters: controls, formats, private use.
 UNPRINTED = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ue000-\uf8ff\ufeff\ufff9-\uffff]"
 )
 
 
 def _over(lines: Sequence[str], work: Callable[[Sequence[str]], list[str]]) -> list[str]:
-    """The work over blocks of lines, shared by processes where there are many."""
+    """The work over blocks of lines, shared by processes if there are many."""
     processes = os.cpu_count() or 1
     if len(lines) < MANY or processes == 1:
         return work(lines)
