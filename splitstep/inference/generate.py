@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, DynamicCache
 from ..fields.attention import unplanned_attention
 from ..tasks import TASKS
 from ..tasks.language import Language
-from ..tasks.options import holdable
+from ..tasks.options import check_int64
 from ..tasks.tokenizer import TOKENIZER
 from .runs import Finished, find_run
 
@@ -48,7 +48,7 @@ def generate(
             f"generate needs at least one token and at most {MOST_TOKENS:,}, and a temperature of at least 0; got "
             f"{tokens} and {temperature}"
         )
-    holdable("the seed", seed)
+    check_int64("the seed", seed)
     run = find_run(path)
     task = run.recipe.task
     if TASKS[task].model != "causal":

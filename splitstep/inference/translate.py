@@ -50,12 +50,8 @@ class Translated:
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values, without the text."""
-        scores = [one._asdict() for one in self.scores]
-        search = asdict(self.search)
-        return {
-            "task": self.task, "scheme": self.scheme, "split": self.split, "lines": self.lines, "search": search,
-            "scores": scores,
-        }  # fmt: skip
+        entries = {name: value for name, value in asdict(self).items() if name != "hypotheses"}
+        return {**entries, "scores": [one._asdict() for one in self.scores]}
 
 
 def translate_split(

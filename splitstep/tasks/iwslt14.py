@@ -20,8 +20,7 @@ TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst20
 PUBLISHED = {"train": 160_239, "valid": 7283, "test": 6750}
 """Pairs that the original scripts make; sacremoses may differ from Moses in a few."""
 WORDS, RATIO = 175, 1.5
-EVERY = 23
-"""One clean pair in this many is for validation."""
+EVERY = 23  # one clean pair in this many is for validation
 DROPPED = re.compile("<url>|<talkid>|<keywords>")
 STRIPPED = re.compile("</?title>|</?description>")
 SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')

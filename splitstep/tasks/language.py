@@ -18,8 +18,7 @@ from .options import at_least
 from .task import BITS_PER_BYTE, IGNORED, PERPLEXITY, Batch, Task, check_split, check_totals, hashes, score_tokens
 from .tokenizer import byte_tokenizer, save_tokenizer, word_tokenizer
 
-BYTES = 256
-"""The vocabulary of text that is read byte by byte."""
+BYTES = 256  # the vocabulary of text that is read byte by byte
 
 
 @dataclass(frozen=True, kw_only=True)

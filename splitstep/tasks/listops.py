@@ -25,12 +25,9 @@ VOCABULARY = (*SPECIAL, *OPERATORS, "]", *"0123456789")
 OPERATOR, CLOSE, DIGIT = VOCABULARY.index("[MIN"), VOCABULARY.index("]"), VOCABULARY.index("0")
 
 OPERATOR_SHARE = 0.25
-ROOTS = 20_000
-"""Trees drawn at once. The data depend on it: each chunk has its own random numbers."""
-SHUFFLE = (0, 1)
-"""The key of the random numbers for the order of trees; the key of a chunk is a single number."""
-FORMAT = 2
-"""To be raised when the same parameters give other data, so no old cache is read."""
+ROOTS = 20_000  # trees drawn at once; the data depend on it, because each chunk has its own random numbers
+SHUFFLE = (0, 1)  # the key of the random numbers for the order of trees; the key of a chunk is a single number
+FORMAT = 2  # to be raised when the same parameters give other data, so no old cache is read
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ HASHES = {
     "val.de": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
     "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
 }
-MOST = 1_000_000
-"""The most bytes of a packed file."""
+MOST = 1_000_000  # bytes of a packed file
 
 
 @dataclass(frozen=True, kw_only=True)

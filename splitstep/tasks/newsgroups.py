@@ -21,12 +21,10 @@ SOURCE = Source(
     "8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
     20_000_000,
 )
-MEMBER = re.compile("20news-bydate-(train|test)/([^/]+)/([^/]+)$")
-"""Part, group and id of a message, by its name in the archive."""
+MEMBER = re.compile("20news-bydate-(train|test)/([^/]+)/([^/]+)$")  # a message's part, group and id, by its file name
 COUNTS = {"train": 11_314, "test": 7_532}
 GROUPS = 20
-FORMAT = 1
-"""To be raised when the same documents give other tokens, so no old cache is read."""
+FORMAT = 1  # to be raised when the same documents give other tokens, so no old cache is read
 
 
 class Document(NamedTuple):

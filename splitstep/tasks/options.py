@@ -52,7 +52,7 @@ def at_most(name: str, value: int, high: int) -> None:
         raise ValueError(f"option {name} is {value}, and needs at most {high:,}")
 
 
-def holdable(name: str, value: int) -> None:
+def check_int64(name: str, value: int) -> None:
     """Refuse a whole number that neither PyTorch nor NumPy can hold."""
     if abs(value) >= 2**63:
         raise ValueError(f"{name} is {value}, and needs a number below 2^63")

@@ -13,8 +13,7 @@ from .text_pairs.lines import Lines, chosen, folded, hold_out, read_pairs
 from .text_pairs.prepared import pair_part, split_parts
 from .translation import SACREBLEU, PlainOptions, Translation
 
-MOST = 2000
-"""The most source sentences held out for a split that has no files; it is at most a twentieth of them, too."""
+MOST = 2000  # source sentences held out for a split that has no files, and at most a twentieth of them
 
 
 @dataclass(frozen=True, kw_only=True)

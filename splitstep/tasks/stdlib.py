@@ -15,8 +15,7 @@ from .task import SPLITS
 
 # Tests and their data, what is installed beside the library, generated help text, and programs rather than library.
 LEFT_OUT = {"test", "tests", "idlelib", "site-packages", "dist-packages", "pydoc_data", "turtledemo", "__pycache__"}
-TWENTIETHS = {"train": 18, "valid": 1, "test": 1}
-"""The shares of the splits, if a `limit` is given."""
+TWENTIETHS = {"train": 18, "valid": 1, "test": 1}  # the shares of the splits, if a `limit` is given
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
-BLANKS = r"[\s\x1c-\x1f]+"
-"""What `str.split` splits at."""
+BLANKS = r"[\s\x1c-\x1f]+"  # what `str.split` splits at
 
 
 def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int]) -> None:

@@ -39,18 +39,15 @@ class Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        self.stop()
+        self.world.synchronise()
+        if self.since is not None:
+            self.training += time.monotonic() - self.since
+            self.since = None
         try:
             yield
         finally:
             self.world.synchronise()
             self.since = time.monotonic()
-
-    def stop(self) -> None:
-        self.world.synchronise()
-        if self.since is not None:
-            self.training += time.monotonic() - self.since
-            self.since = None
 
     def read(self) -> Times:
         """The times now; on a GPU they are right only after a synchronisation, such as reading the losses."""

@@ -29,10 +29,8 @@ UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from f
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -119,7 +117,7 @@ class RunDirectory:
             os.replace(self.result_file, self.path / f"result-{self.extended_from()}.json")
         self.write_recipe(recipe)
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Release a directory that was claimed just now and holds no progress."""
         for file in (self.recipe_file, self.path / "environment.json"):
             file.unlink(missing_ok=True)
@@ -194,7 +192,7 @@ class RunDirectory:
         for what, (old, new) in hashes.items():
             if old is not None and new is not None and old != new:
                 raise ValueError(
-                    f"{self.path} began with other {what}, by the hashes in {file.name}: bring those back, or name a "
+                    f"{self.path} began with other {what}, by the hashes in {file.name}: restore those, or name a "
                     "new directory with --out"
                 )
 
@@ -228,7 +226,7 @@ class RunDirectory:
             kept = [json.dumps(record) for record in self.logged() if record["step"] <= step]
             write_atomically(self.metrics, "".join(f"{line}\n" for line in kept))
 
-    def settle(self) -> None:
+    def flush_metrics(self) -> None:
         """Flush the metrics to the disk, before a checkpoint relies on them."""
         if self.metrics.is_file():
             fsync(self.metrics)

@@ -17,7 +17,7 @@ from .journal import Journal, open_tensorboard
 from .processes import World, this_world
 from .progress import Progress
 from .recipe import Recipe, evaluates
-from .result import finish, give_up
+from .result import finish, finish_diverged
 from .run import Diverged, Run
 from .run_result import RunResult
 from .schedule import learning_rate
@@ -104,23 +104,23 @@ def train(
             run = begin(recipe, directory, world, data, extends)
         except BaseException as error:  # the corrected recipe will be another one, and needs the directory free
             if world.rank == 0 and not begun:
-                directory.forget()
+                directory.release()
             if no_memory(error):
                 raise ValueError(TOO_LARGE.format(out)) from None
             raise
         try:
             journal = open_journal(run, quiet, tensorboard, held)
-            for line in filter(None, (run.remark, opening(run))):
+            for line in filter(None, (run.remark, first_line(run))):
                 journal.progress.say(line)
-            with journal.progress, stop.heard(world):
+            with journal.progress, stop.handling(world):
                 fit(run, journal, stop)
         except Diverged as error:
-            return give_up(run, error)
+            return finish_diverged(run, error)
         except (RuntimeError, MemoryError) as error:
             if not no_memory(error):
                 raise
             if world.rank == 0 and not run.state.step:
-                directory.forget()
+                directory.release()
             raise ValueError(TOO_LARGE.format(out)) from None
         return finish(run, journal.progress)
 
@@ -140,7 +140,7 @@ def begin(recipe: Recipe, directory: RunDirectory, world: World, data: Path | No
 TOO_LARGE = "{}: the device has too little memory: lower train.batch, raise train.accumulate, or make the model smaller"
 
 
-def opening(run: Run) -> str:
+def first_line(run: Run) -> str:
     """The first line that a run prints: its size, its device, and what is unusual."""
     options, step = run.options, run.state.step
     parameters = sum(p.numel() for p in run.model.parameters())

@@ -49,10 +49,6 @@ class World(NamedTuple):
                 raise error
         return [value for value, _ in results]
 
-    def wait(self) -> None:
-        """Wait until all processes are here."""
-        self.together(lambda: None)
-
     def from_first(self, act: Callable[[], T]) -> T:
         """What `act` returns on the first process, sent to all of them."""
         return cast(T, self.together(lambda: act() if self.rank == 0 else None)[0])
@@ -112,7 +108,7 @@ def this_world() -> World:
     # Without `cpu`, accelerate would let processes that torchrun starts without a GPU train each for itself.
     found = torch.accelerator.current_accelerator()
     without = "LOCAL_RANK" in os.environ and (found is None or found.type == "mps")
-    state = PartialState(cpu=without or asked("ACCELERATE_USE_CPU"))
+    state = PartialState(cpu=without or launch_flag("ACCELERATE_USE_CPU"))
     control = control_group(distributed.group.WORLD) if state.num_processes > 1 else None
     return World(state.process_index, state.num_processes, torch.device(state.device or "cpu"), control)
 
@@ -123,6 +119,6 @@ def control_group(everyone: Any) -> Any:
     return distributed.new_group(backend="gloo", timeout=PATIENCE)
 
 
-def asked(flag: str) -> bool:
+def launch_flag(flag: str) -> bool:
     """Whether `accelerate launch` has set a flag in the environment."""
     return os.environ.get(flag, "").lower() in ("1", "true", "yes")

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 from math import inf
-from types import TracebackType
 from typing import Any, final
 
 Figures = dict[str, Any]
@@ -80,8 +79,6 @@ class Progress:
             left = "" if seconds_left is None else f"  {seconds_left:,.0f} s left"
             print(f"{self.title}  step {step}/{self.total}  {shown(figures)}{left}", file=sys.stderr, flush=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()

@@ -21,7 +21,7 @@ from ..schemes import scheme
 from ..support.typed import nearest, plain, read_as
 from ..support.words import counted
 from ..tasks import TASKS, Task
-from ..tasks.options import at_least, at_most, errors_at, holdable, read_options
+from ..tasks.options import at_least, at_most, check_int64, errors_at, read_options
 from .objective import find_objective
 
 
@@ -203,7 +203,7 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
         raise ValueError(f"{where} is not a recipe: it needs entries such as `task: digits`")
     names = [f.name for f in dataclasses.fields(Recipe)]
     check_entries(document, names, where)
-    values = read_texts({key: document[key] for key in names if key in document and key not in SECTIONS}, where)
+    values = read_entries({key: document[key] for key in names if key in document and key not in SECTIONS}, where)
     sections = {name: {} if document.get(name) is None else document[name] for name in SECTIONS}
     for name, section in sections.items():
         if not isinstance(section, Mapping):
@@ -232,10 +232,10 @@ def check_numbers(section: Mapping[str, Any], where: str) -> None:
     for key, value in section.items():
         for number in value if isinstance(value, list | tuple) else [value]:
             if isinstance(number, int):
-                holdable(f"{where}.{key}", number)
+                check_int64(f"{where}.{key}", number)
 
 
-def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+def read_entries(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The entries outside the sections, checked."""
     if "task" not in values:
         raise ValueError(f"{where} names no task: add `task: NAME`, one of {', '.join(TASKS)}")

@@ -86,7 +86,8 @@ def finish(run: Run, progress: Progress) -> RunResult:
     result = replace(
         result_of(run, "finished"), valid=figures["valid"], test=figures[run.task.tests[0]], splits=splits or None
     )
-    if run.world.rank == 0:
+
+    def save() -> None:
         with whole_folder(run.directory.model) as part, silent():
             model.save_pretrained(part)
             run.task.save_with(part)
@@ -96,7 +97,8 @@ def finish(run: Run, progress: Progress) -> RunResult:
                     text = "".join(f"{line}\n" for line in found.lines)
                     (part / f"{split}.txt").write_text(text, encoding="utf-8")
         run.directory.write_result(result)
-    run.world.wait()
+
+    run.world.on_first(save)
     return result
 
 
@@ -111,14 +113,12 @@ def evaluate_split(
     return {**figures, **(found.figures if found else {})}, found
 
 
-def give_up(run: Run, error: Diverged) -> RunResult:
+def finish_diverged(run: Run, error: Diverged) -> RunResult:
     """The result of a run that diverged: when, where, and how large everything was."""
     run.state = run.state._replace(times=run.clock.read())
     found = Divergence(error.step, error.loss, error.gradient_norm, *norms(run))
     result = replace(result_of(run, "diverged"), diverged=found)
-    if run.world.rank == 0:
-        run.directory.write_result(result)
-    run.world.wait()
+    run.world.on_first(lambda: run.directory.write_result(result))
     return result
 
 

@@ -183,7 +183,7 @@ class Run:
         """Write a checkpoint, unless the run has diverged: then the last good one stays, and the next look raises."""
         self.collect()
         if self.fault is None:
-            self.world.on_first(self.directory.settle)
+            self.world.on_first(self.directory.flush_metrics)
             self.state = self.state._replace(times=self.clock.read())
             document = {**self.state._asdict(), "times": self.state.times._asdict()}
             groups = {name: pieces(group) for name, group in self.learned.items()} | {self.group: self.kept_pieces()}

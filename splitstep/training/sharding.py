@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..stack import Stack
 from .objective import Learner
-from .processes import World, asked
+from .processes import World, launch_flag
 
 
 class Spread(NamedTuple):
@@ -27,7 +27,7 @@ def choose_parallel(parallel: str, world: World) -> str:
     """How the processes share the model: "none" if there is only one, else "ddp" or "fsdp"."""
     if world.size == 1:
         return "none"
-    return ("fsdp" if asked("ACCELERATE_USE_FSDP") else "ddp") if parallel == "auto" else parallel
+    return ("fsdp" if launch_flag("ACCELERATE_USE_FSDP") else "ddp") if parallel == "auto" else parallel
 
 
 def spread(learner: Learner, parallel: str, world: World) -> Spread:

@@ -26,7 +26,7 @@ class Stop:
         self.signals, self.asked = signals, 0
 
     @contextmanager
-    def heard(self, world: World) -> Iterator[None]:
+    def handling(self, world: World) -> Iterator[None]:
         """Note a signal instead of ending at once. A second one ends a process that trains alone; each of several may
         get the same one twice, from the terminal and from the launcher."""
         before = {number: signal.getsignal(number) for number in self.signals}

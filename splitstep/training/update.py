@@ -55,14 +55,8 @@ def make_optimizer(model: nn.Module, options: TrainOptions, device: torch.device
     capturable = device.type == "cuda"
     lr: Any = torch.tensor(options.lr, device=device) if capturable else options.lr
     first, second = options.betas
-    optimizer = torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr,
-        (first, second),
-        options.eps,
-        fused=True,
-        capturable=capturable,
-    )
+    used = [group for group in groups if group["params"]]
+    optimizer = torch.optim.AdamW(used, lr, (first, second), options.eps, fused=True, capturable=capturable)
     for p in parameters:
         optimizer.state[p] = {
             "step": torch.zeros((), device=p.device if capturable else "cpu"),

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from ...support.words import counted
 from ..fetch import read
 
-UNLIKE = 4.0
-"""Two longer lines whose lengths differ by this factor are hardly translations of each other."""
+UNLIKE = 4.0  # two longer lines whose lengths differ by this factor are hardly translations of each other
 
 
 class Lines(NamedTuple):
@@ -27,16 +26,16 @@ def lines_of(content: bytes, where: str) -> list[str]:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise no_text(content, error.start, where) from None
+        raise not_utf8(content, error.start, where) from None
     if (nul := content.find(b"\0")) >= 0:
-        raise no_text(content, nul, where)
+        raise not_utf8(content, nul, where)
     lines = text.removeprefix("\ufeff").split("\n")
     if not lines[-1]:
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
 
 
-def no_text(content: bytes, position: int, where: str) -> ValueError:
+def not_utf8(content: bytes, position: int, where: str) -> ValueError:
     """The error for a byte that UTF-8 text does not have. In UTF-16 one of the two bytes of an ASCII letter is NUL."""
     number, nul = content.count(b"\n", 0, position) + 1, content.find(b"\0")
     if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):

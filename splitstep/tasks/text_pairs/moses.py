@@ -9,8 +9,7 @@ from typing import Any
 
 from ...support.imports import uncollected
 
-MANY = 200_000
-"""The number of lines from which several processes share the work."""
+MANY = 200_000  # lines from which several processes share the work
 BLOCK = 10_000
 
 
@@ -34,7 +33,7 @@ def _tool(kind: str, language: str) -> Any:
 
 def tokenise(lines: Sequence[str], language: str, hyphens: bool = False) -> list[str]:
     """Moses tokens with blanks between them, escaped as Moses does; `hyphens` splits a-b into a @-@ b."""
-    return _over(lines, partial(_tokenise_block, language=language, hyphens=hyphens))
+    return _in_blocks(lines, partial(_tokenise_block, language=language, hyphens=hyphens))
 
 
 def _tokenise_block(lines: Sequence[str], language: str, hyphens: bool) -> list[str]:
@@ -53,7 +52,7 @@ HYPHEN = re.compile(r" ?@-@ ?")
 
 def normalise(lines: Sequence[str], language: str) -> list[str]:
     """Normalised punctuation, and no unprintable characters."""
-    return _over(lines, partial(_normalise_block, language=language))
+    return _in_blocks(lines, partial(_normalise_block, language=language))
 
 
 def _normalise_block(lines: Sequence[str], language: str) -> list[str]:
@@ -67,7 +66,7 @@ UNPRINTED = re.compile(
 )
 
 
-def _over(lines: Sequence[str], work: Callable[[Sequence[str]], list[str]]) -> list[str]:
+def _in_blocks(lines: Sequence[str], work: Callable[[Sequence[str]], list[str]]) -> list[str]:
     """The work over blocks of lines, shared by processes if there are many."""
     processes = os.cpu_count() or 1
     if len(lines) < MANY or processes == 1:

@@ -18,8 +18,7 @@ from .codec import Codec, Form, Ragged, learn
 from .lines import Lines, chosen, folded, read_pairs
 from .moses import keep_by_length
 
-FORMAT = 5
-"""The version of the cache; another number makes everything anew."""
+FORMAT = 5  # the version of the cache; another number makes everything anew
 MANIFEST = "manifest.json"
 HELD_TOKENS = 2048
 """The most tokens on one side of a held-out pair, unless training takes longer ones: far more than the published test
