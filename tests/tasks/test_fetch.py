@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from splitstep.tasks import enwik8, newsgroups, wikitext2
 from splitstep.tasks.fetch import Content, Source, data_root, fetch, find, locate, read, read_tar
 
 BODY = bytes(range(256)) * 20_000  # several blocks
@@ -252,11 +251,3 @@ def test_what_may_not_be_read_is_not_called_damaged() -> None:
         f"{root / name} cannot be read ({reason}): make it a file that you may read"
         for name, reason in expected.items()
     ]
-
-
-def test_sources_have_hashes() -> None:
-    for source in (enwik8.SOURCE, newsgroups.SOURCE, wikitext2.SOURCE):
-        assert source.url.startswith("http")
-        assert source.url.endswith(Path(source.name).name)
-        assert len(bytes.fromhex(source.sha256)) == 32
-        assert source.most < 10**8
