@@ -17,17 +17,23 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from splitstep.support.files import write_atomically
 from splitstep.tasks import task as load_task
-from splitstep.tasks.listops import CLOSE, DIGIT, FUNCTIONS, OPERATOR, VOCABULARY
+from splitstep.tasks.listops import CLOSE, DIGIT, OPERATOR, VOCABULARY
 from splitstep.training.directory import stamp
 
 Feature = tuple[int, ...]
 PRIOR = 0.5  # counts of each value that a feature begins with
 VALUES = 10
+FUNCTIONS: dict[str, Callable[[Sequence[int]], int]] = {
+    "[MIN": min,
+    "[MAX": max,
+    "[MED": lambda digits: int(median(digits)),
+}
 
 
 def noted(root: int, digits: Sequence[int]) -> Feature:
@@ -36,7 +42,7 @@ def noted(root: int, digits: Sequence[int]) -> Feature:
     if name == "[SM" or not digits:
         return (root,)
     more = (min(len(digits), 4),) if name == "[MED" else ()
-    return (root, FUNCTIONS[name](list(digits)), *more)
+    return (root, FUNCTIONS[name](digits), *more)
 
 
 def leading(tree: np.ndarray) -> np.ndarray:

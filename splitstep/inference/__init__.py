@@ -1,1 +1,1 @@
-"""What a trained run is used for: its figures on a split, translations, text."""
+"""Uses of a finished run: its figures on a split, translations, text."""

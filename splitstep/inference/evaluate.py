@@ -17,7 +17,7 @@ from .translate import AS_TRAINED, Translated, Wanted, translate_split
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a run on one split; those of a translator are of its translations, too."""
+    """The figures of a run on one split; for a translator also the scores of its translations."""
 
     run: str
     task: str
@@ -40,12 +40,12 @@ def evaluate_run(
     wanted: Wanted = AS_TRAINED,
     progress: Progress | None = None,
 ) -> Figures:
-    """The figures of the run's model on a split, every example once."""
+    """The figures of the run's model over every example of a split."""
     run = open_run(path, data)
     check_split(run.task, split)
     search: Search | None = None
     if isinstance(run.task, Translation):
-        run.task.text(split)  # this and the next refuse what cannot be, before the loss is computed
+        run.task.text(split)  # like the next line, it refuses a wrong request before the loss is computed
         search = wanted.of(run.task.search)
     elif wanted != AS_TRAINED:
         raise ValueError(

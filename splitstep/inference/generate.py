@@ -16,11 +16,11 @@ from transformers import AutoTokenizer, DynamicCache
 from ..fields.attention import unplanned_attention
 from ..tasks import TASKS
 from ..tasks.language import Language
-from ..tasks.options import holdable
+from ..tasks.options import check_int64
 from ..tasks.tokenizer import TOKENIZER
 from .runs import Finished, find_run
 
-MOST_TOKENS = 1_000_000  # one by one, and nothing is shown before the last
+MOST_TOKENS = 1_000_000  # they are made one by one, and nothing is shown before the last
 
 
 @dataclass(frozen=True)
@@ -42,27 +42,27 @@ class Sample:
 def generate(
     path: Path, prompt: str, tokens: int = 200, temperature: float = 1.0, seed: int = 0, data: Path | None = None
 ) -> Sample:
-    """Let a run's language model go on from the prompt; a temperature of 0 takes the likeliest token each time."""
+    """Continue the prompt with a run's language model; a temperature of 0 takes the likeliest token each time."""
     if not 1 <= tokens <= MOST_TOKENS or not 0 <= temperature < math.inf:
         raise ValueError(
             f"generate needs at least one token and at most {MOST_TOKENS:,}, and a temperature of at least 0; got "
             f"{tokens} and {temperature}"
         )
-    holdable("the seed", seed)
+    check_int64("the seed", seed)
     run = find_run(path)
     task = run.recipe.task
     if TASKS[task].model != "causal":
-        raise ValueError(f'task "{task}" has no text to go on with: generate needs a run of a language model')
+        raise ValueError(f'task "{task}" has no text to continue: generate needs a run of a language model')
     codec = text_codec(run, data)
     given = codec.encode(prompt)
     if not given:
-        raise ValueError('the prompt is empty: give some text to go on from, such as --prompt "The "')
+        raise ValueError('the prompt is empty: give some text to continue, such as --prompt "The "')
     written = sample(run.load_model()[0], codec.length, given, tokens, temperature, seed)
     return Sample(str(path), prompt, codec.decode(written), tokens, temperature, seed)
 
 
 class TextCodec(NamedTuple):
-    """Text to tokens and back, and the tokens of a window that the model was trained with."""
+    """Text to tokens and back, and the number of tokens in a window that the model was trained with."""
 
     encode: Callable[[str], list[int]]
     decode: Callable[[list[int]], str]
@@ -70,7 +70,7 @@ class TextCodec(NamedTuple):
 
 
 def text_codec(run: Finished, data: Path | None) -> TextCodec:
-    """By the tokenizer in the model's folder. Runs of older versions have none there, and need their data."""
+    """The run's codec: the tokenizer in the model's folder. Runs of older versions lack it and need their data."""
     if (run.model / TOKENIZER).is_file():
         tokenizer = AutoTokenizer.from_pretrained(run.model)
         tokens = partial(tokenizer.encode, add_special_tokens=False, verbose=False)
@@ -82,7 +82,7 @@ def text_codec(run: Finished, data: Path | None) -> TextCodec:
 
 @torch.no_grad()
 def sample(model: Any, length: int, given: list[int], tokens: int, temperature: float, seed: int) -> list[int]:
-    """The tokens that follow. The model sees a window of this length; a full one begins again at its half."""
+    """The tokens that follow. The model sees a window of this length; when it is full, its second half begins anew."""
     device = next(model.parameters()).device
     random = torch.Generator().manual_seed(seed)
     ids, new, cache = list(given), list(given)[-length:], DynamicCache()

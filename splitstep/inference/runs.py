@@ -10,16 +10,16 @@ import torch
 from ..models import KINDS, SplitstepModel
 from ..models.base import silent
 from ..tasks import TASKS, Task
-from ..training import Recipe, read_recipe
+from ..training import Recipe
 from ..training.directory import RunDirectory
 
 
 class Finished(NamedTuple):
-    """A run that ended with a model; nothing of it is loaded."""
+    """A finished run; its model is not loaded yet."""
 
     recipe: Recipe
     model: Path
-    precision: torch.dtype  # that it was trained in
+    precision: torch.dtype  # in which it was trained
 
     def load_model(self) -> tuple[Any, torch.dtype]:
         """The model, on the GPU if there is one, and the precision to run it in."""
@@ -30,7 +30,7 @@ class Finished(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A run, loaded."""
+    """A finished run with its data and its model loaded."""
 
     recipe: Recipe
     task: Task
@@ -41,21 +41,21 @@ class Trained(NamedTuple):
 def find_run(path: Path) -> Finished:
     """The finished run in a directory."""
     directory = RunDirectory(path)
-    recipe, result = read_recipe(directory.recipe(), str(path / "recipe.yaml")), directory.result()
+    recipe, result = directory.recipe(), directory.result()
     if result is None:
-        raise ValueError(f"{path} has not finished: go on with it by `splitstep train {path}/recipe.yaml --out {path}`")
+        raise ValueError(f"{path} has not finished: continue it with `splitstep train {path}/recipe.yaml --out {path}`")
     if result.status != "finished" or not directory.model.is_dir():
         raise ValueError(f"{path} has no model: the run {result.status} at step {result.steps}")
     return Finished(recipe, directory.model, getattr(torch, result.precision))
 
 
 def open_run(path: Path, data: Path | None = None) -> Trained:
-    """The run in a directory with its task, whose data is loaded, and its model."""
+    """The finished run in a directory, with its data and its model loaded."""
     run = find_run(path)
     task = run.recipe.load_task(data)
     if not task.same_tokens(run.model):
         raise ValueError(
-            f"{path} was trained with other subwords than its data have now: bring back the files and the version of "
+            f"{path} was trained with other subwords than its data have now: restore the files and the version of "
             f"tokenizers that its environment.json names; `splitstep translate {path}` needs neither"
         )
     return Trained(run.recipe, task, *run.load_model())

@@ -18,7 +18,7 @@ from .runs import find_run
 
 
 class Wanted(NamedTuple):
-    """What somebody asks of a search; None: as the run's recipe says."""
+    """Search options that a user asks for; None: as in the run's recipe."""
 
     beams: int | None = None
     length_penalty: float | None = None
@@ -27,8 +27,8 @@ class Wanted(NamedTuple):
         found = replace(search, **{name: value for name, value in self._asdict().items() if value is not None})
         if self.length_penalty is not None and found.beams == 1:
             raise ValueError(
-                f"--length-penalty {self.length_penalty:g} chooses between beams, and there is one: add --beams 5, or "
-                "leave it out"
+                f"--length-penalty {self.length_penalty:g} chooses between beams, and there is only one: add --beams "
+                "5, or leave it out"
             )
         return found
 
@@ -50,12 +50,8 @@ class Translated:
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values, without the text."""
-        scores = [one._asdict() for one in self.scores]
-        search = asdict(self.search)
-        return {
-            "task": self.task, "scheme": self.scheme, "split": self.split, "lines": self.lines, "search": search,
-            "scores": scores,
-        }  # fmt: skip
+        entries = {name: value for name, value in asdict(self).items() if name != "hypotheses"}
+        return {**entries, "scores": [one._asdict() for one in self.scores]}
 
 
 def translate_split(
@@ -66,14 +62,14 @@ def translate_split(
     precision: torch.dtype = torch.float32,
     progress: Progress | None = None,
 ) -> Translated:
-    """Translate a held-out split and score it; searched for as the task's options say, unless told otherwise."""
+    """Translate a held-out split and score it, with the search of the task's options unless `search` is given."""
     search = search or task.search
     found, scores = task.translate(model, split, search, precision, progress)
     return Translated(task.name, model.config.scheme, split, len(found), search, tuple(scores), tuple(found))
 
 
 class Translations(NamedTuple):
-    """Lines in the target language, the numbers of those far longer than the model's data, and how they were found."""
+    """Lines in the target language, the numbers of those far longer than the model's data, and the search."""
 
     lines: list[str]
     longer: list[int]
@@ -83,7 +79,7 @@ class Translations(NamedTuple):
 def translate_run(
     path: Path, lines: Sequence[str], wanted: Wanted = AS_TRAINED, progress: Progress | None = None
 ) -> Translations:
-    """Lines translated by a run's model, which needs none of its data."""
+    """Lines translated by a run's model, without the run's data."""
     run = find_run(path)
     codec, options = Codec.load(run.model), run.recipe.options
     assert isinstance(options, PairOptions), run.recipe.task  # its model has a codec

@@ -1,1 +1,1 @@
-"""Where independent jobs run, and how a person sees them."""
+"""Where independent jobs run, and how their progress is shown."""

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, TypeVar, final
 
 T = TypeVar("T")
 
-TRIES = 2  # of a job whose process dies
-ANSWER_SECONDS = 10  # in which a cluster must answer
-CLEAR_UP_SECONDS = 10  # in which an idle process must end by itself
+TRIES = 2  # how often a job is started if its process dies
+ANSWER_SECONDS = 10  # how long a cluster may take to answer
+CLEAR_UP_SECONDS = 10  # how long an idle process may take to end by itself
 
 
 class Engine(NamedTuple):
-    """An executor, how many jobs it runs at once, and the errors that say that a job's process died."""
+    """An executor, how many jobs it runs at once, and the errors that mean that a job's process died."""
 
     name: str
     executor: Executor
@@ -32,14 +32,14 @@ class Engine(NamedTuple):
 
 
 def threads_per_job() -> int:
-    """Torch threads of each job: $OMP_NUM_THREADS, else 1, whatever the number of workers, so that figures do not
-    depend on it."""
+    """Torch threads of each job: $OMP_NUM_THREADS, else 1. It does not depend on the number of workers, so figures do
+    not either."""
     given = os.environ.get("OMP_NUM_THREADS", "1")
     return int(given) if given.isdecimal() and int(given) > 0 else 1
 
 
 def default_workers() -> int:
-    """As many as keep the cores busy; one where there is a GPU, which they would share."""
+    """As many as keep the cores busy; one if there is a GPU, which they would share."""
     import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -58,7 +58,7 @@ def check_engine(text: str) -> tuple[str, str]:
 
 @contextmanager
 def open_engine(text: str, jobs: int) -> Iterator[Engine]:
-    """The engine that the text names, with no more processes than jobs; leaving ends what still runs."""
+    """The engine that the text names, with no more processes than jobs; leaving it ends what still runs."""
     kind, argument = check_engine(text)
     with _local(argument, jobs) if kind == "local" else _dask(argument) as engine:
         yield engine
@@ -109,10 +109,10 @@ def _line(error: BaseException) -> str:
 
 @final
 class Processes(Executor):
-    """Worker processes with one job at a time each: one that dies takes only its own job along, which is tried again.
+    """Worker processes with one job at a time each: if one dies, only its own job is lost, and is tried again.
 
-    A `ProcessPoolExecutor` of several processes breaks as a whole and does not say whose fault it was; so each process
-    has an executor of its own.
+    A `ProcessPoolExecutor` of several processes breaks as a whole and does not say which one died, so each process has
+    an executor of its own.
     """
 
     def __init__(self, workers: int) -> None:
@@ -139,7 +139,7 @@ class Processes(Executor):
             self._idle.put(worker)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes; without `wait` whatever they do."""
+        """End the processes; without `wait`, even those that are working."""
         if not wait:
             for worker in self._workers:
                 worker.end()
@@ -164,7 +164,7 @@ class _Worker:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, context, _prepare)
             self._pool.submit(os.getpid).result()
-            [self._process] = self._pool._processes.values()  # one that has ended is never mistaken for another
+            [self._process] = self._pool._processes.values()  # unlike a pid, it never refers to another process
         self._busy = True
         try:
             return self._pool.submit(fn, *args, **kwargs).result()
@@ -176,7 +176,7 @@ class _Worker:
             self._busy = False
 
     def end(self) -> None:
-        """End the process: at once where it works; else it has time to clear up what its libraries hold."""
+        """End the process: at once if it is working; else its libraries have time to clean up."""
         self._ended = True
         if self._pool is not None and self._process is not None:
             if self._busy:
@@ -189,7 +189,7 @@ class _Worker:
 
 
 def _prepare() -> None:
-    """In a worker: Ctrl-C is the parent's to handle, and nobody works for a parent that is gone."""
+    """In a worker: leave Ctrl-C to the parent, and end when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -1,4 +1,4 @@
-"""What a person sees of many runs: a line per finished run and one bar over all steps, on standard error."""
+"""The progress of many runs on standard error: a line per finished run and one bar over all steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..training.progress import Progress
 
 @final
 class RunsProgress:
-    """Progress through runs; how far those under way have come is read from their logs, wherever they run."""
+    """Progress through runs; that of the running ones is read from their logs, wherever they run."""
 
     def __init__(self, bar: Progress, runs: int) -> None:
         self.bar, self.runs, self.ended = bar, runs, 0
@@ -31,7 +31,7 @@ class RunsProgress:
             self.look([])
 
     def look(self, running: Sequence[tuple[Path, int]]) -> None:
-        """See how far the runs under way have come; each is a folder and its steps."""
+        """Update the bar from the running runs; each is a folder and its number of steps."""
         if not self.bar.quiet:
             left = sum(steps - logged_step(folder) for folder, steps in running)
             self.bar.update(self.bar.total - left, {"runs": f"{self.ended}/{self.runs}"})
@@ -45,4 +45,4 @@ def logged_step(folder: Path) -> int:
             file.seek(max(0, file.tell() - 1000))
             return json.loads(file.read().splitlines()[-1])["step"]
     except (OSError, ValueError, LookupError, TypeError):
-        return 0  # not begun, or in the middle of a line
+        return 0  # not started, or in the middle of a line

@@ -1,4 +1,4 @@
-"""Tasks by name: `task("digits")`, `task("enwik8", {"length": 512}, data=Path("data"))`. One file a task."""
+"""Tasks by name: `task("digits")`, `task("enwik8", {"length": 512}, data=Path("data"))`. One file per task."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A few shapes for sequences of many lengths: padded widths, and rows in a batch.
+"""Buckets: sequences of many lengths in batches of a few shapes.
 
 Compiled code and CUDA graphs are kept per shape, so a batch comes from one bucket and is padded to its width.
 """
@@ -11,12 +11,12 @@ import numpy as np
 from . import sampler
 
 MULTIPLE = 4
-"""Widths are multiples of this: 8 wasted a quarter more of Multi30k's and Tatoeba's batches, 2 saved nothing."""
+"""Widths are multiples of this: with 8 there was a quarter more padding on Multi30k and Tatoeba, with 2 no less."""
 
 
 @final
 class Buckets:
-    """The rows of each split, sorted by the padded width that holds them."""
+    """The rows of each split, grouped by the smallest padded width that holds them."""
 
     def __init__(self, widths: tuple[int, ...], lengths: Mapping[str, np.ndarray]) -> None:
         self.widths = widths
@@ -26,14 +26,14 @@ class Buckets:
         }
 
     def draw(self, sizes: Sequence[int], seed: int, step: int) -> tuple[np.ndarray, int]:
-        """The training rows of a step and their width; each of the first buckets has batches of its own size."""
+        """The training rows of a step and their width; `sizes` are the rows of a batch in each of the first buckets."""
         rows = self.rows["train"][: len(sizes)]
         bucket, number = sampler.bucket(tuple(map(len, rows)), tuple(sizes), seed, step)
         chosen = sampler.indices(len(rows[bucket]), seed, number, sizes[bucket], stream=bucket)
         return rows[bucket][chosen], self.widths[bucket]
 
     def batches(self, split: str, size_of: Callable[[int], int]) -> Iterator[tuple[np.ndarray, int]]:
-        """Every row once with its width, bucket by bucket, in order within each; `size_of` says how many of a width."""
+        """Every row once, with its width, bucket by bucket and in order; `size_of(width)` is the rows of a batch."""
         for rows, width in zip(self.rows[split], self.widths, strict=True):
             size = size_of(width)
             for first in range(0, len(rows), size):
@@ -49,7 +49,7 @@ class Buckets:
 
     @property
     def mean_width(self) -> int:
-        """The mean padded length of the training rows: what the device computes."""
+        """The mean padded length of the training rows, which is what the device computes."""
         return round(self.padded_tokens("train") / sum(self.counts("train")))
 
     def describe(self) -> dict[str, dict[str, int]]:
@@ -58,15 +58,15 @@ class Buckets:
 
 
 def check_buckets(buckets: tuple[int, ...]) -> None:
-    """Refuse padded lengths that do not grow."""
+    """Refuse padded lengths that do not increase."""
     if any(low >= high for low, high in zip((0, *buckets), buckets, strict=False)):
-        raise ValueError(f"option buckets is {list(buckets)}, and needs growing lengths, e.g. [128, 256, 512]")
+        raise ValueError(f"option buckets is {list(buckets)}, and needs increasing lengths, e.g. [128, 256, 512]")
 
 
 def padded(
     tokens: np.ndarray, offsets: np.ndarray, rows: np.ndarray, width: int, fill: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sequences tokens[offsets[i]:offsets[i + 1]] of some rows i side by side [B, width], and where they are real."""
+    """The sequences tokens[offsets[i]:offsets[i + 1]] of some rows i, padded [B, width], and a mask of real tokens."""
     first, last = offsets[rows, None], offsets[rows + 1, None]
     where = first + np.arange(width)
     mask = where < last
@@ -74,12 +74,12 @@ def padded(
 
 
 def choose_widths(lengths: np.ndarray, count: int) -> tuple[int, ...]:
-    """At most `count` widths that hold all lengths with the least padding (dynamic programming over the histogram)."""
+    """The widths, at most `count`, that hold all lengths with the least padding (dynamic programming)."""
     units = -(-lengths // MULTIPLE)
-    many = np.bincount(units)
-    n = len(many)  # widths 1 .. n - 1, in units
-    below = np.cumsum(many)  # sequences of at most so many units
-    cost = np.where(np.arange(n) > 0, below * np.arange(n), 0).astype(np.float64)  # one bucket up to here
+    histogram = np.bincount(units)
+    n = len(histogram)  # widths 1 .. n - 1, in units
+    below = np.cumsum(histogram)  # sequences of at most this many units
+    cost = (below * np.arange(n)).astype(np.float64)  # of one bucket up to here
     before = [np.zeros(n, dtype=np.int64)]
     for _ in range(1, min(count, n - 1)):
         options = cost[:, None] + (below[None, :] - below[:, None]) * np.arange(n)[None, :]
@@ -99,8 +99,8 @@ def choose_widths(lengths: np.ndarray, count: int) -> tuple[int, ...]:
 def rows_of(size: int, width: int) -> int:
     """Rows in a batch of at most `size` padded tokens.
 
-    Many rows are rounded down to a multiple of a power of two, by less than 2 %, so that processes and accumulated
-    parts can share them equally.
+    Many rows are rounded down to a multiple of a power of two, by less than 2 %, so processes and accumulated parts can
+    share them equally.
     """
     rows = size // width
     if rows < 1:

@@ -1,4 +1,4 @@
-"""Where derived data is kept: `$SPLITSTEP_CACHE`, else `~/.cache/splitstep`."""
+"""The cache of derived data: `$SPLITSTEP_CACHE`, else `~/.cache/splitstep`."""
 
 import hashlib
 import json
@@ -6,7 +6,6 @@ import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -22,7 +21,7 @@ def cache_root() -> Path:
 
 
 def key(parameters: Mapping[str, object]) -> str:
-    """A short name for a set of parameters."""
+    """A short hash of a set of parameters."""
     return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -31,18 +30,8 @@ def unwritable(path: Path, error: OSError) -> ValueError:
     return ValueError(f"cannot write {path} ({error.strerror}); set SPLITSTEP_CACHE to a folder that can be written")
 
 
-def store(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a derived file."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
-            write(file)
-    except OSError as error:
-        raise unwritable(path, error) from None
-
-
 def load(path: Path, names: Iterable[str]) -> Arrays | None:
-    """The named arrays of a stored .npz, or None if it is absent or damaged and is to be made again."""
+    """The named arrays of a stored .npz, or None if it is missing or damaged and must be made again."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in names}
@@ -51,10 +40,15 @@ def load(path: Path, names: Iterable[str]) -> Arrays | None:
 
 
 def derived(task: str, parameters: Mapping[str, object], names: Iterable[str], make: Callable[[], Arrays]) -> Arrays:
-    """The named arrays of a task: from the cache, or made and put there."""
+    """The named arrays of a task: from the cache, or made and stored there."""
     path = cache_root() / f"{task}-{key(parameters)}.npz"
     found = load(path, names)
     if found is None:
-        found = made = make()
-        store(path, lambda file: np.savez(file, allow_pickle=False, **made))
+        found = make()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as file:
+                np.savez(file, allow_pickle=False, **found)
+        except OSError as error:
+            raise unwritable(path, error) from None
     return found

@@ -17,7 +17,7 @@ class Classes(Task):
 
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """Sums of the surprise in nats, of right guesses and of examples."""
+        """Sums of the cross-entropy in nats, of correct predictions and of examples."""
         labels = batch["labels"]
         nll = functional.cross_entropy(logits.float(), labels, reduction="sum")
         correct = (logits.argmax(-1) == labels).sum()
@@ -25,13 +25,13 @@ class Classes(Task):
 
     @final
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        """Loss in nats an example, and accuracy."""
+        """Loss in nats per example, and accuracy."""
         examples = check_totals(self, totals, "examples")
         return {"loss": totals["nll"] / examples, ACCURACY.name: totals["correct"] / examples}
 
     @final
     def _counts(self, labels: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """How many examples each split has, in all and of each class."""
+        """The number of examples in each split, in all and by class."""
         return {
             "examples": {split: len(found) for split, found in labels.items()},
             "classes": {

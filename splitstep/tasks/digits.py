@@ -1,4 +1,4 @@
-"""Scikit-learn's handwritten digits, 8 x 8: nothing to download, learnt in seconds."""
+"""Scikit-learn's handwritten digits, 8 x 8: nothing to download, learned in seconds."""
 
 import hashlib
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class DigitsOptions(ImageOptions):
 def split_digits(images: np.ndarray, labels: np.ndarray) -> dict[str, Pixels]:
     """Three fifths, one fifth and one fifth of each class, ranked by the hash of the image.
 
-    A hash stays the same whatever library draws random numbers.
+    Unlike random numbers, a hash does not change with the version of a library.
     """
     rank = np.array([hashlib.sha256(image.tobytes()).digest().hex() for image in images])
     parts: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}

@@ -16,7 +16,7 @@ SOURCE = Source(
     "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
     40_000_000,
 )
-# The same content as the published md5 a1fa5ffddb56f4953e226637dabbb36a.
+# Its md5 is the published one, a1fa5ffddb56f4953e226637dabbb36a.
 CONTENT = Content(100_000_000, "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8")
 CUTS = (90_000_000, 95_000_000)
 

@@ -1,4 +1,4 @@
-"""Europarl German-English: speeches of the European Parliament, and newstest2014 as a test from elsewhere."""
+"""Europarl German-English: speeches of the European Parliament, with newstest2014 as an out-of-domain test."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ NEWS = {"en": "wmt-newstest-en-de/newstest2014.eng", "de": "wmt-newstest-en-de/n
 
 @dataclass(frozen=True, kw_only=True)
 class EuroparlOptions(PlainOptions):
-    """`held`: so many of the last lines, half for validation and half for test."""
+    """`held`: how many of the last lines are held out, half for validation and half for test."""
 
     direction: Direction = "de-en"
     merges: int = 32_000
@@ -28,7 +28,7 @@ class EuroparlOptions(PlainOptions):
 
 @final
 class Europarl(Translation):
-    """Speeches; the last lines are held out, and `newstest2014` is a split if its files are there."""
+    """Speeches; the last lines are held out, and `newstest2014` is a split if its files exist."""
 
     name: ClassVar[str] = "europarl"
     Options: ClassVar[type] = EuroparlOptions
@@ -47,11 +47,11 @@ class Europarl(Translation):
 
 
 def split_speeches(source: Path, target: Path, held: int) -> dict[str, Lines]:
-    """All but the last `held` lines, their first half, their second half."""
+    """All but the last `held` lines for training; their first half for validation, their second half for test."""
     lines = read_pairs(source, target)
     n = len(lines.source)
     if n <= held:
-        raise ValueError(f"{source} has {n:,} lines, too few to hold out {held:,}; give more, or a smaller option held")
+        raise ValueError(f"{source} has {n:,} lines, too few to hold out {held:,}; give more, or lower option held")
     first, middle = n - held, n - held // 2
     bounds = {"train": (0, first), "valid": (first, middle), "test": (middle, n)}
     return {split: chosen(lines, range(*bound)) for split, bound in bounds.items()}

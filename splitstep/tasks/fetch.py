@@ -1,4 +1,4 @@
-"""Finding data files, fetching those that are missing, and reading them with a check of what is inside.
+"""Finding data files, fetching missing ones, and reading them with a check of their content.
 
 The data folder is the one given, else `$SPLITSTEP_DATA`, else `./data`. A missing file comes from its official source,
 or from `$SPLITSTEP_MIRROR`, which serves the same files by their paths in the data folder.
@@ -21,18 +21,16 @@ from typing import Any, NamedTuple
 
 from ..support.files import whole_file
 
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes received and the bytes to come in all, where the server says."""
-
 BLOCK = 1 << 20
+TIMEOUT = 20.0  # seconds without an answer
 PACKED = (".gz", ".tgz", ".xz", ".zip")
 ROOM, RATIO = 64 << 20, 200
-"""What a packed file may hold if nobody says how much it is: bytes in any case, and so many times its own size."""
+"""A packed file of unknown content may hold ROOM bytes plus RATIO times its own size."""
 
 
 class Source(NamedTuple):
-    """A published file: its path in the data folder, its address, its hash as published, and `most`, a round number of
-    bytes that it does not exceed."""
+    """A published file: its path in the data folder, its address, its published hash, and the most bytes that it may
+    have."""
 
     name: str
     url: str
@@ -41,7 +39,7 @@ class Source(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a file holds once unpacked, whichever way it was packed."""
+    """The size and hash of a file once unpacked, however it was packed."""
 
     size: int
     sha256: str
@@ -53,28 +51,28 @@ def data_root(data: Path | None) -> Path:
 
 
 def find(root: Path, *names: str) -> Path | None:
-    """The first of the named files that is there, packed or not."""
+    """The first of the named files that exists, packed or not."""
     return next((root / form for name in names for form in forms(name) if (root / form).is_file()), None)
 
 
 def forms(name: str) -> list[str]:
-    """The names that a file may have: unless it is packed by its name, .gz and .xz may follow."""
+    """The names that a file may have: unless its name is that of a packed file, .gz and .xz may follow."""
     return [name] if Path(name).suffix in PACKED else [name, f"{name}.gz", f"{name}.xz"]
 
 
 def find_own(name: str, task: str, data: Path | None) -> Path:
-    """Somebody's own file: as named, or under the data folder."""
+    """A user's own file: as named, or under the data folder."""
     root = data_root(data)
     for path in (Path(name), root / name):
         if path.is_file():
             return path
-    # A run keeps the names that it was given: asked from elsewhere, it needs the folder that they start from.
+    # A run keeps the names that it was given: used from another folder, it needs the one that they are relative to.
     hint = "" if Path(name).is_absolute() else f": add --data DIR, where it is DIR/{name}"
     raise ValueError(f'task "{task}": there is no file "{name}", here or in {root}{hint}')
 
 
 def require(root: Path, task: str, origin: str, *names: str) -> Path:
-    """The first of the named files that is there, or an error that says where it comes from and where to put it."""
+    """The first of the named files that exists, or an error that says where it comes from and where to put it."""
     found = find(root, *names)
     if found is None:
         packed = ", also as .gz and .xz" if len(forms(names[0])) > 1 else ""
@@ -85,26 +83,24 @@ def require(root: Path, task: str, origin: str, *names: str) -> Path:
     return found
 
 
-def locate(root: Path, source: Source, *names: str, progress: Progress | None = None) -> Path:
-    """The first of the named files that is there, or else the published one, fetched if need be."""
-    return find(root, *names, source.name) or fetch(source, root, progress=progress)
+def locate(root: Path, source: Source, *names: str) -> Path:
+    """The first of the named files that exists, or else the published one, fetched if necessary."""
+    return find(root, *names, source.name) or fetch(source, root)
 
 
-def fetch(
-    source: Source, root: Path, *, mirror: str | None = None, timeout: float = 20.0, progress: Progress | None = None
-) -> Path:
+def fetch(source: Source, root: Path) -> Path:
     """Fetch a file into the data folder; it appears there whole and with the right hash, or not at all."""
-    mirror = mirror or os.environ.get("SPLITSTEP_MIRROR")
+    mirror = os.environ.get("SPLITSTEP_MIRROR")
     url = f"{mirror.rstrip('/')}/{source.name}" if mirror else source.url
     target = root / source.name
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as response:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
             target.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(target) as file:
-                found = _copy(response, file.write, source.most, progress)
+                found = _copy(response, file.write, source.most)
                 if found != source.sha256:
-                    raise ValueError(f"what came has sha256 {found} and should have {source.sha256}")
-    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: no URL at all, or refused
+                    raise ValueError(f"the answer has sha256 {found} and should have {source.sha256}")
+    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: not a URL, or refused
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # it holds the connection open
         raise ValueError(
@@ -114,9 +110,7 @@ def fetch(
     return target
 
 
-def _copy(
-    response: http.client.HTTPResponse, write: Callable[[bytes], object], most: int, progress: Progress | None
-) -> str:
+def _copy(response: http.client.HTTPResponse, write: Callable[[bytes], object], most: int) -> str:
     """Copy a response's body and return its sha256; a body shorter than announced, or too long, is refused."""
     announced = response.headers.get("Content-Length")
     total = int(announced) if announced else None
@@ -126,11 +120,9 @@ def _copy(
     while block := response.read(BLOCK):
         received += len(block)
         if received > most:
-            raise ValueError(f"more than {most:,} bytes came, and the file has no more")
+            raise ValueError(f"more than {most:,} bytes came, and the file has at most that many")
         write(block)
         digest.update(block)
-        if progress is not None:
-            progress(received, total)
     if total is not None and received != total:
         raise ValueError(f"the connection ended after {received:,} of {total:,} bytes")
     return digest.hexdigest()
@@ -139,7 +131,7 @@ def _copy(
 def read(path: Path, member: str | None = None, content: Content | None = None) -> bytes:
     """A file's bytes, unpacked by its suffix (.gz, .tgz, .xz; .zip with `member`) and checked against `content`.
 
-    No more is unpacked than `content` says or, without it, than text can hold that is packed so small.
+    No more is unpacked than `content` allows or, without it, than text packed to this size can hold.
     """
     try:
         packed = path.suffix in PACKED
@@ -166,7 +158,7 @@ def read_tar(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def damaged(path: Path, error: Exception) -> ValueError:
     """The error for a file that cannot be unpacked, or that the system does not let us read."""
-    if isinstance(error, OSError) and error.errno is not None:  # what is wrong with a packed file has no number
+    if isinstance(error, OSError) and error.errno is not None:  # a damaged packed file gives an error without number
         return ValueError(f"{path} cannot be read ({error.strerror}): make it a file that you may read")
     size = path.stat().st_size
     return ValueError(
@@ -185,14 +177,14 @@ def _unpack(path: Path, member: str | None, most: int | None) -> bytes:
 
 
 def _read_all(file: Any, path: Path, most: int | None) -> bytes:
-    """The rest of an open file, block by block; refuses more than `most` bytes as soon as they are there."""
+    """The rest of an open file, read block by block; more than `most` bytes are refused at once."""
     out = io.BytesIO()
     while block := file.read(BLOCK):
         out.write(block)
         if most is not None and out.tell() > most:
             raise ValueError(
                 f"{path} ({path.stat().st_size:,} bytes) holds more than {most:,} bytes, which is more than expected: "
-                "bring the right file, or unpack it by hand if it is right"
+                "put the right file there, or unpack it by hand if it is right"
             )
     return out.getvalue()
 

@@ -1,4 +1,4 @@
-"""Image classification: arrays of pixels and labels, one pair a split."""
+"""Image classification: one array of pixels and one of labels per split."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ class Pixels(NamedTuple):
 
 
 class Standard(NamedTuple):
-    """How pixels become numbers: divide by `white`, take off `mean`, divide by `deviation`."""
+    """How pixels become numbers: divide by `white`, subtract `mean`, divide by `deviation`."""
 
     white: float
     mean: float
@@ -32,7 +32,7 @@ class Standard(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """`patch`: pixels along a patch's side; `shift`: pixels by which training images move each way."""
+    """`patch`: pixels along a patch's side; `shift`: the most pixels by which training images are moved each way."""
 
     patch: int
     shift: int = 0
@@ -43,7 +43,7 @@ class ImageOptions:
 
 
 def shifted(images: np.ndarray, moves: np.ndarray) -> np.ndarray:
-    """Images [N, S, S] moved by moves [N, 2] pixels (down, right), with black where nothing was."""
+    """Images [N, S, S] moved by moves [N, 2] pixels (down, right), filled up with black."""
     reach = int(np.abs(moves).max(initial=0))
     padded = np.pad(images, ((0, 0), (reach, reach), (reach, reach)))
     side = np.arange(images.shape[1])
@@ -60,13 +60,13 @@ class Images(Classes):
     """Where the images come from."""
 
     def _load(self, pixels: Mapping[str, Pixels], standard: Standard, options: ImageOptions) -> None:
-        """Take the arrays."""
+        """Take the arrays and the options."""
         self._pixels, self._standard, self._options = dict(pixels), standard, options
         self._side = pixels["train"].images.shape[1]
         if self._side % options.patch:
             fits = [n for n in range(1, self._side + 1) if self._side % n == 0]
             given = f"option patch is {options.patch}, which does not divide images of {self._side} pixels"
-            raise ValueError(f"{given}; choose of {fits}")
+            raise ValueError(f"{given}; choose one of {fits}")
 
     @property
     @final
@@ -76,7 +76,7 @@ class Images(Classes):
     @property
     @final
     def length(self) -> int:
-        """Patches in an image; a class token that a model puts before them is not counted."""
+        """Patches in an image; a model's class token is not counted."""
         return (self._side // self._options.patch) ** 2
 
     @final

@@ -18,10 +18,9 @@ ARCHIVE = "iwslt14/de-en.tgz"
 ORIGIN = "https://wit3.fbk.eu/2014-01 (also http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz)"
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 PUBLISHED = {"train": 160_239, "valid": 7283, "test": 6750}
-"""Pairs as the original scripts make them; sacremoses may differ from Moses in a few."""
+"""Pairs that the original scripts make; sacremoses may differ from Moses in a few."""
 WORDS, RATIO = 175, 1.5
-EVERY = 23
-"""One clean pair in so many is for validation."""
+EVERY = 23  # one clean pair in this many is for validation
 DROPPED = re.compile("<url>|<talkid>|<keywords>")
 STRIPPED = re.compile("</?title>|</?description>")
 SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')
@@ -29,14 +28,14 @@ SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')
 
 @dataclass(frozen=True, kw_only=True)
 class Iwslt14Options(PairOptions):
-    """Preparation filters by words and ratio itself, before the split, so that those options stay open here."""
+    """Preparation itself filters by words and ratio, before the split, so those options have no default here."""
 
     direction: Direction = "de-en"
 
 
 @final
 class Iwslt14(Translation):
-    """TED talks of IWSLT14, Moses tokens in small letters."""
+    """TED talks of IWSLT14, lower-cased Moses tokens."""
 
     name: ClassVar[str] = "iwslt14"
     Options: ClassVar[type] = Iwslt14Options
@@ -49,7 +48,7 @@ class Iwslt14(Translation):
 
 
 def prepare_archive(path: Path, source: str, target: str) -> dict[str, Lines]:
-    """All splits: tags off, Moses tokens, 1 to 175 words and a ratio of 1.5, every 23rd pair for validation."""
+    """All splits: no tags, Moses tokens, 1 to 175 words and a ratio of 1.5, every 23rd pair for validation."""
     train_names = [f"train.tags.de-en.{side}" for side in (source, target)]
     test_names = [[f"IWSLT14.{name}.de-en.{side}.xml" for name in TESTS] for side in (source, target)]
     content = unpack(path, [*train_names, *test_names[0], *test_names[1]])
@@ -65,7 +64,7 @@ def prepare_archive(path: Path, source: str, target: str) -> dict[str, Lines]:
 
 
 def unpack(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
-    """The lines of the archive's files that are wanted, by name."""
+    """The lines of the wanted files of the archive, by name."""
     files = ((name.rsplit("/", 1)[-1], content) for name, content in read_tar(path))
     found = {name: lines_of(content, f"{path}: {name}") for name, content in files if name in wanted}
     if missing := [name for name in wanted if name not in found]:
@@ -84,13 +83,13 @@ def segments(lines: Sequence[str]) -> list[str]:
 
 
 def tokenised(lines: Lines, source: str, target: str) -> Lines:
-    """Moses tokens on both sides; the target stays as plain text beside."""
+    """Moses tokens on both sides; the target is also kept as plain text."""
     plain = [" ".join(line.split()) for line in lines.target]
     return Lines(moses.tokenise(lines.source, source), moses.tokenise(lines.target, target), plain)
 
 
 def cleaned(lines: Lines) -> Lines:
-    """Pairs of fitting lengths."""
+    """Pairs within the limits on words and ratio."""
     pairs = list(zip(lines.source, lines.target, strict=True))
     rows = [row for row, pair in enumerate(pairs) if moses.keep_by_length(*pair, WORDS, RATIO)]
     return chosen(lines, rows)._replace(notes={"lines": len(pairs), "cleaned_away": len(pairs) - len(rows)})

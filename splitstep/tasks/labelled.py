@@ -1,4 +1,4 @@
-"""Text classification: sequences of any length, padded to a few lengths only."""
+"""Text classification: sequences of any length, padded to one of a few lengths."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -50,7 +50,7 @@ class Labelled(Classes):
         buckets: tuple[int, ...],
         source: dict[str, Any],
     ) -> None:
-        """Take the sequences and what makes them of text; the last bucket must hold the longest and its CLS."""
+        """Take the sequences and the tokenizer that made them; the last bucket must hold the longest and its CLS."""
         from tokenizers.processors import TemplateProcessing
 
         tokenizer.post_processor = TemplateProcessing(single=f"{SPECIAL[CLS]} $A", special_tokens=[(SPECIAL[CLS], CLS)])
@@ -73,7 +73,7 @@ class Labelled(Classes):
     @property
     @final
     def length(self) -> int:
-        """The mean padded length of the training examples: what the device computes, padding included."""
+        """The mean padded length of the training examples, which is what the device computes."""
         return self._buckets.mean_width
 
     @final

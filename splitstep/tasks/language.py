@@ -1,4 +1,4 @@
-"""Language modelling: one array of tokens a split, cut into windows."""
+"""Language modelling: one array of tokens per split, cut into windows."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +18,13 @@ from .options import at_least
 from .task import BITS_PER_BYTE, IGNORED, PERPLEXITY, Batch, Task, check_split, check_totals, hashes, score_tokens
 from .tokenizer import byte_tokenizer, save_tokenizer, word_tokenizer
 
-BYTES = 256
-"""Tokens of text that is read byte by byte."""
+BYTES = 256  # the vocabulary of text that is read byte by byte
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowOptions:
-    """`length`, `stride`: tokens of a window, and from one held-out window to the next (by default half a window);
-    `valid_limit`: at most so many validation tokens, for a quick look; the test is always whole."""
+    """`length`, `stride`: tokens in a window, and from one held-out window to the next (by default half a window);
+    `valid_limit`: the most validation tokens, for a quick look; the test split is always whole."""
 
     length: int = 256
     stride: int | None = None
@@ -45,8 +44,8 @@ class WindowOptions:
 def spans(n: int, length: int, stride: int) -> Iterator[tuple[int, int]]:
     """Windows (start, first) over n tokens: [start, start + length), of which those from `first` on are scored.
 
-    Each token but the very first is scored once. The last window is moved back to end with the tokens, so that all
-    have one shape.
+    Each token but the first of all is scored once. The last window is moved back to end with the tokens, so all have
+    one shape.
     """
     yield 0, 1
     done = min(length, n)
@@ -63,7 +62,7 @@ class Language(Task):
     metric = BITS_PER_BYTE
 
     def _load(self, tokens: Arrays, options: WindowOptions, source: dict[str, Any], words: Sequence[str] = ()) -> None:
-        """Take the tokens, bytes or numbers of `words`."""
+        """Take the tokens: bytes, or indices into `words`."""
         self._whole = {split: len(array) for split, array in tokens.items()}
         self._tokens = {**tokens, "valid": tokens["valid"][: options.valid_limit]}
         self._words, self._length, self._source = tuple(words), options.length, source
@@ -82,7 +81,7 @@ class Language(Task):
 
     @final
     def encode(self, text: str) -> list[int]:
-        """Text as tokens; a word that the data does not have is <unk>."""
+        """Text as tokens; a word that is not in the vocabulary is <unk>."""
         if not self._words:
             return list(text.encode())
         numbers = {word: number for number, word in enumerate(self._words)}
@@ -116,7 +115,7 @@ class Language(Task):
 
     @final
     def batches(self, split: str, size: int) -> Iterator[Batch]:
-        """Overlapping windows in order, labelled such that each token but the first is scored once."""
+        """Overlapping windows in order, labelled so that each token but the first is scored once."""
         check_split(self, split)
         at_least("size", size, 1)
         every = np.array(list(spans(len(self._tokens[split]), self._length, self._stride)))
@@ -132,23 +131,23 @@ class Language(Task):
 
     @final
     def items(self, batch: Batch) -> int:
-        """The labels but each window's first, which nothing predicts."""
+        """The number of labels without each window's first, which nothing predicts."""
         return int((batch["labels"][:, 1:] != IGNORED).sum())
 
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """The tokens' sums; logits [B, T, V] align with the inputs, each guessing the next."""
+        """The sums of `score_tokens`; logits [B, T, V] align with the inputs, and each predicts the next token."""
         return score_tokens(logits, shifted(batch["labels"]))
 
     @final
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        """Loss in nats a token, the accuracy of the first guess, and the metric."""
+        """Loss in nats per token, the accuracy of the likeliest token, and the metric."""
         tokens = check_totals(self, totals, "tokens")
         loss = totals["nll"] / tokens
         figures = {"loss": loss, "accuracy": totals["correct"] / tokens}
         if self.metric == BITS_PER_BYTE:
             return figures | {BITS_PER_BYTE.name: loss / math.log(2)}
-        return figures | {PERPLEXITY.name: math.exp(min(loss, 700.0))}  # e^700 is about what a float holds
+        return figures | {PERPLEXITY.name: math.exp(min(loss, 700.0))}  # a float holds little more than e^700
 
     @final
     def describe(self) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """ListOps: evaluate a nested list expression such as `[MAX 2 9 [MIN 4 7 ] 0 ]`.
 
 The trees are drawn level by level, thousands at once, because a recursion over a hundred million tokens is slow. The
-process is that of Nangia and Bowman (2018) and of the Long Range Arena (Tay et al., 2021): above the deepest level a
-draw r in [0, 1) gives a digit if r > 1/4, else an operator with 2 to `arguments` arguments.
+distribution is that of Nangia and Bowman (2018) and of the Long Range Arena (Tay et al., 2021): above the deepest level
+a draw r in [0, 1) gives a digit if r > 1/4, else an operator with 2 to `arguments` arguments.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, final
@@ -24,30 +24,17 @@ OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 VOCABULARY = (*SPECIAL, *OPERATORS, "]", *"0123456789")
 OPERATOR, CLOSE, DIGIT = VOCABULARY.index("[MIN"), VOCABULARY.index("]"), VOCABULARY.index("0")
 
-FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
-    "[MIN": min,
-    "[MAX": max,
-    "[MED": lambda values: (sorted(values)[(len(values) - 1) // 2] + sorted(values)[len(values) // 2]) // 2,
-    "[SM": lambda values: sum(values) % 10,
-    # Two more that the published sample files have in place of [MED and [SM.
-    "[FIRST": lambda values: values[0],
-    "[LAST": lambda values: values[-1],
-}
-
 OPERATOR_SHARE = 0.25
-ROOTS = 20_000
-"""Trees drawn at once. The data depend on it: each chunk has random numbers of its own."""
-SHUFFLE = (0, 1)
-"""The stream of random numbers that the order of trees is drawn from: a chunk's has one number alone."""
-FORMAT = 2
-"""To be raised when the same parameters give other data, so that no old cache is read."""
+ROOTS = 20_000  # trees drawn at once; the data depend on it, because each chunk has its own random numbers
+SHUFFLE = (0, 1)  # the key of the random numbers for the order of trees; the key of a chunk is a single number
+FORMAT = 2  # to be raised when the same parameters give other data, so no old cache is read
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A distribution of trees, kept if shortest <= length <= longest, and how many of them there are.
+    """A distribution of trees, kept if shortest <= length <= longest, and the number of trees in each split.
 
-    The length counts operators, `]` and digits; a root has depth 1.
+    The length counts operators, `]` and digits; the root has depth 1.
     """
 
     depth: int
@@ -69,7 +56,7 @@ VARIANTS: dict[str, Variant] = {
 
 @dataclass(frozen=True)
 class ListOpsOptions:
-    """`train`, `valid`, `test`: how many trees, and `buckets`: padded lengths, where not the variant's own."""
+    """`train`, `valid`, `test`: how many trees, and `buckets`: padded lengths, if they are not the variant's own."""
 
     variant: Literal["short", "original", "lra"] = "short"
     seed: int = 0
@@ -85,31 +72,8 @@ class ListOpsOptions:
         check_buckets(self.buckets)
 
 
-def evaluate(tokens: Sequence[str]) -> int:
-    """The value of one expression, e.g. of `["[MAX", "2", "9", "]"]`."""
-    open_lists: list[tuple[str, list[int]]] = [("", [])]
-    for token in tokens:
-        if token == "]" and len(open_lists) > 1 and open_lists[-1][1]:
-            operator, values = open_lists.pop()
-            open_lists[-1][1].append(FUNCTIONS[operator](values))
-        elif token in FUNCTIONS:
-            open_lists.append((token, []))
-        elif token.isdecimal():
-            open_lists[-1][1].append(int(token))
-        else:
-            raise ValueError(f'"{token}" is out of place in the expression {" ".join(tokens)}')
-    if len(open_lists) != 1 or len(open_lists[0][1]) != 1:
-        raise ValueError(f"{' '.join(tokens)} is not one whole expression, such as [MAX 2 9 ]")
-    return open_lists[0][1][0]
-
-
-def spell(ids: Sequence[int] | np.ndarray) -> list[str]:
-    """Token numbers as written, without padding and CLS."""
-    return [VOCABULARY[number] for number in ids if number >= OPERATOR]
-
-
 class Level(NamedTuple):
-    """The nodes of one depth in order: their tree, their token, and their number of children, which follow in order."""
+    """The nodes of one depth, in order: their tree, their token, and their number of children in the next level."""
 
     tree: np.ndarray
     token: np.ndarray
@@ -117,7 +81,7 @@ class Level(NamedTuple):
 
 
 def grow(random: np.random.Generator, roots: int, variant: Variant) -> list[Level]:
-    """The levels of those trees, out of `roots` drawn, whose length is in range."""
+    """The levels of those of `roots` random trees whose length is in range."""
     longest = np.iinfo(np.int64).max if variant.longest is None else variant.longest
     levels: list[Level] = []
     tree, length = np.arange(roots), np.zeros(roots, dtype=np.int64)
@@ -131,7 +95,7 @@ def grow(random: np.random.Generator, roots: int, variant: Variant) -> list[Leve
         arguments = np.where(inner, random.integers(2, variant.arguments, size=len(tree), endpoint=True), 0)
         levels.append(Level(tree, np.where(inner, operator, digit).astype(np.uint8), arguments))
         length += np.bincount(tree, weights=1 + inner, minlength=roots).astype(np.int64)
-        # A tree that is too long already is given up: whether it is kept is decided, and its nodes are left out below.
+        # A tree that is already too long stops growing: it will not be kept.
         arguments = np.where(length[tree] <= longest, arguments, 0)
         tree = np.repeat(tree, arguments)
     keep = (length >= variant.shortest) & (length <= longest)
@@ -144,7 +108,7 @@ def firsts(arguments: np.ndarray) -> np.ndarray:
 
 
 def fold(levels: Sequence[Level]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The value and the extent in tokens of each node of each level, from the leaves up."""
+    """The value and the length in tokens of each node of each level, computed from the leaves up."""
     folded: list[tuple[np.ndarray, np.ndarray]] = []
     for level in reversed(levels):
         inner = level.arguments > 0
@@ -167,7 +131,7 @@ def fold(levels: Sequence[Level]) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def write(levels: Sequence[Level]) -> Ragged:
-    """The trees as tokens, each node put where its parent and elder siblings leave it."""
+    """The trees as tokens; each node's position follows from its parent and the siblings before it."""
     folded = fold(levels)
     labels, lengths = folded[0]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -187,7 +151,7 @@ def write(levels: Sequence[Level]) -> Ragged:
 
 
 def draw(variant: Variant, seed: int) -> Iterator[tuple[bytes, int]]:
-    """The endless sequence of trees and their values; a small tree comes again and again."""
+    """The endless sequence of trees and their values; small trees repeat."""
     for chunk in itertools.count():
         levels = grow(generator(seed, chunk), ROOTS, variant)
         if not levels or not len(levels[0].tree):
@@ -200,15 +164,15 @@ def draw(variant: Variant, seed: int) -> Iterator[tuple[bytes, int]]:
 
 
 def generator(seed: int, *use: int) -> np.random.Generator:
-    """The random numbers for one chunk of trees, or for their order."""
+    """The random numbers for one chunk of trees, or for the order of all."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *use])))
 
 
 def generate(variant: Variant, seed: int) -> Ragged:
     """The variant's trees, each once, those for training first.
 
-    What is drawn late and is not a repeat is longer than what is drawn early, so if there were repeats the trees are
-    shuffled. Without any, as among the long trees of `lra`, their order is random as it is.
+    If there were repeats the trees are shuffled: those drawn late are longer, because short ones have been drawn
+    before. Without repeats, as among the long trees of `lra`, their order is random already.
     """
     wanted = variant.train + variant.valid + variant.test
     source, drawn, labels = draw(variant, seed), 0, dict[bytes, int]()
@@ -227,7 +191,7 @@ def generate(variant: Variant, seed: int) -> Ragged:
 
 
 def cached(variant: Variant, seed: int) -> Ragged:
-    """The variant's trees from the cache, generated and put there at first."""
+    """The variant's trees from the cache, or generated and stored there."""
     parameters = {**asdict(replace(variant, buckets=())), "seed": seed, "format": FORMAT, "roots": ROOTS}
     return Ragged(**derived(ListOps.name, parameters, Ragged._fields, lambda: generate(variant, seed)._asdict()))
 
@@ -253,6 +217,6 @@ class ListOps(Labelled):
         texts = {split: every.part(bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
         buckets = options.buckets or named.buckets or doubling(1 + int(every.lengths.max()))
         process = asdict(variant)
-        del process["buckets"]  # which say how it is batched, not what it is
+        del process["buckets"]  # they describe the batches, not the data
         source = {"name": "ListOps, generated", "variant": options.variant, "seed": options.seed} | process
         self._load(texts, word_tokenizer(VOCABULARY), len(VOCABULARY), "0123456789", buckets, source)

@@ -17,8 +17,7 @@ PACKED = {
     "t10k-images-idx3-ubyte": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
-MOST = 10_000_000
-"""Bytes of a packed file, at most."""
+MOST = 10_000_000  # bytes of a packed file
 CONTENTS = {
     "train-images-idx3-ubyte": Content(47_040_016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
     "train-labels-idx1-ubyte": Content(60_008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
@@ -26,8 +25,7 @@ CONTENTS = {
     "t10k-labels-idx1-ubyte": Content(10_008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
 }
 STANDARD = Standard(white=255.0, mean=0.1307, deviation=0.3081)
-HELD = 5_000
-"""Training images set aside for validation: the last ones, as usual."""
+HELD = 5_000  # training images set aside for validation: the last ones, as usual
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def parse_idx(data: bytes, path: Path) -> np.ndarray:
     """The array of bytes in an idx file: two zeros, the type 8, the number of sizes, the sizes, the values."""
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise ValueError(
-            f"{path} is no idx file of bytes: it begins with {data[:4].hex(' ') or 'nothing'}, not 00 00 08"
+            f"{path} is not an idx file of bytes: it begins with {data[:4].hex(' ') or 'nothing'}, not 00 00 08"
         )
     header = 4 + 4 * data[3]
     sizes = np.frombuffer(data[4 : min(header, 4 + (len(data) - 4) // 4 * 4)], dtype=">u4").tolist()

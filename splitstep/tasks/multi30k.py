@@ -32,13 +32,12 @@ HASHES = {
     "val.de": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
     "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
 }
-MOST = 1_000_000
-"""Bytes of a packed file, at most."""
+MOST = 1_000_000  # bytes of a packed file
 
 
 @dataclass(frozen=True, kw_only=True)
 class Multi30kOptions(PlainOptions):
-    """As the papers have it: Moses tokens in small letters."""
+    """As in the papers: lower-cased Moses tokens."""
 
     direction: Direction = "en-de"
     tokens: Literal["plain", "moses"] = "moses"
@@ -47,7 +46,7 @@ class Multi30kOptions(PlainOptions):
 
 @final
 class Multi30k(Translation):
-    """Captions, English-German in either direction; `test` is `test2016`."""
+    """Captions, English-German in either direction; `test` is another name of `test2016`."""
 
     name: ClassVar[str] = "multi30k"
     Options: ClassVar[type] = Multi30kOptions

@@ -21,12 +21,10 @@ SOURCE = Source(
     "8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
     20_000_000,
 )
-MEMBER = re.compile("20news-bydate-(train|test)/([^/]+)/([^/]+)$")
-"""Part, group and id of a message, by its name in the archive."""
+MEMBER = re.compile("20news-bydate-(train|test)/([^/]+)/([^/]+)$")  # a message's part, group and id, by its file name
 COUNTS = {"train": 11_314, "test": 7_532}
 GROUPS = 20
-FORMAT = 1
-"""To be raised when the same documents give other tokens, so that no old cache is read."""
+FORMAT = 1  # to be raised when the same documents give other tokens, so no old cache is read
 
 
 class Document(NamedTuple):
@@ -39,7 +37,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class NewsgroupsOptions:
-    """`vocab`: size of the byte-pair vocabulary; `length`: tokens kept of a message; `buckets`: padded lengths."""
+    """`vocab`: size of the byte-pair vocabulary; `length`: the most tokens of a message; `buckets`: padded lengths."""
 
     vocab: int = 16_000
     length: int = 512
@@ -96,7 +94,7 @@ def is_held(document: Document) -> bool:
 
 
 def encode(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> Arrays:
-    """The documents as tokens of a byte-level BPE learnt from the training split, and that BPE as JSON."""
+    """The documents as tokens of a byte-level BPE learned from the training split, and that BPE as JSON."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -119,7 +117,7 @@ def encode(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> 
 
 
 def cached(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> tuple[dict[str, Ragged], str]:
-    """The tokens and the BPE from the cache, made and put there at first."""
+    """The tokens and the BPE from the cache, or made and stored there."""
     digest = hashlib.sha256(json.dumps(splits).encode()).hexdigest()
     names = ["tokenizer", *(f"{split}_{field}" for split in splits for field in Ragged._fields)]
     parameters = {"data": digest, "vocab": vocab, "format": FORMAT}
@@ -129,7 +127,7 @@ def cached(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> 
 
 
 def shorten(text: Ragged, most: int) -> Ragged:
-    """Each sequence's first tokens, `most` at most."""
+    """The first tokens of each sequence, at most `most`."""
     lengths = np.minimum(text.lengths, most)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     positions = np.arange(offsets[-1]) + np.repeat(text.offsets[:-1] - offsets[:-1], lengths)

@@ -23,7 +23,7 @@ GERMAN = [
 ]  # fmt: skip
 GERMAN_TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
 MILLION = 1_000_000
-OFTEN = 500  # times that training has 0
+OFTEN = 500  # how many times training repeats 0
 
 
 def english(n: int) -> str:
@@ -40,7 +40,7 @@ def english(n: int) -> str:
 
 
 def german(n: int, last: bool = True) -> str:
-    """A number below a million in German, one word: ones before tens. Only at the end of a word is 1 "eins"."""
+    """A number below a million as one German word, ones before tens; 1 is "eins" only at the end of the word."""
     if n < 20:
         return GERMAN[n] if last or n != 1 else "ein"
     if n < 100:
@@ -52,9 +52,9 @@ def german(n: int, last: bool = True) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class NumbersOptions(PairOptions):
-    """`highest`: the numbers are 0 to this; `train`, `valid` and `test` count different ones of them.
+    """`highest`: the numbers are 0 to this; `train`, `valid` and `test`: how many different ones each split has.
 
-    Training has the small ones many times.
+    Training repeats the small ones.
     """
 
     direction: Direction = "en-de"
@@ -105,7 +105,7 @@ def drawn(highest: int, count: int, seed: int) -> list[int]:
 
 
 def repeated(numbers: list[int]) -> list[int]:
-    """Each number, the small ones many times: a model is to know those that people try first, which are few."""
+    """Each number, the small ones many times: people try those first, and there are few of them."""
     return [n for n in numbers for _ in range(max(1, OFTEN // (n + 1)))]
 
 

@@ -1,4 +1,4 @@
-"""Parallel text of one's own: two files, line by line."""
+"""A user's own parallel text: two files, line by line."""
 
 import re
 from dataclasses import dataclass
@@ -13,13 +13,12 @@ from .text_pairs.lines import Lines, chosen, folded, hold_out, read_pairs
 from .text_pairs.prepared import pair_part, split_parts
 from .translation import SACREBLEU, PlainOptions, Translation
 
-MOST = 2000
-"""Different source sentences held out at most for a split that has no files; at most a twentieth, too."""
+MOST = 2000  # source sentences held out for a split that has no files, and at most a twentieth of them
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelOptions(PlainOptions):
-    """`train`, `valid`, `test`: source file and target file, plain, .gz or .xz; what is not given is held out of train.
+    """`train`, `valid`, `test`: source file and target file, plain, .gz or .xz; splits not given are held out of train.
 
     `direction`: the two languages, e.g. fr-en; Moses tokens differ between languages.
     """
@@ -51,7 +50,7 @@ class ParallelOptions(PlainOptions):
 
 @final
 class Parallel(Translation):
-    """Any two files, of which line i of one translates line i of the other."""
+    """Any two files; line i of one translates line i of the other."""
 
     name: ClassVar[str] = "parallel"
     Options: ClassVar[type] = ParallelOptions

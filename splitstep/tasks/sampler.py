@@ -1,20 +1,20 @@
-"""Which examples a training step sees: pure functions of (seed, step), so that resuming needs no state.
+"""Which examples a training step sees: pure functions of (seed, step), so resuming needs no state.
 
-Nothing here iterates or remembers; caches only save work.
+Nothing here has state; caches only save work.
 """
 
 from functools import lru_cache
 
 import numpy as np
 
-# Each use draws from a stream of its own, so that no two share their numbers.
+# Each use draws from a stream of its own, so no two share their numbers.
 ROWS, WINDOWS, ORDER, AUGMENT = range(4)
 
 
 def generator(seed: int, number: int, use: int, stream: int = 0) -> np.random.Generator:
     """The random numbers for one use in one step or epoch."""
     if seed < 0 or number < 0:
-        raise ValueError(f"seed {seed} and step {number} must not be negative; count both from 0")
+        raise ValueError(f"seed {seed} and step {number} must be at least 0")
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number, use, stream])))
 
 
@@ -29,7 +29,7 @@ def permutation(n: int, seed: int, epoch: int, stream: int = 0) -> np.ndarray:
 def indices(n: int, seed: int, step: int, size: int, stream: int = 0) -> np.ndarray:
     """Rows [step * size, (step + 1) * size) of the endless concatenation of the epochs' permutations."""
     if n < 1 or size < 1 or step < 0:
-        raise ValueError(f"cannot draw batch {step} of {size} from {n} examples; each must be at least 1, the step 0")
+        raise ValueError(f"cannot draw batch {step} of {size} from {n} examples; the numbers must be at least 0, 1, 1")
     first, last = step * size, (step + 1) * size
     parts = [
         permutation(n, seed, epoch, stream)[max(first - epoch * n, 0) : last - epoch * n]
@@ -50,7 +50,7 @@ def bucket(counts: tuple[int, ...], rows: tuple[int, ...], seed: int, step: int)
 
     Bucket b is an endless stream of permutations of its n_b examples cut into batches of r_b rows. Epoch e of the whole
     takes batches [e n_b // r_b, (e + 1) n_b // r_b) of every bucket, in shuffled order: all batches are full, each
-    bucket is met in proportion to its count, and what is left over in one epoch comes first in the next.
+    bucket is drawn in proportion to its count, and what is left over in one epoch comes first in the next.
     """
     if step < 0 or min(rows) < 1 or sum(counts) < 1:
         raise ValueError(f"cannot draw batch {step} of {max(rows)} from {sum(counts)} examples")
@@ -68,7 +68,7 @@ def before_epoch(counts: tuple[int, ...], rows: tuple[int, ...], epoch: int) -> 
 
 
 def epoch_of(counts: tuple[int, ...], rows: tuple[int, ...], step: int) -> int:
-    """The epoch in which a step lies: the last one that begins at or before it and is not empty."""
+    """The epoch of a step: the last one that begins at or before it and is not empty."""
     low, high = 0, 1
     while before_epoch(counts, rows, high) <= step:
         low, high = high, 2 * high
@@ -81,5 +81,5 @@ def epoch_of(counts: tuple[int, ...], rows: tuple[int, ...], step: int) -> int:
 @lru_cache(maxsize=16)
 def _order(counts: tuple[int, ...], rows: tuple[int, ...], seed: int, epoch: int) -> np.ndarray:
     """The buckets of an epoch's batches, shuffled."""
-    many = [(epoch + 1) * n // r - epoch * n // r for n, r in zip(counts, rows, strict=True)]
-    return generator(seed, epoch, ORDER).permutation(np.repeat(np.arange(len(counts)), many))
+    batches = [(epoch + 1) * n // r - epoch * n // r for n, r in zip(counts, rows, strict=True)]
+    return generator(seed, epoch, ORDER).permutation(np.repeat(np.arange(len(counts)), batches))

@@ -1,4 +1,4 @@
-"""The source of Python's own standard library, byte by byte: text that every machine has."""
+"""The source of Python's standard library, byte by byte: text that every machine has."""
 
 import hashlib
 import platform
@@ -15,13 +15,12 @@ from .task import SPLITS
 
 # Tests and their data, what is installed beside the library, generated help text, and programs rather than library.
 LEFT_OUT = {"test", "tests", "idlelib", "site-packages", "dist-packages", "pydoc_data", "turtledemo", "__pycache__"}
-TWENTIETHS = {"train": 18, "valid": 1, "test": 1}
-"""The shares of the splits if a `limit` is given."""
+TWENTIETHS = {"train": 18, "valid": 1, "test": 1}  # the shares of the splits, if a `limit` is given
 
 
 @dataclass(frozen=True, kw_only=True)
 class StdlibOptions(WindowOptions):
-    """`limit`: at most so many bytes in all, nine tenths for training and a twentieth each for validation and test."""
+    """`limit`: the most bytes in all, nine tenths for training and a twentieth each for validation and test."""
 
     limit: int | None = None
 
@@ -33,12 +32,12 @@ class StdlibOptions(WindowOptions):
 def library_files(root: Path) -> list[Path]:
     """The library's modules, relative to its folder, sorted."""
     relative = (path.relative_to(root) for path in root.rglob("*.py"))
-    # The build's own settings are written by each machine for itself.
+    # _sysconfigdata differs from machine to machine.
     return sorted(p for p in relative if not LEFT_OUT & set(p.parts) and not p.name.startswith("_sysconfigdata"))
 
 
 def split_of(path: Path) -> str:
-    """The split of a file, by the hash of its name: 90, 5 and 5 of a hundred, whatever other files there are."""
+    """The split of a file, by the hash of its name alone: 90, 5 and 5 percent."""
     percent = int.from_bytes(hashlib.sha256(path.as_posix().encode()).digest()[:8], "big") % 100
     return "train" if percent < 90 else "valid" if percent < 95 else "test"
 
@@ -55,8 +54,8 @@ class Stdlib(Language):
         every = library_files(root)
         if not every:
             raise ValueError(
-                f'task "stdlib": there are no .py files in {root}; this Python carries its library in another form. '
-                "Use task text with a path of your own"
+                f'task "stdlib": there are no .py files in {root}; this Python has its library in another form. Use '
+                "task text with a path of your own"
             )
         files = {split: [path for path in every if split_of(path) == split] for split in SPLITS}
         tokens = {}

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from ..kernels.loss import IGNORED, cross_entropy
 
 Batch = dict[str, Tensor]
-"""`input_ids`, `labels` and, where rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
+"""`input_ids`, `labels` and, if rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
 
 SPLITS: tuple[str, ...] = ("train", "valid", "test")
 
 
 class Metric(NamedTuple):
-    """A figure by which runs are compared, and how a table prints it; `title` where the name alone does not say it."""
+    """A figure by which runs are compared, and how a table prints it; `title` if the name alone is not clear."""
 
     name: str
     higher_is_better: bool
@@ -33,7 +33,7 @@ def title_of(metric: Metric) -> str:
 
 
 class FreeRun(NamedTuple):
-    """What a model wrote for a split by itself, line by line; each score in full, and its value by a short name."""
+    """What a model wrote for a split by itself, line by line; its scores in full, and their values by short names."""
 
     lines: list[str]
     scores: list[dict[str, Any]]
@@ -50,32 +50,31 @@ class Task(ABC):
 
     name: ClassVar[str]
     model: ClassVar[str]
-    """The kind of model that it trains: "causal", "masked", "sequence" (text classification), "image",
-    "translation"."""
+    """The kind of model: "causal", "masked", "sequence" (text classification), "image" or "translation"."""
     Options: ClassVar[type]
     """The frozen record that a recipe's `data:` section is read into."""
     metric: Metric
-    """The primary figure. Read it from an instance: `wikitext2` has another one per level."""
+    """The primary figure. Read it from an instance: that of `wikitext2` depends on its `level`."""
     labels: tuple[str, ...] = ()
     """The names of the classes in the order of their numbers; empty unless the task is a classification."""
 
     @abstractmethod
     def __init__(self, options: Any, data: Path | None) -> None:
-        """Load the data: from the folder `data`, else `$SPLITSTEP_DATA`, else `./data`, where it needs any."""
+        """Load the data, if there is any: from the folder `data`, else `$SPLITSTEP_DATA`, else `./data`."""
 
     @property
     @abstractmethod
     def shape(self) -> dict[str, int]:
-        """The configuration entries which the data dictate."""
+        """The config entries that the data dictate."""
 
     @property
     @abstractmethod
     def length(self) -> int:
-        """Tokens per example at which floating-point operations are counted."""
+        """The tokens per example that costs are counted for."""
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The parts of the data that `batches` goes through."""
+        """The parts of the data that `batches` accepts."""
         return SPLITS
 
     @property
@@ -96,37 +95,37 @@ class Task(ABC):
         return int((batch["labels"] != IGNORED).sum())
 
     def tokens(self, batch: Batch) -> int:
-        """How many tokens a batch holds, padding not counted: what a run's speed is measured in."""
+        """How many tokens a batch holds, without padding; a run's speed is measured in these."""
         return int(batch["attention_mask"].sum()) if "attention_mask" in batch else batch["input_ids"].numel()
 
     @abstractmethod
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """Sums over one batch, which add up over batches. The logits come in the precision of the evaluation."""
+        """Sums over one batch, to be added up over batches. The logits are in the precision of the evaluation."""
 
     @abstractmethod
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        """The figures that follow from summed scores: `loss`, the metric and its like."""
+        """The figures that follow from summed scores: `loss`, the metric and others."""
 
     def free_run(
         self, model: nn.Module, split: str, precision: torch.dtype, progress: Callable[[int, int], None] | None = None
     ) -> FreeRun | None:
-        """What the model, in evaluation mode, writes for the split by itself; None where its guesses say it all."""
+        """What the model, in evaluation mode, writes for the split by itself; None if that is not scored."""
         return None
 
-    def save_with(self, folder: Path) -> None:  # noqa: B027  # a task without anything to add is a task
-        """Write what a model of this task needs beside its weights to be used without the data, such as a tokenizer."""
+    def save_with(self, folder: Path) -> None:  # noqa: B027  # a task may have nothing to add
+        """Write what a model needs besides its weights to be used without the data, such as a tokenizer."""
 
     def same_tokens(self, folder: Path) -> bool:
-        """Whether the model in a folder was trained with this task's tokens, if their number alone does not tell."""
+        """Whether the model in a folder was trained with this task's tokens; asked if the vocabularies are as large."""
         return True
 
     def remarks(self) -> dict[str, dict[str, int]]:
-        """What one should know of held-out splits before training: what is odd, and of how many examples by split."""
+        """What users should know about held-out splits: each oddity, and how many examples of each split have it."""
         return {}
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What the data is: source, counts and hashes, fit for JSON."""
+        """What the data are: source, counts and hashes, as JSON values."""
 
 
 def check_split(task: Task, split: str) -> None:
@@ -136,7 +135,7 @@ def check_split(task: Task, split: str) -> None:
 
 
 def check_totals(task: Task, totals: Mapping[str, float], count: str) -> float:
-    """The number of things scored; refuse totals over nothing."""
+    """The number of scored items; totals over nothing are refused."""
     scored = totals.get(count, 0.0)
     if scored <= 0:
         raise ValueError(f'task "{task.name}": nothing was scored ({count} = {scored}); sum `score` over a batch first')
@@ -144,13 +143,13 @@ def check_totals(task: Task, totals: Mapping[str, float], count: str) -> float:
 
 
 def score_tokens(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Sums of the surprise in nats, of right guesses and of tokens where there is a label; logits [B, T, V]."""
-    nll, right = cross_entropy(logits, labels, 1), logits.argmax(-1) == labels
-    return {"nll": float(nll), "correct": float(right.sum()), "tokens": float((labels != IGNORED).sum())}
+    """Sums of the cross-entropy in nats, of correct predictions and of tokens with a label; logits [B, T, V]."""
+    nll, correct = cross_entropy(logits, labels, 1), logits.argmax(-1) == labels
+    return {"nll": float(nll), "correct": float(correct.sum()), "tokens": float((labels != IGNORED).sum())}
 
 
 def split_at(array: np.ndarray, cuts: Sequence[int]) -> dict[str, np.ndarray]:
-    """The three splits of an array that ends with what is held out."""
+    """The three splits of an array, in order."""
     return dict(zip(SPLITS, np.split(array, cuts), strict=True))
 
 

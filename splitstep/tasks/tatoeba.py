@@ -1,4 +1,4 @@
-"""Tatoeba German-English: short sentences of everyday talk, many with several translations."""
+"""Tatoeba German-English: short everyday sentences, many with several translations."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ ORIGIN = "https://www.manythings.org/anki/ (deu-eng.zip, CC-BY 2.0)"
 
 @dataclass(frozen=True, kw_only=True)
 class TatoebaOptions(PlainOptions):
-    """`held`: so many different source sentences for each of valid and test."""
+    """`held`: how many different source sentences are held out for each of valid and test."""
 
     direction: Direction = "de-en"
     held: int = 2500

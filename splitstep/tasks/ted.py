@@ -9,13 +9,10 @@ from .text_pairs.codec import Form
 from .text_pairs.prepared import pair_part
 from .translation import Direction, PairOptions, Translation
 
-FILES = {
-    "train": "ted-de-en/train",
-    "valid": "iwslt14-de-en-valid-test/valid",
-    "test": "iwslt14-de-en-valid-test/test",
-}
+HELD = "iwslt14-de-en-valid-test"
+FILES = {"train": "ted-de-en/train", "valid": f"{HELD}/valid", "test": f"{HELD}/test"}
 ORIGIN = (
-    "your own copy of TED talks, one sentence a line, Moses-tokenised, escaped and in small letters as IWSLT14's "
+    "your own copy of TED talks, one sentence per line, Moses-tokenised, escaped and lower-cased as IWSLT14's "
     "prepare-iwslt14.sh writes them"
 )
 

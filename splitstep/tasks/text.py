@@ -1,4 +1,4 @@
-"""Any text of one's own, byte by byte."""
+"""A user's own text, byte by byte."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from .task import split_at
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(WindowOptions):
-    """`path`: one file or several, plain, .gz or .xz, joined in the order given; the last 5 % + 5 % are held out."""
+    """`path`: one file or several, plain, .gz or .xz, joined in this order; the last 5 % + 5 % are held out."""
 
     path: tuple[str, ...] = ()
 

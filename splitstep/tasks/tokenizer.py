@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
-BLANKS = r"[\s\x1c-\x1f]+"
-"""What `str.split` splits at."""
+BLANKS = r"[\s\x1c-\x1f]+"  # what `str.split` splits at
 
 
 def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int]) -> None:
-    """Write what AutoTokenizer reads; `entries` are its own, such as `pad_token` and `model_max_length`."""
+    """Write what AutoTokenizer reads; `entries` go into its config, such as `pad_token` and `model_max_length`."""
     tokenizer.save(str(folder / TOKENIZER), pretty=False)
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **entries, "clean_up_tokenization_spaces": False}
     (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
@@ -21,7 +20,7 @@ def byte_tokenizer() -> Any:
     """A tokenizer whose ids are the bytes of the text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    # ByteLevel writes each byte as one character that can be printed: most as themselves, the others from 256 on.
+    # ByteLevel writes each byte as one printable character: most as themselves, the others from 256 on.
     printed = {*range(0x21, 0x7F), *range(0xA1, 0x100)} - {0xAD}
     others = iter(range(256, 512))
     characters = {chr(byte if byte in printed else next(others)): byte for byte in range(256)}
@@ -32,13 +31,14 @@ def byte_tokenizer() -> Any:
 
 
 def word_tokenizer(words: Sequence[str]) -> Any:
-    """A tokenizer whose ids number the words between blanks; another word is <unk>, or an error if that is not one."""
+    """A tokenizer of words between blanks, whose ids are indices into `words`; other words are <unk>, if that is one of
+    them, else an error."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
     numbers = {word: number for number, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(BLANKS), "removed")
-    # The prefix marks words that continue the last one; no word begins with a blank, so all have one before them.
+    # The prefix marks words that continue the last one; no word begins with a blank, so all get one before them.
     joined = decoders.WordPiece(prefix=" ", cleanup=False)
     tokenizer.decoder = decoders.Sequence([decoders.Replace("<eos>", "\n"), joined])
     return tokenizer

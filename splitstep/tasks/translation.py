@@ -1,4 +1,4 @@
-"""Translation: pairs of token sequences, padded to a few shapes, every one of them a batch of as many tokens."""
+"""Translation: pairs of token sequences in batches of a few shapes, each with about as many tokens."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -36,8 +36,8 @@ class PairOptions:
 
     `direction`: source and target language. `merges`: of the joint byte-pair encoding. `words`, `ratio`, `longest`:
     training leaves out pairs with more words, a larger length ratio, more subwords; what is left out is counted.
-    `buckets`: padded lengths; by default the five that waste least. `limit`: at most so many training pairs. `beams`,
-    `length_penalty`: how translations are searched for; scores are divided by this power of the length.
+    `buckets`: padded lengths; by default the five that waste least. `limit`: the most training pairs. `beams`,
+    `length_penalty`: of the beam search; scores are divided by this power of the length.
     """
 
     direction: str = "en-de"
@@ -58,7 +58,7 @@ class PairOptions:
         if self.ratio is not None and not self.ratio >= 1:
             raise ValueError(f"option ratio is {self.ratio}, and needs at least 1, e.g. 1.5")
         check_buckets(self.buckets)
-        Search(self.beams, self.length_penalty)  # refuses what it cannot be
+        Search(self.beams, self.length_penalty)  # refuses wrong values
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -68,22 +68,22 @@ class PairOptions:
 
     @property
     def search(self) -> Search:
-        """How translations are searched for."""
+        """The beam search that the options describe."""
         return Search(self.beams, self.length_penalty)
 
     @property
     def limits(self) -> Limits:
-        """The limits on training pairs: the last bucket is one, too."""
+        """The limits on training pairs; the last bucket is one, too."""
         last = self.buckets[-1] if self.buckets else self.longest
         return Limits(self.words, self.ratio, min(self.longest, last))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlainOptions(PairOptions):
-    """What tasks on text as people write it take besides.
+    """What tasks on untokenised text take besides.
 
-    `tokens`: "moses" cuts words from punctuation as the papers do, "plain" leaves that to the subwords; `lower`: in
-    small letters.
+    `tokens`: "moses" splits words from punctuation as the papers do, "plain" leaves that to the subwords; `lower`:
+    lower-case the text.
     """
 
     tokens: Literal["plain", "moses"] = "plain"
@@ -91,15 +91,15 @@ class PlainOptions(PairOptions):
 
     @property
     def form(self) -> Form:
-        """How text is written before it is cut into subwords."""
+        """The form of the text before it is split into subwords."""
         return Form(*self.languages, self.tokens, self.lower)
 
 
 class Translation(Task):
     """A translation task: `input_ids`, `attention_mask` and `labels` are [B, bucket]; both sides end with </s>.
 
-    The `size` of a batch counts padded tokens of one side, so that short pairs come in many rows. Held-out batches have
-    `decoder_input_ids`, the labels moved behind <s>, as well: a model then needs no labels to predict them.
+    The `size` of a batch counts padded tokens of one side, so short pairs come in many rows. Held-out batches also have
+    `decoder_input_ids`, the labels shifted after <s>, so a model can predict the labels without being given them.
     """
 
     model: ClassVar[str] = "translation"
@@ -110,7 +110,7 @@ class Translation(Task):
     def _load(
         self, parts: Mapping[str, Part], form: Form, options: PairOptions, source: dict[str, Any], more: object = None
     ) -> None:
-        """Prepare the text, or find it prepared; `more` is what else it depends on, beside files and options."""
+        """Prepare the text, or find it in the cache; `more` is what it depends on besides files and options."""
         if self.papers is not None:
             moses.sacremoses(f'task "{self.name}" is scored on Moses tokens and needs')  # now, not after training
         self.search, self._source = options.search, source
@@ -119,26 +119,26 @@ class Translation(Task):
         lengths = {split: pairs.lengths for split, pairs in self._prepared.pairs.items()}
         self._widths = options.buckets or choose_widths(lengths["train"], BUCKETS)
         longest = max(int(found.max()) for found in lengths.values())
-        # Held-out pairs longer than any that training sees have a shape of their own: nothing is cut.
+        # Held-out pairs longer than any training pair get a shape of their own: nothing is truncated.
         beyond = (-(-longest // MULTIPLE) * MULTIPLE,) if longest > self._widths[-1] else ()
         self._buckets = Buckets((*self._widths, *beyond), lengths)
 
     @property
     @final
     def papers(self) -> PapersBleu | None:
-        """The BLEU that the papers print for this data, beside sacreBLEU; None: there are no papers."""
+        """The BLEU that papers report for this data, besides sacreBLEU; None if there are no papers."""
         return next((kind for kind, title in PAPERS.items() if title == self.metric.title), None)
 
     @property
     @final
     def shape(self) -> dict[str, int]:
-        # Twice the longest pair: a translation may turn out longer than any that was given.
+        # Twice the longest pair: a translation may be longer than any reference.
         return {"vocab_size": self._prepared.codec.size, "max_length": 2 * self._buckets.widths[-1]}
 
     @property
     @final
     def length(self) -> int:
-        """The mean padded length of the training pairs: what the device computes, padding included."""
+        """The mean padded length of the training pairs, which is what the device computes."""
         return self._buckets.mean_width
 
     @property
@@ -154,7 +154,7 @@ class Translation(Task):
     @property
     @final
     def codec(self) -> Codec:
-        """Text to token ids and back; save it with the model."""
+        """Text to token ids and back, saved with the model."""
         return self._prepared.codec
 
     @final
@@ -162,13 +162,13 @@ class Translation(Task):
         self.codec.save(folder)
 
     def _named(self, split: str) -> str:
-        """The prepared split of this name, be it its first or its second."""
+        """The prepared split of this name or alias."""
         check_split(self, split)
         return self.aliases.get(split, split)
 
     @final
     def text(self, split: str) -> Lines:
-        """The lines of a held-out split, as its files have them."""
+        """The lines of a held-out split, as in its files."""
         found = self._named(split)
         if found == "train":
             raise ValueError(f'task "{self.name}" keeps the text of its held-out splits only, not of train')
@@ -199,27 +199,27 @@ class Translation(Task):
 
     @final
     def tokens(self, batch: Batch) -> int:
-        """The target's."""
+        """The number of target tokens."""
         return self.items(batch)
 
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """The tokens' sums; logits [B, T, V] align with the labels."""
+        """The sums of `score_tokens`; logits [B, T, V] align with the labels."""
         return score_tokens(logits, batch["labels"])
 
     @final
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        """Loss in nats a subword, the accuracy of the first guess, and perplexity, all with the true words before."""
+        """Loss in nats per subword, the accuracy of the likeliest one, and perplexity, all given the true prefix."""
         tokens = check_totals(self, totals, "tokens")
         loss = totals["nll"] / tokens
-        # e^700 is about what a float holds
+        # a float holds little more than e^700
         return {"loss": loss, "accuracy": totals["correct"] / tokens, PERPLEXITY.name: math.exp(min(loss, 700.0))}
 
     @final
     def translate(
         self, model: nn.Module, split: str, search: Search, precision: torch.dtype, progress: Progress | None = None
     ) -> tuple[list[str], list[Score]]:
-        """A held-out split in the target language as the model writes it (Moses tokens where it has them), scored."""
+        """A held-out split as the model translates it (in Moses tokens if it has them), and its scores."""
         lines, form = self.text(split), self.codec.form
         prepared = form.prepare_files(lines.source, form.source)
         found = decode_lines(cast(SplitstepForTranslation, model), self.codec, prepared, search, precision, progress)
@@ -229,7 +229,7 @@ class Translation(Task):
     def free_run(
         self, model: nn.Module, split: str, precision: torch.dtype, progress: Progress | None = None
     ) -> FreeRun:
-        """The split translated as the options say."""
+        """The split translated with the search of the options."""
         lines, scores = self.translate(model, split, self.search, precision, progress)
         return FreeRun(lines, [one._asdict() for one in scores], {one.key: one.value for one in scores})
 

@@ -1,4 +1,4 @@
-"""WikiText-2: two million words of good Wikipedia articles, by words or by bytes."""
+"""WikiText-2: two million words of verified good Wikipedia articles, by words or by bytes."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from .language import Language, WindowOptions
 from .task import PERPLEXITY, SPLITS
 
 WORDS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}
-"""Words of each split as published, an <eos> for each line included."""
+"""The published number of words in each split, with an <eos> for each line."""
 VOCABULARY = 33_278
 SOURCE = Source(
     "wikitext-2/wikitext-2-v1.zip",
@@ -22,18 +22,18 @@ SOURCE = Source(
     5_000_000,
 )
 FILES = ("{}.txt", "wiki.{}.tokens", "{}.articles-shuffled.txt")
-"""What a split's own file may be called, if it is not in the published archive."""
+"""The names that a split's own file may have, if it is not in the published archive."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wikitext2Options(WindowOptions):
-    """`level`: "word" gives perplexity a word over 33,278 words, "byte" bits a byte."""
+    """`level`: "word" gives perplexity per word, with 33,278 words; "byte" gives bits per byte."""
 
     level: Literal["word", "byte"] = "word"
 
 
 def load_split(root: Path, split: str) -> tuple[Path, bytes]:
-    """A split's file and text: files of their own if they are there, else the published archive."""
+    """A split's file and text: a file of its own if there is one, else the published archive."""
     path = locate(root, SOURCE, *(f"wikitext-2/{name.format(split)}" for name in FILES))
     return path, read(path, member=f"wikitext-2/wiki.{split}.tokens")
 
@@ -45,7 +45,7 @@ def words_of(text: bytes) -> list[str]:
 
 
 def number_words(words: Iterable[str]) -> dict[str, int]:
-    """Words by falling frequency, equals by spelling, so that the order of articles does not matter."""
+    """Words by falling frequency, equally frequent ones by spelling, so the order of articles does not matter."""
     counts = Counter(words)
     return {word: number for number, word in enumerate(sorted(counts, key=lambda word: (-counts[word], word)))}
 

@@ -18,7 +18,7 @@ TRAINING = {
     "news-commentary-v12.de-en": "http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz",
 }
 NEWS = {"valid": "newstest2013", "test": "newstest2014"}
-NEWS_ORIGIN = "http://data.statmt.org/wmt17/translation-task/dev.tgz, one sentence a line without tags"
+NEWS_ORIGIN = "http://data.statmt.org/wmt17/translation-task/dev.tgz, one sentence per line without tags"
 LONG_NAMES = {"en": "eng", "de": "deu"}
 
 
@@ -33,7 +33,7 @@ class Wmt14Options(PairOptions):
 
 @final
 class Wmt14(Translation):
-    """News and more, cased Moses tokens with hyphens split; valid is newstest2013, test newstest2014."""
+    """News and more, cased Moses tokens with hyphens split; valid is newstest2013, test is newstest2014."""
 
     name: ClassVar[str] = "wmt14"
     Options: ClassVar[type] = Wmt14Options
@@ -64,14 +64,14 @@ def news_file(root: Path, stem: str, side: str) -> Path:
 
 
 def read_training(files: list[Path], form: Form) -> Lines:
-    """All training pairs: punctuation in its plain form, nothing unprintable, Moses tokens with hyphens split."""
+    """All training pairs: normalised punctuation, nothing unprintable, Moses tokens with hyphens split."""
     pairs = [read_pairs(one, two) for one, two in zip(files[::2], files[1::2], strict=True)]
     source, target = [line for part in pairs for line in part.source], [line for part in pairs for line in part.target]
     return Lines(form.prepare(source, form.source), form.prepare(target, form.target))
 
 
 def read_news(one: Path, two: Path, source: str, target: str) -> Lines:
-    """Test pairs with plain apostrophes as Moses tokens; the target stays as plain text beside."""
+    """Test pairs as Moses tokens, with plain apostrophes; the target is also kept as plain text."""
     lines = read_pairs(one, two)
     ours, theirs = ([line.replace("’", "'") for line in side] for side in (lines.source, lines.target))
     return Lines(moses.tokenise(ours, source, True), moses.tokenise(theirs, target, True), lines.target)

@@ -1,7 +1,7 @@
-"""Checkpoints: what of a run is kept, in a folder that appears whole or not at all and knows whether it is damaged.
+"""Checkpoints: the state of a run in a folder that appears whole or not at all, with checksums that show damage.
 
-Each process writes the rows that it holds of each tensor, as safetensors. `state.json` has where the run stands and,
-for each file, its checksum and the rows at which its tensors begin. Any number of processes can go on from that.
+Each process writes the rows that it holds of each tensor, as safetensors. `state.json` holds the run's progress and,
+for each file, its checksum and the rows at which its tensors begin. Any number of processes can continue from it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..support.files import naming, remove, whole_folder
 from ..support.out_of_memory import no_memory
 from .objective import Learner
 from .processes import World
-from .sharding import Piece, piece
+from .sharding import Piece
 from .tensor_file import Rows, checksum_of, rows_of, whole_shape, write_tensors
 
 PREFIX = "step-"
-KEPT = 2  # checkpoints: if the newest is damaged, a run goes on from the one before it
+KEPT = 2  # checkpoints: if the newest is damaged, a run continues from the one before it
 Groups = Mapping[str, Mapping[str, Tensor]]
 Pieces = Mapping[str, Piece]
 
 
 def learned(learner: Learner, optimizer: torch.optim.Optimizer) -> Groups:
-    """The tensors that training changes, themselves, by the file that keeps them: a moment is called after its weight.
-    The objective's own are in a file of theirs, so that the model's are the same under any objective."""
+    """The tensors that training changes, by the file that stores them; a moment is named after its weight. The
+    objective's own have a file of their own, so the model's files are the same under any objective."""
 
     def moments(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {f"{name}:{key}": x for name, p in weights.items() for key, x in optimizer.state.get(p, {}).items()}
@@ -55,25 +55,21 @@ def set_generators(states: Mapping[str, Tensor]) -> None:
         (torch.cuda if name.startswith("cuda") else torch).set_rng_state(state)
 
 
-def pieces(tensors: Mapping[str, Tensor]) -> dict[str, Piece]:
-    return {name: piece(x) for name, x in tensors.items()}
-
-
 def share(group: Pieces, world: World) -> Pieces:
-    """What this process writes: its rows of tensors that are cut up, and its share of those that every process has."""
+    """What this process writes: its rows of sharded tensors, and its share of those that every process has."""
     return {
         name: one
         for number, (name, one) in enumerate(group.items())
-        if (one.local.numel() if one.is_cut else number % world.size == world.rank)
+        if (one.local.numel() if one.is_sharded else number % world.size == world.rank)
     }
 
 
 def save_checkpoint(
     folder: Path, step: int, state: Mapping[str, Any], shares: Mapping[str, Pieces], world: World
 ) -> None:
-    """Write `step-N` under `folder`, each process its shares of the groups; then drop old ones."""
+    """Write `step-N` under `folder`, each process its shares of the groups; then delete old checkpoints."""
     final = folder / f"{PREFIX}{step:09d}"
-    if not world.from_first(final.exists):  # a step's checkpoint is the same however often it is written
+    if not world.from_first(final.exists):  # writing it again would give the same files
         with ExitStack() as held:
             part = world.from_first(lambda: held.enter_context(whole_folder(final)))
             written = world.together(lambda: write_shares(part, shares, world))
@@ -84,7 +80,7 @@ def save_checkpoint(
 
 
 def write_shares(part: Path, shares: Mapping[str, Pieces], world: World) -> dict[str, Any]:
-    """Write a file for each group; what the index says of it."""
+    """Write a file for each group, and return what `state.json` says of each."""
     files: dict[str, Any] = {}
     for group, share in shares.items():
         name = f"{group}.safetensors" if world.size == 1 else f"{group}-{world.rank}-of-{world.size}.safetensors"
@@ -105,7 +101,7 @@ def checksum_of_state(document: Mapping[str, Any]) -> int:
 
 
 def prune(folder: Path) -> None:
-    """Drop all checkpoints but the newest two."""
+    """Delete all checkpoints but the newest two."""
     for old in list_checkpoints(folder)[:-KEPT]:
         remove(old)
 
@@ -116,38 +112,38 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 @final
 class Stored:
-    """A checkpoint to read from: its state, and rows of its tensors. One of an older version has no checksums."""
+    """A checkpoint to read: its state, and rows of its tensors. One of an older version has no checksums."""
 
     def __init__(self, folder: Path, world: World) -> None:
         self.state = json.loads((folder / "state.json").read_text())
         checksum = self.state.pop("crc32", None)
         if checksum not in (None, checksum_of_state(self.state)):
-            raise ValueError("state.json has changed: its checksum is another")
+            raise ValueError("state.json has changed: its checksum differs")
         older = {file.name: {"group": file.stem, "starts": {}} for file in sorted(folder.glob("*.safetensors"))}
         files: dict[str, Any] = self.state.pop("files", older)
         self.groups: dict[str, dict[str, list[Rows]]] = {}
         for number, (name, entry) in enumerate(files.items()):
             mine = number % world.size == world.rank  # the processes share the work
             if mine and "crc32" in entry and entry["crc32"] != checksum_of(folder / name):
-                raise ValueError(f"{name} has changed: its checksum is another")
+                raise ValueError(f"{name} has changed: its checksum differs")
             group = self.groups.setdefault(entry["group"], {})
             for rows in rows_of(folder / name, entry["starts"]):
                 group.setdefault(rows.name, []).append(rows)
 
     @torch.no_grad()
     def fill(self, group: str, targets: Pieces) -> None:
-        """Copy what is stored into the tensors of a run; copying alone would stretch one of another shape."""
+        """Copy stored tensors into those of a run; `copy_` alone would broadcast one of another shape."""
         for name, target in targets.items():
             found = self.groups[group][name]
             if (shape := whole_shape(found)) != list(target.shape):
-                raise ValueError(f"{name} has shape {shape} in place of {list(target.shape)}")
+                raise ValueError(f"{name} has shape {shape} instead of {list(target.shape)}")
             for rows in found:
                 rows.copy_to(target)
 
 
 def restore(folder: Path, load: Callable[[Stored], None], world: World) -> str:
-    """Have `load` read the newest checkpoint that is whole, if there is one. Damaged ones after it are dropped, and a
-    remark says so; if all are damaged, that is an error."""
+    """Call `load` with the newest undamaged checkpoint, if there is one. Newer ones that are damaged are deleted, and
+    the remark that is returned says so; if all are damaged, that is an error."""
     damaged: list[Path] = []
     reasons: list[str] = []
     for path in world.from_first(lambda: list_checkpoints(folder)[::-1]):
@@ -168,7 +164,7 @@ def restore(folder: Path, load: Callable[[Stored], None], world: World) -> str:
 
 
 def fault(path: Path, load: Callable[[Stored], None], world: World) -> str:
-    """Why a checkpoint cannot be loaded; nothing, if it was."""
+    """Why a checkpoint cannot be loaded; empty if it was loaded."""
     try:
         load(Stored(path, world))
     except (OSError, AttributeError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:

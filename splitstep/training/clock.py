@@ -1,4 +1,4 @@
-"""Wall time of a run over all its sittings."""
+"""Wall time of a run, summed over its interruptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .processes import World
 
 
 class Times(NamedTuple):
-    """Seconds of everything since the run began; seconds of updates alone, and the tokens of these."""
+    """Seconds of the whole run; seconds of its timed updates, and the tokens of these."""
 
     seconds: float = 0.0
     training_seconds: float = 0.0
@@ -25,8 +25,8 @@ class Times(NamedTuple):
 
 @final
 class Clock:
-    """Counts from where an earlier sitting stopped. It stands still in `paused`, and until the first such block ends:
-    evaluation, checkpoints and the first update of each shape (compilation, capture) are no training."""
+    """Counts on from the times of the last checkpoint. Training time does not count inside `paused`, nor before the
+    first such block ends: evaluation, checkpoints and the first update of each shape (compilation, capture)."""
 
     def __init__(self, before: Times, world: World) -> None:
         self.before, self.world = before, world
@@ -39,21 +39,18 @@ class Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        self.stop()
+        self.world.synchronise()
+        if self.since is not None:
+            self.training += time.monotonic() - self.since
+            self.since = None
         try:
             yield
         finally:
             self.world.synchronise()
             self.since = time.monotonic()
 
-    def stop(self) -> None:
-        self.world.synchronise()
-        if self.since is not None:
-            self.training += time.monotonic() - self.since
-            self.since = None
-
     def read(self) -> Times:
-        """The times now; on a GPU they are right after a synchronisation, as where losses are looked at."""
+        """The times now; on a GPU they are right only after a synchronisation, such as reading the losses."""
         now = time.monotonic()
         running = 0.0 if self.since is None else now - self.since
         return Times(self.before.seconds + now - self.start, self.training + running, self.tokens)

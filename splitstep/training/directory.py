@@ -19,7 +19,7 @@ import yaml
 
 from ..support.files import fsync, is_leftover, naming, sweep, write_atomically
 from ..support.typed import plain, read_as
-from .recipe import parse, read_recipe
+from .recipe import Recipe, parse, read_recipe
 from .run_result import RunResult, Start
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
@@ -29,16 +29,14 @@ UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from f
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 
 def git_hash() -> str | None:
-    """$SPLITSTEP_COMMIT if it is set, for copies whose git knows less; else the commit of the checkout, with a "+" if
-    it has changes; None for an installed package, even inside of somebody else's repository."""
+    """$SPLITSTEP_COMMIT if it is set, for copies without git history; else the commit of the checkout, with a "+" if
+    it has changes; None for an installed package, even inside somebody else's repository."""
     if given := os.environ.get("SPLITSTEP_COMMIT"):
         return given
     here = Path(__file__).resolve().parent
@@ -65,7 +63,7 @@ class InUse(ValueError):
 
 
 class Environment(NamedTuple):
-    """What a run stands on."""
+    """What a run depends on besides its recipe: versions, data, and the weights that it started from."""
 
     versions: dict[str, str]
     commit: str | None
@@ -75,36 +73,38 @@ class Environment(NamedTuple):
 
 @final
 class RunDirectory:
-    """One run on disk. Claiming it refuses a directory of another recipe; one of the same recipe is gone on with."""
+    """One run on disk. Claiming it refuses a directory of another recipe; a run of the same recipe continues."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.recipe_file = path / "recipe.yaml"
+        self.result_file = path / "result.json"
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
         self.model = path / "model"
         self.translations = path / "translations"
 
     def claim(self, recipe: Mapping[str, Any]) -> bool:
-        """Take the directory for a run of this recipe, and say whether it is to extend the one that is there."""
+        """Take the directory for a run of this recipe, and return whether it extends the run that is there."""
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is not a directory: name a new one with --out")
         extends = self.is_extended_by(recipe)
         if extends or self.holds(recipe):
             return extends
         if self.path.is_dir() and not all(map(is_leftover, self.path.iterdir())):
-            raise ValueError(f"{self.path} holds other files and no run of splitstep: name a new directory with --out")
+            raise ValueError(f"{self.path} holds other files, not a run of splitstep: name a new directory with --out")
         self.path.mkdir(parents=True, exist_ok=True)
         self.write_recipe(recipe)
         return False
 
     def write_recipe(self, recipe: Mapping[str, Any]) -> None:
-        write_atomically(self.path / "recipe.yaml", yaml.safe_dump(dict(recipe), sort_keys=False))
+        write_atomically(self.recipe_file, yaml.safe_dump(dict(recipe), sort_keys=False))
 
     def is_extended_by(self, recipe: Mapping[str, Any]) -> bool:
-        """Whether a run that has finished and can go on is here, of the same recipe but for fewer steps."""
+        """Whether a finished run is here that can continue, of the same recipe with fewer steps."""
         if not any(self.checkpoints.glob("step-*")):
             return False
-        stored = read_recipe(self.recipe(), str(self.path / "recipe.yaml")).document()
+        stored = self.recipe().document()
         longer = {**stored, "train": {**stored["train"], "steps": recipe["train"]["steps"]}}
         return self.extended_from() >= stored["train"]["steps"] < recipe["train"]["steps"] and longer == recipe
 
@@ -116,21 +116,21 @@ class RunDirectory:
         return max([0, *done, *(int(steps) for steps in kept if steps.isdecimal())])
 
     def extend(self, recipe: Mapping[str, Any]) -> None:
-        """Make room for the result of more steps; the one of fewer is kept beside it."""
-        if (self.path / "result.json").is_file():
-            os.replace(self.path / "result.json", self.path / f"result-{self.extended_from()}.json")
+        """Set the finished run's result aside, and take the recipe with more steps."""
+        if self.result_file.is_file():
+            os.replace(self.result_file, self.path / f"result-{self.extended_from()}.json")
         self.write_recipe(recipe)
 
-    def forget(self) -> None:
-        """Give back a directory that was claimed just now and in which nothing has happened."""
-        for name in ("recipe.yaml", "environment.json"):
-            (self.path / name).unlink(missing_ok=True)
+    def release(self) -> None:
+        """Release a directory that was claimed just now and holds no progress."""
+        for file in (self.recipe_file, self.path / "environment.json"):
+            file.unlink(missing_ok=True)
         with suppress(OSError):
             self.path.rmdir()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out while this one trains, and sweep up after one that was killed."""
+        """Keep other processes out while this one trains, and clean up after one that was killed."""
         handle = os.open(self.path, os.O_RDONLY)
         try:
             try:
@@ -146,48 +146,47 @@ class RunDirectory:
         finally:
             os.close(handle)
 
-    def recipe(self) -> dict[str, Any]:
-        file = self.path / "recipe.yaml"
+    def recipe(self) -> Recipe:
         self.refuse_comparison()
-        if not file.is_file():
-            raise ValueError(f"{self.path} is no run of splitstep: it has no recipe.yaml")
+        if not self.recipe_file.is_file():
+            raise ValueError(f"{self.path} is not a run of splitstep: it has no recipe.yaml")
         try:
-            return parse(file.read_text(encoding="utf-8"))
+            document = parse(self.recipe_file.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError):
-            raise ValueError(f"{file} is damaged: it is not YAML") from None
+            raise ValueError(f"{self.recipe_file} is damaged: it is not YAML") from None
+        return read_recipe(document, str(self.recipe_file))
 
     def refuse_comparison(self) -> None:
-        """Refuse a directory that holds several runs and is none."""
-        runs = [] if (self.path / "recipe.yaml").is_file() else sorted(self.path.glob("runs/*/recipe.yaml"))
+        """Refuse a directory that holds several runs instead of one."""
+        runs = [] if self.recipe_file.is_file() else sorted(self.path.glob("runs/*/recipe.yaml"))
         if runs:
             raise ValueError(f"{self.path} is a comparison: name one of its runs, such as {runs[0].parent}")
 
     def holds(self, recipe: Mapping[str, Any]) -> bool:
-        """Whether a run of this recipe is here; refuses one of another. Entries that it lacks are defaults: an older
-        version wrote it."""
-        file = self.path / "recipe.yaml"
+        """Whether a run of this recipe is here; a run of another is refused. Entries that an older version did not
+        write have their defaults."""
+        file = self.recipe_file
         if not file.exists():
             return False
-        stored, given = (read_recipe(one, str(file)) for one in (self.recipe(), recipe))
+        stored, given = self.recipe(), read_recipe(recipe, str(file))
         if yaml.safe_dump(stored.document()) != yaml.safe_dump(given.document()):
             raise ValueError(f"{self.path} belongs to another run (see {file}): name a new directory with --out")
         return True
 
     def result(self) -> RunResult | None:
-        file = self.path / "result.json"
         self.refuse_comparison()
-        if not file.is_file():
+        if not self.result_file.is_file():
             return None
         try:
-            return read_as(RunResult, json.loads(file.read_text(encoding="utf-8")), "the result")
+            return read_as(RunResult, json.loads(self.result_file.read_text(encoding="utf-8")), "the result")
         except ValueError as error:
-            raise ValueError(f"{file} is damaged ({error}): delete it and start the run again") from None
+            raise ValueError(f"{self.result_file} is damaged ({error}): delete it and start the run again") from None
 
     def write_result(self, result: RunResult) -> None:
-        write_atomically(self.path / "result.json", json.dumps(result.document(), indent=2, allow_nan=False) + "\n")
+        write_atomically(self.result_file, json.dumps(result.document(), indent=2, allow_nan=False) + "\n")
 
     def keep_environment(self, now: Environment) -> None:
-        """Write down what the run stands on; if that is written, refuse other data and another start."""
+        """Record what the run depends on; if it is recorded already, refuse other data and another start."""
         file = self.path / "environment.json"
         if not file.exists():
             write_atomically(file, json.dumps(plain(now), indent=2) + "\n")
@@ -197,7 +196,7 @@ class RunDirectory:
         for what, (old, new) in hashes.items():
             if old is not None and new is not None and old != new:
                 raise ValueError(
-                    f"{self.path} began with other {what}, by the hashes in {file.name}: bring those back, or name a "
+                    f"{self.path} began with other {what}, by the hashes in {file.name}: restore those, or name a "
                     "new directory with --out"
                 )
 
@@ -209,7 +208,7 @@ class RunDirectory:
             raise ValueError(f"{file} is damaged: name a new directory with --out") from None
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Append one line, or nothing where there is no room for all of it."""
+        """Append one line, or nothing if the disk has no room for all of it."""
         line = (json.dumps(record, allow_nan=False) + "\n").encode()
         with naming(self.metrics), self.metrics.open("ab", buffering=0) as file:
             size = file.tell()
@@ -221,18 +220,18 @@ class RunDirectory:
                 raise
 
     def logged(self) -> list[dict[str, Any]]:
-        """The records so far; a last line that a kill cut short is no record."""
+        """The records so far, without a last line that a kill cut short."""
         lines = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.is_file() else []
         return [record for record in map(_read, lines) if record is not None]
 
     def rewind(self, step: int) -> None:
-        """Forget what was logged after the checkpoint that a run goes on from."""
+        """Drop what was logged after the checkpoint that a run continues from."""
         if self.metrics.is_file():
             kept = [json.dumps(record) for record in self.logged() if record["step"] <= step]
             write_atomically(self.metrics, "".join(f"{line}\n" for line in kept))
 
-    def settle(self) -> None:
-        """Have the metrics on the disk, before a checkpoint says that they are."""
+    def flush_metrics(self) -> None:
+        """Flush the metrics to the disk, before a checkpoint relies on them."""
         if self.metrics.is_file():
             fsync(self.metrics)
 

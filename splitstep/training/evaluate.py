@@ -1,4 +1,4 @@
-"""The figures of a model on one split of a task: with the truth before each guess, running freely, and of probes."""
+"""The figures of a model on one split of a task: teacher-forced, running freely, and of probes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .update import autocast
 
 
 def share(batches: Iterator[Batch], world: World) -> Iterator[tuple[Batch, bool]]:
-    """This process's batches, and whether each counts: all processes get equally many, as sharded models need."""
+    """This process's batches, and whether each counts: sharded models need equally many on all processes."""
     group: list[Batch] = []
     for batch in batches:
         group.append(batch)
@@ -41,7 +41,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def evaluate(
     model: nn.Module, task: Task, split: str, size: int, precision: torch.dtype, world: World | None = None
 ) -> dict[str, float]:
-    """Every example of the split once; several processes share the batches and add their sums."""
+    """The figures over every example of the split; several processes share the batches and add their sums."""
     device = next(model.parameters()).device
     world = World(0, 1, device) if world is None else world
     totals: dict[str, float] = {}
@@ -72,7 +72,7 @@ def probe(
 def free_run(
     model: nn.Module, task: Task, split: str, precision: torch.dtype, world: World, progress: Counting | None = None
 ) -> FreeRun | None:
-    """What the model writes for a split by itself, on the first process, and what that is worth, told to all."""
+    """What the model writes for a split by itself, on the first process, with its scores, sent to all processes."""
 
     def act() -> FreeRun | None:
         with evaluating(model):

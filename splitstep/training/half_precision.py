@@ -1,4 +1,4 @@
-"""Weights in half precision, all at once: two kernels where autocast runs two for each weight."""
+"""Weights cast to half precision all at once: two kernels in all, instead of autocast's two per weight."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def converted(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, 
 
 
 def evaluated_once(model: nn.Module) -> Iterator[str]:
-    """The names of the float32 weights in training that one pass through the model multiplies by once. Those of a field
-    that is evaluated more often stay with autocast, which adds their gradients up in float32."""
+    """The names of the trained float32 weights that one pass through the model uses once. Those of a field that is
+    evaluated more often stay with autocast, which sums their gradients in float32."""
     for path, stack in model.named_modules():
         if not isinstance(stack, Stack) or stack.scheme.doubled:
             continue
-        for place, module in stack.layers.named_modules(prefix=f"{path}.layers"):
-            if isinstance(module, nn.Linear) and stack.scheme.count(place[len(path) :].split(".")[3]) == 1:
-                weights = module.named_parameters(place)
+        for name, module in stack.layers.named_modules(prefix=f"{path}.layers"):
+            if isinstance(module, nn.Linear) and stack.scheme.count(name[len(path) :].split(".")[3]) == 1:
+                weights = module.named_parameters(name)
                 yield from (name for name, p in weights if p.dtype == torch.float32 and p.requires_grad)
 
 
 def with_halves(model: nn.Module, dtype: torch.dtype) -> Callable[..., Any]:
-    """The module as a function that takes its weights in half precision; its results are those of autocast."""
+    """The module as a function that uses its weights in half precision; its results are those of autocast."""
     names = list(evaluated_once(model))
     weights = [model.get_parameter(name) for name in names]
     if not names:

@@ -1,4 +1,4 @@
-"""What a run tells: lines in metrics.jsonl, TensorBoard events, progress on the terminal."""
+"""What a run reports: lines in metrics.jsonl, TensorBoard events, progress on the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .progress import Progress
 
 
 def open_tensorboard(directory: RunDirectory, step: int) -> Any:
-    """A writer of event files, which hides what an earlier sitting wrote after `step`."""
+    """A writer of event files; it hides what was written after `step` before an interruption."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -27,7 +27,7 @@ class Journal:
         self.directory, self.progress, self.writer, self.silent = directory, progress, writer, silent
 
     def write(self, step: int, split: str, figures: Mapping[str, Any]) -> None:
-        """Keep one record: numbers by name, or lists and tables of them, which TensorBoard does not get."""
+        """Log one record: numbers by name, or lists and tables of them, which TensorBoard does not get."""
         if self.silent:
             return
         self.directory.log({"step": step, "split": split, **plain(figures)})
@@ -35,7 +35,3 @@ class Journal:
             for name, value in figures.items():
                 if isinstance(value, float):
                     self.writer.add_scalar(f"{split}/{name}", value, step)
-
-    def show(self, step: int, figures: Mapping[str, float], seconds_left: float | None, force: bool) -> None:
-        if not self.silent:
-            self.progress.update(step, dict(figures), seconds_left, force)

@@ -1,4 +1,4 @@
-"""The training loop, in the open: batches are a pure function of the step, so a run can stop and go on anywhere."""
+"""The training loop. Batches are a pure function of the step, so a run can stop and continue anywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .journal import Journal, open_tensorboard
 from .processes import World, this_world
 from .progress import Progress
 from .recipe import Recipe, evaluates
-from .result import finish, give_up
+from .result import finish, finish_diverged
 from .run import Diverged, Run
 from .run_result import RunResult
 from .schedule import learning_rate
@@ -26,7 +26,7 @@ from .work import prefetched
 
 
 def fit(run: Run, journal: Journal, stop: Stop = NEVER) -> None:
-    """Train to the end from where the run stands, or until it is asked to stop."""
+    """Train from the run's present step to the end, or until it is asked to stop."""
     options = run.options
     with prefetched(run.work, run.state.step, options.steps) as works:
         for work in works:
@@ -53,16 +53,16 @@ def fit(run: Run, journal: Journal, stop: Stop = NEVER) -> None:
 
 
 def report(run: Run, journal: Journal, lr: float) -> None:
-    """Write and show how training goes."""
+    """Log and show the latest training figures."""
     figures = {**run.look(), "lr": lr}
     step, steps, rate = run.state.step, run.options.steps, run.clock.read().rate or 0.0
     journal.write(step, "train", {**figures, "tokens_per_second": rate})
     left = (steps - step) * run.state.tokens / step / rate if rate else None
-    journal.show(step, {"loss": figures["loss"], "lr": lr, "tokens/s": rate}, left, step == steps)
+    journal.progress.update(step, {"loss": figures["loss"], "lr": lr, "tokens/s": rate}, left, step == steps)
 
 
 def validate(run: Run, journal: Journal) -> None:
-    """Figures on the validation split; the best weights are kept. The model runs freely only where that decides."""
+    """Evaluate on the validation split and keep the best weights. The model runs freely only if they depend on it."""
     options, name = run.options, run.task.metric.name
     size = options.evaluate_batch or options.batch
     figures = evaluate(run.model, run.task, "valid", size, run.precision, run.world)
@@ -78,7 +78,7 @@ def validate(run: Run, journal: Journal) -> None:
         journal.write(run.state.step, "probe", probe(run.model, run.task, run.recipe.probes, size, run.precision))
     journal.write(run.state.step, "valid", figures)
     shown = name if name in figures else "loss"
-    journal.show(run.state.step, {f"valid {shown}": figures[shown]}, None, True)
+    journal.progress.update(run.state.step, {f"valid {shown}": figures[shown]}, force=True)
 
 
 def train(
@@ -89,8 +89,8 @@ def train(
     tensorboard: bool = False,
     stop: Stop = NEVER,
 ) -> RunResult:
-    """Train a recipe in the directory `out`, or go on with it, or return its result if it is done. With a `stop` that
-    hears signals, they end the run in `Stopped`, after a checkpoint."""
+    """Train a recipe in the directory `out`, or continue it there, or return its result if it has finished. If `stop`
+    handles signals, they end the run with `Stopped`, after a checkpoint."""
     world, directory = this_world(), RunDirectory(out)
     begun = (out / "recipe.yaml").exists()
     extends = world.from_first(lambda: directory.claim(recipe.document()))
@@ -102,32 +102,32 @@ def train(
         held.enter_context(torch.random.fork_rng([world.device] if world.device.type == "cuda" else []))
         try:
             run = begin(recipe, directory, world, data, extends)
-        except BaseException as error:  # put right, the recipe will be another one, and must find the directory free
+        except BaseException as error:  # the corrected recipe will be another one, and needs the directory free
             if world.rank == 0 and not begun:
-                directory.forget()
+                directory.release()
             if no_memory(error):
                 raise ValueError(TOO_LARGE.format(out)) from None
             raise
         try:
             journal = open_journal(run, quiet, tensorboard, held)
-            for line in filter(None, (run.remark, opening(run))):
+            for line in filter(None, (run.remark, first_line(run))):
                 journal.progress.say(line)
-            with journal.progress, stop.heard(world):
+            with journal.progress, stop.handling(world):
                 fit(run, journal, stop)
         except Diverged as error:
-            return give_up(run, error)
+            return finish_diverged(run, error)
         except (RuntimeError, MemoryError) as error:
             if not no_memory(error):
                 raise
             if world.rank == 0 and not run.state.step:
-                directory.forget()
+                directory.release()
             raise ValueError(TOO_LARGE.format(out)) from None
         return finish(run, journal.progress)
 
 
 def begin(recipe: Recipe, directory: RunDirectory, world: World, data: Path | None, extends: bool) -> Run:
-    """The run as it begins or goes on, with what it stands on written down. The first process fetches what there is to
-    fetch; the others find it there."""
+    """The run, new or continued, with its environment recorded. The first process loads the data first and fetches
+    what is missing; then the others find it."""
     task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
     run = Run(recipe, directory, task, world)
     now = Environment(versions(), git_hash(), task.describe(), run.start)
@@ -140,16 +140,16 @@ def begin(recipe: Recipe, directory: RunDirectory, world: World, data: Path | No
 TOO_LARGE = "{}: the device has too little memory: lower train.batch, raise train.accumulate, or make the model smaller"
 
 
-def opening(run: Run) -> str:
-    """What begins, in a line."""
+def first_line(run: Run) -> str:
+    """The first line that a run prints: its size, its device, and what is unusual."""
     options, step = run.options, run.state.step
     parameters = sum(p.numel() for p in run.model.parameters())
     where = f"{run.world.device.type}, {str(run.precision).removeprefix('torch.')}, {run.mode}"
     before, steps = run.directory.extended_from(), f"{options.steps:,}"
-    on = f", goes on after step {step:,}" if step else ""
+    on = f", continues after step {step:,}" if step else ""
     if step == before > 0:
         on = f", extended from {step:,} to {steps} steps; the schedule is now that of {steps}"
-    late = "; the learning rate never gets to its peak: lower train.warmup" if options.warmup > options.steps else ""
+    late = "; the learning rate never reaches its peak: lower train.warmup" if options.warmup > options.steps else ""
     held = "".join(
         f"; {remark}: " + ", ".join(f"{count:,} of {split}" for split, count in found.items())
         for remark, found in run.task.remarks().items()
@@ -159,7 +159,7 @@ def opening(run: Run) -> str:
 
 
 def open_journal(run: Run, quiet: bool, tensorboard: bool, held: ExitStack) -> Journal:
-    """The run's journal, silent on all processes but the first; what it holds open is closed with the rest."""
+    """The run's journal, silent on all processes but the first; `held` closes its files."""
     recipe, silent = run.recipe, run.world.rank > 0
     title = f"{recipe.task} {label(recipe.scheme)} seed {recipe.train.seed}"
     writer = open_tensorboard(run.directory, run.state.step) if tensorboard and not silent else None

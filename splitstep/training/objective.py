@@ -1,4 +1,4 @@
-"""What training minimises: an objective is a function of model and batch, and the task's own loss is the default."""
+"""What training minimises: a function of model and batch, by default the task's own loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..tasks import Batch, Task
 class Objective(Protocol):
     """The loss of one part of a batch: its share of a mean over the `items` that are scored in the whole batch.
 
-    A module may have parameters of its own. They are trained and kept in checkpoints; the exported model lacks them.
+    A module may have parameters of its own. They are trained and checkpointed, but not exported with the model.
     """
 
     def __call__(self, model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor: ...
@@ -27,7 +27,7 @@ def task_loss(model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Te
 
 def of_the_task(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objective:
     if options:
-        raise ValueError(f"the objective task has no options, and {', '.join(options)} is given: leave it out")
+        raise ValueError(f'the objective "task" has no options, but {", ".join(options)} is given: leave it out')
     return task_loss
 
 
@@ -36,7 +36,7 @@ OBJECTIVES: Registry[Factory] = Registry("objective", {"task": of_the_task})
 
 
 def find_objective(given: str | Mapping[str, Any]) -> tuple[Factory, dict[str, Any]]:
-    """What makes the objective that a recipe names, and the options that the recipe has for it."""
+    """The factory of the objective that a recipe names, and the recipe's options for it."""
     options = {"name": given} if isinstance(given, str) else dict(given)
     if not isinstance(options.get("name"), str):
         raise ValueError(f"objective is {options}, and needs a name: one of {', '.join(OBJECTIVES)}")
@@ -45,8 +45,8 @@ def find_objective(given: str | Mapping[str, Any]) -> tuple[Factory, dict[str, A
 
 @final
 class Learner(nn.Module):
-    """A model and its objective as one module, whose forward pass is the loss: what is compiled, captured and shared
-    between processes."""
+    """A model and its objective as one module, whose forward pass is the loss: this is what is compiled, captured and
+    shared between processes."""
 
     def __init__(self, model: nn.Module, objective: Objective = task_loss) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The processes that train together: who this one is, and what they tell each other."""
+"""The processes that train together, and how they communicate."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ import torch
 from torch import Tensor, distributed
 
 T = TypeVar("T")
-
-
-PATIENCE = timedelta(days=30)  # with a process that prepares data or translates while the others wait for it
+PATIENCE = timedelta(days=30)  # how long processes wait for one that prepares data or translates
 
 
 class World(NamedTuple):
-    """This process's number, how many there are, its device, and the group in which processes wait and talk."""
+    """This process's number, how many there are, its device, and the group for waiting and exchanging objects."""
 
     rank: int
     size: int
@@ -26,44 +24,44 @@ class World(NamedTuple):
     control: Any = None
 
     def sum(self, x: Tensor) -> Tensor:
-        """x added up over all processes, on each of them."""
+        """The sum of x over all processes, on each of them."""
         if self.size > 1:
             x = x.clone()
             distributed.all_reduce(x)
         return x
 
+    def any(self, flag: bool | int) -> bool:
+        """Whether the flag is set on one of the processes."""
+        return bool(self.sum(torch.tensor([float(flag)], device=self.device)))
+
     def together(self, act: Callable[[], T]) -> list[T]:
-        """What `act` returns on each process, told to all of them; if it fails on one, all fail alike."""
+        """What `act` returns on each process, sent to all of them; if it fails on one, all raise its error."""
         if self.size == 1:
             return [act()]
-        told: list[Any] = [None] * self.size
+        results: list[Any] = [None] * self.size
         try:
             mine = act(), None
         except (ValueError, OSError) as error:
             mine = None, error
-        distributed.all_gather_object(told, mine, self.control)
-        for _, error in told:
+        distributed.all_gather_object(results, mine, self.control)
+        for _, error in results:
             if error is not None:
                 raise error
-        return [value for value, _ in told]
-
-    def wait(self) -> None:
-        """Go on when all processes are here."""
-        self.together(lambda: None)
+        return [value for value, _ in results]
 
     def from_first(self, act: Callable[[], T]) -> T:
-        """What `act` returns on the first process, told to all of them."""
+        """What `act` returns on the first process, sent to all of them."""
         return cast(T, self.together(lambda: act() if self.rank == 0 else None)[0])
 
     def on_first(self, act: Callable[[], T]) -> T | None:
-        """What `act` returns on the first process, None on the others, which it may mean nothing to."""
+        """What `act` returns on the first process; None on the others."""
         found: list[T] = []
         self.together(lambda: found.append(act()) if self.rank == 0 else None)
         return found[0] if found else None
 
     @property
     def memory(self) -> int:
-        """The bytes that the device has; all but NVIDIA's and AMD's share the machine's."""
+        """The device's memory in bytes; devices other than NVIDIA's and AMD's share the machine's."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_properties(self.device).total_memory
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -78,7 +76,7 @@ NUMBERS = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"
 
 
 def launched(name: str, default: int = 0) -> int:
-    """A number that torchrun and `accelerate launch` tell their processes by a variable of the environment."""
+    """A number that torchrun or `accelerate launch` has set in the environment."""
     try:
         return int(os.environ.get(name, default))
     except ValueError:
@@ -89,7 +87,7 @@ def launched(name: str, default: int = 0) -> int:
 
 
 def check_launch() -> None:
-    """Refuse half of what a launcher sets: processes would each train for themselves, or wait for ever."""
+    """Refuse an incomplete launch: each process would train for itself, or wait for ever."""
     for name in NUMBERS:
         launched(name)
     rank, size = launched("RANK"), launched("WORLD_SIZE", 1)
@@ -97,30 +95,30 @@ def check_launch() -> None:
         names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
         found = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
         raise ValueError(
-            f"the environment has {found}; torchrun and accelerate launch set {', '.join(names)}, and the first is "
-            "below the last: start with one of these, or unset them"
+            f"the environment has {found}; torchrun and accelerate launch set {', '.join(names)}, with RANK below "
+            "WORLD_SIZE: start with one of these, or unset them"
         )
 
 
 def this_world() -> World:
-    """As torchrun or `accelerate launch` have set it up; alone where neither has."""
+    """The processes that torchrun or `accelerate launch` has started; this one alone without either."""
     from accelerate import PartialState
 
     check_launch()
-    # Unless told, accelerate leaves processes that torchrun starts without a GPU alone, each training for itself.
+    # Without `cpu`, accelerate would let processes that torchrun starts without a GPU train each for itself.
     found = torch.accelerator.current_accelerator()
     without = "LOCAL_RANK" in os.environ and (found is None or found.type == "mps")
-    state = PartialState(cpu=without or asked("ACCELERATE_USE_CPU"))
+    state = PartialState(cpu=without or launch_flag("ACCELERATE_USE_CPU"))
     control = control_group(distributed.group.WORLD) if state.num_processes > 1 else None
     return World(state.process_index, state.num_processes, torch.device(state.device or "cpu"), control)
 
 
 @cache
 def control_group(everyone: Any) -> Any:
-    """A group of all processes that waits for days, where that of the gradients gives up after minutes."""
+    """A group of all processes that waits for days; the one for gradients gives up after minutes."""
     return distributed.new_group(backend="gloo", timeout=PATIENCE)
 
 
-def asked(flag: str) -> bool:
-    """Whether `accelerate launch` was given a flag, as it tells its processes."""
+def launch_flag(flag: str) -> bool:
+    """Whether `accelerate launch` has set a flag in the environment."""
     return os.environ.get(flag, "").lower() in ("1", "true", "yes")

@@ -6,12 +6,11 @@ import sys
 import time
 from collections.abc import Callable
 from math import inf
-from types import TracebackType
 from typing import Any, final
 
 Figures = dict[str, Any]
 Counting = Callable[[int, int], None]
-"""Called with what is done and what there is in all."""
+"""Called with the number done and the total."""
 
 
 def shown(figures: Figures) -> str:
@@ -24,8 +23,8 @@ def shown(figures: Figures) -> str:
 
 
 def counting(title: str, at_once: bool = False) -> Counting:
-    """Lines done of all lines, on standard error: one line that counts up on a terminal, a line now and then elsewhere,
-    the first after ten seconds or at once, and the last with all of them where there was a first."""
+    """Counts lines on standard error: in place on a terminal, elsewhere one message every ten seconds, the first after
+    ten seconds or at once, and a last one at the end if there was a first."""
     last, begun = -inf if at_once else time.monotonic(), False
 
     def show(number: int, total: int) -> None:
@@ -64,12 +63,12 @@ class Progress:
         return self
 
     def say(self, text: str) -> None:
-        """A line that stays, before the bar begins."""
+        """Print a line before the bar begins."""
         if not self.quiet:
             print(f"{self.title}  {text}", file=sys.stderr, flush=True)
 
     def counting(self, what: str) -> Counting | None:
-        """What counts up after the last step."""
+        """A counter for work after the last step."""
         return None if self.quiet else counting(f"{self.title}  {what}", at_once=True)
 
     def update(self, step: int, figures: Figures, seconds_left: float | None = None, force: bool = False) -> None:
@@ -80,8 +79,6 @@ class Progress:
             left = "" if seconds_left is None else f"  {seconds_left:,.0f} s left"
             print(f"{self.title}  step {step}/{self.total}  {shown(figures)}{left}", file=sys.stderr, flush=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()

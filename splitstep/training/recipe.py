@@ -1,4 +1,4 @@
-"""Recipes: what to train, on what and how, as YAML plus `a.b=c` overrides, checked key by key."""
+"""Recipes: what to train, on which data and how, as YAML plus `a.b=c` overrides, checked key by key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..schemes import scheme
 from ..support.typed import nearest, plain, read_as
 from ..support.words import counted
 from ..tasks import TASKS, Task
-from ..tasks.options import at_least, at_most, holdable, read_options
+from ..tasks.options import at_least, at_most, check_int64, errors_at, read_options
 from .objective import find_objective
 
 
@@ -35,12 +35,12 @@ class TrainOptions:
     lr: float = 1e-3
     schedule: Literal["cosine", "linear", "inverse-sqrt", "constant"] = "cosine"
     warmup: int = 100
-    warmup_from: float = 0.0  # the rate at which the warm-up begins
+    warmup_from: float = 0.0  # the learning rate at which the warm-up begins
     final: float = 0.0  # the share of lr that cosine and linear schedules end with
     weight_decay: float = 0.01
     betas: tuple[float, ...] = (0.9, 0.98)
     eps: float = 1e-8
-    clip: float = 1.0  # of the gradient's norm; 0: none
+    clip: float = 1.0  # the largest norm of a gradient; 0: no limit
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     mode: Literal["auto", "eager", "compile", "capture", "compile+capture"] = "auto"
     parallel: Literal["auto", "ddp", "fsdp"] = "auto"  # auto: fsdp under `accelerate launch --use_fsdp`, else ddp
@@ -49,7 +49,7 @@ class TrainOptions:
     evaluate_every: int = 0  # steps; 0: ten times a run
     evaluate_batch: int = 0  # examples; 0: as in training
     keep: Literal["best", "average"] = "best"  # which weights the run ends with
-    best: Literal["metric", "loss"] = "metric"  # by which figure on validation
+    best: Literal["metric", "loss"] = "metric"  # the validation figure that "best" goes by
     average: int = 10  # snapshots
     average_every: int = 0  # steps, counted back from the last; 0: at each evaluation
     checkpoint_seconds: float = 60.0
@@ -68,7 +68,7 @@ class TrainOptions:
         if self.batch % self.accumulate:
             raise ValueError(f"option batch is {self.batch}, and must be divisible by accumulate, {self.accumulate}")
         if self.warmup_from > self.lr:
-            raise ValueError(f"option warmup_from is {self.warmup_from}, and must not be above lr, {self.lr}")
+            raise ValueError(f"option warmup_from is {self.warmup_from}, and must be at most lr, {self.lr}")
         check_snapshots(self)
 
 
@@ -76,7 +76,7 @@ LEAST = {
     "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
     "evaluate_batch": 0, "average": 1, "average_every": 0,
 }  # fmt: skip
-MOST = {"batch": 10**7, "average": 10**6}  # what is listed in memory, one by one, before training begins
+MOST = {"batch": 10**7, "average": 10**6}  # both are listed in memory before training begins
 RANGES = {
     "lr": "above 0 and finite", "eps": "above 0 and finite", "warmup_from": "at least 0 and finite",
     "weight_decay": "at least 0 and finite", "clip": "at least 0 and finite",
@@ -91,7 +91,7 @@ INSIDE: dict[str, Callable[[float], bool]] = {
 
 
 def check_range(name: str, value: float, words: str) -> None:
-    """Refuse a number outside of an interval."""
+    """Refuse a number outside an interval, which is given in words."""
     if not INSIDE[words](value):
         raise ValueError(f"option {name} is {value}, and needs a number {words}")
 
@@ -102,12 +102,12 @@ def evaluation_steps(options: TrainOptions) -> int:
 
 
 def evaluates(options: TrainOptions, step: int) -> bool:
-    """Whether a run is evaluated after this step: every so many, and after the last."""
+    """Whether a run is evaluated after this step: at regular intervals, and after the last."""
     return step == options.steps or step % evaluation_steps(options) == 0
 
 
 def snapshot_steps(options: TrainOptions) -> tuple[int, ...]:
-    """The steps whose weights a run ends with the mean of, ascending; none where it keeps the best."""
+    """The steps whose weights are averaged at the end of a run, ascending; none if it keeps the best."""
     if options.keep == "best":
         return ()
     if options.average_every == 0:
@@ -118,11 +118,11 @@ def snapshot_steps(options: TrainOptions) -> tuple[int, ...]:
     return tuple(reversed(list(islice(back, options.average))))
 
 
-SNAPSHOTS_SPAN = 5  # the snapshots that an error proposes lie in the last fifth of a run, much as in the recipes
+SNAPSHOTS_SPAN = 5  # an error proposes snapshots in the last fifth of a run, much as the recipes take them
 
 
 def check_snapshots(options: TrainOptions) -> None:
-    """Refuse a mean of more snapshots than the run has; the error says what to add to the command."""
+    """Refuse more snapshots than the run has; the error says what to add to the command."""
     fit = len(snapshot_steps(options))
     if options.keep == "average" and fit < options.average:
         apart = f"every {counted(options.average_every, 'step')}" if options.average_every else "at each evaluation"
@@ -136,8 +136,8 @@ def check_snapshots(options: TrainOptions) -> None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training run. `model` is the shape of the `reference` scheme, and `scheme` its twin at equal cost; where
-    nothing is matched, it is the scheme's own shape."""
+    """One training run. `model` is the shape of the `reference` scheme's network, and `scheme` gets a twin of equal
+    cost; with `match: none` it is the scheme's own shape."""
 
     task: str
     scheme: str = "lie"
@@ -148,17 +148,17 @@ class Recipe:
     train: TrainOptions = field(default_factory=TrainOptions)
     objective: str | dict[str, Any] = "task"  # a name, or a name and options
     probes: tuple[str, ...] = ()
-    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run begins with
+    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run starts from
 
     def __post_init__(self) -> None:
         find_objective(self.objective)
         for name in self.probes:
             PROBES.find(name)
-        for name in ("scheme", "reference"):  # a row's name and its notation are the same run
+        for name in ("scheme", "reference"):  # a row's name and its notation mean the same run
             object.__setattr__(self, name, str(scheme(getattr(self, name))))
 
     def document(self) -> dict[str, Any]:
-        """The recipe as JSON and YAML keep it."""
+        """The recipe as JSON and YAML store it."""
         return plain(self)
 
     @cached_property
@@ -170,11 +170,11 @@ class Recipe:
         return TASKS[self.task](self.options, data)
 
     def config(self, task: Task) -> SplitstepConfig:
-        """The network: the reference's shape, or its twin where the scheme is another."""
+        """The config of the network: the reference's shape, or its twin if the scheme is another."""
         kind = KINDS.find(task.model).config
         shape = dictated(task)
         for key in shape.keys() & self.model.keys():
-            if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed do no harm
+            if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed are harmless
                 raise ValueError(
                     f"model.{key} is {self.model[key]}, and the task has {shape[key]}: leave it out of the recipe"
                 )
@@ -188,33 +188,30 @@ RENAMED = {"max_length": "max_positions", "labels": "num_labels"}
 
 
 def dictated(task: Task) -> dict[str, Any]:
-    """The entries of a config that the task's data decide."""
+    """The config entries that the task's data decide."""
     names = {"id2label": dict(enumerate(task.labels)), "label2id": {name: i for i, name in enumerate(task.labels)}}
     return {RENAMED.get(key, key): value for key, value in task.shape.items()} | (names if task.labels else {})
 
 
 SECTIONS = ("data", "model", "train")
-OURS = frozenset({"scheme", "format", "matched"})  # entries of a model's config that a recipe has elsewhere, or not
+OURS = frozenset({"scheme", "format", "matched"})  # config entries that a recipe's `model` does not take
 
 
 def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
-    """The recipe that a parsed document describes, every key and type checked."""
+    """The recipe of a parsed document, with every key and type checked."""
     if not isinstance(document, Mapping):
         raise ValueError(f"{where} is not a recipe: it needs entries such as `task: digits`")
     names = [f.name for f in dataclasses.fields(Recipe)]
-    for key in document:
-        if key not in names:
-            near = nearest(str(key), names)
-            raise ValueError(f'{where} has no entry "{key}"{near} its entries are {", ".join(names)}')
-    values = read_texts({key: document[key] for key in names if key in document and key not in SECTIONS}, where)
+    check_entries(document, names, where)
+    values = read_entries({key: document[key] for key in names if key in document and key not in SECTIONS}, where)
     sections = {name: {} if document.get(name) is None else document[name] for name in SECTIONS}
     for name, section in sections.items():
         if not isinstance(section, Mapping):
             raise ValueError(f"{where}: {name} is {section!r}, and needs entries of its own such as {name}.key=value")
         check_numbers(section, f"{where}: {name}")
     kind = TASKS[values["task"]]
-    options = read_options(kind.Options, sections["data"], f"{where}: data")  # errors name the place
-    shaped = "scheme" if values.get("match") == "none" else "reference"  # the one that `model` is the shape of
+    options = read_options(kind.Options, sections["data"], f"{where}: data")
+    shaped = "scheme" if values.get("match") == "none" else "reference"  # whose shape `model` is
     check_model(kind.model, sections["model"], values.get(shaped, getattr(Recipe, shaped)), where)
     train = read_options(TrainOptions, sections["train"], f"{where}: train")
     recipe = Recipe(**values, data=dict(sections["data"]), model=dict(sections["model"]), train=train)
@@ -222,48 +219,51 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
     return recipe
 
 
+def check_entries(given: Mapping[str, Any], names: Sequence[str], owner: str) -> None:
+    """Refuse entries that are not among the names."""
+    for key in given:
+        if key not in names:
+            known = f"its entries are {', '.join(names)}"
+            raise ValueError(f'{owner} has no entry "{key}"{nearest(str(key), names)} {known}')
+
+
 def check_numbers(section: Mapping[str, Any], where: str) -> None:
+    """Refuse whole numbers that are too large to compute with."""
     for key, value in section.items():
         for number in value if isinstance(value, list | tuple) else [value]:
             if isinstance(number, int):
-                holdable(f"{where}.{key}", number)
+                check_int64(f"{where}.{key}", number)
 
 
-def read_texts(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Task, schemes and match, checked."""
+def read_entries(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The entries outside the sections, checked."""
     if "task" not in values:
         raise ValueError(f"{where} names no task: add `task: NAME`, one of {', '.join(TASKS)}")
     hints = get_type_hints(Recipe)
     read = {key: read_as(hints[key], value, f"{where}: {key}") for key, value in values.items()}
-    if read["task"] not in TASKS:
-        near = nearest(read["task"], TASKS)
-        raise ValueError(f'{where}: there is no task "{read["task"]}"{near} the tasks are {", ".join(TASKS)}')
+    with errors_at(where):
+        TASKS.find(read["task"])
     return read
 
 
 def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) -> None:
-    """Refuse entries that the task's model does not have, and values that no task could make right."""
+    """Refuse entries that the task's model does not have, and values that are wrong for every task."""
     names = [name for name in KINDS[kind].config.entries() if name not in OURS]
-    for key in given:
-        if key not in names:
-            near = nearest(str(key), names)
-            raise ValueError(f'{where}: the model has no entry "{key}"{near} its entries are {", ".join(names)}')
-    try:
+    check_entries(given, names, f"{where}: the model")
+    with errors_at(f"{where}: model"):
         KINDS[kind].config(**given, scheme=notation)
-    except ValueError as error:
-        raise ValueError(f"{where}: model: {error}") from None
 
 
 @final
 class Loader(yaml.SafeLoader):
-    """Reads YAML without aliases, of which a few lines can hold more than all memory; of a key that is there twice,
-    PyYAML's own loader would keep the last. 3e-4 is a number."""
+    """Reads YAML without aliases, a few lines of which can expand beyond all memory, and without repeated keys, of
+    which PyYAML's own loader would keep the last. 3e-4 is a number."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()
             raise yaml.MarkedYAMLError(
-                problem=f"the alias *{event.anchor} is not read: write its value out", problem_mark=event.start_mark
+                problem=f"the alias *{event.anchor} is not allowed: write its value out", problem_mark=event.start_mark
             )
         return super().compose_node(parent, index)
 
@@ -282,12 +282,12 @@ Loader.add_implicit_resolver(
 
 
 def parse(text: str) -> Any:
-    """What YAML says, each key once."""
+    """The value of a YAML text."""
     return yaml.load(text, Loader)
 
 
 def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """The document with `a.b=c` put in; the value is read as YAML."""
+    """The document with assignments such as `a.b=c` applied; the values are read as YAML."""
     out: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in document.items()}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
@@ -308,7 +308,7 @@ def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
 
 
 def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
-    """The recipe of a YAML file with overrides."""
+    """The recipe in a YAML file, with overrides."""
     file = Path(path)
     if not file.is_file():
         here = sorted(str(p) for p in Path("recipes").glob("*.yaml"))
@@ -322,6 +322,4 @@ def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
         raise ValueError(f"{path}{where} is not YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
-    if not isinstance(document, Mapping):
-        raise ValueError(f"{path} is not a recipe: it needs entries such as `task: digits`")
-    return read_recipe(override(document, assignments), path)
+    return read_recipe(override(document, assignments) if isinstance(document, Mapping) else document, path)

@@ -1,4 +1,4 @@
-"""The end of a run: its result, and the model beside it."""
+"""The end of a run: its result and its saved model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .update import autocast
 
 
 def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
-    """What is known of a run, however it ended."""
+    """The result of a run, however it ended."""
     state, config = run.state, run.model.config
     return RunResult(
         status=status,
@@ -86,7 +86,8 @@ def finish(run: Run, progress: Progress) -> RunResult:
     result = replace(
         result_of(run, "finished"), valid=figures["valid"], test=figures[run.task.tests[0]], splits=splits or None
     )
-    if run.world.rank == 0:
+
+    def save() -> None:
         with whole_folder(run.directory.model) as part, silent():
             model.save_pretrained(part)
             run.task.save_with(part)
@@ -96,14 +97,15 @@ def finish(run: Run, progress: Progress) -> RunResult:
                     text = "".join(f"{line}\n" for line in found.lines)
                     (part / f"{split}.txt").write_text(text, encoding="utf-8")
         run.directory.write_result(result)
-    run.world.wait()
+
+    run.world.on_first(save)
     return result
 
 
 def evaluate_split(
     run: Run, model: SplitstepModel, split: str, progress: Progress
 ) -> tuple[dict[str, float], FreeRun | None]:
-    """All figures of the run's present weights on a split, and what `model`, which has them whole, writes for it."""
+    """All figures of the run's present weights on a split, and what `model`, the same weights unsharded, writes."""
     known = run.state.best_valid if split == "valid" else None
     size = run.options.evaluate_batch or run.options.batch
     figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world)
@@ -111,14 +113,12 @@ def evaluate_split(
     return {**figures, **(found.figures if found else {})}, found
 
 
-def give_up(run: Run, error: Diverged) -> RunResult:
-    """The result of a run that blew up: when, where, and how large everything was."""
+def finish_diverged(run: Run, error: Diverged) -> RunResult:
+    """The result of a run that diverged: when, where, and how large everything was."""
     run.state = run.state._replace(times=run.clock.read())
     found = Divergence(error.step, error.loss, error.gradient_norm, *norms(run))
     result = replace(result_of(run, "diverged"), diverged=found)
-    if run.world.rank == 0:
-        run.directory.write_result(result)
-    run.world.wait()
+    run.world.on_first(lambda: run.directory.write_result(result))
     return result
 
 
@@ -126,7 +126,7 @@ def give_up(run: Run, error: Diverged) -> RunResult:
 def norms(run: Run) -> tuple[int | Literal["embedding"], tuple[float, ...], tuple[float, ...]]:
     """The layer, the state norms and the weight norms of a divergence, on the last batch.
 
-    No update happened after a gradient that was no number, so the weights are still those that led to it.
+    After a gradient that is not finite nothing is updated, so the weights are still those that led to it.
     """
     work = run.work(run.fault.step - 1 if run.fault else run.state.step - 1).to(run.world.device)
     with autocast(run.precision, run.world.device):

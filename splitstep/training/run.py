@@ -1,4 +1,4 @@
-"""A run in memory: learner, optimizer and where it stands; kept in its directory and restored from it."""
+"""A run in memory: learner, optimizer and progress, saved to its directory and restored from it."""
 
 from __future__ import annotations
 
@@ -15,37 +15,27 @@ from ..models.cost import sketch
 from ..support.typed import read_as
 from ..support.words import counted
 from ..tasks import Task
-from .checkpoint import (
-    Stored,
-    generators,
-    learned,
-    pieces,
-    prune,
-    restore,
-    save_checkpoint,
-    set_generators,
-    share,
-)
+from .checkpoint import Stored, generators, learned, prune, restore, save_checkpoint, set_generators, share
 from .clock import Clock, Times
 from .directory import RunDirectory
 from .objective import Learner, find_objective
 from .processes import World
 from .recipe import Recipe, snapshot_steps
-from .sharding import Piece, choose_parallel, gathered, spread
+from .sharding import Piece, choose_parallel, gathered, pieces, spread
 from .start import load_start
 from .update import choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
 
-EXPLODED = 3.0  # times the loss of the first update, plus one
+EXPLODED = 3.0  # a run has diverged if its loss is above this times the first update's, plus one
 
 
 class State(NamedTuple):
-    """Where a run stands: all that a checkpoint keeps beside tensors."""
+    """The progress of a run: what a checkpoint holds besides tensors."""
 
     step: int = 0
     tokens: int = 0
     losses: tuple[float, ...] = ()  # of the updates since the last record
-    first_loss: float | None = None  # of the very first update
+    first_loss: float | None = None  # of the first update
     best: float | None = None
     best_step: int | None = None
     best_valid: dict[str, float] | None = None
@@ -53,7 +43,7 @@ class State(NamedTuple):
 
 
 class Diverged(Exception):
-    """The loss or the gradient is no longer a number, or the loss is far above where it began."""
+    """The loss or the gradient is not finite, or the loss is far above the first update's."""
 
     def __init__(self, step: int, loss: float, gradient_norm: float) -> None:
         super().__init__(f"the loss is {loss} and the gradient's norm {gradient_norm} at step {step}")
@@ -61,7 +51,7 @@ class Diverged(Exception):
 
 
 def build_model(recipe: Recipe, task: Task, room: float = inf) -> SplitstepModel:
-    """The network of the recipe, initialised from its seed alone, where training has `room` for it, in bytes."""
+    """The recipe's network, initialised from its seed alone; refused if training it takes more than `room` bytes."""
     config = recipe.config(task)
     check_room(config, room)
     with torch.random.fork_rng(devices=[]):
@@ -71,7 +61,7 @@ def build_model(recipe: Recipe, task: Task, room: float = inf) -> SplitstepModel
 
 @final
 class Run:
-    """One training run. What it does between steps is decided in `fit`."""
+    """One training run; `fit` decides what it does after each step."""
 
     def __init__(self, recipe: Recipe, directory: RunDirectory, task: Task, world: World) -> None:
         self.recipe, self.directory, self.task, self.world = recipe, directory, task, world
@@ -83,15 +73,15 @@ class Run:
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
         self.model, (make, given) = build_model(recipe, task, room), find_objective(recipe.objective)
         self.start = load_start(self.model, recipe, task, directory)
-        torch.manual_seed(options.seed)  # what an objective learns begins the same on each process
+        torch.manual_seed(options.seed)  # so an objective's own weights begin the same on each process
         learner = Learner(self.model, make(self.model, task, given)).train().to(device=world.device)
         shared = spread(learner, self.parallel, world)
         optimizer = make_optimizer(learner, options, world.device)
         self.update = make_update(learner, shared, optimizer, options, self.precision, self.mode, world)
         self.learned = learned(learner, optimizer)
-        begun = directory.extended_from()  # a run that is extended sums its snapshots anew
-        self.snapshots = tuple(step for step in snapshot_steps(options) if step > begun)
-        self.group = "sum" if self.snapshots else "best"  # the name of what is kept in a checkpoint
+        before = directory.extended_from()  # an extended run averages snapshots of its new steps only
+        self.snapshots = tuple(step for step in snapshot_steps(options) if step > before)
+        self.group = "sum" if self.snapshots else "best"  # the checkpoint's name for `kept`
         self.state, self.kept = State(), dict[str, Tensor]()  # kept: the best weights, or the sum of the snapshots
         self.pending: list[tuple[Tensor, Tensor]] = []  # losses and norms that are still on the device
         self.fault: Diverged | None = None
@@ -102,7 +92,7 @@ class Run:
         self.clock, self.saved = Clock(self.state.times, world), time.monotonic()
 
     def seed(self) -> None:
-        """Make the generators' numbers a function of the run, with numbers of its own for each process."""
+        """Seed PyTorch's generators from the run's seed, step and process."""
         torch.manual_seed(int(dropout_seed(self.options.seed, self.state.step, self.world.rank, 0)))
 
     def work(self, step: int) -> Work:
@@ -120,7 +110,7 @@ class Run:
         self.state = self.state._replace(step=self.state.step + 1, tokens=self.state.tokens + work.tokens)
 
     def collect(self) -> None:
-        """Bring the newest losses from the device, added up over all processes."""
+        """Fetch the newest losses from the device, summed over all processes."""
         if not self.pending:
             return
         losses = self.world.sum(torch.stack([loss for loss, _ in self.pending])).tolist()
@@ -133,7 +123,7 @@ class Run:
         self.norm, self.pending = norms[-1], []
 
     def look(self) -> dict[str, float]:
-        """The mean loss since the last look and the last gradient's norm; refuses to go on where they blow up."""
+        """The mean loss since the last look and the last gradient's norm; raises `Diverged` if they blow up."""
         self.collect()
         if self.fault is not None:
             raise self.fault
@@ -145,7 +135,7 @@ class Run:
         return {"loss": loss, "gradient_norm": self.norm}
 
     def keep_if_best(self, figures: Mapping[str, float]) -> None:
-        """Keep the weights where they are the best on the validation split so far."""
+        """Keep the weights if they are the best on the validation split so far."""
         metric, best = self.task.metric, self.state.best
         name, higher = (metric.name, metric.higher_is_better) if self.options.best == "metric" else ("loss", False)
         value = figures[name]
@@ -154,31 +144,27 @@ class Run:
             self.state = self.state._replace(best=value, best_step=self.state.step, best_valid=dict(figures))
 
     def add_snapshot(self) -> None:
-        """Add the weights to the sum: on the host, whose memory training does not need, and in float64, in which a few
-        float32 weights add up as good as exactly, so that their mean is rounded once."""
+        """Add the weights to the sum: in the host's memory, which training does not need, and in float64, where sums
+        of a few float32 numbers are practically exact, so the mean is rounded once."""
         for name, weight in pieces(self.learned["model"]).items():
             one = weight.local.cpu().double()
             self.kept[name] = self.kept[name].add_(one) if name in self.kept else one
 
-    def has_kept(self) -> bool:
-        """Whether anything was kept up to the present step."""
-        return self.state.best is not None or any(step <= self.state.step for step in self.snapshots)
-
-    def due(self, together: bool) -> bool:
-        """Whether it is time for a checkpoint. Several processes ask their first one, where they are `together`."""
+    def due(self, synced: bool) -> bool:
+        """Whether it is time for a checkpoint. Of several processes the first decides, at `synced` steps only."""
         due = time.monotonic() - self.saved > self.options.checkpoint_seconds
-        if self.world.size == 1 or not together:
-            return due and self.world.size == 1
-        return bool(self.world.sum(torch.tensor([float(due and self.world.rank == 0)], device=self.world.device)))
+        if self.world.size == 1:
+            return due
+        return synced and self.world.any(due and self.world.rank == 0)
 
     def load_kept(self) -> None:
-        """Put the weights that the run ends with into the model: the best ones, or the mean of the snapshots."""
+        """Load the weights that the run ends with into the model: the best ones, or the mean of the snapshots."""
         n = len(self.snapshots)
         for name, weight in pieces(self.learned["model"]).items():
             weight.local.copy_((self.kept[name] / n).float() if n else self.kept[name])
 
     def whole(self) -> SplitstepModel:
-        """The model with its present weights; of one that is cut up, the first process gets a whole copy."""
+        """The model with its present weights; if it is sharded, the first process gets a whole copy."""
         if self.parallel != "fsdp":
             return self.model
         model = self.world.on_first(lambda: build_model(self.recipe, self.task))
@@ -189,15 +175,15 @@ class Run:
         return self.model if model is None else model.to(device=self.world.device)  # pyright: ignore[reportCallIssue]
 
     def kept_pieces(self) -> dict[str, Piece]:
-        """What is kept, cut up as the weights are."""
+        """What is kept, sharded as the weights are."""
         weights = pieces(self.learned["model"])
         return {name: weights[name]._replace(local=x) for name, x in self.kept.items()}
 
     def save(self) -> None:
-        """Write a checkpoint, unless the run is lost: then the last good one stays, and the next look ends the run."""
+        """Write a checkpoint, unless the run has diverged: then the last good one stays, and the next look raises."""
         self.collect()
         if self.fault is None:
-            self.world.on_first(self.directory.settle)
+            self.world.on_first(self.directory.flush_metrics)
             self.state = self.state._replace(times=self.clock.read())
             document = {**self.state._asdict(), "times": self.state.times._asdict()}
             groups = {name: pieces(group) for name, group in self.learned.items()} | {self.group: self.kept_pieces()}
@@ -207,40 +193,41 @@ class Run:
         self.saved = time.monotonic()
 
     def load(self, stored: Stored) -> None:
-        """Be where a checkpoint was written."""
+        """Restore the run from a checkpoint."""
         self.state = read_as(State, {name: stored.state[name] for name in State._fields}, "state.json")
         for name, group in self.learned.items():
             stored.fill(name, pieces(group))
-        like = pieces(self.learned["model"]).items() if self.has_kept() else ()
+        has_kept = self.state.best is not None or any(step <= self.state.step for step in self.snapshots)
+        like = pieces(self.learned["model"]).items() if has_kept else ()
         kind = torch.float64 if self.snapshots else None
         self.kept = {name: torch.empty_like(one.local, dtype=kind, device="cpu") for name, one in like}
         stored.fill(self.group, self.kept_pieces())
-        self.seed()  # of a process that was not there
+        self.seed()  # for a process that the checkpoint does not have
         states = {name: x for name, x in generators(self.world.rank).items() if name in stored.groups["rng"]}
         stored.fill("rng", pieces(states))
         set_generators(states)
 
     def tidy(self) -> None:
-        """Forget what came after the checkpoint; a kill may have come before old ones were dropped."""
+        """Drop what was logged after the checkpoint, and old checkpoints that a killed process left."""
         self.directory.rewind(self.state.step)
         prune(self.directory.checkpoints)
 
 
-BYTES = 16  # that a parameter takes in training: itself, its gradient and AdamW's two moments, all in float32
+BYTES = 16  # per parameter in training: itself, its gradient and AdamW's two moments, all in float32
 
 
 def check_room(config: SplitstepConfig, room: float) -> None:
-    """Refuse a network that cannot be trained in so many bytes, before any of them is taken."""
+    """Refuse a network that cannot be trained in `room` bytes, before it takes any."""
     parameters = sum(p.numel() for p in sketch(config).parameters())
     if BYTES * parameters > room:
         raise ValueError(
             f"the model has {parameters:,} parameters, which take {BYTES * parameters / 2**30:,.0f} GiB in training, "
-            f"and there are {room / 2**30:,.0f}: lower model.width, model.ffn or model.layers"
+            f"and the device has {room / 2**30:,.0f}: lower model.width, model.ffn or model.layers"
         )
 
 
 def check_share(batch: int, accumulate: int, processes: int) -> None:
-    """Refuse a batch that cannot be cut into equal parts."""
+    """Refuse a batch that cannot be divided into equal parts."""
     if batch % (processes * accumulate):
         raise ValueError(
             f"train.batch={batch} cannot be shared by {processes} processes and "

@@ -1,4 +1,4 @@
-"""What is known of a run that is over: a typed record, written as JSON and read back as it was written."""
+"""The result of a run: a typed record, written as JSON and read back as it was written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SchemeName(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The shape of a network, as tables tell it."""
+    """The shape of a network, as tables print it."""
 
     layers: int
     width: int
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Which weights a run ended with: the best by a figure of the validation split, or the mean of several steps'."""
+    """Which weights a run ended with: the best by a figure on validation, or the mean over several steps."""
 
     by: Literal["best", "average"]
     steps: list[int]
@@ -39,7 +39,7 @@ class Kept(NamedTuple):
 
 
 class Matched(NamedTuple):
-    """What an equal-cost twin was matched to, both costs, and how far apart they are."""
+    """What an equal-cost twin was matched to, both costs, and their relative difference."""
 
     by: Literal["parameters", "flops"]
     reference: str
@@ -57,8 +57,8 @@ class SplitResult(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """Where a run blew up: `layer` is the first one that a state leaves as no number, else the one in which states
-    grow most. The norms are those of the states after the embedding and each layer, and of each layer's weights."""
+    """Where a run diverged: `layer` is the first whose output is not finite, else the one in which states grow most.
+    The norms are those of the states after the embedding and each layer, and of each layer's weights."""
 
     step: int
     loss: Figure
@@ -69,8 +69,8 @@ class Divergence(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What a run began from: a model's folder or run as the recipe names it, the sha256 of its weights, how many of
-    them were loaded, and the names of those that are new and of those that were left."""
+    """What a run started from: a model's folder or run as the recipe names it, the sha256 of its weights, how many of
+    them were loaded, and the names of the weights that are new and of those that were not used."""
 
     path: str
     sha256: str
@@ -79,7 +79,7 @@ class Start(NamedTuple):
     left: list[str]
 
     def summary(self) -> str:
-        """What became of the weights, in one line."""
+        """Which weights were loaded, in one line."""
         counts = {"new": self.new, "left": self.left}
         names = "".join(f"; {word}: {listed(found)}" for word, found in counts.items() if found)
         return f"starts from {self.path}: {counted(self.loaded, 'tensor')} loaded{names}"
@@ -87,7 +87,7 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What is known of a run that is over, however it ended."""
+    """The result of a run, however it ended."""
 
     status: Literal["finished", "diverged"]
     task: str
@@ -110,7 +110,7 @@ class RunResult:
     commit: str | None
     date: str
     recipe: dict[str, Any]
-    kept: Kept | None = None  # from here on: what older runs, or runs that ended otherwise, do not have
+    kept: Kept | None = None  # from here on: entries that older runs, or runs that ended otherwise, lack
     processes: int = 1
     parallel: str = "none"
     test: Figures | None = None

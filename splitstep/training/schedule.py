@@ -8,7 +8,7 @@ from .recipe import TrainOptions
 
 
 def learning_rate(options: TrainOptions, step: int) -> float:
-    """The rate for update number `step`, counted from 0: a linear warm-up, then the schedule."""
+    """The learning rate of update number `step`, counted from 0: a linear warm-up, then the schedule."""
     if step < options.warmup:
         return options.warmup_from + (options.lr - options.warmup_from) * (step + 1) / options.warmup
     if options.schedule == "inverse-sqrt":

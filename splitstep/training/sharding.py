@@ -1,9 +1,9 @@
-"""One model on several processes: copies that average gradients, or parameters cut up between them."""
+"""One model on several processes: copies that average gradients, or parameters sharded between them."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from ..stack import Stack
 from .objective import Learner
-from .processes import World, asked
+from .processes import World, launch_flag
 
 
 class Spread(NamedTuple):
-    """What to call in place of the learner, its parameters, and a context in which backward passes only accumulate."""
+    """What to call instead of the learner, its parameters, and a context in which backward passes only accumulate."""
 
     call: Callable[..., Tensor]
     parameters: list[nn.Parameter]
@@ -24,14 +24,14 @@ class Spread(NamedTuple):
 
 
 def choose_parallel(parallel: str, world: World) -> str:
-    """How the processes share the model: "none" where there is one, else "ddp" or "fsdp"."""
+    """How the processes share the model: "none" if there is only one, else "ddp" or "fsdp"."""
     if world.size == 1:
         return "none"
-    return ("fsdp" if asked("ACCELERATE_USE_FSDP") else "ddp") if parallel == "auto" else parallel
+    return ("fsdp" if launch_flag("ACCELERATE_USE_FSDP") else "ddp") if parallel == "auto" else parallel
 
 
 def spread(learner: Learner, parallel: str, world: World) -> Spread:
-    """The learner over all processes. accelerate would turn FSDP on CPU into DDP unasked, so both are set up here."""
+    """The learner over all processes. accelerate would silently replace FSDP on CPU by DDP, so both are set up here."""
     if parallel == "fsdp":
         shard(learner)
     if parallel != "ddp":
@@ -43,12 +43,12 @@ def spread(learner: Learner, parallel: str, world: World) -> Spread:
 
 
 def shard(learner: Learner) -> None:
-    """Cut up every field of every stack, then what is left of the model, which is called without the learner too, then
-    the objective. A reversible stack calls no field as a module, so that all of it belongs to the rest."""
+    """Shard every field of every stack, then the rest of the model, which is also called without the learner, then the
+    objective. A reversible stack calls no field as a module, so all of it belongs to the rest."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    # fields return views, which would be a danger if anything here worked in place
+    # fields return views, which would be unsafe if anything here worked in place
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
     model, objective = learner.model, learner.objective
     mesh = init_device_mesh(next(model.parameters()).device.type, (torch.distributed.get_world_size(),))
@@ -57,7 +57,7 @@ def shard(learner: Learner) -> None:
             for field in layer.values():  # pyright: ignore[reportCallIssue]
                 if any(True for _ in field.parameters()):
                     fully_shard(field, mesh=mesh)
-    fully_shard(model, mesh=mesh, reshard_after_forward=True)  # else an evaluation leaves whole parameters behind
+    fully_shard(model, mesh=mesh, reshard_after_forward=True)  # else an evaluation leaves parameters unsharded
     if isinstance(objective, nn.Module):
         fully_shard(objective, mesh=mesh, reshard_after_forward=True)
 
@@ -70,12 +70,16 @@ def gathered(tensor: Tensor) -> Tensor:
 
 
 class Piece(NamedTuple):
-    """What this process holds of a tensor of this shape: rows from `start` on, if it is cut up, else all of them."""
+    """What this process holds of a tensor of this shape: rows from `start` on if it is sharded, else all of them."""
 
     local: Tensor
     start: int
     shape: torch.Size
-    is_cut: bool
+    is_sharded: bool
+
+
+def pieces(tensors: Mapping[str, Tensor]) -> dict[str, Piece]:
+    return {name: piece(x) for name, x in tensors.items()}
 
 
 def piece(tensor: Tensor) -> Piece:
@@ -85,5 +89,5 @@ def piece(tensor: Tensor) -> Piece:
     if not isinstance(whole, DTensor):
         return Piece(whole, 0, whole.shape, False)
     assert [p.is_shard(0) for p in whole.placements] == [True], whole.placements
-    rows = -(-len(whole) // whole.device_mesh.size())  # of all processes but the last ones
+    rows = -(-len(whole) // whole.device_mesh.size())  # on each process but the last ones
     return Piece(whole.to_local(), min(whole.device_mesh.get_local_rank() * rows, len(whole)), whole.shape, True)

@@ -1,4 +1,4 @@
-"""Weights that a run begins with: those of another run's model, or of a folder that `save_pretrained` wrote."""
+"""Weights that a run starts from: those of another run's model, or of a folder that `save_pretrained` wrote."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FREE = frozenset({
     "format", "matched", "dropout", "attention_dropout", "activation_dropout", "init", "init_std", "rotary_bias",
     "max_positions", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "use_cache", "pool",
     "label_smoothing",
-})  # fmt: skip  # entries of a config that may differ: weights mean the same under either value
+})  # fmt: skip  # config entries that may differ: the weights mean the same under either value
 
 
 @torch.no_grad()
 def load_start(model: SplitstepModel, recipe: Recipe, task: Task, directory: RunDirectory) -> Start | None:
-    """Put the weights that the recipe names into the model, unless a checkpoint is about to fill it."""
+    """Load the weights that the recipe names into the model, unless a checkpoint is about to be loaded."""
     if recipe.start is None or list_checkpoints(directory.checkpoints):
         return None
     folder = model_folder(recipe.start)
@@ -40,7 +40,7 @@ def load_start(model: SplitstepModel, recipe: Recipe, task: Task, directory: Run
         raise ValueError(f"start: the model in {folder} is damaged: {str(error).splitlines()[0]}") from None
     check_same(config, model.config, recipe, task)
     if not task.same_tokens(folder):
-        raise ValueError(f"start: {recipe.start} reads other tokens than the task: use the data that it was trained on")
+        raise ValueError(f"start: {recipe.start} has other tokens than the task: use the data that it was trained on")
     weights = dict(model.named_parameters())
     taken = taken_over(stored, weights, config.model_type == model.config.model_type, recipe.start)
     for name in taken:
@@ -50,10 +50,10 @@ def load_start(model: SplitstepModel, recipe: Recipe, task: Task, directory: Run
 
 
 def model_folder(path: str) -> Path:
-    """Where a run has its model; else the folder itself."""
+    """The model folder of a run; else the folder itself."""
     run = RunDirectory(Path(path))
     run.refuse_comparison()
-    folder = run.model if (run.path / "recipe.yaml").is_file() else run.path
+    folder = run.model if run.recipe_file.is_file() else run.path
     if not (folder / "config.json").is_file():
         raise ValueError(f"start: {path} holds no model: name a finished run, or a folder that save_pretrained wrote")
     refuse_pickles(folder, "")
@@ -61,7 +61,7 @@ def model_folder(path: str) -> Path:
 
 
 def sha256_of(folder: Path) -> str:
-    """The hash of the weights, which is that of their file if there is one."""
+    """The hash of the weights: of their files, one after another."""
     total = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):
         with path.open("rb") as file:
@@ -70,8 +70,8 @@ def sha256_of(folder: Path) -> str:
 
 
 def taken_over(stored: Mapping[str, Tensor], weights: Mapping[str, Tensor], same_kind: bool, path: str) -> set[str]:
-    """The names of the stored weights that the model has too. A head is taken only from the same kind of model, and
-    only if it has as many outputs; all else must fit."""
+    """The names of the stored weights that the model takes over: those that it has too. A head is taken only from the
+    same kind of model, and only if it has as many outputs; everything else must fit."""
     found = {name for name in weights if name in stored and (same_kind or not name.startswith("head."))}
     wrong = [name for name in found if stored[name].shape != weights[name].shape]
     for name in wrong:
@@ -84,7 +84,7 @@ def taken_over(stored: Mapping[str, Tensor], weights: Mapping[str, Tensor], same
 
 
 def check_same(there: PreTrainedConfig, here: SplitstepConfig, recipe: Recipe, task: Task) -> None:
-    """Refuse weights that would mean something else in this network, with what to type."""
+    """Refuse weights that would mean something else in this network; the error says what to type."""
     if not isinstance(there, SplitstepConfig):
         raise ValueError(f"start: {recipe.start} is a {there.model_type} model: name one that splitstep trained")
     shared = (there.entries().keys() & here.entries().keys()) - FREE
@@ -92,11 +92,11 @@ def check_same(there: PreTrainedConfig, here: SplitstepConfig, recipe: Recipe, t
     differ = {name: value for name, value in differ.items() if value != getattr(here, name)}
     if not differ:
         return
-    told = ", ".join(f"{name} {value} (here {getattr(here, name)})" for name, value in differ.items())
+    differences = ", ".join(f"{name} {value} (here {getattr(here, name)})" for name, value in differ.items())
     of_data = [name for name in differ if name in dictated(task)]
     typed = [f'scheme="{value}"' if name == "scheme" else f"model.{name}={value}".replace(" ", "")
              for name, value in differ.items() if name not in of_data]  # fmt: skip
     typed += ["match=none"] * ("ffn" in differ and recipe.scheme != recipe.reference)
-    cures = [f"type {' '.join(typed)}"] * bool(typed)
-    cures += [f"use the data that it was trained on, which decide its {' and '.join(of_data)}"] * bool(of_data)
-    raise ValueError(f"start: {recipe.start} has {told}: {'; '.join(cures)}")
+    remedies = [f"type {' '.join(typed)}"] * bool(typed)
+    remedies += [f"use the data that it was trained on, which decide its {' and '.join(of_data)}"] * bool(of_data)
+    raise ValueError(f"start: {recipe.start} has {differences}: {'; '.join(remedies)}")

@@ -1,4 +1,4 @@
-"""Stopping a run so that nothing is lost: Ctrl-C and SIGTERM wait for the end of an update, and for a checkpoint."""
+"""Stopping a run without losing anything: Ctrl-C and SIGTERM wait for the end of an update and a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
-import torch
-
 from .processes import World
 
 
 class Stopped(Exception):
-    """A run that was asked to stop has written a checkpoint of this step, and is not over."""
+    """A run was asked to stop, wrote a checkpoint of this step, and is not finished."""
 
     def __init__(self, step: int, number: int) -> None:
         super().__init__(f"stopped after step {step:,}, which is saved")
@@ -22,15 +20,15 @@ class Stopped(Exception):
 
 @final
 class Stop:
-    """Hears these signals during training. By default it hears none, and they do what they always do."""
+    """Handles these signals during training. By default it handles none, and they act as usual."""
 
     def __init__(self, *signals: signal.Signals) -> None:
         self.signals, self.asked = signals, 0
 
     @contextmanager
-    def heard(self, world: World) -> Iterator[None]:
-        """Note a signal instead of ending at once. A second one ends a process that trains alone; of several, each may
-        get it twice, from the terminal and from its launcher."""
+    def handling(self, world: World) -> Iterator[None]:
+        """Note a signal instead of ending at once. A second one ends a process that trains alone; each of several may
+        get the same one twice, from the terminal and from the launcher."""
         before = {number: signal.getsignal(number) for number in self.signals}
 
         def restore() -> None:
@@ -49,12 +47,11 @@ class Stop:
         finally:
             restore()
 
-    def agreed(self, world: World, together: bool) -> int:
-        """The signal that asks to stop, else 0. Several processes ask each other when they are `together`."""
+    def agreed(self, world: World, synced: bool) -> int:
+        """The signal that asks to stop, else 0. Several processes agree on it, at `synced` steps only."""
         if world.size == 1 or not self.signals:
             return self.asked
-        total = world.sum(torch.tensor([float(self.asked)], device=world.device)) if together else 0.0
-        return (self.asked or signal.SIGTERM) if float(total) else 0
+        return (self.asked or signal.SIGTERM) if synced and world.any(self.asked) else 0
 
 
 NEVER = Stop()

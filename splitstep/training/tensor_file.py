@@ -19,11 +19,11 @@ NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int64: "I64",
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
-CHUNK = 2**22  # bytes that are read at a time
+CHUNK = 2**22  # bytes read at a time
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> int:
-    """Write a file, have it on the disk, and return its checksum."""
+    """Write a file, flush it to the disk, and return its checksum."""
     checksum = 0
     with path.open("wb") as file:
         for data in contents(tensors):
@@ -35,8 +35,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> int:
 
 
 def contents(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    """The header's length, the header, and the tensors, of which one at a time is in the host's memory. Wide types come
-    first, so that all are aligned."""
+    """The header's length, the header, and the tensors, brought into the host's memory one at a time. Wide types come
+    first, so all are aligned."""
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header: dict[str, Any] = {}
     end = 0
@@ -53,7 +53,7 @@ def contents(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
 
 
 def checksum_of(path: Path) -> int:
-    """What `write_tensors` returned, if the file is still the same."""
+    """The checksum of a file: the one that `write_tensors` returned, if nothing has changed."""
     checksum = 0
     with path.open("rb") as file:
         while data := file.read(CHUNK):
@@ -62,7 +62,7 @@ def checksum_of(path: Path) -> int:
 
 
 class Rows(NamedTuple):
-    """Some rows of a tensor, in a file; the first of them is number `start` of the whole."""
+    """Some rows of a tensor in a file; the first of them is row `start` of the whole tensor."""
 
     file: Any
     name: str
@@ -73,7 +73,7 @@ class Rows(NamedTuple):
         return self.file.get_slice(self.name).get_shape()
 
     def copy_to(self, target: Piece) -> None:
-        """Copy the rows that both have; no others are read."""
+        """Copy the rows that both have, and read no others."""
         if not target.shape:
             target.local.copy_(self.file.get_tensor(self.name))
             return
@@ -85,12 +85,12 @@ class Rows(NamedTuple):
 
 
 def rows_of(path: Path, starts: Mapping[str, int]) -> Iterator[Rows]:
-    """What a file holds. Tensors begin at the first row, unless `starts` has another."""
+    """The rows that a file holds. A tensor begins at row 0, unless `starts` has another number."""
     file: Any = safe_open(path, "pt")
-    return (Rows(file, name, starts.get(name, 0)) for name in file.keys())  # noqa: SIM118  # it is not a mapping
+    return (Rows(file, name, starts.get(name, 0)) for name in file.keys())  # noqa: SIM118  # not a mapping
 
 
 def whole_shape(parts: Sequence[Rows]) -> list[int]:
-    """The shape of a tensor that is there in parts."""
+    """The shape of a tensor whose rows are in several parts."""
     shapes = [rows.shape for rows in parts]
     return [sum(shape[0] for shape in shapes), *shapes[0][1:]] if shapes[0] else []

@@ -1,4 +1,4 @@
-"""One update: forward, backward, clipping, optimizer; eager, compiled or captured, the same function."""
+"""One update: forward, backward, clipping, optimizer; the same function eager, compiled or captured."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .work import Work
 
 Update = Callable[[Work, float], tuple[Tensor, Tensor]]  # (work, learning rate) -> (loss, gradient norm)
 Step = Callable[[Work], tuple[Tensor, Tensor]]
-SHAPES = 64  # of batches that are compiled, each by itself; further ones run as they stand
+SHAPES = 64  # batch shapes that are compiled, each by itself; further ones run eagerly
 
 
 def choose_mode(mode: str, world: World) -> str:
-    """What "auto" means here: captured graphs on a single GPU, eager elsewhere."""
+    """The mode to use; "auto" is captured graphs on a single GPU, eager elsewhere."""
     if mode == "auto":
         return "capture" if world.device.type == "cuda" and world.size == 1 else "eager"
     if "capture" in mode and (world.device.type != "cuda" or world.size > 1):
@@ -35,17 +35,17 @@ def choose_mode(mode: str, world: World) -> str:
 
 
 def choose_precision(precision: str, device: torch.device) -> torch.dtype:
-    """What "auto" means here: bfloat16 on a GPU that has it, else float32."""
+    """The precision to use; "auto" is bfloat16 on a GPU that has it, else float32."""
     if precision == "auto":
         return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
 
 
 def make_optimizer(model: nn.Module, options: TrainOptions, device: torch.device) -> torch.optim.AdamW:
-    """AdamW with decay on matrices only. Its state exists from the start, so that no first step differs.
+    """AdamW with decay on matrices only. Its state exists from the start, so the first step is like any other.
 
-    Where `found_inf` is 1 a step changes nothing; `plain_step` sets it for good at the first gradient that is no
-    number, so that what led there can still be looked at when it is noticed.
+    While `found_inf` is 1 a step changes nothing. `plain_step` sets it for good at the first gradient that is not
+    finite, so the weights that led to it are still there when the loop notices.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
@@ -55,14 +55,8 @@ def make_optimizer(model: nn.Module, options: TrainOptions, device: torch.device
     capturable = device.type == "cuda"
     lr: Any = torch.tensor(options.lr, device=device) if capturable else options.lr
     first, second = options.betas
-    optimizer = torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr,
-        (first, second),
-        options.eps,
-        fused=True,
-        capturable=capturable,
-    )
+    used = [group for group in groups if group["params"]]
+    optimizer = torch.optim.AdamW(used, lr, (first, second), options.eps, fused=True, capturable=capturable)
     for p in parameters:
         optimizer.state[p] = {
             "step": torch.zeros((), device=p.device if capturable else "cpu"),
@@ -82,7 +76,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def autocast(precision: torch.dtype, device: torch.device) -> AbstractContextManager[Any]:
-    """Half precision for the fields; no cache of cast weights, which a captured graph must not keep."""
+    """Half precision for the fields, without the cache of cast weights, which a captured graph must not keep."""
     if precision == torch.float32:
         return nullcontext()
     return torch.autocast(device.type, dtype=precision, cache_enabled=False)
@@ -123,7 +117,7 @@ class Captured:
         self.step, self.learner, self.optimizer, self.device = step, learner, optimizer, device
         self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]] = {}
         self.pool: Any = None
-        self.stream = torch.cuda.Stream()  # of warm-ups and recordings: gradients accumulate where they were made
+        self.stream = torch.cuda.Stream()  # of warm-up and recording: gradients accumulate on the stream that made them
 
     def __call__(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
         if work.shape not in self.graphs:
@@ -136,12 +130,12 @@ class Captured:
         return loss.clone(), norm.clone()
 
     def capture(self, work: Work) -> tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]:
-        """Warm up on a side stream, put everything back as it was, then record."""
+        """Warm up on a side stream, restore everything, then record."""
         static = work.to(self.device).over(Tensor.clone)
         kept, random = [t.clone() for t in self.state()], torch.cuda.get_rng_state(self.device)
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # it costs a wait, and no more
+            warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # it only costs a wait
             for _ in range(3):
                 self.step(static)
         torch.cuda.current_stream().wait_stream(self.stream)
@@ -151,7 +145,7 @@ class Captured:
         torch.cuda.set_rng_state(random, self.device)
         del kept
         graph = torch.cuda.CUDAGraph()
-        # thread_local: the thread that makes batches may pin their memory meanwhile
+        # thread_local: the thread that prepares batches may pin memory during the capture
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
             out = self.step(static)
         self.pool = self.pool or graph.pool()
@@ -175,7 +169,7 @@ def make_update(
     if "compile" in mode:
         torch._dynamo.config.recompile_limit = SHAPES  # pyright: ignore[reportAttributeAccessIssue]
         shared = shared._replace(call=torch.compile(shared.call, dynamic=False))
-    elif "capture" in mode and precision != torch.float32:  # a compiler fuses the casts of autocast by itself
+    elif "capture" in mode and precision != torch.float32:  # a compiler fuses autocast's casts by itself
         shared = shared._replace(call=with_halves(learner, precision))
     step = plain_step(shared, optimizer, options, precision, world)
 

@@ -1,4 +1,4 @@
-"""The data of one update: a pure function of the step, made ahead by a thread."""
+"""The data of one update: a pure function of the step, prepared ahead by a thread."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 class Work(NamedTuple):
-    """The data of one update on this process: parts to accumulate, a dropout seed for each, the number of scored items
-    in the whole batch, over all parts and processes, and the tokens in it."""
+    """The data of one update on this process: parts to accumulate, a dropout seed for each, and the numbers of scored
+    items and of tokens in the whole batch, over all parts and processes."""
 
     parts: Sequence[Batch]
     seeds: Sequence[Tensor]
@@ -32,15 +32,15 @@ class Work(NamedTuple):
         return self.over(lambda x: x.to(device, non_blocking=True))
 
     def pinned(self, device: torch.device) -> Work:
-        """The same in page-locked memory, from which copies to this GPU need no waiting for what it still computes.
+        """The same in page-locked memory, so copies to the GPU do not wait for its pending work.
 
         PyTorch keeps each block until the copies from it are done.
         """
-        with torch.cuda.device(device):  # a thread of its own would wake the first GPU up
+        with torch.cuda.device(device):  # a new thread would otherwise initialise the first GPU
             return self.over(Tensor.pin_memory)
 
     def over(self, act: Callable[[Tensor], Tensor]) -> Work:
-        """The work with `act` done to every tensor."""
+        """The work with `act` applied to every tensor."""
         parts = [{name: act(x) for name, x in part.items()} for part in self.parts]
         return Work(parts, [act(x) for x in self.seeds], act(self.items), self.tokens)
 
@@ -68,7 +68,7 @@ def work_for(task: Task, options: TrainOptions, step: int, world: World) -> Work
 
 @contextmanager
 def prefetched(make: Callable[[int], T], first: int, last: int, depth: int = 4) -> Iterator[Iterator[T]]:
-    """make(first) .. make(last - 1), made ahead by a thread while the device computes."""
+    """make(first) .. make(last - 1), computed ahead by a thread while the device trains."""
     pool = ThreadPoolExecutor(1)
 
     def items() -> Iterator[T]:

@@ -55,8 +55,8 @@ def test_the_search_is_the_recipe_s_unless_told(run: Path) -> None:
         assert (found["beams"], found["length_penalty"]) == (beams, penalty)
     for words, message in (
         (["--beams", "0"], "beams is 0, and needs at least 1 and at most 1,000"),
-        (["--length-penalty", "nan"], "length_penalty is nan, and needs one from -10 to 10, such as 1.0"),
-        (steep, "--length-penalty 0.6 chooses between beams, and there is one: add --beams 5, or leave it out"),
+        (["--length-penalty", "nan"], "length_penalty is nan, and must be from -10 to 10, such as 1.0"),
+        (steep, "--length-penalty 0.6 chooses between beams, and there is only one: add --beams 5, or leave it out"),
     ):
         done = splitstep("translate", str(run), *words, given=b"seven\n")
         assert (done.returncode, done.stderr.decode()) == (2, f"Error: {message}\n")
@@ -153,4 +153,4 @@ def test_auto_tokenizer_gives_the_codecs_ids(run: Path) -> None:
 def test_a_run_without_a_model_is_refused(tmp_path: Path) -> None:
     done = splitstep("translate", str(tmp_path), given=b"seven\n")
     assert done.returncode == 2
-    assert "is no run of splitstep" in done.stderr.decode()
+    assert "is not a run of splitstep" in done.stderr.decode()

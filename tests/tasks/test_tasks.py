@@ -12,13 +12,11 @@ import struct
 import subprocess
 import sys
 import tarfile
-import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import pytest
@@ -27,12 +25,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitstep.tasks import TASKS, Batch, Task, enwik8, newsgroups, task, wikitext2
-from splitstep.tasks.cache import store
+from splitstep.tasks.cache import derived
 from splitstep.tasks.fetch import Content
 from splitstep.tasks.images import shifted
 from splitstep.tasks.labelled import CLS, PAD, Ragged
 from splitstep.tasks.language import spans
-from splitstep.tasks.listops import VARIANTS, ListOpsOptions, Variant, evaluate, generate, grow, spell, write
+from splitstep.tasks.listops import VARIANTS, VOCABULARY, ListOpsOptions, Variant, generate, grow, write
 from splitstep.tasks.mnist import parse_idx
 from splitstep.tasks.newsgroups import Document, Newsgroups, shorten, tfidf_baseline
 from splitstep.tasks.sampler import bucket, indices, starts
@@ -390,40 +388,35 @@ def test_a_task_counts_what_is_scored_and_what_is_read(name: str, book: Path) ->
 # ListOps
 
 
-Tree = int | tuple[str, list["Tree"]]
+FUNCTIONS: dict[str, Callable[[list[int]], int]] = {
+    "[MIN": min,
+    "[MAX": max,
+    "[MED": lambda values: int(statistics.median(values)),
+    "[SM": lambda values: sum(values) % 10,
+    # Two more that the published sample files have instead of [MED and [SM.
+    "[FIRST": lambda values: values[0],
+    "[LAST": lambda values: values[-1],
+}
 
 
-def naive(tree: Tree) -> int:
-    """A tree's value by recursion and the library's own functions."""
-    if isinstance(tree, int):
-        return tree
-    values = [naive(child) for child in tree[1]]
-    functions = {
-        "[MIN": min,
-        "[MAX": max,
-        "[MED": lambda values: int(statistics.median(values)),
-        "[SM": lambda values: sum(values) % 10,
-        "[FIRST": lambda values: values[0],
-        "[LAST": lambda values: values[-1],
-    }
-    return functions[tree[0]](values)
+def evaluate(tokens: Sequence[str]) -> int:
+    """The value of one expression, e.g. of `["[MAX", "2", "9", "]"]`: the oracle for labels."""
+    open_lists: list[tuple[str, list[int]]] = [("", [])]
+    for token in tokens:
+        if token == "]":
+            operator, values = open_lists.pop()
+            open_lists[-1][1].append(FUNCTIONS[operator](values))
+        elif token in FUNCTIONS:
+            open_lists.append((token, []))
+        else:
+            open_lists[-1][1].append(int(token))
+    [(_, [value])] = open_lists
+    return value
 
 
-def written(tree: Tree) -> list[str]:
-    """A tree's tokens."""
-    return [str(tree)] if isinstance(tree, int) else [tree[0], *(t for child in tree[1] for t in written(child)), "]"]
-
-
-def trees() -> st.SearchStrategy[Tree]:
-    operators = st.sampled_from(["[MIN", "[MAX", "[MED", "[SM", "[FIRST", "[LAST"])
-    return st.recursive(
-        st.integers(0, 9), lambda inner: st.tuples(operators, st.lists(inner, min_size=1, max_size=6)), max_leaves=30
-    )
-
-
-@given(trees())
-def test_evaluator_agrees_with_recursion(tree: Tree) -> None:
-    assert evaluate(written(tree)) == naive(tree)
+def spell(ids: np.ndarray) -> list[str]:
+    """Token numbers as written, without padding and CLS."""
+    return [VOCABULARY[number] for number in ids if number not in (PAD, CLS)]
 
 
 @pytest.mark.parametrize(
@@ -440,12 +433,6 @@ def test_evaluator_agrees_with_recursion(tree: Tree) -> None:
 )
 def test_evaluator_on_trees_worked_by_hand(text: str, value: int) -> None:
     assert evaluate(text.split()) == value
-
-
-@pytest.mark.parametrize("text", ["", "]", "[MAX ]", "[MAX 1", "1 2", "[MAX 1 ] ]", "[WHAT 1 ]", "[MAX x ]", "[PAD]"])
-def test_evaluator_refuses_what_is_no_expression(text: str) -> None:
-    with pytest.raises(ValueError, match=r"out of place|not one whole expression"):
-        evaluate(text.split())
 
 
 def test_evaluator_reproduces_the_published_labels(data: Path) -> None:
@@ -568,7 +555,7 @@ def test_listops_trains_on_every_example_alike() -> None:
 def test_listops_refuses_buckets_that_would_cut() -> None:
     with pytest.raises(ValueError, match="add a bucket of at least"):
         task("listops", {"train": 300, "valid": 5, "test": 5, "buckets": [8, 16]})
-    with pytest.raises(ValueError, match="growing lengths"):
+    with pytest.raises(ValueError, match="increasing lengths"):
         ListOpsOptions(buckets=(32, 16))
     with pytest.raises(ValueError, match='"short" or "original" or "lra"'):
         task("listops", {"variant": "long"})
@@ -589,27 +576,16 @@ def test_listops_cache_is_read_back_and_mended(cache: Path) -> None:
     assert path.stat().st_size > 1000
 
 
-def test_unwritable_cache_is_one_clear_line(tmp_path: Path) -> None:
+def test_unwritable_cache_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "file"))
     with pytest.raises(ValueError, match="set SPLITSTEP_CACHE"):
-        store(tmp_path / "file" / "inside.npz", lambda file: file.write(b"x"))
-
-
-def test_an_interrupted_store_leaves_nothing(tmp_path: Path) -> None:
-    def fail(file: IO[bytes]) -> None:
-        file.write(b"half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        store(tmp_path / "derived.npz", fail)
-    assert list(tmp_path.iterdir()) == []
+        derived("listops", {}, ["x"], lambda: {"x": np.zeros(1)})
 
 
 @pytest.mark.slow
-def test_lra_listops_is_whole_and_soon_made() -> None:
-    begun = time.monotonic()
+def test_lra_listops_is_whole() -> None:
     described = task("listops", {"variant": "lra"}).describe()
-    assert time.monotonic() - begun < 240
     assert described["examples"] == {"train": 96_000, "valid": 2_000, "test": 2_000}
     assert max(described["longest"].values()) <= 1999
     assert min(described["classes"]["train"]) > 5_000
@@ -645,7 +621,7 @@ def test_idx_is_read_back() -> None:
 )
 def test_damaged_idx_is_refused(damage: Callable[[bytes], bytes]) -> None:
     raw = idx(np.ones((3, 4, 5), dtype=np.uint8))
-    with pytest.raises(ValueError, match=r"digits\.idx (is no idx file|is damaged or cut short)"):
+    with pytest.raises(ValueError, match=r"digits\.idx (is not an idx file|is damaged or cut short)"):
         parse_idx(damage(raw), Path("digits.idx"))
 
 

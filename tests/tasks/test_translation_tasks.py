@@ -580,7 +580,7 @@ def test_lines_end_at_line_feeds_only() -> None:
         ({"train": ["nowhere.en", "nowhere.de"]}, 'there is no file "nowhere.en"'),
         ({"train": ["a", "b"], "direction": "english"}, "needs two languages such as en-de"),
         ({"train": ["a", "b"], "ratio": 0.5}, "at least 1"),
-        ({"train": ["a", "b"], "buckets": [32, 16]}, "growing lengths"),
+        ({"train": ["a", "b"], "buckets": [32, 16]}, "increasing lengths"),
     ],
 )
 def test_wrong_options(options: dict[str, object], message: str) -> None:

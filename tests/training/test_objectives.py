@@ -155,7 +155,7 @@ def test_an_unknown_objective_is_one_line(objective: Any, message: str) -> None:
 def test_options_that_an_objective_lacks_are_one_line(tmp_path: Path) -> None:
     """And the directory is free for the recipe put right."""
     for objective, message in (
-        ({"name": "task", "weight": 2}, "the objective task has no options, and weight is given"),
+        ({"name": "task", "weight": 2}, 'the objective "task" has no options, but weight is given'),
         ({"name": "project"}, "has the option weight, and nothing is given"),
     ):
         with pytest.raises(ValueError, match=message):

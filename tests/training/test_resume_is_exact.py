@@ -20,6 +20,7 @@ from splitstep.support import files
 from splitstep.training import checkpoint, read_recipe, tensor_file, train
 from splitstep.training.directory import RunDirectory
 from splitstep.training.processes import World
+from splitstep.training.sharding import pieces
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +198,7 @@ def test_a_failure_at_any_stage_leaves_a_whole_checkpoint(
 
     def save(step: int) -> None:
         groups = {"model": {"x": torch.full((3,), float(step))}, "rng": {"y": torch.ones(1)}}
-        shares = {name: checkpoint.pieces(group) for name, group in groups.items()}
+        shares = {name: pieces(group) for name, group in groups.items()}
         checkpoint.save_checkpoint(tmp_path, step, {"step": step}, shares, alone)
 
     save(1)
@@ -220,7 +221,7 @@ def test_a_failure_at_any_stage_leaves_a_whole_checkpoint(
     found = checkpoint.list_checkpoints(tmp_path)
     for path in found:
         kept, x = checkpoint.Stored(path, alone), torch.zeros(3)
-        kept.fill("model", checkpoint.pieces({"x": x}))
+        kept.fill("model", pieces({"x": x}))
         assert path.name == f"step-{kept.state['step']:09d}"
         assert x.tolist() == [kept.state["step"]] * 3
         assert sorted(kept.groups) == ["model", "rng"]

@@ -64,7 +64,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: 
         [sys.executable, "-m", *shlex.split(words)], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert again.returncode == 0, again.stderr
-    assert f"goes on after step {step:,}" in again.stderr
+    assert f"continues after step {step:,}" in again.stderr
     assert everything(tmp_path / "a run") == whole
 
 

@@ -389,7 +389,7 @@ def test_more_snapshots_than_fit_are_refused(entries: dict[str, Any], message: s
         recipe(keep="average", **entries)
     if entries.get("average", 1) and entries.get("average_every", 0) >= 0:
         recipe(keep="best", **entries)  # where nothing is averaged it does not matter
-    with pytest.raises(ValueError, match=r"warmup_from is 0\.5, and must not be above lr, 0\.01"):
+    with pytest.raises(ValueError, match=r"warmup_from is 0\.5, and must be at most lr, 0\.01"):
         recipe(warmup_from=0.5)
 
 
@@ -462,7 +462,7 @@ def test_directories_of_others(tmp_path: Path) -> None:
     RunDirectory(tmp_path / "run").claim(recipe().document())
     for out, given, needle in (
         ("file", recipe(), "is not a directory"),
-        ("full", recipe(), "holds other files and no run"),
+        ("full", recipe(), "holds other files, not a run"),
         ("run", recipe(seed=1), "belongs to another run"),
     ):
         with pytest.raises(ValueError, match=needle):
@@ -587,11 +587,11 @@ def test_the_first_line_says_what_begins(
 
     (tmp_path / "run" / "result.json").unlink()
     train(recipe(steps=8, warmup=8), tmp_path / "run")
-    assert "8 steps, cpu, float32, eager, goes on after step 8" in capsys.readouterr().err
+    assert "8 steps, cpu, float32, eager, continues after step 8" in capsys.readouterr().err
     monkeypatch.setattr(running.Run, "advance", stop)
     with pytest.raises(KeyboardInterrupt):
         train(recipe(steps=8, warmup=9), tmp_path / "other")
-    assert "never gets to its peak: lower train.warmup" in capsys.readouterr().err
+    assert "never reaches its peak: lower train.warmup" in capsys.readouterr().err
 
 
 # Divergence

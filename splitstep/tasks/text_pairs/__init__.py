@@ -1,1 +1,1 @@
-"""Parallel text from files to token ids: lines, Moses tokens, joint subwords, buckets of lengths, the cache."""
+"""Parallel text, from files to token ids and back: lines, Moses tokens, joint subwords, the cache, search, scores."""

@@ -1,10 +1,10 @@
-"""Text to token ids and back: how text is written before it is cut, and the joint subwords that cut it."""
+"""Text to token ids and back: the form of the text, and the joint subwords that it is split into."""
 
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, final
 
@@ -23,20 +23,20 @@ WORD_START, WORD_END = "▁", "</w>"
 
 @dataclass(frozen=True)
 class Form:
-    """How text is written before it is cut into subwords.
+    """The form of the text before it is split into subwords.
 
-    `tokens`: "plain" as people write; "moses" with Moses tokens made here; "given" with Moses tokens in the files.
+    `tokens`: "plain" is untokenised; "moses" has Moses tokens made here; "given" has Moses tokens from the files.
     """
 
     source: str
     target: str
     tokens: Literal["plain", "moses", "given"] = "plain"
     lower: bool = False
-    hyphens: bool = False  # a-b is a @-@ b among Moses tokens
-    normal: bool = False  # punctuation is put into its plain form before Moses tokens are made
+    hyphens: bool = False  # Moses splits a-b into a @-@ b
+    normal: bool = False  # punctuation is normalised before Moses tokens are made
 
     def prepare(self, lines: Sequence[str], language: str) -> list[str]:
-        """Lines that people write, as subwords see them."""
+        """Lines of untokenised text in this form."""
         out = [" ".join(line.split()) for line in lines]
         if self.tokens != "plain":
             out = moses.normalise(out, language) if self.normal else out
@@ -44,7 +44,7 @@ class Form:
         return self._cased(out)
 
     def prepare_files(self, lines: Sequence[str], language: str) -> list[str]:
-        """Lines of the task's files, as subwords see them."""
+        """Lines of the task's files in this form."""
         if self.tokens == "given":
             return self._cased([" ".join(line.split()) for line in lines])
         return self.prepare(lines, language)
@@ -53,7 +53,7 @@ class Form:
         return [line.lower() for line in lines] if self.lower else lines
 
     def plain(self, lines: Sequence[str], language: str) -> list[str]:
-        """Prepared lines as people write."""
+        """Prepared lines as untokenised text."""
         return list(lines) if self.tokens == "plain" else moses.detokenise(lines, language)
 
 
@@ -76,19 +76,14 @@ def blocks_of(lines: Iterable[T]) -> Iterator[list[T]]:
 
 
 def empty_tokenizer(form: Form) -> Any:
-    """A tokenizer that has learnt nothing: Moses tokens end in </w>, words of plain text begin with a mark."""
+    """An untrained tokenizer: Moses tokens end in </w>, words of plain text begin with a mark."""
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
 
     if form.tokens == "plain":
         tokenizer = Tokenizer(BPE(unk_token=SPECIAL[UNKNOWN]))
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Metaspace(WORD_START),
-                pre_tokenizers.Punctuation(),
-                pre_tokenizers.Digits(individual_digits=True),
-            ]
-        )
+        words, digits = pre_tokenizers.Metaspace(WORD_START), pre_tokenizers.Digits(individual_digits=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.Punctuation(), digits])
         tokenizer.decoder = decoders.Metaspace()
     else:
         tokenizer = Tokenizer(BPE(unk_token=SPECIAL[UNKNOWN], end_of_word_suffix=WORD_END))
@@ -98,10 +93,10 @@ def empty_tokenizer(form: Form) -> Any:
 
 
 def learn(source: Sequence[str], target: Sequence[str], form: Form, merges: int) -> "Codec":
-    """Joint byte-pair encoding: at most `merges` merges learnt from both sides of prepared training text.
+    """Joint byte-pair encoding: at most `merges` merges learned from both sides of prepared training text.
 
-    The same text gives the same subwords. The trainer numbers symbols such as `e</w>` in a random order, and so breaks
-    ties between merges at random; it sorts single characters. So ends of words are learnt as characters of their own.
+    The same text gives the same subwords. The trainer numbers symbols such as `e</w>` in a random order, and breaks
+    ties between merges by it; single characters it sorts. So each end of a word is trained as a character of its own.
     """
     from tokenizers.trainers import BpeTrainer
 
@@ -112,7 +107,7 @@ def learn(source: Sequence[str], target: Sequence[str], form: Form, merges: int)
     trainer = BpeTrainer(
         vocab_size=len(SPECIAL) + len(first) + len(marks) + merges,
         special_tokens=list(SPECIAL),
-        initial_alphabet=sorted(first),  # a character that only ends words may stand within one elsewhere
+        initial_alphabet=sorted(first),  # a character that only ends words here may be inside one in other text
         min_frequency=2,
         show_progress=False,
     )
@@ -135,7 +130,7 @@ def alphabet(lines: Iterable[str]) -> tuple[set[str], set[str]]:
 
 
 def unused(characters: set[str]) -> Iterator[str]:
-    """Characters for private use that the text does not have."""
+    """Private-use characters that the text does not have."""
     return (mark for mark in map(chr, range(0xF0000, 0x10FFFE)) if mark not in characters)
 
 
@@ -151,7 +146,7 @@ def with_marked_ends(blocks: Iterable[list[str]], marks: Mapping[str, str]) -> I
 
 
 def unmarked(tokenizer: Any, ends: Mapping[str, str]) -> Any:
-    """The tokenizer's model with ends of words in place of their marks."""
+    """The tokenizer's model with ends of words instead of their marks."""
     from tokenizers.models import BPE
 
     found = json.loads(tokenizer.to_str())["model"]
@@ -169,22 +164,22 @@ class Codec:
         from tokenizers.processors import TemplateProcessing
 
         self.form, self.tokenizer = form, tokenizer
-        tokenizer.encode_special_tokens = True  # "</s>" in somebody's text is text
-        end = SPECIAL[END]  # for AutoTokenizer; here an end is put behind the ids, which is faster
+        tokenizer.encode_special_tokens = True  # "</s>" in a user's text is text
+        end = SPECIAL[END]  # for AutoTokenizer; `encode` appends the end itself, which is faster
         tokenizer.post_processor = TemplateProcessing(single=f"$A {end}", special_tokens=[(end, END)])
 
     @property
     def size(self) -> int:
-        """Entries of the vocabulary."""
+        """The size of the vocabulary."""
         return self.tokenizer.get_vocab_size()
 
     def same_as(self, other: "Codec") -> bool:
-        """Whether both cut all text alike."""
+        """Whether both encode all text alike."""
         return self.form == other.form and self.tokenizer.to_str() == other.tokenizer.to_str()
 
     def encode(self, lines: Iterable[str]) -> Iterator[list[int]]:
         """The ids of prepared lines, each with an end."""
-        table: dict[str, list[int]] = {}  # subwords never cross a blank: cutting each word once is five times faster
+        table: dict[str, list[int]] = {}  # subwords never cross a blank: encoding each word once is five times faster
         for block in blocks_of(lines):
             words = [line.split() for line in block]
             new = sorted({word for line in words for word in line} - table.keys())
@@ -203,25 +198,19 @@ class Codec:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Prepared lines from ids: up to the first end, without padding and start; an unknown token stays visible."""
-        return self.tokenizer.decode_batch([list(self._inner(line)) for line in ids], skip_special_tokens=False)
-
-    @staticmethod
-    def _inner(line: Sequence[int]) -> Iterator[int]:
-        for token in line:
-            if token == END:
-                return
-            if token not in (PAD, START):
-                yield token
+        whole = (takewhile(lambda token: token != END, line) for line in ids)
+        inner = [[token for token in line if token not in (PAD, START)] for line in whole]
+        return self.tokenizer.decode_batch(inner, skip_special_tokens=False)
 
     def save(self, folder: Path) -> None:
-        """Write into a folder the files that `load` reads, and what AutoTokenizer needs besides."""
+        """Write the files that `load` and AutoTokenizer read."""
         names = zip(("pad_token", "bos_token", "eos_token", "unk_token"), SPECIAL, strict=True)
         save_tokenizer(folder, self.tokenizer, dict(names))
         (folder / FORM).write_text(json.dumps(dataclasses.asdict(self.form)), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> "Codec":
-        """The codec that was saved in a folder."""
+        """The codec saved in a folder."""
         from tokenizers import Tokenizer
 
         for name in (TOKENIZER, FORM):

@@ -1,4 +1,4 @@
-"""Lines of parallel text: read, paired, held out, each with errors that name file and line."""
+"""Lines of parallel text: reading, pairing and holding out, with errors that name file and line."""
 
 import hashlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -9,12 +9,11 @@ from typing import NamedTuple
 from ...support.words import counted
 from ..fetch import read
 
-UNLIKE = 4.0
-"""Two lines of more than a few words that differ in length by this factor are hardly translations of each other."""
+UNLIKE = 4.0  # two longer lines whose lengths differ by this factor are hardly translations of each other
 
 
 class Lines(NamedTuple):
-    """Source and target, line by line. `plain` is the target before tokenisation, where that is known."""
+    """Source and target, line by line. `plain` is the target before tokenisation, if that is known."""
 
     source: list[str]
     target: list[str]
@@ -23,21 +22,21 @@ class Lines(NamedTuple):
 
 
 def lines_of(content: bytes, where: str) -> list[str]:
-    """The lines of a text, cut at line feeds only: other separators may stand inside of a sentence."""
+    """The lines of a text, split at line feeds only: other separators may be inside a sentence."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise no_text(content, error.start, where) from None
+        raise not_utf8(content, error.start, where) from None
     if (nul := content.find(b"\0")) >= 0:
-        raise no_text(content, nul, where)
+        raise not_utf8(content, nul, where)
     lines = text.removeprefix("\ufeff").split("\n")
     if not lines[-1]:
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
 
 
-def no_text(content: bytes, position: int, where: str) -> ValueError:
-    """The error for a byte that UTF-8 text does not have. Of each plain letter's two bytes UTF-16 has one NUL."""
+def not_utf8(content: bytes, position: int, where: str) -> ValueError:
+    """The error for a byte that UTF-8 text does not have. In UTF-16 one of the two bytes of an ASCII letter is NUL."""
     number, nul = content.count(b"\n", 0, position) + 1, content.find(b"\0")
     if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         likely = "utf-16"
@@ -60,7 +59,7 @@ def read_pairs(source: Path, target: Path) -> Lines:
 
 
 def paired(source: list[str], target: list[str], source_name: str, target_name: str) -> Lines:
-    """Source and target of equal length, or an error with both counts and where they part."""
+    """Source and target of equal length, or an error with both counts and the first odd line."""
     if len(source) == len(target):
         return Lines(source, target)
     row = first_unlike(source, target)
@@ -91,15 +90,15 @@ def shown(line: str, width: int = 40) -> str:
 
 
 def folded(text: str) -> str:
-    """A sentence in small letters with single blanks: sentences that differ in no more are the same one."""
+    """A sentence in lower case with single blanks: sentences that are equal in this form count as the same."""
     return " ".join(text.split()).casefold()
 
 
 def hold_out(sources: Sequence[str], shares: Mapping[str, int]) -> dict[str, list[int]]:
-    """The rows of each split: so many different sources for each of `shares`, and those that remain for train.
+    """The rows of each split: as many different sources as `shares` says for each, and the rest for train.
 
-    Sources are ranked by their hash: rows with the same source stay together, so that none is in two splits, and the
-    choice depends on nothing but the text.
+    Sources are ranked by their hash: rows with the same source stay in one split, and the choice depends on nothing but
+    the text.
     """
     texts = list(map(folded, sources))
     ranked = sorted(set(texts), key=lambda text: hashlib.sha256(text.encode()).digest())
@@ -117,6 +116,6 @@ def hold_out(sources: Sequence[str], shares: Mapping[str, int]) -> dict[str, lis
 
 
 def chosen(lines: Lines, rows: Sequence[int]) -> Lines:
-    """Some rows of the lines; the notes are on all of them and stay behind."""
+    """Some rows of the lines, without the notes, which are about all rows."""
     plain = None if lines.plain is None else [lines.plain[row] for row in rows]
     return Lines([lines.source[row] for row in rows], [lines.target[row] for row in rows], plain)

@@ -1,4 +1,4 @@
-"""Moses tokens, as the papers count and score them: sacremoses, imported where it is used."""
+"""Moses tokens, as the papers count and score them: sacremoses, imported on first use."""
 
 import multiprocessing
 import os
@@ -9,8 +9,7 @@ from typing import Any
 
 from ...support.imports import uncollected
 
-MANY = 200_000
-"""Lines from which on several processes share the work."""
+MANY = 200_000  # lines from which several processes share the work
 BLOCK = 10_000
 
 
@@ -34,7 +33,7 @@ def _tool(kind: str, language: str) -> Any:
 
 def tokenise(lines: Sequence[str], language: str, hyphens: bool = False) -> list[str]:
     """Moses tokens with blanks between them, escaped as Moses does; `hyphens` splits a-b into a @-@ b."""
-    return _over(lines, partial(_tokenise_block, language=language, hyphens=hyphens))
+    return _in_blocks(lines, partial(_tokenise_block, language=language, hyphens=hyphens))
 
 
 def _tokenise_block(lines: Sequence[str], language: str, hyphens: bool) -> list[str]:
@@ -52,8 +51,8 @@ HYPHEN = re.compile(r" ?@-@ ?")
 
 
 def normalise(lines: Sequence[str], language: str) -> list[str]:
-    """Punctuation in its plain form and no characters that cannot be printed."""
-    return _over(lines, partial(_normalise_block, language=language))
+    """Normalised punctuation, and no unprintable characters."""
+    return _in_blocks(lines, partial(_normalise_block, language=language))
 
 
 def _normalise_block(lines: Sequence[str], language: str) -> list[str]:
@@ -61,14 +60,14 @@ def _normalise_block(lines: Sequence[str], language: str) -> list[str]:
     return [UNPRINTED.sub(" ", moses.normalize(line)) for line in lines]
 
 
-# Unicode category C without the letters and marks that Python has no name for: controls, formats, private use.
+# Unicode category C without unassigned characters: controls, formats, private use.
 UNPRINTED = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ue000-\uf8ff\ufeff\ufff9-\uffff]"
 )
 
 
-def _over(lines: Sequence[str], work: Callable[[Sequence[str]], list[str]]) -> list[str]:
-    """The work over blocks of lines, shared by processes where there are many."""
+def _in_blocks(lines: Sequence[str], work: Callable[[Sequence[str]], list[str]]) -> list[str]:
+    """The work over blocks of lines, shared by processes if there are many."""
     processes = os.cpu_count() or 1
     if len(lines) < MANY or processes == 1:
         return work(lines)

@@ -1,4 +1,4 @@
-"""Prepared parallel text in the cache: subwords, token ids that are read from disk as needed, and what was left out."""
+"""Prepared parallel text in the cache: subwords, token ids read from disk as needed, and counts of what is left out."""
 
 import dataclasses
 import hashlib
@@ -18,15 +18,14 @@ from .codec import Codec, Form, Ragged, learn
 from .lines import Lines, chosen, folded, read_pairs
 from .moses import keep_by_length
 
-FORMAT = 5
-"""Of the cache: another number makes everything anew."""
+FORMAT = 5  # the version of the cache; another number makes everything anew
 MANIFEST = "manifest.json"
 HELD_TOKENS = 2048
-"""The longest side of a held-out pair, unless training takes longer ones: far longer than any of the published test
-sets. The time that a translation takes grows with the square of the length."""
+"""The most tokens on one side of a held-out pair, unless training takes longer ones: far more than the published test
+sets have. The time that a translation takes grows with the square of the length."""
 Side = Literal["source", "target"]
 Files = dict[str, list[tuple[str, str]]]
-"""Name and hash of a split's files in their order: two may have one name, and source and target are not the same."""
+"""Name and hash of each split's files, in order: source comes before target, and two files may have the same name."""
 
 
 class Part(NamedTuple):
@@ -42,21 +41,21 @@ def pair_part(*files: Path) -> Part:
 
 
 def split_parts(files: tuple[Path, ...], read: Callable[[], Mapping[str, Lines]]) -> dict[str, Part]:
-    """Splits that come from the same files, which are read once for all of them."""
+    """Splits that come from the same files, which are read only once."""
     once = cache(read)
     return {split: Part(files, lambda split=split: once()[split]) for split in SPLITS}
 
 
 class Limits(NamedTuple):
     """What training leaves out: pairs with more words than `words` or a length ratio above `ratio`, and pairs with more
-    subwords on either side than `tokens`. Held-out splits are kept whole, but for pairs that would take for ever."""
+    subwords on either side than `tokens`. Held-out splits are kept whole, except for extremely long pairs."""
 
     words: int | None
     ratio: float | None
     tokens: int
 
     def most(self, split: str) -> int:
-        """The subwords of the longer side of a pair, at most."""
+        """The most subwords on the longer side of a pair."""
         return self.tokens if split == "train" else max(self.tokens, HELD_TOKENS)
 
 
@@ -73,7 +72,7 @@ class Pairs(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """All splits of a task, its subwords, and counts of what was read and left out."""
+    """All splits of a task, its codec, and counts of what was read and left out."""
 
     folder: Path
     codec: Codec
@@ -83,7 +82,7 @@ class Prepared(NamedTuple):
     hashes: dict[str, str]  # of the prepared files
 
     def text(self, split: str) -> Lines:
-        """The lines of a held-out split, as its files have them."""
+        """The lines of a held-out split, as in its files."""
 
         def column(side: str) -> list[str]:
             return (self.folder / f"{split}.{side}.txt").read_bytes().decode().split("\n")[:-1]
@@ -93,8 +92,8 @@ class Prepared(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is to be prepared: a task's splits, how their text is written and cut, and what training leaves out;
-    `limit` takes the first training pairs only."""
+    """What to prepare: a task's splits, the form of their text, the number of merges, and what training leaves out;
+    `limit` keeps the first training pairs only."""
 
     task: str
     parts: Mapping[str, Part]
@@ -105,7 +104,7 @@ class Wanted(NamedTuple):
 
 
 def prepare(wanted: Wanted, more: object = None) -> Prepared:
-    """The prepared text, from the cache if it is there and whole; `more` is what else it depends on."""
+    """The prepared text, from the cache if it is there and undamaged; `more` is what else it depends on."""
     files = {split: [(path.name, digest(path)) for path in part.files] for split, part in wanted.parts.items()}
     parameters = {
         "format": FORMAT, "files": files, "form": dataclasses.asdict(wanted.form), "merges": wanted.merges,
@@ -126,7 +125,7 @@ def digest(path: Path) -> str:
 
 
 def load(folder: Path, files: Files) -> Prepared | None:
-    """What a folder of the cache holds, every file checked against its hash, or nothing where one is not right."""
+    """The prepared text in a folder of the cache, or None if a file is missing or does not match its hash."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if any(digest(folder / name) != wanted for name, wanted in manifest["files"].items()):
@@ -149,17 +148,17 @@ def make(folder: Path, wanted: Wanted) -> None:
             hashes = {path.name: digest(path) for path in sorted(part.iterdir())}
             (part / MANIFEST).write_text(json.dumps({"files": hashes, "counts": counts}), encoding="utf-8")
     except OSError as error:
-        if not (folder / MANIFEST).is_file():  # else another process was quicker: its folder is as good
+        if not (folder / MANIFEST).is_file():  # else another process was faster, and its folder is the same
             raise unwritable(folder, error) from None
 
 
 def write(folder: Path, wanted: Wanted) -> dict[str, dict[str, int]]:
-    """All files of the cache but the manifest; the counts of each split."""
+    """Write all files but the manifest, and return the counts of each split."""
     form, limits = wanted.form, wanted.limits
     counts: dict[str, dict[str, int]] = {}
     codec: Codec | None = None
-    learnt = np.empty(0, np.int64)
-    for split in sorted(wanted.parts, key=lambda name: name != "train"):  # subwords are learnt from training text
+    in_train = np.empty(0, np.int64)
+    for split in sorted(wanted.parts, key=lambda name: name != "train"):  # subwords are learned from training text
         lines, counts[split] = without_empty(wanted.parts[split].read())
         source = form.prepare_files(lines.source, form.source)
         target = form.prepare_files(lines.target, form.target)
@@ -175,9 +174,9 @@ def write(folder: Path, wanted: Wanted) -> dict[str, dict[str, int]]:
             pairs = Pairs(selected(pairs.source, keep), selected(pairs.target, keep))
         hashes = hashed(compress(source, keep), compress(target, keep))
         if split == "train":
-            learnt = hashes
+            in_train = hashes
         else:
-            counts[split]["in_train"] = int(np.isin(hashes, learnt).sum())
+            counts[split]["in_train"] = int(np.isin(hashes, in_train).sum())
             write_text(folder, split, lines if keep.all() else chosen(lines, np.flatnonzero(keep).tolist()))
         for side, ids in pairs._asdict().items():
             for what, array in ids._asdict().items():
@@ -189,7 +188,7 @@ def write(folder: Path, wanted: Wanted) -> dict[str, dict[str, int]]:
 
 
 def without_empty(lines: Lines) -> tuple[Lines, dict[str, int]]:
-    """The pairs of which both sides have text, and the counts so far."""
+    """The pairs with text on both sides, and the counts so far."""
     rows = [row for row, pair in enumerate(zip(lines.source, lines.target, strict=True)) if all(map(str.strip, pair))]
     read = len(lines.source)
     kept = lines if len(rows) == read else chosen(lines, rows)
@@ -199,7 +198,7 @@ def without_empty(lines: Lines) -> tuple[Lines, dict[str, int]]:
 def shortened(
     source: Sequence[str], target: Sequence[str], wanted: Wanted, counts: dict[str, int]
 ) -> tuple[list[str], list[str]]:
-    """Training pairs within the limits on words; counts what is left out."""
+    """The training pairs within the limits; adds what is left out to `counts`."""
     limits, limit = wanted.limits, wanted.limit
     counts["over_limit"] = 0 if limit is None else max(0, len(source) - limit)
     pairs = list(zip(source[:limit], target[:limit], strict=True))
@@ -211,7 +210,7 @@ def shortened(
 
 
 def hashed(source: Iterable[str], target: Iterable[str]) -> np.ndarray:
-    """A number for each pair [N]; equal sentences have equal ones, others by the rarest chance."""
+    """A hash of each pair [N]."""
     pairs = zip(map(folded, source), map(folded, target), strict=True)
     return np.fromiter(map(hash, pairs), np.int64)
 
@@ -223,14 +222,14 @@ def selected(ids: Ragged, keep: np.ndarray) -> Ragged:
 
 
 def write_text(folder: Path, split: str, lines: Lines) -> None:
-    """The text of a held-out split, to translate from and to score against."""
+    """Write the text of a held-out split, to translate and to score against."""
     for side, column in (("source", lines.source), ("target", lines.target), ("plain", lines.plain)):
         if column is not None:
             (folder / f"{split}.{side}.txt").write_bytes("".join(f"{line}\n" for line in column).encode())
 
 
 def require_pairs(task: str, split: str, kept: int, counts: Mapping[str, Any]) -> None:
-    """Refuse a split of which nothing remains."""
+    """Refuse a split of which no pair remains."""
     if kept < 1:
         why = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         raise ValueError(f'task "{task}": no pair of the {split} split remains ({why}); give more text or wider limits')

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
 
 PapersBleu = Literal["lower-cased", "compounds"]
-"""The BLEU that papers print: on Moses tokens in small letters, or cased with compounds split."""
-
-
+"""The BLEU that papers report: on lower-cased Moses tokens, or on cased ones with compounds split."""
 PAPERS: dict[PapersBleu, str] = {
     "lower-cased": "BLEU (tokenised, lower-cased)",
     "compounds": "BLEU (tokenised, cased, compounds split)",
@@ -24,7 +22,7 @@ PAPERS: dict[PapersBleu, str] = {
 
 
 class Score(NamedTuple):
-    """A figure with its signature; it is not `comparable` where the references are no published text."""
+    """A figure with its signature; it is not `comparable` if the references are not published text."""
 
     key: str
     name: str
@@ -41,10 +39,10 @@ class Texts(NamedTuple):
 
 
 def score(hypotheses: Sequence[str], references: Lines, form: Form, papers: PapersBleu | None) -> list[Score]:
-    """All figures of prepared hypotheses: sacreBLEU, chrF, the BLEU that papers print on such data, exact match.
+    """All figures of prepared hypotheses: sacreBLEU, chrF, the BLEU that papers report on such data, exact match.
 
-    Where only Moses tokens of the references are published, all but the papers' BLEU are on their detokenised form and
-    not comparable with anybody's.
+    If only Moses tokens of the references are published, all but the papers' BLEU are on their detokenised form and not
+    comparable with published scores.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -66,7 +64,7 @@ def score(hypotheses: Sequence[str], references: Lines, form: Form, papers: Pape
 
 
 def as_people_write(hypotheses: Sequence[str], references: Lines, form: Form) -> Texts:
-    """Plain text, in the references' own case."""
+    """Untokenised text, with the references in their own case."""
     if len(hypotheses) != len(references.target) or not hypotheses:
         raise ValueError(
             f"{len(hypotheses):,} translations cannot be scored against {len(references.target):,} references"
@@ -77,7 +75,7 @@ def as_people_write(hypotheses: Sequence[str], references: Lines, form: Form) ->
 
 
 def as_papers_count(hypotheses: Sequence[str], references: Lines, form: Form, papers: PapersBleu) -> Texts:
-    """Moses tokens, between which multi-bleu.perl counts words."""
+    """Moses tokens, whose n-grams multi-bleu.perl counts."""
     ours, theirs = as_people_write(hypotheses, references, form)
     if papers == "compounds":
         return Texts(*(split_compounds(moses.tokenise(lines, form.target)) for lines in (ours, theirs)))
@@ -89,7 +87,7 @@ def as_papers_count(hypotheses: Sequence[str], references: Lines, form: Form, pa
 
 
 def as_sacrebleu_counts(hypotheses: Sequence[str], references: Lines, form: Form) -> Texts:
-    """The words of plain text between which sacreBLEU counts."""
+    """Plain text in sacreBLEU's tokens."""
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
     tokenise = Tokenizer13a()
@@ -98,27 +96,27 @@ def as_sacrebleu_counts(hypotheses: Sequence[str], references: Lines, form: Form
 
 
 def matches(written: Texts, form: Form) -> list[bool]:
-    """Which translations are equal to their reference, in small letters where the model writes those; single blanks are
-    all that it writes."""
+    """Which translations are equal to their reference, which is lower-cased if the model's text is, and gets single
+    blanks, as the model writes them."""
     wanted = [" ".join(line.split()) for line in written.theirs]
     return [one == (two.lower() if form.lower else two) for one, two in zip(written.ours, wanted, strict=True)]
 
 
 def multi_bleu_metric(effective_order: bool = False) -> BLEU:
-    """multi-bleu.perl as sacrebleu has it: tokens as they stand, no smoothing."""
+    """sacrebleu's equivalent of multi-bleu.perl: tokens as given, no smoothing."""
     from sacrebleu.metrics.bleu import BLEU
 
     return BLEU(tokenize="none", smooth_method="none", force=True, effective_order=effective_order)
 
 
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """Its figure of a corpus, and its signature."""
+    """The multi-bleu score of a corpus, and its signature."""
     metric = multi_bleu_metric()
     return metric.corpus_score(list(hypotheses), [list(references)]).score, str(metric.get_signature())
 
 
 def split_compounds(lines: Sequence[str]) -> list[str]:
-    """a-b as a ##AT##-##AT## b, as the papers on WMT14 do before they count."""
+    """Lines with a-b as a ##AT##-##AT## b, as in the papers on WMT14."""
     return [COMPOUND.sub(r"\1 ##AT##-##AT## \2", line) for line in lines]
 
 

@@ -1,4 +1,4 @@
-"""Translating lines with a trained model: beams over batches of lines of similar length."""
+"""Translating lines with a trained model: beam search over batches of lines of similar length."""
 
 from __future__ import annotations
 
@@ -16,18 +16,14 @@ from ...support.words import counted
 from .codec import END, PAD, Codec, check_fit
 
 Progress = Callable[[int, int], None]
-"""Called with the lines done and the lines in all."""
-
+"""Called with the number of lines done and the number of all lines."""
 
 FEW, MANY = 512, 16384
-"""Source tokens in a batch on a CPU and on a GPU. A batch goes on until its last line ends: on one core 4,096 tokens
-took 1.7 times as long as 512, for 300 lines of Multi30k with five beams. A GPU hardly notices more rows."""
-
-
-NARROW = 256
+"""Source tokens in a batch on a CPU and on a GPU. A batch runs until its last line ends: on one core 4,096 tokens took
+1.7 times as long as 512, for 300 lines of Multi30k with five beams. More rows hardly slow a GPU down."""
+NARROW = 256  # the greatest width of a model that is decoded by one CPU thread
 MOST_BEAMS = 1000
-STEEPEST = 10
-"""The largest power of the length that scores are divided by: no float holds the 200th of forty tokens."""
+STEEPEST = 10  # the greatest length penalty: no float holds the 200th power of a length of forty
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class Search:
     """How to decode: beams, the power of the length that scores are divided by, and source tokens in a batch, by
     default as many as suit the device.
 
-    A translation has at most `stretch` times as many tokens as its source, and `extra` more, whatever is beside it.
+    A translation has at most `stretch` times as many tokens as its source, plus `extra`, whatever else is in the batch.
     """
 
     beams: int = 5
@@ -49,12 +45,12 @@ class Search:
             raise ValueError(f"beams is {self.beams}, and needs at least 1 and at most {MOST_BEAMS:,}")
         if not abs(self.length_penalty) <= STEEPEST:
             raise ValueError(
-                f"length_penalty is {self.length_penalty}, and needs one from -{STEEPEST} to {STEEPEST}, such as 1.0"
+                f"length_penalty is {self.length_penalty}, and must be from -{STEEPEST} to {STEEPEST}, such as 1.0"
             )
         if self.batch_tokens is not None and self.batch_tokens < 1:
             raise ValueError(f"batch_tokens is {self.batch_tokens}, and needs at least 1")
         if self.stretch < 0 or self.extra < 1:
-            raise ValueError(f"stretch {self.stretch} must not be negative, and extra {self.extra} be at least 1")
+            raise ValueError(f"stretch is {self.stretch} and extra {self.extra}; they must be at least 0 and 1")
 
 
 SEARCH = Search()
@@ -68,7 +64,7 @@ def translate(
     precision: torch.dtype = torch.float32,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Text as people write it, line by line; an empty line stays empty."""
+    """Untokenised lines translated into untokenised lines; an empty line stays empty."""
     prepared = codec.form.prepare(lines, codec.form.source)
     decoded = decode_lines(model, codec, prepared, search, precision, progress)
     return codec.form.plain(decoded, codec.form.target)
@@ -82,7 +78,7 @@ def decode_lines(
     precision: torch.dtype = torch.float32,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Prepared source lines to prepared target lines (Moses tokens where the model has them), in the same order."""
+    """Prepared source lines translated into prepared target lines (in Moses tokens if the model has them), in order."""
     check_fit(codec, model.config.vocab_size)
     sources = list(codec.encode(prepared))
     refuse_long(model, sources)
@@ -112,10 +108,10 @@ def decode_lines(
 
 @contextmanager
 def threads_for(model: SplitstepForTranslation) -> Iterator[None]:
-    """One thread for a narrow model on a CPU, inside.
+    """A block in which a narrow model on a CPU has one thread.
 
-    A second one costs about what it saves in each of many small products; where other programs want the cores, all of
-    them wait for it: 100 lines of Multi30k took 6, 44 and 60 s with two threads on two busy cores, and 5 s with one.
+    In many small products a second thread costs about what it saves, and on busy cores the first waits for it: 100
+    lines of Multi30k took 6, 44 and 60 s with two threads on two busy cores, and 5 s with one.
     """
     before = torch.get_num_threads()
     alone = model.device.type == "cpu" and model.config.width <= NARROW
@@ -127,7 +123,7 @@ def threads_for(model: SplitstepForTranslation) -> Iterator[None]:
 
 
 def groups(lengths: Sequence[int], rows: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Rows of similar length, the longest first, so that too little memory shows at once."""
+    """Rows of similar length, the longest first, so too little memory shows at once."""
     ordered = sorted(rows, key=lambda row: -lengths[row])
     first = 0
     while first < len(ordered):
@@ -137,7 +133,7 @@ def groups(lengths: Sequence[int], rows: Sequence[int], tokens: int) -> Iterator
 
 
 def refuse_long(model: SplitstepForTranslation, sources: Sequence[Sequence[int]]) -> None:
-    """Refuse lines with more tokens than the model has learnt positions; sinusoids and rotations go on for ever."""
+    """Refuse lines with more tokens than the model has learned positions; other positions have no end."""
     config = model.config
     long = [row for row, ids in enumerate(sources) if len(ids) > config.max_positions]
     if config.positions == "learned" and long:
@@ -153,7 +149,7 @@ def longer_than_trained(model: SplitstepForTranslation, codec: Codec, prepared: 
 
 
 class Ends:
-    """Ends each line at its own limit: generate() knows one for the whole batch."""
+    """Ends each line at its own limit; generate() has only one for the whole batch."""
 
     def __init__(self, most: Sequence[int], beams: int, vocabulary: int, device: torch.device) -> None:
         self.first = min(most)
@@ -161,8 +157,8 @@ class Ends:
         self.others = torch.arange(vocabulary, device=device) != END
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Scores of the next token [B * beams, V], with nothing but the end where a line has written enough."""
-        written = input_ids.shape[1] - 1  # behind <s>
+        """Scores of the next token [B * beams, V]; lines at their limit can only end."""
+        written = input_ids.shape[1] - 1  # after <s>
         if written < self.first:
             return scores
         return scores.masked_fill((self.most <= written) & self.others, -torch.inf)
@@ -172,7 +168,7 @@ class Ends:
 def generate_ids(
     model: SplitstepForTranslation, sources: Sequence[Sequence[int]], search: Search, precision: torch.dtype
 ) -> list[list[int]]:
-    """The best translation of each source, as token ids behind <s>."""
+    """The best translation of each source, as token ids, of which <s> is the first."""
     device = next(model.parameters()).device
     width = max(map(len, sources))
     ids = torch.tensor([[*source, *[PAD] * (width - len(source))] for source in sources])
