@@ -3,15 +3,15 @@
 One step of any scheme (all branches, parts and stages) is one explicit additive Runge-Kutta method: evaluation j has a
 colour, is taken at the state x + h sum_i A[j][i] k_i, and the step adds h sum_j b[j] k_j. The step has order p if for
 every coloured tree of at most p nodes the elementary weight is W/gamma(tree), where W is the product over the nodes of
-what a step advances their colours by: 1 for a letter, less for a name that shares its letter with others. The order of
-the sub-flows need not be known, and errors that cancel count as cancelled: Yoshida's triple jump with Heun sub-flows
-has order 3, not 2.
+what a step advances their colours by: 1 for a letter, less for a name that shares its letter with others. No order of
+the sub-flows is needed, and errors that cancel count as cancelled: Yoshida's triple jump with Heun sub-flows has order
+3, not 2.
 
 In a doubled state (a, b) a field that moves one half reads only the other, so the only trees are those whose colours
 alternate between the halves, and those with leaves that stand for the derivative with respect to time.
 
-Conditions on fractions are tested exactly, in integers. Those on doubles hold up to TOLERANCE, or up to rounding if the
-terms are so large that rounding is more.
+Conditions on fractions are tested exactly, in integers. Those on doubles are tested up to TOLERANCE, or up to rounding
+if the terms are so large that rounding exceeds it.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def in_units(value: Coefficient, unit: int | None) -> Number:
 
 
 def additive_method(scheme: Scheme) -> tuple[list[Row], Row, list[tuple[str, str]]]:
-    """Rows A, weights b, and the name and half of every field evaluation of one step (projections left out).
+    """Rows A, weights b, and the name and half of every field evaluation of one step, without projections.
 
-    All in units of the least common denominator, if the scheme has no doubles.
+    If the scheme has no doubles, all are integers in units of the least common denominator.
     """
     A: list[dict[int, Coefficient]] = []
     b: dict[int, Coefficient] = {}
@@ -110,7 +110,7 @@ def trees(n: int, colours: tuple[str, ...]) -> tuple[Tree, ...]:
 
 @lru_cache
 def subtrees(n: int, parent: str, colours: tuple[str, ...]) -> tuple[Tree, ...]:
-    """The trees in whose direction the derivative of `parent` can be other than zero."""
+    """The trees in whose direction the derivative of `parent` need not vanish."""
     half = half_of(parent)
     clock: tuple[Tree, ...] = ((f"t{parent[0]}{half}", ()),) if half and n == 1 else ()
     return clock + tuple(tree for tree in trees(n, colours) if not half or half_of(tree[0]) != half)
@@ -129,7 +129,7 @@ def elementary_weight(A: list[Row], b: Row, members: Mapping[str, list[int]]) ->
 
     @cache
     def phi(tree: Tree) -> list[Number]:
-        """The weight of the tree with its root at each evaluation; 0 where the colour differs."""
+        """The weight of the tree with its root at each evaluation; 0 if the colour differs."""
         w: list[Number] = [*members[tree[0]]]
         for child in tree[1]:
             u = phi(child)
@@ -164,7 +164,7 @@ def _absolute(row: Row) -> Row:
 
 
 def negligible(error: float, terms: Callable[[], float]) -> bool:
-    """Whether a sum of doubles is right up to rounding; `terms`: the sum of their absolute values."""
+    """Whether a sum of doubles is right up to rounding; `terms` returns the sum of their absolute values."""
     return abs(error) <= TOLERANCE or abs(error) <= ROUNDING * terms()
 
 
@@ -173,7 +173,7 @@ Series = dict[Word, Number]
 
 
 def _exp(colours: Iterable[str], scale: Number, n: int) -> Series:
-    """exp(scale * (sum of the colours)) up to words of length n; an integer scale is a multiple of 1, 2 .. n."""
+    """exp(scale * (sum of the colours)) up to words of length n; an integer scale must be divisible by 1, 2 .. n."""
     counts = Counter(colours)
     out: Series = {(): 1}
     term = out
@@ -193,7 +193,7 @@ def _product(left: Series, right: Series, n: int) -> Series:
 
 
 def _commuted(series: Series) -> Series:
-    """Words up to what commutes: two fields that move the same half read the other, so their order is immaterial."""
+    """The series with commuting letters sorted: fields that move the same half read the other, so they commute."""
     out: Series = {}
     for word, c in series.items():
         runs = (sorted(run) if half else run for half, run in groupby(word, half_of))
@@ -205,7 +205,7 @@ def _commuted(series: Series) -> Series:
 def order_of_splitting(scheme: Scheme, highest: int = HIGHEST) -> int:
     """Order with exact sub-flows, by matching exponential series in non-commuting letters.
 
-    If all coefficients are fractions, words of k letters are counted in units of 1/unit^(k + 1), so as integers.
+    If all coefficients are fractions, words of k letters are counted in units of 1/unit^(k + 1), so in integers.
     """
     unit = denominator([number for w, s in scheme.substeps for number in (w, s.fraction)])
     unit = unit and unit * lcm(*range(1, highest + 1))
@@ -222,7 +222,7 @@ def order_of_splitting(scheme: Scheme, highest: int = HIGHEST) -> int:
 
 
 def _series(scheme: Scheme, unit: int | None, n: int, of: Callable[[Coefficient], Coefficient]) -> Series:
-    """The weighted sum of the programs' products of exponentials, `of` each coefficient."""
+    """The weighted sum of the programs' products of exponentials, with `of` applied to each coefficient."""
     total: Series = {}
     for weight, program in scheme.branches:
         flow: Series = {(): in_units(of(weight), unit)}

@@ -12,14 +12,14 @@ from typing import Any
 from .support.registry import Registry
 
 Coefficient = Fraction | float
-LARGEST = 10**9  # of a coefficient: beyond it the checks of sums would drown in rounding
+LARGEST = 10**9  # of a coefficient: above it rounding would swamp the checks of sums
 SHORT = 10**9  # the largest denominator of a decimal that is a fraction: nine digits after the point
 
 
 def coefficient(value: Fraction | float) -> Coefficient:
-    """The number as this package keeps it: an exact `Fraction`, or a `float` with more digits than a short decimal.
+    """The number as this package keeps it: an exact `Fraction`, or a `float` that is not a short decimal.
 
-    0.1 is 1/10: a float is the fraction that its decimal text writes, if the denominator is at most SHORT.
+    A float is kept as the fraction that its decimal text shows if the denominator is at most SHORT: 0.1 is 1/10.
     """
     number: Any = value
     if not (isinstance(number, Real) and abs(value) < LARGEST):
@@ -42,7 +42,7 @@ class Tableau:
         object.__setattr__(self, "a", tuple(tuple(map(coefficient, row)) for row in self.a))
         object.__setattr__(self, "b", tuple(map(coefficient, self.b)))
         if not re.fullmatch(r"[a-z]\w*", self.name):
-            raise ValueError(f"A tableau's name is a word in small letters, such as heun for @heun; got {self.name!r}.")
+            raise ValueError(f"A tableau's name is a word in lower case, such as heun for @heun; got {self.name!r}.")
         rows = [len(row) for row in self.a]
         if rows != list(range(len(self.b))):
             raise ValueError(

@@ -241,7 +241,7 @@ class Opaque:
 
 def test_a_gradient_that_would_be_missing_is_an_error() -> None:
     w = torch.full((WIDTH,), 0.1).requires_grad_()
-    message = "Field F of step 1 reads a tensor that requires a gradient and would get none: register it"
+    message = "Field F of step 1 reads a tensor that requires a gradient and would not get one: register it"
     for make in (lambda: w, lambda: 2 * w):
         for given in (None, Opaque(w)):
             field = Hidden([make()])
