@@ -189,7 +189,7 @@ def write(scheme: Scheme) -> str:
     for tableau in {s.tableau for _, s in scheme.substeps}:
         if TABLEAUX.get(tableau.name) != tableau:
             raise ValueError(
-                f"The notation cannot name the tableau {tableau.name!r}, which splitstep.TABLEAUX does not have: register "
+                f"The notation cannot name the tableau {tableau.name!r}, which is not in splitstep.TABLEAUX: register "
                 f'it with TABLEAUX.add("{tableau.name}", tableau), or in the entry points of a package.'
             )
     return shown(scheme)

@@ -1,4 +1,4 @@
-"""Fields: f(t, x, context) -> dx/dt, one a file."""
+"""Fields f(t, x, context) -> dx/dt, one in each file."""
 
 from ..kernels.dropout import draw_seed, dropout
 from .attention import CrossAttention, SelfAttention, attention_weights, barrier, exact_attention, rotary
