@@ -33,6 +33,13 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(map(repr, choices))}.{hint}")
 
 
+def check_size(name: str, value: float, most: float) -> None:
+    if not 0 < value < inf:
+        raise ValueError(f"{name}={value} must be a positive number.")
+    if value > most:
+        raise ValueError(f"{name}={value} is too large: use at most {most:,}.")
+
+
 def feed_forwards(s: Scheme) -> list[str]:
     return [name for name in s.fields if name[0] == "F"]
 
@@ -123,11 +130,8 @@ class SplitstepConfig(PreTrainedConfig):
 
     def check_positive(self, *names: str, most: float = inf) -> None:
         for name in names:
-            value = getattr(self, name)
-            if not (value is None or 0 < value < inf):
-                raise ValueError(f"{name}={value} must be a positive number.")
-            if value is not None and value > most:
-                raise ValueError(f"{name}={value} is too large: use at most {most:,}.")
+            if getattr(self, name) is not None:
+                check_size(name, getattr(self, name), most)
 
     def check_probability(self, *names: str) -> None:
         for name in names:
@@ -188,10 +192,8 @@ class SplitstepConfig(PreTrainedConfig):
         if isinstance(self.ffn, list) and len(widths) != self.ffn_fields:
             fields = counted(self.ffn_fields, "feed-forward field")
             raise ValueError(f"ffn lists {counted(len(widths), 'width')}; this network has {fields}.")
-        if any(w <= 0 for w in widths):
-            raise ValueError(f"ffn={self.ffn} must be positive.")
-        if (widest := max(widths, default=0)) > LARGEST:
-            raise ValueError(f"ffn={widest} is too large: use at most {LARGEST:,}.")
+        for width in widths:
+            check_size("ffn", width, LARGEST)
 
     @property
     def head_width(self) -> int:

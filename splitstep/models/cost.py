@@ -154,11 +154,7 @@ def unreachable(by: By, reference: SplitstepConfig, goal: Cost, nearest: Splitst
 
 def workable_ffn(by: By, reference: SplitstepConfig, nearest: SplitstepConfig, length: int) -> int | None:
     """An ffn at which the reference would have a twin of the depth of `nearest`, close to the cost of `nearest`."""
-
-    def line(config: SplitstepConfig) -> Line:
-        return parameters_line(config) if by == "parameters" else flops_line(config, length)
-
-    old, new = line(reference), line(nearest)
+    old, new = line(by, reference, length), line(by, nearest, length)
     if not old.slopes:
         return None
     wanted = Fraction(new.at(widths_of(nearest)) - old.base, sum(old.slopes))
@@ -214,7 +210,7 @@ def widths_of(config: SplitstepConfig) -> list[int]:
 
 def same_depth(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost) -> Iterator[SplitstepConfig]:
     """Candidates for equal parameters, in order of preference."""
-    for widths in all_widths(parameters_line(config), goal.body, fractions(config, reference)):
+    for widths in all_widths(line("parameters", config, goal.length), goal.body, fractions(config, reference)):
         yield with_widths(config, widths)
 
 
@@ -225,7 +221,8 @@ def other_depths(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost
     """
     length, model = goal.length, sketch(reference)
     budget, ends = example_flops(model, length, length), ends_flops(model, length)
-    here, width = flops_line(config, length), mean_width(config, reference)
+    here = line("flops", config, length)
+    width = Fraction(sum(widths_of(reference)), max(config.ffn_fields, 1))  # at the reference's depth
     unit = gcd(*(layers for _, layers in reference.stacks()))
 
     def depth(width: Fraction) -> Fraction:
@@ -235,7 +232,7 @@ def other_depths(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost
     most = min(DEEPEST, max(1, floor(depth(Fraction(1))) + 1))  # deeper ones are too expensive at any width
     for k in sorted(range(1, most + 1), key=lambda k: (abs(k - depth(width)), -k)):
         deep = with_depth(config, Fraction(k, unit))
-        at = flops_line(deep, length)
+        at = line("flops", deep, length)
         whole = [int(width)] * len(at.slopes) if width > 0 and width.denominator == 1 else None
         for widths in all_widths(at, budget, fractions(config, reference) if k == unit else whole):
             yield with_widths(deep, widths)
@@ -253,11 +250,6 @@ def fractions(config: SplitstepConfig, reference: SplitstepConfig) -> list[int] 
     return shared
 
 
-def mean_width(config: SplitstepConfig, reference: SplitstepConfig) -> Fraction:
-    """The reference's total width over the new scheme's feed-forward fields at the same depth."""
-    return Fraction(sum(widths_of(reference)), max(config.ffn_fields, 1))
-
-
 class Line(NamedTuple):
     """A cost as a function of the feed-forward widths w: base + sum_i slopes_i w_i."""
 
@@ -268,26 +260,17 @@ class Line(NamedTuple):
         return self.base + sum(s * w for s, w in zip(self.slopes, widths, strict=True))
 
 
-def parameters_line(config: SplitstepConfig) -> Line:
-    """The parameters of this config's body as its widths vary."""
-    model = thin_sketch(config)
+def line(by: By, config: SplitstepConfig, length: int) -> Line:
+    """The parameters of this config's body, or the FLOPs of one example, as its widths vary."""
+    thin = deepcopy(config)
+    thin.ffn = 1
+    model = sketch(thin)
+    if by == "flops":
+        slopes = [flops for field, flops in field_flops(model, length, length) if isinstance(field, FeedForward)]
+        return Line(example_flops(model, length, length) - sum(slopes), slopes)
     fields = [field for field in model.modules() if isinstance(field, FeedForward)]
     slopes = [sum(p.numel() for p in (*field.up.parameters(), field.down.weight)) for field in fields]
     return Line(body_parameters(model) - sum(slopes), slopes)
-
-
-def flops_line(config: SplitstepConfig, length: int) -> Line:
-    """The floating-point operations of one example as this config's widths vary."""
-    model = thin_sketch(config)
-    slopes = [flops for field, flops in field_flops(model, length, length) if isinstance(field, FeedForward)]
-    return Line(example_flops(model, length, length) - sum(slopes), slopes)
-
-
-def thin_sketch(config: SplitstepConfig) -> SplitstepModel:
-    """The model with all feed-forward widths 1."""
-    thin = deepcopy(config)
-    thin.ffn = 1
-    return sketch(thin)
 
 
 def all_widths(at: Line, budget: int, fraction: list[int] | None) -> Iterator[list[int]]:

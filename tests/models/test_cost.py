@@ -32,9 +32,8 @@ from splitstep.models.cost import (
     Line,
     body_parameters,
     example_flops,
-    flops_line,
+    line,
     nearest_mix,
-    parameters_line,
     sketch,
     spread,
     with_widths,
@@ -267,7 +266,7 @@ def test_an_activation_per_field_follows_the_fields() -> None:
     gated = CausalConfig(**shape, scheme="macaron", activation={"F0": "swiglu", "F1": "gelu"})
     mixed = twin(gated, "A0/2 F0/2 F1/2 A1/2")  # a gated half has more weights per unit of width
     assert mixed.activation == gated.activation
-    assert len(set(parameters_line(mixed).slopes)) == 2
+    assert len(set(line("parameters", mixed, 8).slopes)) == 2
     assert mixed.matched is not None
     assert abs(mixed.matched["difference"]) <= 1e-3
 
@@ -318,7 +317,9 @@ def test_a_twin_has_equal_parameters_or_there_is_none(reference: SplitstepConfig
     budget = cost(reference).body
     other = twin_or_nearest(reference, target, "parameters")
     if isinstance(other, int):
-        at = parameters_line(with_widths_of(reference, target))  # all slopes are equal here: only the total counts
+        at = line(
+            "parameters", with_widths_of(reference, target), 8
+        )  # all slopes are equal here: only the total counts
         assert len(set(at.slopes)) == 1
         units = max(len(at.slopes), round((budget - at.base) / at.slopes[0]))
         assert abs(at.base + units * at.slopes[0] - budget) == abs(other - budget)
@@ -365,7 +366,7 @@ def test_no_depth_and_width_come_nearer_where_there_is_no_twin(target: str, laye
     shape: dict[str, Any] = dict(width=4, heads=2, max_positions=8)
     reference = SequenceConfig(**shape, layers=layers, ffn=ffn)
     budget = cost(reference).flops
-    lines = [flops_line(SequenceConfig(**shape, layers=n, scheme=target), 8) for n in range(1, 11)]
+    lines = [line("flops", SequenceConfig(**shape, layers=n, scheme=target), 8) for n in range(1, 11)]
     best = min(
         abs(round(at.at(spread(w, 1, extra, len(at.slopes))) / 8) - budget)
         for at in lines
@@ -407,7 +408,7 @@ def test_no_neighbouring_widths_come_nearer(base: int, slopes: list[int], budget
 def test_no_multiple_of_8_comes_nearer(ffn: int) -> None:
     reference = CausalConfig(layers=2, width=512, heads=4, ffn=ffn)
     other = twin(reference, "F0/3 A F1/3 F2/3")
-    budget, at = cost(reference).body, parameters_line(other)
+    budget, at = cost(reference).body, line("parameters", other, 8)
     misses = {w: abs(at.at([w] * 6) - budget) for w in range(1, 1000)}
     multiple = min(range(8, 1000, 8), key=misses.__getitem__)
     if ffn % 3 == 0 and misses[ffn // 3] <= 1e-3 * budget:
@@ -427,9 +428,9 @@ def test_cost_is_linear_in_the_widths(by: str) -> None:
     widths = list(range(3, 3 + 12))
     model = sketch(with_widths(config, widths))
     if by == "parameters":
-        assert parameters_line(config).at(widths) == body_parameters(model)
+        assert line("parameters", config, 8).at(widths) == body_parameters(model)
     else:
-        assert flops_line(config, 8).at(widths) == example_flops(model, 8, 8)
+        assert line("flops", config, 8).at(widths) == example_flops(model, 8, 8)
 
 
 def test_widths_are_spread_evenly() -> None:
