@@ -1,4 +1,4 @@
-"""Order of a step, from order conditions on trees coloured by field; order of a splitting. No torch here.
+"""Order of a step, from order conditions on trees coloured by field. No torch here.
 
 One step of any scheme (all branches, parts and stages) is one explicit additive Runge-Kutta method: evaluation j has a
 colour, is taken at the state x + h sum_i A[j][i] k_i, and the step adds h sum_j b[j] k_j. The step has order p if for
@@ -16,19 +16,18 @@ if the terms are so large that rounding exceeds it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import groupby, product
+from itertools import product
 from math import lcm, prod
 
-from .scheme import Scheme, Substep
-from .tableau import Coefficient
+from .scheme import Scheme, Substep, with_tableau
+from .tableau import BUTCHER5, Coefficient
 
 TOLERANCE = 1e-9  # coefficients may be typed with ten digits
 ROUNDING = 1e-14  # of a sum of doubles, relative to the sum of their absolute values
-HIGHEST = 5
+HIGHEST = 5  # that is tested
 
 Tree = tuple[str, tuple["Tree", ...]]
 Number = int | float
@@ -139,7 +138,8 @@ def elementary_weight(A: list[Row], b: Row, members: Mapping[str, list[int]]) ->
     return lambda tree: sum(value * phi(tree)[j] for j, value in b.items())
 
 
-def order_of_step(scheme: Scheme, colouring: Colouring = letter, highest: int = HIGHEST) -> int:
+def order_of_step(scheme: Scheme, colouring: Colouring = letter) -> int:
+    """The order of one step, HIGHEST at most, if fields of the same colour count as the same function."""
     A, b, names = additive_method(scheme)
     coloured = [colouring(name) + half for name, half in names]
     clocks = [f"t{letter(name)}{half}" for name, half in names]
@@ -156,7 +156,7 @@ def order_of_step(scheme: Scheme, colouring: Colouring = letter, highest: int = 
         return error == 0 if exact else negligible(error / gamma(tree), lambda: absolute(tree))
 
     colours = tuple(sorted({*coloured}))
-    return next((p - 1 for p in range(1, highest + 1) if not all(map(holds, trees(p, colours)))), highest)
+    return next((p - 1 for p in range(1, HIGHEST + 1) if not all(map(holds, trees(p, colours)))), HIGHEST)
 
 
 def _absolute(row: Row) -> Row:
@@ -168,67 +168,15 @@ def negligible(error: float, terms: Callable[[], float]) -> bool:
     return abs(error) <= TOLERANCE or abs(error) <= ROUNDING * terms()
 
 
-Word = tuple[str, ...]
-Series = dict[Word, Number]
+def order_of_splitting(scheme: Scheme) -> int:
+    """Order with exact sub-flows; sub-flows of order 5 do as well, because no higher order is tested.
 
-
-def _exp(colours: Iterable[str], scale: Number, n: int) -> Series:
-    """exp(scale * (sum of the colours)) up to words of length n; an integer scale must be divisible by 1, 2 .. n."""
-    counts = Counter(colours)
-    out: Series = {(): 1}
-    term = out
-    for k in range(1, n + 1):
-        longer = {(*word, s): m * c * scale for word, c in term.items() for s, m in counts.items()}
-        term = {word: c // k if isinstance(scale, int) else c / k for word, c in longer.items()}
-        out = out | term
-    return out
-
-
-def _product(left: Series, right: Series, n: int) -> Series:
-    out: Series = {}
-    for (u, a), (v, b) in product(left.items(), right.items()):
-        if len(u) + len(v) <= n:
-            out[u + v] = out.get(u + v, 0) + a * b
-    return out
-
-
-def _commuted(series: Series) -> Series:
-    """The series with commuting letters sorted: fields that move the same half read the other, so they commute."""
-    out: Series = {}
-    for word, c in series.items():
-        runs = (sorted(run) if half else run for half, run in groupby(word, half_of))
-        key = tuple(colour for run in runs for colour in run)
-        out[key] = out.get(key, 0) + c
-    return out
-
-
-def order_of_splitting(scheme: Scheme, highest: int = HIGHEST) -> int:
-    """Order with exact sub-flows, by matching exponential series in non-commuting letters.
-
-    If all coefficients are fractions, words of k letters are counted in units of 1/unit^(k + 1), so in integers.
+    Letters that always advance together count as one field, their sum: fewer colours make fewer trees.
     """
-    unit = denominator([number for w, s in scheme.substeps for number in (w, s.fraction)])
-    unit = unit and unit * lcm(*range(1, highest + 1))
-    one = in_units(Fraction(1), unit)
-    exact = {word: one * c for word, c in _commuted(_exp(scheme.colours, one, highest)).items()}
-    found = _series(scheme, unit, highest, lambda value: value)
-    terms = _series(scheme, unit, highest, abs) if unit is None else {}
 
-    def right(word: Word) -> bool:
-        error = found.get(word, 0) - exact.get(word, 0)
-        return error == 0 if unit else negligible(error, lambda: terms.get(word, 0))
+    def parts(name: str) -> tuple[int, ...]:
+        """How many fields of this name's letter each part advances."""
+        return tuple(sum(letter(other) == letter(name) for other in s.fields) for _, s in scheme.substeps)
 
-    return min((len(word) for word in {*found, *exact} if not right(word)), default=highest + 1) - 1
-
-
-def _series(scheme: Scheme, unit: int | None, n: int, of: Callable[[Coefficient], Coefficient]) -> Series:
-    """The weighted sum of the programs' products of exponentials, with `of` applied to each coefficient."""
-    total: Series = {}
-    for weight, program in scheme.branches:
-        flow: Series = {(): in_units(of(weight), unit)}
-        for part in program:
-            if isinstance(part, Substep):
-                flow = _product(flow, _exp(part.colours, in_units(of(part.fraction), unit), n), n)
-        for word, c in flow.items():
-            total[word] = total.get(word, 0) + c
-    return _commuted(total)
+    together = {parts(name): letter(name) for name in scheme.fields}
+    return order_of_step(with_tableau(scheme, BUTCHER5), lambda name: together[parts(name)])

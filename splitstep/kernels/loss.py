@@ -125,11 +125,7 @@ class Fused(torch.autograd.Function):
 
 
 def cross_entropy(
-    logits: Tensor,
-    labels: Tensor,
-    items: Tensor | int | None,
-    smoothing: float = 0.0,
-    wide: Tensor | None = None,
+    logits: Tensor, labels: Tensor, items: Tensor | int | None, smoothing: float = 0.0, wide: Tensor | None = None
 ) -> Tensor:
     """Cross-entropy of the labels that are not ignored: their mean, or their sum divided by `items` if the caller
     counts over several batches or processes. `wide` is the second result of `project`, beside the logits."""

@@ -60,6 +60,7 @@ def test_the_table_has_the_orders_of_the_literature() -> None:
         ("4/3(F/4 A/2 F/2 A/2 F/4) + -1/3(F/2 A F/2) @rk4", 4, 4),  # Strang extrapolated once
         ("4/3(F/4 A/2 F/2 A/2 F/4) + -1/3(F/2 A F/2) @heun", 4, 2),
         ("F/2 A F/2 @rk4", 2, 2),
+        ("F/1180591620717411303424 A F", 1, 1),  # a whole step up to rounding
         ("F/2 A@midpoint F/2", 2, 1),
         ("F/2@heun A@midpoint F/2@kutta3", 2, 2),
         ("A*7/24 F*2/3 A*3/4 F*-2/3 A*-1/24 F @heun", 3, 2),

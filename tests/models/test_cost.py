@@ -317,9 +317,7 @@ def test_a_twin_has_equal_parameters_or_there_is_none(reference: SplitstepConfig
     budget = cost(reference).body
     other = twin_or_nearest(reference, target, "parameters")
     if isinstance(other, int):
-        at = line(
-            "parameters", with_widths_of(reference, target), 8
-        )  # all slopes are equal here: only the total counts
+        at = line("parameters", with_widths_of(reference, target), 8)  # equal slopes: only the total counts
         assert len(set(at.slopes)) == 1
         units = max(len(at.slopes), round((budget - at.base) / at.slopes[0]))
         assert abs(at.base + units * at.slopes[0] - budget) == abs(other - budget)
