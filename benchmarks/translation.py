@@ -35,7 +35,7 @@ from torch.nn import functional
 
 from splitstep.fields.attention import unplanned_attention
 from splitstep.kernels.dropout import kernel
-from splitstep.kernels.loss import behind_start, kernels
+from splitstep.kernels.loss import decoder_inputs, kernels
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.models.cost import twin
 from splitstep.support.files import write_atomically
@@ -194,7 +194,7 @@ class Marian(nn.Module):
         num_items_in_batch: Tensor,
     ) -> Loss:
         """The same loss; dropout draws from PyTorch's own generator."""
-        given = behind_start(labels, START, PAD)
+        given = decoder_inputs(labels, START, PAD)
         out = self.model(input_ids, attention_mask=attention_mask, decoder_input_ids=given, use_cache=False)
         total = functional.cross_entropy(
             out.logits.flatten(0, 1).float(), labels.flatten(), reduction="sum", label_smoothing=self.smoothing

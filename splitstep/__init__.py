@@ -21,7 +21,7 @@ __all__ = [  # noqa: F405
     "average", "compose", "cost", "decoder", "integrate", "refine", "scheme", "twin", "uniform", "unshare",
     "with_tableau",
 ]  # fmt: skip
-LAZY = {name: ".models" for name in __all__ if name not in globals()} | {"Stack": ".stack"}  # they bring torch
+LAZY = {name: ".models" for name in __all__ if name not in globals()} | {"Stack": ".stack"}  # they import torch
 
 
 def __getattr__(name: str) -> Any:

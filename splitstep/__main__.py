@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> int:
-    """Run a verb; an interrupt while the verbs are still being imported ends as it does later."""
+    """Run a verb. Ctrl-C during the imports ends with the same line and exit code as later."""
     try:
         from .cli import main as run
 

@@ -11,11 +11,11 @@ from .notation import shown
 from .scheme import Move, Scheme
 
 if TYPE_CHECKING:
-    from torch import Tensor  # for types alone: importing it takes a second
+    from torch import Tensor  # for annotations only: the import takes a second
 
 Time: TypeAlias = "float | Tensor"
 Field: TypeAlias = Callable[["Time", "Tensor", Any], "Tensor"]  # f(t, x, context) -> dx/dt
-State = Any  # a Tensor, or a pair (a, b) of them where the scheme is doubled
+State = Any  # a Tensor, or a pair (a, b) of them if the scheme is doubled
 
 
 class Step(NamedTuple):
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 
 class Site(NamedTuple):
-    """The name of one evaluation: everything that must not depend on the order of calls derives from it."""
+    """The name of one evaluation. Cache slots, dropout masks and the like depend on it, not on the order of calls."""
 
     step: int
     part: int
@@ -36,7 +36,7 @@ class Site(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """One part of one step: where it stands, what it does and what the clocks of its fields show."""
+    """One part of one step: its site, what it does, and the time on the clock of each of its fields."""
 
     site: Site
     move: Move
@@ -47,9 +47,9 @@ class Visit(NamedTuple):
 class Event(NamedTuple):
     """What a probe sees of one part: the state before and after it, what each field added, and the fields themselves.
 
-    x_after = x + sum of increments, unless the part replaces the state: then it is their sum. In a doubled state x is
-    the half that moves and `read` the half that rests. The first stage evaluates fields[name](times[name], read,
-    context), so that a probe can take derivatives.
+    x_after = x + sum of increments; if the part replaces the state, x_after is their sum alone. In a doubled state x is
+    the half that moves and `read` the other one. The first stage evaluates fields[name](times[name], read, context),
+    so a probe can take derivatives.
     """
 
     site: Site
@@ -59,15 +59,15 @@ class Event(NamedTuple):
     x: Tensor
     increments: Mapping[str, Tensor]
     x_after: Tensor
-    context: Any  # that of the first stage, as `at` gave it
+    context: Any  # of the first stage, as `at` returned it
     fields: Mapping[str, Field]
     times: Mapping[str, Time]
     read: Tensor
-    state: State  # all of it before the part
+    state: State  # the whole of it, before the part
 
     @property
     def before(self) -> Tensor:
-        """The state before the part as one tensor: of a pair its mean, as at the end of a stack."""
+        """The state before the part as one tensor: the mean of a pair, as at the end of a stack."""
         return (self.state[0] + self.state[1]) / 2 if self.move.half >= 0 else self.state
 
 
@@ -101,9 +101,9 @@ def total(terms: Iterable[Tensor]) -> Tensor:
 
 
 def slope(visit: Visit, name: str, t: Time, x: Tensor, context: Any) -> Tensor:
-    """k = f(t, x) of one field; a result that cannot be a slope of x is refused."""
+    """k = f(t, x) of one field; a result of the wrong shape or type is refused."""
     k = visit.step.fields[name](t, x, context)
-    if wrong := _unfit(k, x):
+    if wrong := _misfit(k, x):
         raise ValueError(
             f"Field {name} of step {visit.site.step} returned {wrong}: it must return a tensor of the state's shape "
             f"{tuple(x.shape)} and {x.dtype}, or of less precision."
@@ -111,8 +111,9 @@ def slope(visit: Visit, name: str, t: Time, x: Tensor, context: Any) -> Tensor:
     return k
 
 
-def _unfit(k: Any, x: Tensor) -> str:
-    """What k is, if it is not a slope of x: another shape, not real, wider than x. Autocast may return float32."""
+def _misfit(k: Any, x: Tensor) -> str:
+    """What k is, if it cannot be a slope of x: its shape differs, it is not real or it has more precision than x. Under
+    autocast it may be float32."""
     from torch import Tensor, float32, promote_types
 
     if not isinstance(k, Tensor):
@@ -130,7 +131,7 @@ def increments(visit: Visit, x: Tensor, contexts: Sequence[Any]) -> dict[str, Te
     A part that replaces the state or projects it has no factor h.
     """
     move, h = visit.move, visit.move.fraction * visit.step.h
-    spans = [h * move.colours.count(colour) for colour in move.colours]  # what the part moves the fields' clocks by
+    spans = [h * move.colours.count(colour) for colour in move.colours]  # how far the part moves each field's clock
     slopes: list[dict[str, Tensor]] = []
     sums: list[Tensor] = []
     for stage, context in zip(move.stages, contexts, strict=True):
@@ -196,9 +197,9 @@ def integrate(
 ) -> State:
     """The state after all steps.
 
-    `observe` sees an `Event` per part. `at(context, site)` gives the context for one evaluation, so that cache slots
-    and the like derive from the evaluation's name and not from the order of calls. A doubled scheme takes and returns
-    a pair of states.
+    `observe` is called with an `Event` for each part. `at(context, site)` returns the context for one evaluation, so
+    cache slots and the like depend on the evaluation's name and not on the order of calls. A doubled scheme takes and
+    returns a pair of states.
     """
     if not isinstance(scheme, Scheme):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f'integrate takes a Scheme, not {scheme!r}: make one with ss.scheme("A F").')
@@ -239,5 +240,5 @@ def uniform(fields: Mapping[str, Field], end: float, n: int) -> list[Step]:
 
 
 def refine(steps: Iterable[Step], k: int) -> list[Step]:
-    """Cut every step into `k`, holding its fields: the same piecewise-constant equation on a finer grid."""
+    """Cut every step into `k` with the same fields: the same piecewise-constant equation on a finer grid."""
     return [Step(s.fields, s.t + i * s.h / k, s.h / k) for s in steps for i in range(k)]

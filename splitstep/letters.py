@@ -15,9 +15,9 @@ class Letter:
     """A letter's title and colour, whether it may run backwards in time, and the function that makes its field.
 
     `field` takes a `FieldSpec` and returns a module f(t, x, context) with a method flops(length, memory). It is a
-    function, or text that says where one is ("package.module:function"); None: no model has the field yet. `cache` is
-    what keeps the field's keys and values while tokens are generated: nothing, the cache of the sequence itself, or
-    that of the encoder's states, which only a decoder has.
+    function or the path of one ("package.module:function"); None: no model has the field yet. `cache` says where the
+    field's keys and values are kept during generation: nowhere, in the cache of the sequence itself, or in that of the
+    encoder's states, which only a decoder has.
     """
 
     title: str
@@ -28,12 +28,12 @@ class Letter:
 
     @property
     def free(self) -> bool:
-        """Whether any scheme may have it: models have its field, and no decoder must add it."""
+        """Whether any scheme may use it: models have its field, and it is not one that only decoders add."""
         return self.field is not None and self.cache != "cross"
 
     def make(self, spec: Any) -> Any:
         """The field that this `FieldSpec` describes."""
-        assert self.field is not None, f"the config has refused {self.title}"
+        assert self.field is not None, f"configs refuse {self.title}"
         function = resolve_name(self.field) if isinstance(self.field, str) else self.field
         return function(spec)
 

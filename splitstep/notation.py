@@ -1,4 +1,4 @@
-"""The notation of schemes: text to `Scheme` and back. The grammar stands in docs/notation.md.
+"""The notation of schemes: text to `Scheme` and back. docs/notation.md explains the grammar.
 
     scheme  = average | program [ tableau ]
     average = term { "+" term } [ tableau ]
@@ -8,18 +8,18 @@
     sum     = field { "+" field }  |  "(" field { "+" field } ")"
     scale   = "/" integer  |  "*" number
 
-White space separates parts; a tableau that stands alone at the end holds for every part that names none.
+White space separates parts; a tableau alone at the end holds for every part that names none.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache
 
 from .scheme import PROJECTIONS, Part, Project, Scheme, Substep
+from .support.words import nearest
 from .tableau import EULER, TABLEAUX, Coefficient, Tableau, coefficient
 
 EXPONENT = r"(?:[eE][-+]?[0-9]+)"
@@ -36,10 +36,10 @@ GLOBAL = re.compile(r"@(?P<tableau>[a-z]\w*)\s*$")
 TERM = re.compile(rf"(?P<weight>{NUMBER})\s*\(")
 
 
-def fail(text: str, place: int, what: str) -> ValueError:
-    """One line with the text, the place and what would be right."""
-    shown = " ".join(f"{text[:place]} >>>{text[place:] or 'end'}".split())
-    return ValueError(f"Scheme {text!r}, character {place + 1} ({shown}): {what}")
+def fail(text: str, position: int, what: str) -> ValueError:
+    """An error of one line: the text, the position in it, and what to write there."""
+    shown = " ".join(f"{text[:position]} >>>{text[position:] or 'end'}".split())
+    return ValueError(f"Scheme {text!r}, character {position + 1} ({shown}): {what}")
 
 
 @lru_cache(1024)
@@ -47,16 +47,16 @@ def read(text: str) -> Scheme:
     """The scheme that the notation describes; schemes are frozen, so a text is parsed once."""
     if not text.strip():
         raise ValueError('An empty scheme: write one such as "A F" or "F0/2 A F1/2", or a row\'s name such as macaron.')
-    place = _skip(text, 0)
+    position = _skip(text, 0)
     try:
-        if TERM.match(text, place):
-            branches, place = _average(text, place)
+        if TERM.match(text, position):
+            branches, position = _average(text, position)
         else:
-            program, place = _program(text, place)
+            program, position = _program(text, position)
             branches = [(Fraction(1), program)]
-        tableau, place = _global(text, place)
-        if place != len(text):
-            raise fail(text, place, _advice(text, place))
+        tableau, position = _global(text, position)
+        if position != len(text):
+            raise fail(text, position, _advice(text, position))
         if tableau != EULER and all(own for _, program in branches for _, own in program):
             reason = f"no part is left for @{tableau.name}: parts that replace the state have no stages."
             raise fail(text, text.rindex("@"), reason)
@@ -70,35 +70,35 @@ Pending = tuple[Part, bool]  # a part, and whether it named its own tableau
 Branches = list[tuple[Coefficient, list[Pending]]]
 
 
-def _average(text: str, place: int) -> tuple[Branches, int]:
+def _average(text: str, position: int) -> tuple[Branches, int]:
     branches: Branches = []
-    while term := TERM.match(text, place):
-        program, place = _program(text, _skip(text, term.end()))
-        if text[place : place + 1] != ")":
-            raise fail(text, place, "this averaged program needs its closing bracket, as in 1/2(A F) + 1/2(F A).")
+    while term := TERM.match(text, position):
+        program, position = _program(text, _skip(text, term.end()))
+        if text[position : position + 1] != ")":
+            raise fail(text, position, "this averaged program needs its closing bracket, as in 1/2(A F) + 1/2(F A).")
         branches.append((_number(text, term.start("weight"), term["weight"]), program))
-        place = _skip(text, place + 1)
-        if text[place : place + 1] != "+":
+        position = _skip(text, position + 1)
+        if text[position : position + 1] != "+":
             break
-        place = _skip(text, place + 1)
-        if not TERM.match(text, place):
-            raise fail(text, place, "an averaged program is a weight and a bracket, as in 1/2(A F) + 1/2(F A).")
-    return branches, place
+        position = _skip(text, position + 1)
+        if not TERM.match(text, position):
+            raise fail(text, position, "an averaged program is a weight and a bracket, as in 1/2(A F) + 1/2(F A).")
+    return branches, position
 
 
-def _program(text: str, place: int) -> tuple[list[Pending], int]:
+def _program(text: str, position: int) -> tuple[list[Pending], int]:
     program: list[Pending] = []
-    while place < len(text) and text[place] not in ")@":
-        found = PART.match(text, place)
+    while position < len(text) and text[position] not in ")@":
+        found = PART.match(text, position)
         if not found:
-            begun = START.match(text, place)
-            place, advice = (begun.end(), _ending) if begun else (place, _advice)
-            raise fail(text, place, advice(text, place))
+            begun = START.match(text, position)
+            position, advice = (begun.end(), _ending) if begun else (position, _advice)
+            raise fail(text, position, advice(text, position))
         program.append(_part(text, found))
-        place = _skip(text, found.end())
+        position = _skip(text, found.end())
     if not program:
-        raise fail(text, place, "a program needs at least one part, such as A.")
-    return program, place
+        raise fail(text, position, "a program needs at least one part, such as A.")
+    return program, position
 
 
 def _part(text: str, found: re.Match[str]) -> Pending:
@@ -110,8 +110,8 @@ def _part(text: str, found: re.Match[str]) -> Pending:
         return Project(names[0]), True
     scaled = found["over"] or found["times"]
     if found["sum"] and len(names) > 1 and scaled:
-        place = found.end("sum")
-        raise fail(text, place, f"a fraction of a sum needs brackets: ({found['sum']}){text[place : found.end()]}.")
+        end = found.end("sum")
+        raise fail(text, end, f"a fraction of a sum needs brackets: ({found['sum']}){text[end : found.end()]}.")
     fraction: Coefficient = Fraction(1)
     if found["over"]:
         if int(found["over"]) == 0:
@@ -132,58 +132,55 @@ def _finish(pending: Pending, tableau: Tableau) -> Part:
     return part if own or isinstance(part, Project) else replace(part, tableau=tableau)
 
 
-def _global(text: str, place: int) -> tuple[Tableau, int]:
-    found = GLOBAL.match(text, place)
-    return (_tableau(text, found.start("tableau"), found["tableau"]), len(text)) if found else (EULER, place)
+def _global(text: str, position: int) -> tuple[Tableau, int]:
+    found = GLOBAL.match(text, position)
+    return (_tableau(text, found.start("tableau"), found["tableau"]), len(text)) if found else (EULER, position)
 
 
-def _tableau(text: str, place: int, name: str) -> Tableau:
+def _tableau(text: str, position: int, name: str) -> Tableau:
     if name not in TABLEAUX:
-        near = get_close_matches(name, TABLEAUX, 1)
-        hint = f"did you mean @{near[0]}?" if near else "use one of these."
-        raise fail(text, place, f"unknown tableau {name!r}; known: {', '.join(TABLEAUX)}; {hint}")
+        hint = f"did you mean @{near}?" if (near := nearest(name, TABLEAUX)) else "use one of these."
+        raise fail(text, position, f"unknown tableau {name!r}; known: {', '.join(TABLEAUX)}; {hint}")
     return TABLEAUX[name]
 
 
-def _number(text: str, place: int, number: str) -> Coefficient:
+def _number(text: str, position: int, number: str) -> Coefficient:
     try:
         return coefficient(Fraction(number) if "/" in number or number.lstrip("-").isdigit() else float(number))
     except (ZeroDivisionError, ValueError):
-        reason = f"{number} is no coefficient; write a fraction such as 7/24 or a decimal such as 0.675."
-        raise fail(text, place, reason) from None
+        reason = f"{number} is not a coefficient; write a fraction such as 7/24 or a decimal such as 0.675."
+        raise fail(text, position, reason) from None
 
 
-def _skip(text: str, place: int) -> int:
-    return len(text) - len(text[place:].lstrip())
+def _skip(text: str, position: int) -> int:
+    return len(text) - len(text[position:].lstrip())
 
 
-def _ending(text: str, place: int) -> str:
-    """What is right where a part began well and goes on wrongly."""
-    advice = {
+def _ending(text: str, position: int) -> str:
+    """Advice for a part that begins well and continues wrongly."""
+    parts = "parts are separated by spaces, as in A F/2; they look like A, F/2, (A+F)/2, A@heun."
+    return {
         "/": "a fraction is /2 or *7/24 or *0.675, as in F/2.",
         "*": "a fraction is /2 or *7/24 or *0.675, as in F*7/24.",
         "+": "a sum is written without spaces, as in A+F.",
         "@": f"a tableau is one of {', '.join(f'@{name}' for name in TABLEAUX)}.",
-    }
-    return advice.get(
-        text[place], "parts are separated by spaces, as in A F/2; they look like A, F/2, (A+F)/2, A@heun."
-    )
+    }.get(text[position], parts)
 
 
-def _advice(text: str, place: int) -> str:
-    here = text[place]
-    if text[place + 1 : place + 2] == ":":
+def _advice(text: str, position: int) -> str:
+    here = text[position]
+    if text[position + 1 : position + 2] == ":":
         return "the halves of a doubled state are a: and b:, as in a:A b:F."
     if here == "+":
         return "a sum is written without spaces, as in A+F; an average looks like 1/2(A F) + 1/2(F A)."
     if here.islower() and here not in "ab":
         return f"fields are capital letters such as A and F; write {here.upper()}."
     if here == "@":
-        return "a tableau for all parts stands once, at the very end, as in F/2 A F/2 @heun."
+        return "a tableau for all parts comes once, at the very end, as in F/2 A F/2 @heun."
     if here.isupper():
         return "parts are separated by spaces and look like A, F/2, F0*7/24, A+F, (A+F)/2, =A or A@heun."
     if here in "0123456789.":
-        return "a fraction stands after its field, as in F/2 or F*7/24; an average looks like 1/2(A F) + 1/2(F A)."
+        return "a fraction comes after its field, as in F/2 or F*7/24; an average looks like 1/2(A F) + 1/2(F A)."
     return "expected a part such as A, F/2, F0*7/24, A+F, (A+F)/2, =A, A@heun or a projection N."
 
 
@@ -192,14 +189,14 @@ def write(scheme: Scheme) -> str:
     for tableau in {s.tableau for _, s in scheme.substeps}:
         if TABLEAUX.get(tableau.name) != tableau:
             raise ValueError(
-                f"The notation cannot name the tableau {tableau.name!r}, for splitstep.TABLEAUX does not hold it: "
-                f'register it with TABLEAUX.add("{tableau.name}", tableau), or in a package\'s entry points.'
+                f"The notation cannot name the tableau {tableau.name!r}, which is not in splitstep.TABLEAUX: register "
+                f'it with TABLEAUX.add("{tableau.name}", tableau), or in the entry points of a package.'
             )
     return shown(scheme)
 
 
 def shown(scheme: Scheme) -> str:
-    """The text for humans; tableaux that are not registered go by their names too."""
+    """The text for humans; it also names tableaux that are not registered."""
     tableaux = {s.tableau for _, s in scheme.substeps if not s.replaces}
     common = tableaux.pop() if len(tableaux) == 1 else EULER
     texts = [(w, " ".join(_write_part(part, common) for part in program)) for w, program in scheme.branches]
@@ -229,5 +226,5 @@ def _write_scale(fraction: Coefficient) -> str:
 
 
 def shortened(notation: str) -> str:
-    """The notation with long decimals cut, for reading; powers of ten stay."""
+    """The notation with long decimals cut for reading; exponents stay."""
     return re.sub(r"(\d\.\d{3})\d{5,}", r"\1..", notation)

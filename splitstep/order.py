@@ -1,34 +1,33 @@
-"""Order of a step, from order conditions on trees coloured by field; order of a splitting. No torch here.
+"""Order of a step, from order conditions on trees coloured by field. No torch here.
 
 One step of any scheme (all branches, parts and stages) is one explicit additive Runge-Kutta method: evaluation j has a
 colour, is taken at the state x + h sum_i A[j][i] k_i, and the step adds h sum_j b[j] k_j. The step has order p if for
 every coloured tree of at most p nodes the elementary weight is W/gamma(tree), where W is the product over the nodes of
-what a step advances their colours by: 1 for a letter, less for a name that shares its letter with others. The order of
-the sub-flows need not be known, and errors that cancel count as cancelled: Yoshida's triple jump with Heun sub-flows
-has order 3, not 2.
+what a step advances their colours by: 1 for a letter, less for a name that shares its letter with others. No order of
+the sub-flows is needed, and errors that cancel count as cancelled: Yoshida's triple jump with Heun sub-flows has order
+3, not 2.
 
 In a doubled state (a, b) a field that moves one half reads only the other, so the only trees are those whose colours
 alternate between the halves, and those with leaves that stand for the derivative with respect to time.
 
-Conditions on fractions are tested exactly, in integers. Those on doubles hold up to TOLERANCE, or up to rounding if the
-terms are so large that rounding is more.
+Conditions on fractions are tested exactly, in integers. Those on doubles are tested up to TOLERANCE, or up to rounding
+if the terms are so large that rounding exceeds it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import groupby, product
+from itertools import product
 from math import lcm, prod
 
-from .scheme import Scheme, Substep
-from .tableau import Coefficient
+from .scheme import Scheme, Substep, with_tableau
+from .tableau import BUTCHER5, Coefficient
 
 TOLERANCE = 1e-9  # coefficients may be typed with ten digits
 ROUNDING = 1e-14  # of a sum of doubles, relative to the sum of their absolute values
-HIGHEST = 5
+HIGHEST = 5  # that is tested
 
 Tree = tuple[str, tuple["Tree", ...]]
 Number = int | float
@@ -53,9 +52,9 @@ def in_units(value: Coefficient, unit: int | None) -> Number:
 
 
 def additive_method(scheme: Scheme) -> tuple[list[Row], Row, list[tuple[str, str]]]:
-    """Rows A, weights b, and the name and half of every field evaluation of one step (projections left out).
+    """Rows A, weights b, and the name and half of every field evaluation of one step, without projections.
 
-    All in units of the least common denominator, if the scheme has no doubles.
+    If the scheme has no doubles, all are integers in units of the least common denominator.
     """
     A: list[dict[int, Coefficient]] = []
     b: dict[int, Coefficient] = {}
@@ -110,7 +109,7 @@ def trees(n: int, colours: tuple[str, ...]) -> tuple[Tree, ...]:
 
 @lru_cache
 def subtrees(n: int, parent: str, colours: tuple[str, ...]) -> tuple[Tree, ...]:
-    """The trees in whose direction the derivative of `parent` can be other than zero."""
+    """The trees in whose direction the derivative of `parent` need not vanish."""
     half = half_of(parent)
     clock: tuple[Tree, ...] = ((f"t{parent[0]}{half}", ()),) if half and n == 1 else ()
     return clock + tuple(tree for tree in trees(n, colours) if not half or half_of(tree[0]) != half)
@@ -129,7 +128,7 @@ def elementary_weight(A: list[Row], b: Row, members: Mapping[str, list[int]]) ->
 
     @cache
     def phi(tree: Tree) -> list[Number]:
-        """The weight of the tree with its root at each evaluation; 0 where the colour differs."""
+        """The weight of the tree with its root at each evaluation; 0 if the colour differs."""
         w: list[Number] = [*members[tree[0]]]
         for child in tree[1]:
             u = phi(child)
@@ -139,7 +138,8 @@ def elementary_weight(A: list[Row], b: Row, members: Mapping[str, list[int]]) ->
     return lambda tree: sum(value * phi(tree)[j] for j, value in b.items())
 
 
-def order_of_step(scheme: Scheme, colouring: Colouring = letter, highest: int = HIGHEST) -> int:
+def order_of_step(scheme: Scheme, colouring: Colouring = letter) -> int:
+    """The order of one step, HIGHEST at most, if fields of the same colour count as the same function."""
     A, b, names = additive_method(scheme)
     coloured = [colouring(name) + half for name, half in names]
     clocks = [f"t{letter(name)}{half}" for name, half in names]
@@ -156,7 +156,7 @@ def order_of_step(scheme: Scheme, colouring: Colouring = letter, highest: int = 
         return error == 0 if exact else negligible(error / gamma(tree), lambda: absolute(tree))
 
     colours = tuple(sorted({*coloured}))
-    return next((p - 1 for p in range(1, highest + 1) if not all(map(holds, trees(p, colours)))), highest)
+    return next((p - 1 for p in range(1, HIGHEST + 1) if not all(map(holds, trees(p, colours)))), HIGHEST)
 
 
 def _absolute(row: Row) -> Row:
@@ -164,71 +164,19 @@ def _absolute(row: Row) -> Row:
 
 
 def negligible(error: float, terms: Callable[[], float]) -> bool:
-    """Whether a sum of doubles is right up to rounding; `terms`: the sum of their absolute values."""
+    """Whether a sum of doubles is right up to rounding; `terms` returns the sum of their absolute values."""
     return abs(error) <= TOLERANCE or abs(error) <= ROUNDING * terms()
 
 
-Word = tuple[str, ...]
-Series = dict[Word, Number]
+def order_of_splitting(scheme: Scheme) -> int:
+    """Order with exact sub-flows; sub-flows of order 5 do as well, because no higher order is tested.
 
-
-def _exp(colours: Iterable[str], scale: Number, n: int) -> Series:
-    """exp(scale * (sum of the colours)) up to words of length n; an integer scale is a multiple of 1, 2 .. n."""
-    counts = Counter(colours)
-    out: Series = {(): 1}
-    term = out
-    for k in range(1, n + 1):
-        longer = {(*word, s): m * c * scale for word, c in term.items() for s, m in counts.items()}
-        term = {word: c // k if isinstance(scale, int) else c / k for word, c in longer.items()}
-        out = out | term
-    return out
-
-
-def _product(left: Series, right: Series, n: int) -> Series:
-    out: Series = {}
-    for (u, a), (v, b) in product(left.items(), right.items()):
-        if len(u) + len(v) <= n:
-            out[u + v] = out.get(u + v, 0) + a * b
-    return out
-
-
-def _commuted(series: Series) -> Series:
-    """Words up to what commutes: two fields that move the same half read the other, so their order is immaterial."""
-    out: Series = {}
-    for word, c in series.items():
-        runs = (sorted(run) if half else run for half, run in groupby(word, half_of))
-        key = tuple(colour for run in runs for colour in run)
-        out[key] = out.get(key, 0) + c
-    return out
-
-
-def order_of_splitting(scheme: Scheme, highest: int = HIGHEST) -> int:
-    """Order with exact sub-flows, by matching exponential series in non-commuting letters.
-
-    If all coefficients are fractions, words of k letters are counted in units of 1/unit^(k + 1), so as integers.
+    Letters that always advance together count as one field, their sum: fewer colours make fewer trees.
     """
-    unit = denominator([number for w, s in scheme.substeps for number in (w, s.fraction)])
-    unit = unit and unit * lcm(*range(1, highest + 1))
-    one = in_units(Fraction(1), unit)
-    exact = {word: one * c for word, c in _commuted(_exp(scheme.colours, one, highest)).items()}
-    found = _series(scheme, unit, highest, lambda value: value)
-    terms = _series(scheme, unit, highest, abs) if unit is None else {}
 
-    def right(word: Word) -> bool:
-        error = found.get(word, 0) - exact.get(word, 0)
-        return error == 0 if unit else negligible(error, lambda: terms.get(word, 0))
+    def parts(name: str) -> tuple[int, ...]:
+        """How many fields of this name's letter each part advances."""
+        return tuple(sum(letter(other) == letter(name) for other in s.fields) for _, s in scheme.substeps)
 
-    return min((len(word) for word in {*found, *exact} if not right(word)), default=highest + 1) - 1
-
-
-def _series(scheme: Scheme, unit: int | None, n: int, of: Callable[[Coefficient], Coefficient]) -> Series:
-    """The weighted sum of the programs' products of exponentials, `of` each coefficient."""
-    total: Series = {}
-    for weight, program in scheme.branches:
-        flow: Series = {(): in_units(of(weight), unit)}
-        for part in program:
-            if isinstance(part, Substep):
-                flow = _product(flow, _exp(part.colours, in_units(of(part.fraction), unit), n), n)
-        for word, c in flow.items():
-            total[word] = total.get(word, 0) + c
-    return _commuted(total)
+    together = {parts(name): letter(name) for name in scheme.fields}
+    return order_of_step(with_tableau(scheme, BUTCHER5), lambda name: together[parts(name)])

@@ -1,14 +1,14 @@
 """Backpropagation through a doubled scheme that rebuilds states instead of storing them: memory flat in depth.
 
-A part of a doubled scheme adds to one half what its fields make of the other, a += h f(b), so it is undone by
-a -= h f(b). In floating point the two differ by a rounding, and in half precision the next evaluation blows that up to
-the precision of its own output; so the pair is kept in fixed point here, where sums are exact: the states that the
-backward pass rebuilds are those of the forward pass bit for bit, whatever the precision of the fields.
+A part of a doubled scheme adds to one half what its fields make of the other, a += h f(b), so a -= h f(b) undoes it. In
+floating point the two differ by a rounding error, which the next evaluation in half precision amplifies to the
+precision of its own output. So the pair is kept in fixed point here, where sums are exact: the backward pass rebuilds
+the states of the forward pass bit for bit, whatever the precision of the fields.
 
-That needs fields that are pure functions of t, x, the context and their registered parameters. A field that is not is
-noticed rather than differentiated wrongly: a checksum of the first pair is compared with that of the rebuilt one. On a
-CPU a difference raises an error. Elsewhere that would wait for the device, so a difference makes gradients NaN; to see
-the error, run a batch on a CPU. Compiled code may round differently in its two passes, so it is not compared.
+The fields must be pure functions of t, x, the context and their registered parameters. Otherwise gradients would be
+wrong, so a checksum of the first pair is compared with that of the rebuilt one. On a CPU a difference raises an error.
+On a GPU an error would have to wait for the device, so a difference makes gradients NaN; to see the error, run a batch
+on a CPU. Compiled code may round differently in its two passes, so it is not compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .integrate import At, Observe, Step, Visit, contexts, increments, total, vi
 from .scheme import Scheme
 
 GRID = 2.0**30  # states are multiples of 2^-30, below 2^33 in size
-LIMIT = 2.0**30  # what a state or an increment may measure, well inside that
+LIMIT = 2.0**30  # of a state or an increment, well inside that range
 
 
 def to_grid(x: Tensor) -> Tensor:
@@ -41,12 +41,12 @@ def from_grid(n: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def nan_unless(good: Tensor) -> Tensor:
-    """0 if all is good, else NaN: to be added, for asking would wait for the device."""
+    """0 if all are True, else NaN: it is added to results, because an `if` would wait for the device."""
     return torch.zeros((), device=good.device).masked_fill(~good.all(), torch.nan)
 
 
 def fault(x: Tensor) -> Tensor:
-    """0, or NaN where x holds what the integers of the grid cannot: NaN, infinity, the values of a diverged field."""
+    """NaN if x holds a value that the grid cannot: NaN, infinity or one of a diverged field; else 0."""
     return nan_unless(x.detach().abs() < LIMIT)
 
 
@@ -79,7 +79,7 @@ class Problem(NamedTuple):
     scheme: Scheme
     steps: tuple[Step, ...]
     names: tuple[Names, ...]
-    owners: tuple[int, ...]  # whose names and weights each step has: steps of the same fields share them
+    owners: tuple[int, ...]  # which names and weights each step has: steps of the same fields share them
     treedef: Any
     leaves: tuple[Any, ...]
     tracked: tuple[int, ...]  # leaves of the context that gradients flow into
@@ -98,7 +98,7 @@ class Problem(NamedTuple):
         context = tree_unflatten(leaves, self.treedef)
         bound = visit._replace(step=bind(visit.step, self.names[self.owners[visit.site.step]], values))
         added = increments(bound, x, contexts(visit, context, self.at))
-        return total(term.to(x.dtype) for term in added.values())  # summed in the stream's precision, as elsewhere
+        return total(term.to(x.dtype) for term in added.values())  # summed in the state's precision, as in `integrate`
 
 
 class Rebuild(torch.autograd.Function):
@@ -152,7 +152,7 @@ INSTEAD = "Put the network in evaluation mode to store states instead of rebuild
 
 def check_backward(ctx: Any) -> None:
     """Refuse a backward pass that would be wrong."""
-    if torch.is_grad_enabled() and not is_compiling():  # once_differentiable would miss what no gradient leads to
+    if torch.is_grad_enabled() and not is_compiling():  # once_differentiable misses inputs without a gradient
         raise RuntimeError(f"Rebuilt states have no second derivatives: create_graph is True. {INSTEAD}")
     if versions(ctx.rest) != ctx.versions:
         raise RuntimeError(
@@ -171,20 +171,20 @@ def pullback(problem: Problem, visit: Visit, x: Tensor, values: Sequence[Tensor]
     if added.requires_grad:
         raise RuntimeError(
             f"Field {' or '.join(visit.move.fields)} of step {visit.site.step} reads a tensor that requires a gradient "
-            "and would get none: register it as a parameter of the field, or pass it in the context as a tensor. "
+            "and would not get one: register it as a parameter of the field, or pass it in the context as a tensor. "
             f"{INSTEAD}"
         )
     return added, pull
 
 
 def checked(grads: list[Tensor], needed: Sequence[bool], pair: Sequence[Tensor], first: Tensor) -> list[Tensor]:
-    """The gradients, if the first pair was rebuilt; else an error, or NaN if asking would wait for the device or if a
-    tracer has put a stand-in for the answer."""
+    """The gradients, if the first pair was rebuilt; otherwise an error. On a GPU, where the check would wait for the
+    device, and under a tracer, which has no values, the gradients become NaN instead."""
     good = checksum(pair) == first
     if good.device.type != "cpu" or type(good) is not Tensor:
         poison = nan_unless(good)
-        spoilt = [i for i, wanted in enumerate(needed) if wanted][:3]  # both halves and a weight, or three weights
-        return [grad + poison if i in spoilt else grad for i, grad in enumerate(grads)]
+        marked = [i for i, wanted in enumerate(needed) if wanted][:3]  # both halves and a weight, or three weights
+        return [grad + poison if i in marked else grad for i, grad in enumerate(grads)]
     if not good.all():
         raise RuntimeError(
             "The states were not rebuilt, so a field is not a pure function of t, x, the context and its parameters: "
@@ -194,7 +194,7 @@ def checked(grads: list[Tensor], needed: Sequence[bool], pair: Sequence[Tensor],
 
 
 def versions(tensors: Sequence[Tensor]) -> tuple[int, ...]:
-    """How often each tensor was changed in place; a compiled graph has its own guard."""
+    """How often each tensor was changed in place; compiled code has guards of its own."""
     return () if is_compiling() else tuple(t._version for t in tensors)
 
 

@@ -18,7 +18,7 @@ PROJECTIONS = frozenset("NMP")
 
 
 def runs_backwards(letter: str) -> bool:
-    """Whether the field of this letter may have negative fractions: backward diffusion is ill-posed."""
+    """Whether the field of this letter may have negative fractions. Diffusion may not: backwards it is ill-posed."""
     return letter not in LETTERS or LETTERS[letter].backwards
 
 
@@ -42,7 +42,7 @@ class Substep:
         wrong = [name for name in self.fields if not re.fullmatch("[A-Z][0-9]*", str(name)) or name[0] in PROJECTIONS]
         if wrong or self.half not in ("", "a", "b"):
             raise ValueError(
-                f"A part has fields such as A or F0 and moves a half a, b or none; got {wrong or self.fields}, "
+                f"A part has fields such as A or F0 and moves half a, half b or neither; got {wrong or self.fields}, "
                 f"half {self.half!r}."
             )
         if not self.fields or len(set(self.fields)) != len(self.fields):
@@ -65,7 +65,7 @@ class Substep:
 
     @property
     def colours(self) -> tuple[str, ...]:
-        """What each field is to the order theory: its letter, and the half it moves."""
+        """The colour of each field in the order theory: its letter, and the half it moves."""
         return tuple(name[0] + self.half for name in self.fields)
 
 
@@ -92,7 +92,7 @@ class Stage(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A part lowered to plain floats for the executor; stages that nothing uses are gone."""
+    """A part as `integrate` runs it: in plain floats, without the stages that nothing uses."""
 
     fields: tuple[str, ...]
     colours: tuple[str, ...]
@@ -117,8 +117,8 @@ class Scheme:
             raise ValueError(f"The weights of the averaged programs must sum to 1; they sum to {total}.")
         if len({bool(s.half) for _, s in self.substeps}) > 1 or (self.doubled and self.projections):
             raise ValueError(
-                "In a doubled state every part moves a half (a: or b:) and nothing projects; "
-                'such as "b:(A+F)/2 a:A+F b:(A+F)/2".'
+                "In a doubled state every part moves a half (a: or b:) and nothing projects, "
+                'as in "b:(A+F)/2 a:A+F b:(A+F)/2".'
             )
         for colour in self.colours:
             total = sum(w * s.fraction for w, s in self.substeps for c in s.colours if c == colour)
@@ -135,12 +135,12 @@ class Scheme:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """Names of the fields, own weights apart: ("A", "F0", "F1")."""
+        """Names of the fields, one for each set of weights: ("A", "F0", "F1")."""
         return tuple(sorted({name for _, s in self.substeps for name in s.fields}))
 
     @cached_property
     def colours(self) -> tuple[str, ...]:
-        """What the fields are to the order theory: letters, and the halves that they move."""
+        """The colours of the order theory: the letters of the fields, and the halves that they move."""
         return tuple(sorted({colour for _, s in self.substeps for colour in s.colours}))
 
     @cached_property
@@ -158,7 +158,7 @@ class Scheme:
 
     @cached_property
     def plan(self) -> tuple[tuple[float, tuple[Move, ...]], ...]:
-        """The scheme in plain floats, as the executor runs it."""
+        """The scheme in plain floats, as `integrate` runs it."""
         return tuple((float(w), tuple(map(_lower, program))) for w, program in self.branches)
 
     @cached_property
@@ -172,7 +172,7 @@ class Scheme:
 
     @cached_property
     def order(self) -> int | None:
-        """Order of one step on generic smooth fields, tableaux included; None where a part replaces the state.
+        """Order of one step on generic smooth fields, tableaux included; None if a part replaces the state.
 
         Own weights count as tied: `F0/2 A F1/2` has the order of `F/2 A F/2`. A projection caps the order at 1.
         """
@@ -191,7 +191,7 @@ class Scheme:
 
     @cached_property
     def splitting_order(self) -> int | None:
-        """Order that the splitting would have with exact sub-flows."""
+        """Order of the splitting with exact sub-flows."""
         from .order import order_of_splitting
 
         return None if self.replaces else self._capped(order_of_splitting(self))
@@ -214,10 +214,10 @@ def _lower(part: Part) -> Move:
     if isinstance(part, Project):
         return Move((part.field,), (), 0.0, (Stage(0.0, ()),), (1.0,), "project", -1)
     live = _live_stages(part)
-    place = {old: new for new, old in enumerate(live)}
+    number = {old: new for new, old in enumerate(live)}
     rows = [() if part.half else part.tableau.a[j] for j in live]
     stages = tuple(
-        Stage(float(part.tableau.c[j]), tuple((place[i], float(a)) for i, a in enumerate(row) if a))
+        Stage(float(part.tableau.c[j]), tuple((number[i], float(a)) for i, a in enumerate(row) if a))
         for j, row in zip(live, rows, strict=True)
     )
     return Move(
@@ -232,8 +232,8 @@ def _lower(part: Part) -> Move:
 
 
 def _live_stages(part: Substep) -> tuple[int, ...]:
-    """Stages that reach the result. In a doubled state no stage feeds another, for the fields read the half that rests:
-    midpoint needs one evaluation there, not two."""
+    """The stages that the result depends on. In a doubled state no stage depends on another, because the fields read
+    the half that does not move: midpoint needs one evaluation there, not two."""
     live = {j for j, b in enumerate(part.tableau.b) if b}
     if not part.half:
         for j in reversed(range(len(part.tableau.b))):
@@ -284,9 +284,9 @@ def unshare(scheme: Scheme, letters: str) -> Scheme:
 def decoder(scheme: Scheme) -> Scheme:
     """The scheme with cross-attention C, for a decoder.
 
-    Where A stands alone in a part of a first-order scheme, C follows it with A's fraction, as in the published
-    Transformer and Macaron; where A has a projection behind it, C gets one of its own: P, or the first of P0, P1, ...
-    that is free. Elsewhere C joins A's part, which keeps the order.
+    If A stands alone in a part of a first-order scheme, C follows it with A's fraction, as in the published
+    Transformer and Macaron; if a projection follows A, C gets one of its own: P, or the first free one of P0, P1, ...
+    Otherwise C joins A's part, which keeps the order.
     """
     if any(name[0] == "C" for name in scheme.fields):
         return scheme
@@ -298,7 +298,7 @@ def decoder(scheme: Scheme) -> Scheme:
         return tuple("C" + name[1:] for name in part.fields if name[0] == "A")
 
     def parts(program: Program) -> Iterator[Part]:
-        waiting: Substep | None = None  # C, until A's projection has been
+        waiting: Substep | None = None  # C, until A's projection has passed
         for part in program:
             if isinstance(part, Project):
                 yield part

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from .notation import read
 from .scheme import Scheme, compose, with_tableau
 from .support.registry import Registry
+from .support.words import nearest
 from .tableau import RK4
 
 _STRANG = read("F/2 A F/2")
@@ -46,14 +45,13 @@ def scheme(text: str | Scheme) -> Scheme:
     if name in SCHEMES:
         return SCHEMES[name]
     if name[:1].islower() and name[1:2] != ":":
-        near = get_close_matches(name, SCHEMES, 1)
-        hint = f"Did you mean {near[0]}? " if near else ""
+        hint = f"Did you mean {near}? " if (near := nearest(name, SCHEMES)) else ""
         raise ValueError(f'Unknown scheme {name!r}. {hint}Rows: {", ".join(SCHEMES)}; or a notation: "F0/2 A F1/2".')
     return read(text)
 
 
 def name_of(value: Scheme) -> str | None:
-    """The row's name, where the scheme is one of the table; packages that add rows are not imported for it."""
+    """The name of the row that is this scheme, if there is one; packages that add rows are not imported for it."""
     return next((name for name, row in SCHEMES.known.items() if row == value), None)
 
 

@@ -16,8 +16,8 @@ class Stack(nn.Module):
     """`layers` steps of one scheme, each with its own fields; `make(name, layer)` builds the field of that name.
 
     Layer i starts at t = i * step, or, if `forward` is given the layers' lengths, at the sum of those before it.
-    `substeps` cuts each layer into so many equal steps of the same fields. Where the scheme is doubled the pair starts
-    as (x, x) and ends as its mean, and training rebuilds states instead of storing them.
+    `substeps` cuts each layer into that many equal steps of the same fields. If the scheme is doubled, the pair starts
+    as (x, x), the result is its mean, and training rebuilds states instead of storing them.
     """
 
     def __init__(
@@ -28,19 +28,19 @@ class Stack(nn.Module):
             raise ValueError(f"A stack has at least one layer of one step; got layers={layers}, substeps={substeps}.")
         self.scheme, self.step, self.substeps = scheme, step, substeps
         names = (*scheme.fields, *scheme.projections)
-        _ = scheme.plan, scheme.doubled, scheme.replaces  # worked out here: compilers cannot enter their locks
+        _ = scheme.plan, scheme.doubled, scheme.replaces  # cached now: a compiler cannot trace the locks involved
         self.layers = nn.ModuleList(nn.ModuleDict({name: make(name, i) for name in names}) for i in range(layers))
         self.numbers: dict[str, dict[tuple[int, int, int], int]] = {}
 
     def slot(self, site: Site, letters: str) -> int | None:
-        """A number for an evaluation of these letters, dense over the network: where a cache keeps keys and values."""
+        """Where a cache keeps the keys and values of an evaluation of these letters; there are no gaps."""
         if letters not in self.numbers:
             self.numbers[letters] = numbered(self.scheme, letters)
         number = self.numbers[letters].get(site[1:])
         return None if number is None else site.step * len(self.numbers[letters]) + number
 
     def steps(self, t: Time = 0.0, lengths: Sequence[float] | None = None) -> list[Step]:
-        """The steps from time t on: `substeps` of them for each layer."""
+        """The steps that start at time t: `substeps` for each layer."""
         n = len(self.layers)
         if lengths is not None and len(lengths) != n:
             raise ValueError(f"{len(lengths)} lengths for {n} layers: give one for each layer, or none.")

@@ -12,14 +12,14 @@ from typing import Any
 from .support.registry import Registry
 
 Coefficient = Fraction | float
-LARGEST = 10**9  # of a coefficient: beyond it the checks of sums would drown in rounding
+LARGEST = 10**9  # of a coefficient: above it rounding would swamp the checks of sums
 SHORT = 10**9  # the largest denominator of a decimal that is a fraction: nine digits after the point
 
 
 def coefficient(value: Fraction | float) -> Coefficient:
-    """The number as this package keeps it: an exact `Fraction`, or a `float` with more digits than a short decimal.
+    """The number as this package keeps it: an exact `Fraction`, or a `float` that is not a short decimal.
 
-    0.1 is 1/10: a float is the fraction that its decimal text writes, if the denominator is at most SHORT.
+    A float is kept as the fraction that its decimal text shows if the denominator is at most SHORT: 0.1 is 1/10.
     """
     number: Any = value
     if not (isinstance(number, Real) and abs(value) < LARGEST):
@@ -42,7 +42,7 @@ class Tableau:
         object.__setattr__(self, "a", tuple(tuple(map(coefficient, row)) for row in self.a))
         object.__setattr__(self, "b", tuple(map(coefficient, self.b)))
         if not re.fullmatch(r"[a-z]\w*", self.name):
-            raise ValueError(f"A tableau's name is a word in small letters, such as heun for @heun; got {self.name!r}.")
+            raise ValueError(f"A tableau's name is a word in lower case, such as heun for @heun; got {self.name!r}.")
         rows = [len(row) for row in self.a]
         if rows != list(range(len(self.b))):
             raise ValueError(
@@ -66,6 +66,18 @@ MIDPOINT = _rational("midpoint", [[], ["1/2"]], ["0", "1"])
 HEUN = _rational("heun", [[], ["1"]], ["1/2", "1/2"])
 KUTTA3 = _rational("kutta3", [[], ["1/2"], ["-1", "2"]], ["1/6", "2/3", "1/6"])
 RK4 = _rational("rk4", [[], ["1/2"], ["0", "1/2"], ["0", "0", "1"]], ["1/6", "1/3", "1/3", "1/6"])
+BUTCHER5 = _rational(  # of the highest order that is tested
+    "butcher5",
+    [
+        [],
+        ["1/4"],
+        ["1/8", "1/8"],
+        ["0", "-1/2", "1"],
+        ["3/16", "0", "0", "9/16"],
+        ["-3/7", "2/7", "12/7", "-12/7", "8/7"],
+    ],
+    ["7/90", "0", "16/45", "2/15", "16/45", "7/90"],
+)
 
 
 def _accept(value: Any) -> Tableau:

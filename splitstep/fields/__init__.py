@@ -1,4 +1,4 @@
-"""Fields: f(t, x, context) -> dx/dt, one a file."""
+"""Fields f(t, x, context) -> dx/dt, one in each file."""
 
 from ..kernels.dropout import draw_seed, dropout
 from ..kernels.rotary import rotary

@@ -1,4 +1,4 @@
-"""What fields need: to be made, and besides the time and the state to be evaluated."""
+"""What a field is built from, and what it reads besides the time and the state."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """What a field of a model may be made from: where it stands, and the shape that the config gives it."""
+    """What a model builds a field from: its place in the network, and its shape as the config gives it."""
 
     width: int
-    norm: Callable[[], nn.Module] = nn.Identity  # makes the norm of what the field reads; none in post-norm schemes
-    name: str = ""  # its letter, and a number if the letter has weights of its own here and there: F0
+    norm: Callable[[], nn.Module] = nn.Identity  # makes the norm that is applied to x; none in post-norm schemes
+    name: str = ""  # its letter, and a number if the letter has several sets of weights: F0
     layer: int = 0
-    salt: int = 0  # no other field has it: dropout masks may be drawn with 4 * salt and 4 * salt + 1
-    once: bool = True  # one pass through a layer evaluates the field once
+    salt: int = 0  # unique: dropout masks may use 4 * salt and 4 * salt + 1
+    once: bool = True  # whether one pass through a layer evaluates the field only once
     heads: int = 1
     kv_heads: int | None = None  # None: as many as heads
     head_size: int | None = None  # None: width / heads
@@ -36,13 +36,13 @@ class Context(NamedTuple):
     Shapes: B batch, T queries, S keys, R rows of the encoder's states, E width per head.
     """
 
-    mask: Tensor | None = None  # [B or 1, 1, T or 1, S], True where a query may look, or `barrier` of that; None: all
-    causal: bool = False  # no query looks ahead; only without `mask`
+    mask: Tensor | None = None  # [B or 1, 1, T or 1, S], True if the query sees the key, or `barrier` of it; None: all
+    causal: bool = False  # no query sees later keys; only without `mask`
     rotary: tuple[Tensor, Tensor] | None = None  # cosine and sine, [B or 1, 1, T, E]
     cache: Any = None  # keeps keys and values: update(k, v, slot) -> (k, v)
-    cross_cache: Any = None  # the same for the encoder's states, which never grow
+    cross_cache: Any = None  # the same for the encoder's states, whose number is fixed
     slot: int | None = None  # where this evaluation keeps its keys and values
     cross_slot: int | None = None
     memory: Tensor | None = None  # encoder states, [B, R, width]
-    memory_mask: Tensor | None = None  # the same for the encoder's states, [B, 1, 1, R]
+    memory_mask: Tensor | None = None  # like `mask`, for the encoder's states, [B, 1, 1, R]
     seed: Tensor | None = None  # an integer; None: no dropout

@@ -1,4 +1,4 @@
-"""The local reaction: F(x) = W2 act(W1 norm(x)), each particle alone."""
+"""The feed-forward network, which moves each particle alone: F(x) = W2 act(W1 norm(x))."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
     "gelu-tanh": partial(functional.gelu, approximate="tanh"),
-    "swiglu": functional.silu,  # gates a second half of W1's output
+    "swiglu": functional.silu,  # applied to one half of W1's output, which gates the other
 }
 
 

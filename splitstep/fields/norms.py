@@ -28,5 +28,5 @@ class Projection(nn.Module):
         return self.norm(x)
 
     def flops(self, length: int, memory: int) -> int:
-        """Floating-point operations in matrix products of one evaluation: none."""
+        """Floating-point operations of one evaluation in matrix products: none."""
         return 0

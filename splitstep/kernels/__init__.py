@@ -1,1 +1,1 @@
-"""How fields and losses are made fast: one kernel in place of several operations of PyTorch."""
+"""Fast versions of fields and losses: one kernel in place of several operations of PyTorch."""

@@ -1,7 +1,7 @@
-"""Dropout as a pure function of (seed, salt, position): nothing draws, so nothing can be drawn out of turn.
+"""Dropout as a pure function of (seed, salt, position), so the order of calls does not matter.
 
-A field has one mask per forward pass however often a scheme evaluates it, and recomputation, observation, compilation
-and graph capture cannot change it.
+A field has one mask per forward pass, however often a scheme evaluates it. Recomputation, observation, compilation and
+graph capture cannot change the mask.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def offset_of(salt: int) -> int:
 
 
 def floor_of(p: float) -> int:
-    return int(p * 2**32) - 2**31  # of the signed 32-bit integers that are kept
+    return int(p * 2**32) - 2**31  # entries with a smaller signed 32-bit integer are dropped
 
 
 def keep(seed: Tensor, salt: int, shape: Sequence[int], p: float) -> Tensor:
@@ -45,16 +45,16 @@ def keep(seed: Tensor, salt: int, shape: Sequence[int], p: float) -> Tensor:
 
 
 def formula(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
-    """Dropout by PyTorch's own operations, which a compiler fuses by itself."""
+    """Dropout by PyTorch's own operations, which a compiler can fuse."""
     return x * (keep(seed, salt, x.shape, p).to(x.dtype) * (1 / (1 - p)))
 
 
 @cache
 def kernel(kind: str) -> Callable[[Tensor, float, Tensor, int], Tensor] | None:
-    """`formula` as one kernel on devices of this kind, where that works and the results are equal; else None.
+    """`formula` as one kernel on devices of this kind, if it runs there and the results are equal; else None.
 
     PyTorch's own operations are fifty kernels for one mask, which would be most of what a small captured model runs.
-    The first call waits.
+    The first call waits for the device.
     """
 
     def make() -> Callable[[Tensor, float, Tensor, int], Tensor]:
@@ -71,11 +71,11 @@ def kernel(kind: str) -> Callable[[Tensor, float, Tensor, int], Tensor] | None:
 
 def fusible(x: Tensor, seed: Tensor) -> bool:
     """Whether a kernel may run here and now."""
-    return ordinary(x, seed) and kernel(x.device.type) is not None  # last: its first call needs all of the rest
+    return ordinary(x, seed) and kernel(x.device.type) is not None  # last: its first call needs all the others
 
 
 class Fused(torch.autograd.Function):
-    """`dropout` as one kernel. It is linear and its own transpose: tangents and gradients go the same way."""
+    """`dropout` as one kernel. It is linear and its own transpose, so tangents and gradients pass through it too."""
 
     @staticmethod
     def forward(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -105,12 +105,12 @@ class Fused(torch.autograd.Function):
 
 
 def dropout(x: Tensor, p: float, seed: Tensor | None, salt: int) -> Tensor:
-    """x with entries zeroed with probability p, the others divided by 1 - p; x itself where there is no seed."""
+    """x with entries zeroed with probability p, the others divided by 1 - p; x itself if there is no seed."""
     if p == 0 or seed is None:
         return x
     return Fused.apply(x, p, seed, salt) if fusible(x, seed) else formula(x, p, seed, salt)  # pyright: ignore
 
 
 def draw_seed(device: torch.device) -> Tensor:
-    """A fresh seed from PyTorch's own generator, for callers that bring none."""
+    """A fresh seed from PyTorch's own generator, for callers that have none."""
     return torch.randint(2**31 - 1, (), device=device, dtype=torch.int64)

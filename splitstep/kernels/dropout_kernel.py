@@ -1,4 +1,4 @@
-"""Dropout as one Triton kernel. Only `kernel` of dropout.py imports this, on first use: Triton is not everywhere."""
+"""Dropout as one Triton kernel. Only `kernel` of dropout.py imports this, on first use: Triton may be missing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def _mix(x):
     return x ^ (x >> 16)
 
 
-@triton.jit(do_not_specialize=["offset", "floor"])  # no compilation for each salt
+@triton.jit(do_not_specialize=["offset", "floor"])  # else each salt would be compiled
 def _multiply(x, y, seed, offset, floor, scale, n, block: tl.constexpr):
-    """y = x * (`scale` where `keep` is True, else 0), rounded where PyTorch rounds: the weight, then the product."""
+    """y = x * (`scale` where `keep` is True, else 0), rounded as in PyTorch: the weight first, then the product."""
     start = tl.program_id(0).to(tl.int64) * block
     lane = tl.arange(0, block)
     inside = lane < n - start
@@ -34,8 +34,8 @@ def _multiply(x, y, seed, offset, floor, scale, n, block: tl.constexpr):
 
 
 def multiply(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
-    """`formula`, bit for bit, as a contiguous tensor. The seed is read on the device, so that a graph can be replayed
-    with another."""
+    """`formula`, bit for bit, as a contiguous tensor. The seed is read on the device, so a captured graph can be
+    replayed with another one."""
     x = x.contiguous()
     y, n = torch.empty_like(x), x.numel()
     launch = _multiply[(triton.cdiv(n, BLOCK),)]  # pyright: ignore[reportIndexIssue]

@@ -1,4 +1,4 @@
-"""Whether one kernel may stand for several operations of PyTorch: only on plain numbers, with nobody tracing."""
+"""Whether one kernel may replace several operations of PyTorch: only on plain tensors that nothing traces."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 T = TypeVar("T")
 
-FUSED = (torch.float32, torch.bfloat16, torch.float16)  # the types of kernels, which reckon in float32
+FUSED = (torch.float32, torch.bfloat16, torch.float16)  # what kernels take; they compute in float32
 
 
 def plain(x: Tensor) -> bool:
-    """Whether x is numbers in memory: no stand-in of a tracer, no subclass, no batch under `vmap`."""
+    """Whether x is a plain tensor of numbers: not a tracer's, not of a subclass, not batched by `vmap`."""
     while functorch.is_gradtrackingtensor(x):
         x = functorch.get_unwrapped(x)
     return type(x) in (Tensor, nn.Parameter) and not functorch.is_functorch_wrapped_tensor(x)
 
 
 def ordinary(x: Tensor, other: Tensor) -> bool:
-    """Whether a kernel may run on both here and now. `is_compiling` is False in parts of a compilation: tensors tell.
-
-    Kernels reckon in float32, so that x must be no wider.
+    """Whether a kernel may run on both now. In parts of a compilation `is_compiling` is False, so the tensors are asked
+    too. Kernels compute in float32, so x must not have more precision.
     """
     return (
         not torch.compiler.is_compiling()
@@ -47,10 +46,10 @@ def transformed(*tensors: Tensor | None) -> bool:
 
 
 def checked(what: str, kind: str, make: Callable[[], T]) -> T | None:
-    """What `make` imports and checks, on devices of this kind; else None, and PyTorch's own operations serve.
+    """What `make` imports and checks, on devices of this kind; None if PyTorch's own operations must do.
 
-    No Triton is nothing to speak of. No compiler for it, a device that it does not know, results that are wrong: each
-    fails in its own way, and who waits for a slower program should know why.
+    A missing Triton is no reason for a warning. A missing compiler, an unknown device or wrong results are: the user
+    should know why the program is slower.
     """
     if kind != "cuda" or not torch.cuda.is_available():
         return None

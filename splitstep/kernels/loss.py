@@ -1,4 +1,4 @@
-"""Cross-entropy over a vocabulary. On a GPU the logits are read once forward, and once more for their gradient."""
+"""Cross-entropy over a vocabulary. On a GPU the logits are read once in each of the two passes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ IGNORED = -100  # a label that no loss counts
 
 
 def shifted(labels: Tensor) -> Tensor:
-    """Labels moved one to the left: position i predicts token i + 1. Cheaper than cutting the logits."""
+    """Labels moved one to the left, because position i predicts token i + 1. Slicing the logits would cost more."""
     return functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
 
 
-def behind_start(labels: Tensor, start: int, padding: int) -> Tensor:
-    """Labels moved one to the right behind `start`, as a decoder is given them; what no loss counts is padding."""
+def decoder_inputs(labels: Tensor, start: int, padding: int) -> Tensor:
+    """Labels moved one to the right after `start`, as a decoder reads them; ignored ones become padding."""
     moved = functional.pad(labels[..., :-1], (1, 0), value=start)
     return moved.masked_fill(moved == IGNORED, padding)
 
 
 def formula(logits: Tensor, labels: Tensor, items: Tensor | int | None, smoothing: float) -> Tensor:
-    """`cross_entropy` by PyTorch's own operations, which a compiler fuses by itself."""
+    """`cross_entropy` by PyTorch's own operations, which a compiler can fuse."""
     reduction = "mean" if items is None else "sum"
     loss = functional.cross_entropy(
         logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32)),
@@ -42,7 +42,7 @@ def formula(logits: Tensor, labels: Tensor, items: Tensor | int | None, smoothin
 class Kernels(NamedTuple):
     """The loss of rows [N, width], of which the first `classes` columns are logits, and its gradient.
 
-    losses(logits, labels, classes, smoothing) -> (each row's loss, 0 where its label is ignored; its log-sum-exp)
+    losses(logits, labels, classes, smoothing) -> (the loss of each row, 0 if its label is ignored; its log-sum-exp)
     slopes(logits, labels, lse, g, classes, smoothing) -> g * d(sum of losses)/d(logits), 0 in further columns
     """
 
@@ -51,19 +51,19 @@ class Kernels(NamedTuple):
 
 
 def slope_formula(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """The gradient of the summed loss in closed form: no automatic differentiation, which may be switched off."""
+    """The gradient of the summed loss in closed form: automatic differentiation may be switched off."""
     classes = logits.shape[-1]
     truth = functional.one_hot(labels.clamp(min=0), classes) * (1 - smoothing) + smoothing / classes
     return (logits.softmax(-1) - truth).masked_fill((labels == IGNORED)[:, None], 0.0)
 
 
 def check(kernels: Kernels, kind: str) -> None:
-    """An error unless the kernels do as the formulas do on a sample of several blocks, the last not full, padded."""
+    """An error unless the kernels agree with the formulas on a padded sample of several blocks, the last not full."""
     classes, smoothing, g = 10_007, 0.1, torch.tensor(1000.0, device=kind)
     rows = torch.arange(5, device=kind)
     labels = torch.where(rows == 2, IGNORED, rows * 2500)
     sample = torch.linspace(0, 900, 5 * 10_048, device=kind).view(5, -1).cos() * 8
-    sample[:, classes:] = 50.0  # what is no class must not count
+    sample[:, classes:] = 50.0  # padding must not count
     for dtype in FUSED:
         logits = sample.to(dtype)
         exact = logits[:, :classes].double()
@@ -76,9 +76,9 @@ def check(kernels: Kernels, kind: str) -> None:
 
 @cache
 def kernels(kind: str) -> Kernels | None:
-    """The loss as one kernel and its gradient as another on devices of this kind, where that works; else None.
+    """The loss as one kernel and its gradient as another on devices of this kind, if they run there; else None.
 
-    PyTorch's own operations go over the logits about ten times. The first call waits.
+    PyTorch's own operations read the logits about ten times. The first call waits for the device.
     """
 
     def make() -> Kernels:
@@ -91,7 +91,7 @@ def kernels(kind: str) -> Kernels | None:
 
 
 def fusible(logits: Tensor, labels: Tensor) -> bool:
-    """Whether the kernels may run here and now; wrong labels are left to the formula, which says what is wrong."""
+    """Whether the kernels may run now; wrong labels are left to the formula, which says what is wrong."""
     return (
         ordinary(logits, labels)
         and not transformed(logits)
@@ -102,7 +102,7 @@ def fusible(logits: Tensor, labels: Tensor) -> bool:
 
 
 class Fused(torch.autograd.Function):
-    """The summed loss of all rows. Where a second derivative may follow, the first one is the formula's."""
+    """The summed loss of all rows. If a second derivative may follow, the formula gives the first one."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, classes: int, smoothing: float) -> Tensor:  # pyright: ignore
@@ -125,14 +125,10 @@ class Fused(torch.autograd.Function):
 
 
 def cross_entropy(
-    logits: Tensor,
-    labels: Tensor,
-    items: Tensor | int | None,
-    smoothing: float = 0.0,
-    wide: Tensor | None = None,
+    logits: Tensor, labels: Tensor, items: Tensor | int | None, smoothing: float = 0.0, wide: Tensor | None = None
 ) -> Tensor:
-    """Cross-entropy over the labels that count, as a mean, or as a sum over `items` where the caller knows more of them
-    than this batch holds (several processes, accumulated batches). `wide` is what `project` gives beside the logits."""
+    """Cross-entropy of the labels that are not ignored: their mean, or their sum divided by `items` if the caller
+    counts over several batches or processes. `wide` is the second result of `project`, beside the logits."""
     wide = logits if wide is None else wide
     if not fusible(wide, labels):
         return formula(logits, labels, items, smoothing)

@@ -1,7 +1,7 @@
-"""Cross-entropy as two Triton kernels. Only `kernels` of loss.py imports this, on first use: Triton is not everywhere.
+"""Cross-entropy as two Triton kernels. Only `kernels` of loss.py imports this, on first use: Triton may be missing.
 
-One program goes along one row. Loads are wide only where the compiler knows by what offsets and widths can be divided,
-so these come as multiples of `unit`, and what lies behind the last class is read with the rest and then left out.
+Each program works on one row. Loads are wide only if the compiler knows a divisor of offsets and widths, so these are
+given as multiples of `unit`; columns after the last class are loaded too, and then masked.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from .loss import IGNORED
 
-BLOCK = 2048  # columns at a time: 16 a thread, so that registers suffice for many programs
-LOWEST = tl.constexpr(-3.4028234663852886e38)  # finite, so that differences to it are numbers
+BLOCK = 2048  # columns at a time: 16 a thread leave registers for many programs
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # finite, so differences to it are not NaN
 
 
 @triton.jit(do_not_specialize=["classes", "units", "stride"])
@@ -25,10 +25,10 @@ def _losses(
     logits, labels, losses, lses, classes, units, stride, smoothing,
     ignored: tl.constexpr, smooth: tl.constexpr, unit: tl.constexpr, block: tl.constexpr, blocks: tl.constexpr,
 ):  # fmt: skip
-    """loss = (1 - smoothing) * (lse - logit of the label) + smoothing * (lse - mean of the logits); 0 where ignored.
+    """loss = (1 - smoothing) * (lse - logit of the label) + smoothing * (lse - mean of the logits); 0 if ignored.
 
-    Each lane has its own maximum and sum of exponentials over it: one exponential a logit, and no lane waits for
-    another before the end. A label that is no class makes both results NaN.
+    Each lane has a running maximum and sum of exponentials of its own: one exponential for each logit, and no lane
+    waits for another before the end. A label that is not a class makes both results NaN.
     """
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride * unit
@@ -66,7 +66,7 @@ def _slopes(
     logits, labels, lses, g, slopes, classes, units, stride, smoothing,
     ignored: tl.constexpr, unit: tl.constexpr, block: tl.constexpr, blocks: tl.constexpr,
 ):  # fmt: skip
-    """g * (softmax - (1 - smoothing) * truth - smoothing / classes); 0 behind the last class and where ignored."""
+    """g * (softmax - (1 - smoothing) * truth - smoothing / classes); 0 after the last class and if ignored."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride * unit
     slopes += row * units * unit
@@ -90,7 +90,7 @@ def rows_of(logits: Tensor) -> Tensor:
 
 
 def launch(kernel: Any, logits: Tensor, others: tuple[Tensor, ...], classes: int, smoothing: float, *also: Any) -> None:
-    """Start one program a row."""
+    """Start one program for each row."""
     rows, width = logits.shape
     stride = logits.stride(0)
     unit, block = gcd(width, stride, 16), min(BLOCK, triton.next_power_of_2(width))
@@ -102,7 +102,7 @@ def launch(kernel: Any, logits: Tensor, others: tuple[Tensor, ...], classes: int
 
 
 def losses(logits: Tensor, labels: Tensor, classes: int, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Each row's loss and log-sum-exp; nothing in particular for the latter where the label is ignored."""
+    """Each row's loss and log-sum-exp; the latter is undefined if the label is ignored."""
     logits = rows_of(logits)
     found, lse = (torch.empty(len(logits), device=logits.device, dtype=torch.float32) for _ in range(2))
     launch(_losses, logits, (labels.contiguous(), found, lse), classes, smoothing, smoothing > 0)
@@ -110,7 +110,7 @@ def losses(logits: Tensor, labels: Tensor, classes: int, smoothing: float) -> tu
 
 
 def slopes(logits: Tensor, labels: Tensor, lse: Tensor, g: Tensor, classes: int, smoothing: float) -> Tensor:
-    """The gradient, in the logits' type. g is read on the device, so that a graph can be replayed with another."""
+    """The gradient, in the logits' type. g is read on the device, so a captured graph can be replayed with another."""
     logits = rows_of(logits)
     found = torch.empty(logits.shape, device=logits.device, dtype=logits.dtype)
     launch(_slopes, logits, (labels.contiguous(), lse, g, found), classes, smoothing)

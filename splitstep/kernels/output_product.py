@@ -1,4 +1,4 @@
-"""The product of states with an output matrix, as a GPU likes it."""
+"""The product of states with an output matrix, padded to a width that GPUs are fast at."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .fusing import transformed
 
-ALIGNED = 8  # columns: GPUs multiply half-precision matrices several times slower where rows are no multiple of it
-COLUMNS = 64  # to a multiple of this a matrix is filled up: 128 bytes, on whose bounds memory is read best
-ENOUGH = 512  # rows from which on the faster product is worth a copy of the matrix; decoding has fewer
+ALIGNED = 8  # GPUs multiply half-precision matrices several times slower if their width is not a multiple of it
+COLUMNS = 64  # matrices are padded to a multiple of this: 128 bytes, the unit in which memory is read
+ENOUGH = 512  # from this many rows on, the faster product is worth a copy of the matrix; decoding has fewer
 
 
 class Padded(torch.autograd.Function):
-    """A tensor in another type with rows of zeros behind: one pass over it, as many as the cast alone would be."""
+    """A tensor in another type with rows of zeros appended, in the one pass that the cast alone would need."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: int, dtype: torch.dtype) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -33,13 +33,13 @@ class Padded(torch.autograd.Function):
 
 
 def bare(head: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether the head is a product and nothing else: nobody replaced, wrapped or watches it."""
+    """Whether the head is a product and nothing else: not replaced, not wrapped, without hooks."""
     hooks = (head._forward_hooks, head._forward_pre_hooks, head._backward_hooks, head._backward_pre_hooks)
     return type(head) is nn.Linear and "forward" not in vars(head) and not any(hooks)
 
 
 def unaligned(head: nn.Module, x: Tensor) -> TypeGuard[nn.Linear]:
-    """Whether the product is one that a GPU would be slow at for want of a few columns. Compilers pad by themselves."""
+    """Whether a GPU would be slow at this product for want of a few columns. Compilers pad by themselves."""
     return (
         not torch.compiler.is_compiling()
         and x.is_cuda
@@ -47,15 +47,15 @@ def unaligned(head: nn.Module, x: Tensor) -> TypeGuard[nn.Linear]:
         and head.weight.is_cuda
         and head.weight.shape[0] % ALIGNED != 0
         and x.shape[:-1].numel() >= ENOUGH
-        and not is_traceable_wrapper_subclass(head.weight)  # a part of a matrix, or a quantised one
+        and not is_traceable_wrapper_subclass(head.weight)  # a sharded or a quantised matrix
         and not transformed(head.weight, head.bias)
     )
 
 
 def project(head: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """head(x), and the same with columns of zeros behind where that is faster, of which the first is a view then.
+    """head(x) twice: as it is, and with columns of zeros appended if that is faster; the first is then a view.
 
-    `cross_entropy` takes both, so that the gradient needs no padding.
+    `cross_entropy` takes both, so the gradient needs no padding.
     """
     if not unaligned(head, x):
         logits = head(x)

@@ -6,7 +6,7 @@ with uncollected():
     from .base import SplitstepModel
     from .causal import CausalConfig, SplitstepForCausalLM
     from .config import SplitstepConfig
-    from .cost import Cost, cost, summary, twin
+    from .cost import Cost, cost, twin
     from .depth import coarsened, refined
     from .image import ImageConfig, SplitstepForImageClassification
     from .kinds import KINDS
@@ -18,5 +18,5 @@ __all__ = [
     "KINDS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig", "SplitstepConfig",
     "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepModel", "TranslationConfig",
-    "coarsened", "cost", "refined", "summary", "twin",
+    "coarsened", "cost", "refined", "twin",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What all models share: initialisation, loading from safetensors, the lazy cache."""
+"""What all models share: initialisation, loading from safetensors, a cache that grows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .config import SplitstepConfig
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """No progress bars of transformers inside, where loading and saving draw them."""
+    """Without the progress bars that transformers draws while it loads and saves."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -32,7 +32,7 @@ def silent() -> Iterator[None]:
 
 
 def refuse_pickles(place: Any, subfolder: str) -> None:
-    """An error that names the pickle, where a directory holds one and no safetensors."""
+    """An error that names the pickle, if a directory holds one and no safetensors."""
     folder = Path(place or "") / subfolder
     if place is None or not folder.is_dir() or any(folder.glob("*.safetensors")):
         return
@@ -44,7 +44,7 @@ def refuse_pickles(place: Any, subfolder: str) -> None:
 
 
 def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -> None:
-    """An error that names the first weights which config and checkpoint do not share."""
+    """An error that names the first weight in which config and checkpoint differ."""
     wrong = {name: f"has shape {list(found)}, not {list(wanted)}" for name, found, wanted in info["mismatched_keys"]}
     problems = {} if resize else wrong
     if own:
@@ -61,11 +61,11 @@ def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -
 
 @final
 class SourceCache(DynamicCache):
-    """Keys and values of the source. Beams change places within their source only, which is the same for all of them:
-    there is nothing to reorder, where transformers would copy everything in every step."""
+    """Keys and values of the source. All beams of a source share them, so reordering the beams changes nothing here;
+    transformers would copy everything in every step."""
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Leave everything in its place."""
+        """Leave everything as it is."""
 
 
 class SplitstepModel(PreTrainedModel):
@@ -75,15 +75,15 @@ class SplitstepModel(PreTrainedModel):
     config_class = SplitstepConfig
     base_model_prefix = "body"
     _supports_sdpa = True
-    per_token: ClassVar[tuple[str, ...]] = ("head",)  # matrices around the stacks that every token is multiplied with
-    per_example: ClassVar[tuple[str, ...]] = ()  # and those that one vector of an example is
+    per_token: ClassVar[tuple[str, ...]] = ("head",)  # matrices around the stacks that multiply every token
+    per_example: ClassVar[tuple[str, ...]] = ()  # those that multiply one vector of each example
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """The saved model, from safetensors only: a pickle can run code when it is read, so none is opened.
 
-        Weights that are missing, unknown or of the wrong shape are an error where the checkpoint is one of this class;
-        another model's checkpoint may bring a part of the weights.
+        Missing, unknown or misshapen weights are an error if the checkpoint is one of this class; another model's
+        checkpoint may hold only a part of the weights.
         """
         place = pretrained_model_name_or_path
         if kwargs.pop("use_safetensors", None) is False:
@@ -114,13 +114,13 @@ class SplitstepModel(PreTrainedModel):
                 nn.init.ones_(module.weight)
             if isinstance(module, nn.LayerNorm) and module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, Embedding) and module.sinusoids is not None:  # no file holds them
+        elif isinstance(module, Embedding) and module.sinusoids is not None:  # files do not hold them
             with torch.no_grad():
                 module.sinusoids.copy_(sinusoid_table(module.config))
 
 
 def init_linear(layer: nn.Linear, config: SplitstepConfig) -> None:
-    """Draw a matrix as the config says; biases begin at 0, or let rotary attention start local."""
+    """Draw a matrix as the config says; biases start at 0, or at `rotary_bias` for rotary queries and keys."""
     if config.init == "xavier":
         nn.init.xavier_uniform_(layer.weight)
     else:
@@ -133,7 +133,7 @@ def init_linear(layer: nn.Linear, config: SplitstepConfig) -> None:
 
 
 class SplitstepGenerationMixin(GenerationMixin):
-    """What models that `generate` share: a lazy cache, and attention that plans nothing."""
+    """What models that `generate` share: a cache that grows, and attention without plans for each length."""
 
     config: Any
 
@@ -145,7 +145,7 @@ class SplitstepGenerationMixin(GenerationMixin):
     def _prepare_cache_for_generation(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, generation_config: Any, model_kwargs: dict[str, Any], *rest: Any
     ) -> Any:
-        """transformers sizes its cache by layers; a scheme needs a slot per evaluation, so start with a lazy one."""
+        """Start with an empty cache: a scheme needs a slot for each evaluation, not one for each layer."""
         lazy = generation_config.use_cache is not False and generation_config.cache_implementation is None
         if not lazy or model_kwargs.get("past_key_values") is not None:
             return super()._prepare_cache_for_generation(generation_config, model_kwargs, *rest)  # pyright: ignore
@@ -156,7 +156,7 @@ class SplitstepGenerationMixin(GenerationMixin):
 
 
 class TextModel(SplitstepModel):
-    """What models of tokens share: where the vectors of tokens are, which Hugging Face reads and replaces."""
+    """What models of tokens share: `tokens_at` is where Hugging Face finds and replaces the token embedding."""
 
     tokens_at: str
 
@@ -167,8 +167,8 @@ class TextModel(SplitstepModel):
         self.set_submodule(self.tokens_at, value)
 
 
-class Writer:
-    """What models of tokens with a `head` onto the vocabulary share: Hugging Face reads and replaces that too."""
+class VocabularyHead:
+    """What models with a `head` onto the vocabulary share: Hugging Face finds and replaces it here."""
 
     head: nn.Module
 

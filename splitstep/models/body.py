@@ -19,7 +19,7 @@ from ..stack import Stack
 from .config import SplitstepConfig, TextConfig, feed_forwards
 
 CACHES = ("self", "cross")
-EMBEDDING_SALT = 3  # places 4 * salt + {0, 1} belong to fields; this one to none
+EMBEDDING_SALT = 3  # fields use 4 * salt and 4 * salt + 1, so 3 is free
 
 
 def norm_of(config: SplitstepConfig, used: bool) -> nn.Module:
@@ -39,7 +39,7 @@ def build_stack(config: SplitstepConfig, number: int, salts: Iterator[int]) -> S
         if sum(name[0] in caching(scheme, cache) for name in part.fields) > 1:
             raise ValueError(
                 f"The part {'+'.join(part.fields)} of {str(scheme)!r} sums several attentions, which would share one "
-                "cache slot: use more heads, or parts of their own."
+                "cache slot: use more heads, or one part for each."
             )
     ffn = [dict(zip(feed_forwards(scheme), row, strict=True)) for row in widths]
 
@@ -61,7 +61,7 @@ def build_stack(config: SplitstepConfig, number: int, salts: Iterator[int]) -> S
 
 
 def slots(stack: Stack) -> At:
-    """Gives each evaluation that keeps keys and values a slot of its own."""
+    """The function that gives each evaluation with keys and values a cache slot of its own."""
     own, cross = (caching(stack.scheme, cache) for cache in CACHES)
 
     def at(context: Context, site: Site) -> Context:
@@ -80,12 +80,12 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 def sinusoid_table(config: TextConfig) -> Tensor:
-    """The sinusoids of all positions up to `max_positions`, a row each: looking them up is one kernel, not ten."""
+    """The sinusoids of all positions up to `max_positions`, one row each: a look-up is one kernel instead of ten."""
     return sinusoids(torch.arange(config.max_positions), config.width)
 
 
 class Embedding(nn.Module):
-    """Tokens and their positions as states: scale * E[token] + position, normalised where the config says so."""
+    """Tokens and their positions as states: scale * E[token] + position, normalised if the config says so."""
 
     sinusoids: Tensor | None
 
@@ -109,7 +109,7 @@ class Embedding(nn.Module):
         types: Tensor | None = None,
         positions: Tensor | None = None,
     ) -> tuple[Tensor, Context]:
-        """The states of tokens and what a stack needs to read them: after `past` others, or None of them in order."""
+        """The states of tokens and their context: causal after `past` earlier tokens; not causal if `past` is None."""
         length, end = tokens.shape[1], tokens.shape[1] + (past or 0)
         self.config.check_length(end)
         known = positions is None and end <= self.config.max_positions
@@ -131,7 +131,7 @@ class Embedding(nn.Module):
         return dropout(self.norm(x), self.config.dropout, seed, salt), context
 
     def barrier(self, mask: Tensor | None) -> Tensor | None:
-        """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of the vectors of tokens."""
+        """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of the token vectors."""
         return None if mask is None else barrier(mask.bool()[:, None, None, :], running_type(self.tokens.weight))
 
 
@@ -151,7 +151,7 @@ def positions_of(mask: Tensor | None, length: int, past: int, device: torch.devi
 
 def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Tensor | None:
     """The barrier to the future and to padding, [B, 1, T, past + T], in the type of `like` and on its device; None
-    where a plain causal kernel says it all."""
+    if a causal kernel needs no mask."""
     if mask is None and (past == 0 or length == 1):
         return None
     seen = torch.ones(length, past + length, dtype=torch.bool, device=like.device).tril(past)[None, None]
@@ -164,26 +164,26 @@ def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, de
     """The dropout seed of this pass: None outside training or without dropout."""
     if not module.training or not (config.dropout or config.attention_dropout or config.activation_dropout):
         return None
-    return (draw_seed(device) if seed is None else seed).to(torch.int32)  # once, not in every dropout
+    return (draw_seed(device) if seed is None else seed).to(torch.int32)  # here, not in every dropout
 
 
 class Watch:
-    """Hidden states as Hugging Face counts them, if they are wanted: at the start of every layer, and the last one.
+    """Keeps hidden states as Hugging Face counts them, if wanted: at the start of every layer, and the last one.
 
-    That of a doubled state is the mean of its halves, as at the end of a stack.
+    For a doubled state it keeps the mean of the halves, as at the end of a stack.
     """
 
-    def __init__(self, config: SplitstepConfig, then: Observe | None, wanted: bool | None) -> None:
+    def __init__(self, config: SplitstepConfig, inner: Observe | None, wanted: bool | None) -> None:
         self.kept: list[Tensor] | None = [] if (config.output_hidden_states if wanted is None else wanted) else None
-        self.then, self.substeps = then, config.substeps
-        self.observe: Observe | None = then if self.kept is None else self.see
+        self.inner, self.substeps = inner, config.substeps
+        self.observe: Observe | None = inner if self.kept is None else self.see
 
     def see(self, event: Event) -> None:
         assert self.kept is not None
         if event.site.part == 0 and event.site.branch == 0 and event.site.step % self.substeps == 0:
             self.kept.append(event.before)
-        if self.then is not None:
-            self.then(event)
+        if self.inner is not None:
+            self.inner(event)
 
     def states(self, last: Tensor) -> tuple[Tensor, ...] | None:
         return None if self.kept is None else (*self.kept, last)

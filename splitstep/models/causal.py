@@ -11,7 +11,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy, shifted
 from ..kernels.output_product import project
-from .base import SplitstepGenerationMixin, TextModel, Writer
+from .base import SplitstepGenerationMixin, TextModel, VocabularyHead
 from .body import Body, Embedding, Watch, seed_for
 from .config import TextConfig
 from .kinds import KINDS, kind
@@ -23,7 +23,7 @@ class CausalConfig(TextConfig):
     model_type: ClassVar[str] = "splitstep-causal"
 
 
-class SplitstepForCausalLM(Writer, TextModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
+class SplitstepForCausalLM(VocabularyHead, TextModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """A causal language model over one stack."""
 
     config_class = CausalConfig

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from difflib import get_close_matches
 from inspect import get_annotations
 from itertools import islice, repeat
 from math import inf, isfinite
@@ -17,22 +16,28 @@ from ..letters import LETTERS
 from ..scheme import Scheme
 from ..schemes import scheme
 from ..support.typed import read_as, suits
-from ..support.words import counted
+from ..support.words import counted, nearest
 
-FORMAT = 1  # of config.json; a reader refuses a newer one
-DEEPEST = 10_000  # layers: each is made, and takes its milliseconds, before anybody knows what they weigh together
-LARGEST = 10**8  # a size: the bytes of a matrix of two of them are a number that PyTorch holds
+FORMAT = 1  # of config.json; newer ones are refused
+DEEPEST = 10_000  # layers: building each takes milliseconds, and comes before anything can weigh them
+LARGEST = 10**8  # of a size: PyTorch can still count the bytes of a matrix of this height and width
 THEIRS = frozenset(GenerationConfig().to_dict()) | {
     "attn_implementation", "experts_implementation", "name_or_path", "num_labels", "output_attentions",
     "per_layer_config", "quantization_config", "torch_dtype",
-}  # fmt: skip  # entries that transformers takes besides a config's fields
+}  # fmt: skip  # entries that transformers accepts besides the fields of a config
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        near = get_close_matches(str(value), choices, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = f" Did you mean {near!r}?" if (near := nearest(str(value), choices)) else ""
         raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(map(repr, choices))}.{hint}")
+
+
+def check_size(name: str, value: float, most: float) -> None:
+    if not 0 < value < inf:
+        raise ValueError(f"{name}={value} must be a positive number.")
+    if value > most:
+        raise ValueError(f"{name}={value} is too large: use at most {most:,}.")
 
 
 def feed_forwards(s: Scheme) -> list[str]:
@@ -45,9 +50,8 @@ class SplitstepConfig(PreTrainedConfig):
     `scheme` takes a row's name or a notation and is kept as canonical text. Each layer runs `substeps` times, over
     equal parts of its step. A head is `head_size` wide, by default an equal share of the width. `ffn` is the inner
     width of each feed-forward field: one number, or a list with one entry per field, layer by layer. A scheme with
-    projections is post-norm: its fields carry no norm of their own and the stack ends without one. `rotary_bias` is
-    what every entry of queries and keys begins with: rotary attention then starts local, with scores that fall with
-    distance.
+    projections is post-norm: its fields have no norm of their own and the stack ends without one. `rotary_bias` is the
+    initial bias of all queries and keys: it makes rotary attention start local, with scores that fall with distance.
     """
 
     model_type: ClassVar[str] = "splitstep"
@@ -87,11 +91,11 @@ class SplitstepConfig(PreTrainedConfig):
     activation_dropout: float | int = 0.0
     init: Literal["normal", "xavier"] = "normal"
     init_std: float = 0.02
-    matched: dict[str, Any] | None = None  # what an equal-cost twin was matched to, and both counts
+    matched: dict[str, Any] | None = None  # what a twin was matched to, and both costs
 
     def __post_init__(self, **kwargs: Any) -> None:
         if not suits(int, self.format) or self.format < 1:
-            raise ValueError(f"format={self.format!r} is no version of config.json: it must be {FORMAT}.")
+            raise ValueError(f"format={self.format!r} is not a version of config.json: it must be {FORMAT}.")
         if self.format > FORMAT:
             raise ValueError(
                 f"This config has format {self.format}, newer than {FORMAT}, the newest that this version of splitstep "
@@ -113,9 +117,7 @@ class SplitstepConfig(PreTrainedConfig):
         check_choice("norm", self.norm, tuple(NORMS))
         self.check_fields()
         self.check_attention()
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is a probability: use a number in [0, 1).")
+        self.check_probability("dropout", "attention_dropout", "activation_dropout")
         self.check_ffn()
 
     def check_length(self, length: int) -> None:
@@ -128,11 +130,13 @@ class SplitstepConfig(PreTrainedConfig):
 
     def check_positive(self, *names: str, most: float = inf) -> None:
         for name in names:
-            value = getattr(self, name)
-            if not (value is None or 0 < value < inf):
-                raise ValueError(f"{name}={value} must be a positive number.")
-            if value is not None and value > most:
-                raise ValueError(f"{name}={value} is too large: use at most {most:,}.")
+            if getattr(self, name) is not None:
+                check_size(name, getattr(self, name), most)
+
+    def check_probability(self, *names: str) -> None:
+        for name in names:
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is a probability: use a number in [0, 1).")
 
     @classmethod
     def entries(cls) -> dict[str, Any]:
@@ -141,17 +145,17 @@ class SplitstepConfig(PreTrainedConfig):
         return {name: kind for c in reversed(ours) for name, kind in c.items() if get_origin(kind) is not ClassVar}
 
     def check_entries(self, unknown: dict[str, Any]) -> None:
-        """Refuse entries that no field has, typed ones at least: a file may hold what a newer transformers wrote."""
+        """Refuse unknown entries. In a file only misspelt ones: it may hold what a newer transformers wrote."""
         ours = [f.name for f in fields(self)] + list(self.attribute_map)
         from_file = self.transformers_version is not None
         for key in unknown.keys() - THEIRS:
-            near = get_close_matches(key, ours, 1, 0.8 if from_file else 0.6)
+            near = nearest(key, ours, 0.8 if from_file else 0.6)
             if near or not (from_file or key.startswith("_")):
-                hint = f"did you mean {near[0]}?" if near else f"the entries are {', '.join(sorted(ours))}."
+                hint = f"did you mean {near}?" if near else f"the entries are {', '.join(sorted(ours))}."
                 raise ValueError(f"Unknown config entry {key}={unknown[key]!r}: {hint}")
 
     def check_fields(self) -> None:
-        """The scheme against the fields that a model has, and the activations against the feed-forward fields."""
+        """Refuse a scheme with fields that models do not have, and activations that do not fit its fields."""
         for name in scheme(self.scheme).fields:
             letter = LETTERS.get(name[0])
             if letter is None or not letter.free:
@@ -172,15 +176,15 @@ class SplitstepConfig(PreTrainedConfig):
 
     def check_attention(self) -> None:
         if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(f"Rotary positions turn pairs: the width of a head, {self.head_width}, must be even.")
+            raise ValueError(f"Rotary positions need heads of an even width; got {self.head_width}.")
         if self.heads * self.head_width > LARGEST:
             raise ValueError(
                 f"{self.heads} heads of head_size={self.head_width} are too wide together: use at most {LARGEST:,}."
             )
         if not isfinite(self.rotary_bias) or (self.rotary_bias and not (self.positions == "rotary" and self.bias)):
             raise ValueError(
-                f"rotary_bias={self.rotary_bias} is where the biases of rotary attention begin: use a finite number, "
-                "with positions=rotary and bias=true."
+                f"rotary_bias={self.rotary_bias} is the initial bias of rotary attention: use a finite number, with "
+                "positions=rotary and bias=true."
             )
 
     def check_ffn(self) -> None:
@@ -188,10 +192,8 @@ class SplitstepConfig(PreTrainedConfig):
         if isinstance(self.ffn, list) and len(widths) != self.ffn_fields:
             fields = counted(self.ffn_fields, "feed-forward field")
             raise ValueError(f"ffn lists {counted(len(widths), 'width')}; this network has {fields}.")
-        if any(w <= 0 for w in widths):
-            raise ValueError(f"ffn={self.ffn} must be positive.")
-        if (widest := max(widths, default=0)) > LARGEST:
-            raise ValueError(f"ffn={widest} is too large: use at most {LARGEST:,}.")
+        for width in widths:
+            check_size("ffn", width, LARGEST)
 
     @property
     def head_width(self) -> int:
@@ -199,13 +201,13 @@ class SplitstepConfig(PreTrainedConfig):
         return check_heads(self.width, self.heads, self.kv_heads, self.head_size)
 
     def ffn_rows(self) -> list[list[list[int]]]:
-        """The widths of the feed-forward fields: a list for each stack, of a list for each layer."""
+        """The widths of the feed-forward fields, by stack and layer."""
         given = iter(self.ffn) if isinstance(self.ffn, list) else repeat(self.ffn)
         return [[list(islice(given, len(feed_forwards(s)))) for _ in range(layers)] for s, layers in self.stacks()]
 
     @property
     def ffn_fields(self) -> int:
-        """The feed-forward fields of the network, over all layers."""
+        """How many feed-forward fields the network has, over all layers."""
         return sum(layers * len(feed_forwards(s)) for s, layers in self.stacks())
 
     def stacks(self) -> list[tuple[Scheme, int]]:
@@ -234,4 +236,4 @@ class TextConfig(SplitstepConfig):
         if not 0 <= self.token_types <= LARGEST:
             raise ValueError(f"token_types={self.token_types} must be 0 or a positive number up to {LARGEST:,}.")
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
-            raise ValueError(f"pad_token_id={self.pad_token_id} is no token: vocab_size={self.vocab_size}.")
+            raise ValueError(f"pad_token_id={self.pad_token_id} is not a token: vocab_size={self.vocab_size}.")

@@ -1,4 +1,4 @@
-"""Equal cost: what a network costs, and the network of another scheme that costs the same."""
+"""What a network costs, and its twin: the network of another scheme at the same cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ..fields import FeedForward
 from ..scheme import Scheme
 from ..schemes import label
 from ..schemes import scheme as scheme_of
-from ..support.words import counted
 from .base import SplitstepModel, all_stacks
 from .body import Body
 from .config import DEEPEST, SplitstepConfig, feed_forwards
@@ -25,27 +24,27 @@ from .kinds import model_of
 By = Literal["parameters", "flops"]
 TOLERANCE: dict[By, float] = {"parameters": 0.001, "flops": 0.01}
 UNIT: dict[By, str] = {"parameters": "parameters in the body", "flops": "FLOPs per token"}
-MULTIPLE = 8  # widths that tensor cores like
+MULTIPLE = 8  # of widths: products of others are slow on GPUs
 
 
 class Cost(NamedTuple):
     """What a network costs: parameters, and forward floating-point operations in matrix products."""
 
-    parameters: int  # all of them, shared ones once
-    body: int  # of the stacks and their final norms: no embedding, no head; the count that the papers print
-    flops: int  # per token at `length`, every query with every key and the head included; the nearest whole number
-    length: int  # tokens per example; an encoder-decoder's target
+    parameters: int  # all of them, shared ones counted once
+    body: int  # those of the stacks and their final norms, without embedding and head: the count that papers print
+    flops: int  # per token at `length`, rounded; the head and every pair of query and key are counted
+    length: int  # tokens per example; of an encoder-decoder, those of the target
 
     def of(self, by: By) -> int:
-        """The count that a twin at equal `by` is compared in."""
+        """The count that is equal in twins `by` parameters or FLOPs."""
         return self.body if by == "parameters" else self.flops
 
 
 def cost(config: SplitstepConfig, length: int | None = None, source_length: int | None = None) -> Cost:
     """What the network of this config costs at `length` tokens (by default max_positions); nothing is allocated.
 
-    Per token means: of one example, divided by its tokens. An encoder-decoder's tokens are the target's; encoder,
-    decoder and head are counted, with a source of `source_length` tokens (by default as many as the target's).
+    FLOPs per token are those of one example divided by its tokens. An encoder-decoder's tokens are the target's;
+    encoder, decoder and head are counted, with a source of `source_length` tokens (by default as many as the target's).
     """
     length, source = lengths_of(config, length, source_length)
     model = sketch(config)
@@ -72,7 +71,7 @@ def lengths_of(config: SplitstepConfig, length: int | None, source_length: int |
 
 
 def sketch(config: SplitstepConfig) -> SplitstepModel:
-    """The model of this config without memory: shapes only."""
+    """The model of this config with shapes only: no memory is allocated."""
     with torch.device("meta"):
         return model_of(config)(config)
 
@@ -83,7 +82,7 @@ def body_parameters(model: SplitstepModel) -> int:
 
 
 def example_flops(model: SplitstepModel, length: int, source: int) -> int:
-    """Forward floating-point operations of one example: the fields, and what stands around the stacks."""
+    """Forward floating-point operations of one example: the fields, and the matrices around the stacks."""
     return sum(flops for _, flops in field_flops(model, length, source)) + ends_flops(model, length)
 
 
@@ -98,7 +97,7 @@ def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tup
 
 
 def ends_flops(model: SplitstepModel, length: int) -> int:
-    """What stands around the stacks: patches, heads."""
+    """Those of the matrices around the stacks: patches, heads."""
     matrices = [(name, length) for name in model.per_token] + [(name, 1) for name in model.per_example]
     return sum(2 * rows * model.get_parameter(f"{name}.weight").numel() for name, rows in matrices)
 
@@ -106,11 +105,12 @@ def ends_flops(model: SplitstepModel, length: int) -> int:
 def twin(
     reference: SplitstepConfig, scheme: str | Scheme, by: By = "parameters", length: int | None = None
 ) -> SplitstepConfig:
-    """The config of another scheme at the reference's cost; all else is equal, and `matched` says what was matched.
+    """The config of another scheme at the reference's cost. All else is equal; `matched` records what was matched.
 
     At equal parameters (of the body, within 0.1%) the feed-forward fields share the reference's width: the exact
     fraction, else the nearest multiple of 8, else multiples of 8 that differ by 8, else widths that differ by one. At
-    equal FLOPs (within 1%) depth comes first: fewer, longer steps over the same time; then width, by the same rule.
+    equal FLOPs (within 1%) the depth is matched first, with fewer, longer steps over the same time; then the width, by
+    the same rule.
     """
     if by not in TOLERANCE:
         raise ValueError(f"by={by!r} is unknown: use 'parameters' or 'flops'.")
@@ -143,8 +143,9 @@ def unreachable(by: By, reference: SplitstepConfig, goal: Cost, nearest: Splitst
     hint = " whose layers and decoder_layers have a common divisor, to take fewer steps in both," if stuck else ""
     ffn = workable_ffn(by, reference, nearest, goal.length)
     such = "" if ffn is None else f", such as this one with ffn={ffn}"
+    at = f" at length {goal.length:,}" if by == "flops" else ""
     return (
-        f"The reference {label(reference.scheme)} has {goal.of(by):,} {UNIT[by]}{at_length(by, goal)}; "
+        f"The reference {label(reference.scheme)} has {goal.of(by):,} {UNIT[by]}{at}; "
         f"{label(nearest.scheme)} comes no nearer than {found.of(by):,} (layers={layers}, "
         f"ffn={span(widths_of(nearest))}), {abs(excess):,} {'more' if excess > 0 else 'fewer'}: use a "
         f"reference{hint} within {TOLERANCE[by]:.1%} of that{such}."
@@ -152,18 +153,14 @@ def unreachable(by: By, reference: SplitstepConfig, goal: Cost, nearest: Splitst
 
 
 def workable_ffn(by: By, reference: SplitstepConfig, nearest: SplitstepConfig, length: int) -> int | None:
-    """A width of the reference, near the one that would cost what `nearest` does, that has a twin of its depth."""
-
-    def line(config: SplitstepConfig) -> Line:
-        return parameters_line(config) if by == "parameters" else flops_line(config, length)
-
-    old, new = line(reference), line(nearest)
+    """An ffn at which the reference would have a twin of the depth of `nearest`, close to the cost of `nearest`."""
+    old, new = line(by, reference, length), line(by, nearest, length)
     if not old.slopes:
         return None
     wanted = Fraction(new.at(widths_of(nearest)) - old.base, sum(old.slopes))
     middle = max(1, round(wanted))
     near = sorted(range(max(1, middle - 16), middle + 17), key=lambda ffn: abs(ffn - wanted))
-    for ffn in (*near, 2 * middle, 4 * middle, 8 * middle):  # in a wide network a few biases more do not show
+    for ffn in (*near, 2 * middle, 4 * middle, 8 * middle):  # in a wide network the biases hardly count
         budget = old.at([ffn] * len(old.slopes))
         if any(abs(new.at(widths) / budget - 1) <= TOLERANCE[by] for widths in all_widths(new, budget, None)):
             return ffn
@@ -187,7 +184,7 @@ def with_scheme(reference: SplitstepConfig, new: Scheme) -> SplitstepConfig:
 
 
 def with_widths(config: SplitstepConfig, widths: Sequence[int]) -> SplitstepConfig:
-    """The config with these feed-forward widths, as one number where they are all the same."""
+    """The config with these feed-forward widths, as one number if they are all the same."""
     config = deepcopy(config)
     if widths or isinstance(config.ffn, list):
         config.ffn = widths[0] if len(set(widths)) == 1 else list(widths)
@@ -213,35 +210,36 @@ def widths_of(config: SplitstepConfig) -> list[int]:
 
 def same_depth(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost) -> Iterator[SplitstepConfig]:
     """Candidates for equal parameters, in order of preference."""
-    for widths in all_widths(parameters_line(config), goal.body, fractions(config, reference)):
+    for widths in all_widths(line("parameters", config, goal.length), goal.body, fractions(config, reference)):
         yield with_widths(config, widths)
 
 
 def other_depths(config: SplitstepConfig, reference: SplitstepConfig, goal: Cost) -> Iterator[SplitstepConfig]:
     """Candidates for equal FLOPs, in order of preference: the nearest depth at the fraction's width comes first.
 
-    One `step` serves all stacks, so an encoder-decoder scales by common divisors of its depths: both keep their time.
+    All stacks share one `step`, so the depths of an encoder-decoder are scaled by one factor: both keep their time.
     """
     length, model = goal.length, sketch(reference)
     budget, ends = example_flops(model, length, length), ends_flops(model, length)
-    here, width = flops_line(config, length), mean_width(config, reference)
+    here = line("flops", config, length)
+    width = Fraction(sum(widths_of(reference)), max(config.ffn_fields, 1))  # at the reference's depth
     unit = gcd(*(layers for _, layers in reference.stacks()))
 
     def depth(width: Fraction) -> Fraction:
-        """Where the budget is met at this width; as many units as the reference has at the reference's own."""
+        """The depth, in units, that meets the budget at this width."""
         return unit * (budget - ends) / (here.base - ends + sum(here.slopes) * width)
 
-    most = min(DEEPEST, max(1, floor(depth(Fraction(1))) + 1))  # deeper ones are too dear at any width
+    most = min(DEEPEST, max(1, floor(depth(Fraction(1))) + 1))  # deeper ones are too expensive at any width
     for k in sorted(range(1, most + 1), key=lambda k: (abs(k - depth(width)), -k)):
         deep = with_depth(config, Fraction(k, unit))
-        at = flops_line(deep, length)
+        at = line("flops", deep, length)
         whole = [int(width)] * len(at.slopes) if width > 0 and width.denominator == 1 else None
         for widths in all_widths(at, budget, fractions(config, reference) if k == unit else whole):
             yield with_widths(deep, widths)
 
 
 def fractions(config: SplitstepConfig, reference: SplitstepConfig) -> list[int] | None:
-    """The reference's widths shared out within each layer, where that divides exactly: half each for Macaron."""
+    """The reference's widths divided among the fields of each layer, if they divide exactly: half each for Macaron."""
     shared: list[int] = []
     for rows, (new, _) in zip(reference.ffn_rows(), config.stacks(), strict=True):
         parts = len(feed_forwards(new))
@@ -250,11 +248,6 @@ def fractions(config: SplitstepConfig, reference: SplitstepConfig) -> list[int] 
                 return None
             shared += row if len(row) == parts else [sum(row) // parts] * parts
     return shared
-
-
-def mean_width(config: SplitstepConfig, reference: SplitstepConfig) -> Fraction:
-    """The reference's total width over the new scheme's feed-forward fields at the same depth."""
-    return Fraction(sum(widths_of(reference)), max(config.ffn_fields, 1))
 
 
 class Line(NamedTuple):
@@ -267,33 +260,21 @@ class Line(NamedTuple):
         return self.base + sum(s * w for s, w in zip(self.slopes, widths, strict=True))
 
 
-def parameters_line(config: SplitstepConfig) -> Line:
-    """The parameters of this config's body as its widths vary."""
-    model = thin_sketch(config)
+def line(by: By, config: SplitstepConfig, length: int) -> Line:
+    """The parameters of this config's body, or the FLOPs of one example, as its widths vary."""
+    thin = deepcopy(config)
+    thin.ffn = 1
+    model = sketch(thin)
+    if by == "flops":
+        slopes = [flops for field, flops in field_flops(model, length, length) if isinstance(field, FeedForward)]
+        return Line(example_flops(model, length, length) - sum(slopes), slopes)
     fields = [field for field in model.modules() if isinstance(field, FeedForward)]
     slopes = [sum(p.numel() for p in (*field.up.parameters(), field.down.weight)) for field in fields]
     return Line(body_parameters(model) - sum(slopes), slopes)
 
 
-def flops_line(config: SplitstepConfig, length: int) -> Line:
-    """The floating-point operations of one example as this config's widths vary."""
-    model = thin_sketch(config)
-    slopes = [flops for field, flops in field_flops(model, length, length) if isinstance(field, FeedForward)]
-    return Line(example_flops(model, length, length) - sum(slopes), slopes)
-
-
-def thin_sketch(config: SplitstepConfig) -> SplitstepModel:
-    """The model with all feed-forward widths 1."""
-    thin = deepcopy(config)
-    thin.ffn = 1
-    return sketch(thin)
-
-
 def all_widths(at: Line, budget: int, fraction: list[int] | None) -> Iterator[list[int]]:
-    """Widths in order of preference: the fraction, the nearest multiple of 8, neighbouring multiples of 8, neighbours.
-
-    Products of other widths than multiples of 8 are slow on GPUs.
-    """
+    """Widths in order of preference: the fraction, the nearest multiple of 8, adjacent ones, adjacent widths."""
     if not at.slopes:
         yield []
         return
@@ -308,7 +289,7 @@ def all_widths(at: Line, budget: int, fraction: list[int] | None) -> Iterator[li
 
 
 def nearest_mix(low: int, unit: int, at: Line, budget: int) -> list[int]:
-    """The widths low and low + unit that come nearest to the budget; among equals the most even."""
+    """The mix of the widths low and low + unit that is nearest to the budget; of several, the most even one."""
     groups = sorted(Counter(at.slopes).items())
 
     def miss(extras: tuple[int, ...]) -> tuple[int, Fraction]:
@@ -330,40 +311,3 @@ def span(widths: Sequence[int]) -> str:
     """Widths for humans: "512", or "341 x 4, 342 x 8"."""
     counts = sorted(Counter(widths).items())
     return str(counts[0][0]) if len(counts) == 1 else ", ".join(f"{w} x {n}" for w, n in counts) or "none"
-
-
-def summary(config: SplitstepConfig, length: int | None = None) -> str:
-    """The cost of a config, its widths and what it was matched to, one line each.
-
-    FLOPs are those at `length`, by default where a twin was matched and else at max_positions; the line says which.
-    """
-    matched: dict[str, Any] = config.matched or {}
-    c = cost(config, matched["cost"]["length"] if matched and length is None else length)
-    why = "" if length is not None else ", where it was matched" if matched else ", its max_positions"
-    both = " of source and target" if config.is_encoder_decoder else ""
-    rows = [
-        ("scheme", f"{label(config.scheme)}, step {config.step:g}"),
-        ("parameters", f"{c.parameters:,}"),
-        ("body", f"{c.body:,} parameters without embeddings and head"),
-        ("FLOPs per token", f"{c.flops:,} at length {c.length:,}{both}{why}"),
-        *width_rows(config),
-    ]
-    if matched:
-        by, goal = matched["by"], Cost(**matched["reference_cost"])
-        reference = f"{goal.of(by):,} {UNIT[by]} of {label(matched['reference'])}{at_length(by, goal)}"
-        rows.append(("matched", f"{reference}; difference {matched['difference']:+.4%}"))
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
-
-
-def at_length(by: By, c: Cost) -> str:
-    """The length that a count holds for: FLOPs per token grow with it, parameters do not."""
-    return f" at length {c.length:,}" if by == "flops" else ""
-
-
-def width_rows(config: SplitstepConfig) -> Iterator[tuple[str, str]]:
-    """The feed-forward widths of each stack, half by half."""
-    names = ("encoder ffn", "decoder ffn") if config.is_encoder_decoder else ("ffn",)
-    for stack, (s, layers), rows in zip(names, config.stacks(), config.ffn_rows(), strict=True):
-        halves = "; ".join(f"{name} {span([row[i] for row in rows])}" for i, name in enumerate(feed_forwards(s)))
-        yield stack, f"{halves or 'none'} in {counted(layers, 'layer')}"

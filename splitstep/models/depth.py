@@ -34,7 +34,7 @@ def checked(times: int) -> int:
 
 def regridded(model: M, ratio: Fraction, sources: Sources) -> M:
     """A model of the same kind with `ratio` times the layers over the same time."""
-    with torch.random.fork_rng(devices=[]):  # the weights that are drawn here are replaced
+    with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         new: Any = type(model)(on_grid(model.config, ratio, sources))
     new.to(device=model.device, dtype=model.dtype).train(model.training)
     new.load_state_dict({k: w for k, w in model.state_dict().items() if ".stack.layers." not in k}, strict=False)
@@ -51,8 +51,8 @@ def on_grid(config: SplitstepConfig, ratio: Fraction, sources: Sources) -> Split
     for (scheme, layers), rows in zip(config.stacks(), config.ffn_rows(), strict=True):
         if scheme.projections or scheme.replaces:
             raise ValueError(
-                f"A part of {str(scheme)!r} projects or replaces the state, which would be done more or less often: a "
-                "network of another depth needs a scheme whose parts all add, such as A F."
+                f"A part of {str(scheme)!r} projects or replaces the state, so its effect depends on the depth: use a "
+                "scheme whose parts all add, such as A F."
             )
         if (ratio * layers).denominator > 1:
             raise ValueError(f"{layers} layers cannot be joined by {ratio.denominator}: use a divisor of {layers}.")

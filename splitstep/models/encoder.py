@@ -1,4 +1,4 @@
-"""Tokens to states under a padding mask, and what the models over one such encoder share."""
+"""Tokens to states under a padding mask, and what the models with one such encoder share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Encoder(nn.Module):
     def __init__(self, config: Any, salts: Iterator[int] | None = None) -> None:
         super().__init__()
         self.config = config
-        body = Body(config, 0, salts)  # before the embedding, which is the order in which weights are drawn
+        body = Body(config, 0, salts)  # before the embedding: weights are drawn in this order
         self.embedding = Embedding(config)
         self.body = body
 
@@ -39,7 +39,7 @@ class Encoder(nn.Module):
 
 
 class EncoderModel(TextModel):
-    """What the models over one encoder share. Each says how it reads the states out, and what record it returns."""
+    """What the models with one encoder share. Each defines `read_out`, and the record that it returns."""
 
     base_model_prefix = "encoder"
     tokens_at = "encoder.embedding.tokens"
@@ -47,7 +47,7 @@ class EncoderModel(TextModel):
     Output: type[MaskedLMOutput] | type[SequenceClassifierOutput]
 
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Logits of the states, and what `cross_entropy` reads in their place."""
+        """Logits of the states, plain and as `cross_entropy` reads them: what `project` returns."""
         raise NotImplementedError
 
     def forward(

@@ -13,7 +13,7 @@ from .config import SplitstepConfig
 
 
 class Kind(NamedTuple):
-    """A config, the model that it describes, and the Auto class of transformers that makes such models."""
+    """A config, its model, and the Auto class of transformers that makes and loads such models."""
 
     config: type[SplitstepConfig]
     model: type[SplitstepModel]
@@ -24,7 +24,7 @@ KINDS: Registry[Kind] = Registry("kind")
 
 
 def kind(config: type[SplitstepConfig], model: type[SplitstepModel], auto: Any) -> Kind:
-    """A kind that transformers knows: `auto` makes and loads its models."""
+    """A kind of models, registered with transformers."""
     AutoConfig.register(config.model_type, config)
     auto.register(config, model)
     return Kind(config, model, auto)
@@ -32,8 +32,8 @@ def kind(config: type[SplitstepConfig], model: type[SplitstepModel], auto: Any) 
 
 def model_of(config: SplitstepConfig) -> type[SplitstepModel]:
     """The class of the models that this config describes."""
-    for one in chain(KINDS.own.values(), KINDS.values()):  # own ones first: nothing is imported for them
+    for one in chain(KINDS.own.values(), KINDS.values()):  # ours first: they need no import
         if one.config is type(config):
             return one.model
     names = ", ".join(one.config.__name__ for one in KINDS.values())
-    raise ValueError(f"{type(config).__name__} is the config of no model: use one of {names}.")
+    raise ValueError(f"{type(config).__name__} does not belong to a model: use one of {names}.")

@@ -10,19 +10,19 @@ from transformers.modeling_outputs import MaskedLMOutput
 
 from ..fields import ACTIVATIONS, norm
 from ..kernels.output_product import project
-from .base import Writer
+from .base import VocabularyHead
 from .config import TextConfig
 from .encoder import Encoder, EncoderModel
 from .kinds import KINDS, kind
 
 
 class MaskedConfig(TextConfig):
-    """A language model that fills masked tokens in; the head transforms (dense, activation, norm) as BERT's does."""
+    """A language model that fills in masked tokens, with BERT's head: dense, activation, norm, output matrix."""
 
     model_type: ClassVar[str] = "splitstep-masked"
 
 
-class SplitstepForMaskedLM(Writer, EncoderModel):
+class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
     """A masked language model: encoder, then dense, activation, norm and the tied output matrix with a bias."""
 
     config_class = MaskedConfig

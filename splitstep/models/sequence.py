@@ -40,7 +40,7 @@ class SplitstepForSequenceClassification(EncoderModel):
 
 
 def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
-    """One vector per sequence: the first token's, or the mean over tokens that are no padding."""
+    """One vector per sequence: the first token's, or the mean over tokens that are not padding."""
     if pool == "first":
         return x[:, 0]
     if mask is None:

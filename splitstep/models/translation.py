@@ -10,11 +10,11 @@ from transformers import AutoModelForSeq2SeqLM
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from ..integrate import Observe
-from ..kernels.loss import behind_start, cross_entropy
+from ..kernels.loss import cross_entropy, decoder_inputs
 from ..kernels.output_product import project
 from ..scheme import Scheme, decoder
 from ..schemes import scheme
-from .base import SplitstepGenerationMixin, TextModel, Writer
+from .base import SplitstepGenerationMixin, TextModel, VocabularyHead
 from .body import EMBEDDING_SALT, Body, seed_for
 from .config import DEEPEST, TextConfig
 from .encoder import Encoder
@@ -41,15 +41,14 @@ class TranslationConfig(TextConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
         self.check_positive("decoder_layers", most=DEEPEST)
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing={self.label_smoothing} is a probability: use a number in [0, 1).")
+        self.check_probability("label_smoothing")
 
     def stacks(self) -> list[tuple[Scheme, int]]:
         encoder = scheme(self.scheme)
         return [(encoder, self.layers), (decoder(encoder), self.decoder_layers)]
 
 
-class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
+class SplitstepForTranslation(VocabularyHead, TextModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """An encoder-decoder: one embedding for source, target and output; the decoder's scheme gains cross-attention."""
 
     config_class = TranslationConfig
@@ -69,8 +68,8 @@ class SplitstepForTranslation(Writer, TextModel, SplitstepGenerationMixin):  # p
         return EncoderForGeneration(self.encoder)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """What the decoder is given where these are to be predicted."""
-        return behind_start(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
+        """The decoder's input when these labels are to be predicted."""
+        return decoder_inputs(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     def forward(
         self,

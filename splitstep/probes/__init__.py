@@ -1,4 +1,4 @@
-"""Probes: measurements of a network at work, one a file, each a pure function of events."""
+"""Probes: measurements of a running network, one in each file, each a pure function of events."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ PROBES: Registry[Callable[[], Probe]] = Registry(
 
 
 def observe(model: nn.Module, batch: Mapping[str, Any], probes: Sequence[str]) -> dict[str, dict[str, Figures]]:
-    """What the probes find in one pass of a batch through the model, in the mode that it is in: by the probe's name and
-    by that of the stack. The model is one that passes `observe` on to its stacks."""
+    """What the probes measure in one pass of a batch through the model, by the names of probe and stack.
+
+    The model keeps its mode (training or evaluation) and must pass `observe` on to its stacks.
+    """
     stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
     made = {name: {stack: PROBES.find(name)() for stack in stacks} for name in probes}
     ends: dict[str, Tensor] = {}

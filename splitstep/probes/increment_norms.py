@@ -10,7 +10,7 @@ from .probe import Figures, Pass, length
 
 @final
 class IncrementNorms:
-    """The mean length of what each field or projection adds in each layer; of one with several parts, their sum."""
+    """The mean length of what each field or projection adds in each layer, summed over its parts."""
 
     def __init__(self) -> None:
         self.lengths: dict[str, dict[int, float]] = {}

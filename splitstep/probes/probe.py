@@ -1,4 +1,4 @@
-"""What a probe is: made anew for each pass through a stack, called with its events, asked for figures at the end."""
+"""What a probe is: an object made for one pass through a stack, called with its events, and then asked for figures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from ..integrate import Event
 
 Figures = Mapping[str, tuple[float, ...]]
-"""Series by name, such as that of a field: a number for each layer."""
+"""Series of numbers by name, such as a field's: one number for each layer."""
 
 
 class Pass(NamedTuple):
-    """One pass through a stack, when it is over: the model, its inputs (labels too), the stack's name, the state that
-    it ended with, and what the model returned (the loss too, if there are labels)."""
+    """One completed pass through a stack: the model, its inputs (and labels), the stack's name, the state at the end,
+    and what the model returned (with the loss, if there are labels)."""
 
     model: nn.Module
     batch: Mapping[str, Any]
@@ -25,7 +25,7 @@ class Pass(NamedTuple):
 
 
 class Probe(Protocol):
-    """One measurement of one pass. It changes nothing that it sees."""
+    """One measurement of one pass. It must not change what it sees."""
 
     def __call__(self, event: Event) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, whenever the process or the disk gives up."""
+"""Files and folders that appear whole or not at all, whenever the process is killed or the disk fails."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import IO
 
 from safetensors import SafetensorError
 
-PART, OLD = ".part-", ".old-"  # how the names of what is being written and being removed begin
+PART, OLD = ".part-", ".old-"  # how the names of unfinished and of discarded files begin
 
 
 def hidden(mark: str, path: Path) -> Path:
-    """A name beside `path` that nobody foresees: no link waits there, and no other process writes there."""
+    """A random name beside `path`: no other process writes there, and nobody can have put a link there."""
     return path.with_name(f"{mark}{path.name}-{token_hex(8)}")
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let every failure to write be one OSError that names `path`; safetensors has errors of its own."""
+    """Turn every failure to write into an OSError that names `path`; safetensors has errors of its own."""
     try:
         yield
     except OSError as error:
@@ -45,7 +45,7 @@ def fsync(path: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that appears at `path` if the block ends well, and not at all after an error."""
+    """A file to write to, which appears at `path` if the block succeeds, and not at all after an error."""
     part = hidden(PART, path)
     try:
         with part.open("xb") as file:
@@ -59,14 +59,14 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write the whole file or leave what was there."""
+    """Write the whole file, or leave the old one."""
     with naming(path), whole_file(path) as file:
         file.write(text.encode())
 
 
 @contextmanager
 def whole_folder(final: Path) -> Iterator[Path]:
-    """A hidden folder to write in, which becomes `final` if the block ends well."""
+    """A hidden folder to write in, which becomes `final` if the block succeeds."""
     part = hidden(PART, final)
     with naming(final):
         part.mkdir(parents=True)
@@ -84,7 +84,7 @@ def whole_folder(final: Path) -> Iterator[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Delete a folder so that a kill half-way leaves none that looks whole."""
+    """Delete a folder; if the process is killed half-way, no folder is left that looks whole."""
     old = hidden(OLD, folder)
     with suppress(FileNotFoundError):  # another process was quicker
         os.rename(folder, old)
@@ -96,7 +96,7 @@ def is_leftover(path: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a kill left behind."""
+    """Remove the leftovers of processes that were killed."""
     for left in filter(is_leftover, folder.iterdir() if folder.is_dir() else ()):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Quicker imports of what is large."""
+"""Faster imports of large packages."""
 
 import gc
 from collections.abc import Iterator
@@ -9,27 +9,27 @@ from typing import Any
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection inside, and none right after it for what was made inside.
+    """No garbage collection inside, nor right afterwards of what was made inside.
 
-    transformers makes 400,000 objects, all to stay, and each of the collections that so many set off looks at all of
-    them: together a fifth of the time of the import.
+    The import of transformers makes 400,000 objects that stay. They trigger collections that look at all of them, which
+    would take a fifth of the import's time.
     """
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if gc.get_freeze_count() == 0:  # somebody's frozen objects would thaw
+        if gc.get_freeze_count() == 0:  # otherwise this would unfreeze objects that others froze
             gc.freeze()
-            gc.unfreeze()  # what was young is of the oldest generation now, and no collection has looked at it
+            gc.unfreeze()  # moves all objects to the oldest generation without a collection
         if was_on:
             gc.enable()
 
 
 @contextmanager
 def lean() -> Iterator[None]:
-    """transformers without scikit-learn and scipy inside: it imports them wherever they are installed, for assisted
-    generation and for finding objects. For programs that do neither; a second less."""
+    """transformers without scikit-learn and scipy, which it imports if they are installed, for assisted generation and
+    object detection. Programs that do neither save a second."""
     utils: Any = import_module("transformers.utils")
     known = {name: getattr(utils, name) for name in ("is_sklearn_available", "is_scipy_available")}
     for name in known:

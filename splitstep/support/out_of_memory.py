@@ -1,8 +1,8 @@
-"""Too little memory, told from other errors."""
+"""Out-of-memory errors."""
 
 import torch
 
 
 def no_memory(error: BaseException) -> bool:
-    """Whether an allocation failed; PyTorch's on a CPU have no exception of their own."""
+    """Whether an allocation failed; on a CPU PyTorch raises a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

@@ -15,10 +15,10 @@ T = TypeVar("T")
 class Registry(Mapping[str, T], Generic[T]):
     """A mapping from names to things of one sort.
 
-    Another package adds one under the entry-point group `splitstep.<sort>s`. Its name is listed at once; the package
-    is imported when that name is asked for, so one that is broken hurts nobody else. Own names cannot be replaced.
-    `accept` makes a thing of what the package gives, or refuses it with a `ValueError`. Own things in `paths`, such as
-    "package.module:NAME", are imported on demand, too.
+    Other packages add to it through the entry-point group `splitstep.<sort>s`. Their names are listed at once; a
+    package is imported when its name is looked up, so a broken one does no other harm. Our own names cannot be
+    replaced. `accept` converts what a package provides, or refuses it with a `ValueError`. Our own things in `paths`,
+    such as "package.module:NAME", are imported on demand, too.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._found: dict[str, EntryPoint] | None = None
 
     def add(self, name: str, value: T) -> T:
-        """Register a thing under a name that is still free."""
+        """Register a thing under a free name."""
         if name in self.own:
             raise ValueError(f"There are two {self.plural} called {name!r}: give one another name.")
         self.own[name] = value
@@ -43,12 +43,12 @@ class Registry(Mapping[str, T], Generic[T]):
 
     @property
     def known(self) -> dict[str, T]:
-        """What can be had without an import."""
+        """What is available without an import."""
         return self.own | self._loaded
 
     @property
     def added(self) -> Mapping[str, EntryPoint]:
-        """What is imported on demand, by name: own things in `paths`, then what other packages add."""
+        """What is imported on demand, by name: our own things in `paths`, then what other packages add."""
         if self._found is None:
             group = f"splitstep.{self.plural}"
             own = {name: EntryPoint(name, path, group) for name, path in self.paths.items()}
@@ -66,7 +66,7 @@ class Registry(Mapping[str, T], Generic[T]):
         try:
             return self.accept(point.load())
         except Exception as error:
-            if point.dist is None:  # an own one
+            if point.dist is None:  # one of our own
                 raise
             reason = (str(error).splitlines() or [""])[0]
             raise ValueError(

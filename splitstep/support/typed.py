@@ -1,4 +1,4 @@
-"""Values from files as the types that records are annotated with; what does not fit is named by its place."""
+"""Values from files, read as the types that records are annotated with; an error names the entry that does not fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class Figure(float):
-        """A number that may be infinite or none at all. JSON has no such numbers, so files hold them as text."""
+        """A number that may be infinite or NaN. JSON has no such numbers, so files hold them as text."""
 
 
 NOT_FINITE = ("nan", "inf", "-inf")
@@ -28,7 +28,7 @@ UNIONS = (Union, UnionType)
 
 
 def read_as(kind: Any, value: Any, where: str) -> Any:
-    """The value as this type: a record from an object, a tuple from a list, and so on all the way down."""
+    """The value as this type: a record from an object, a tuple from a list, and so on recursively."""
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if not suits(kind, value):
         near = nearest(str(value), map(str, arguments)).rstrip(";") if origin is Literal else ""
@@ -44,12 +44,12 @@ def read_as(kind: Any, value: Any, where: str) -> Any:
             for key, one in value.items()
         }
     if kind in (float, Figure):
-        return float(str(value))  # infinite where the digits of a whole number are too many
+        return float(str(value))  # infinite if a whole number has too many digits
     return value if kind in WORDS or origin is Literal else read_record(kind, value, where)
 
 
 def suits(kind: Any, value: Any) -> bool:
-    """Whether a value is of this type on the outside; whole numbers pass as floats, truth values not as numbers."""
+    """Whether the outermost type of a value fits; whole numbers pass as floats, booleans do not pass as numbers."""
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if origin in UNIONS:
         return any(suits(one, value) for one in arguments)
@@ -64,7 +64,7 @@ def suits(kind: Any, value: Any) -> bool:
 
 
 def spell(kind: Any) -> str:
-    """A type as a reader of an error says it."""
+    """A type in words, for an error."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return " or ".join(f'"{value}"' for value in arguments)
@@ -76,13 +76,13 @@ def spell(kind: Any) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A question that points at the nearest right name, or a semicolon alone where none is near."""
+    """The middle of an error: a question with the nearest right name, or only a semicolon if none is near."""
     near = words.nearest(name, names)
     return f'; did you mean "{near}"?' if near else ";"
 
 
 def read_record(kind: Any, value: dict[str, Any], where: str) -> Any:
-    """A dataclass, a named tuple or a typed dictionary from an object; entries that it does not know are left."""
+    """A dataclass, a named tuple or a typed dictionary from an object; unknown entries are ignored."""
     hints = get_type_hints(kind)
     if missing := sorted(required(kind) - value.keys()):
         raise ValueError(f"{where} has no {missing[0]}")
@@ -93,7 +93,7 @@ def read_record(kind: Any, value: dict[str, Any], where: str) -> Any:
 def required(kind: Any) -> Set[str]:
     """The entries that have no default."""
     if is_typeddict(kind):
-        hints = get_type_hints(kind, include_extras=True)  # its own list does not see through postponed annotations
+        hints = get_type_hints(kind, include_extras=True)  # __required_keys__ ignores postponed annotations
         return {name for name, hint in hints.items() if get_origin(hint) is not NotRequired}
     if dataclasses.is_dataclass(kind):
         absent = dataclasses.MISSING
@@ -102,8 +102,8 @@ def required(kind: Any) -> Set[str]:
 
 
 def plain(value: Any) -> Any:
-    """The value for JSON, as `read_as` reads it: records are objects, without what is None and need not be there;
-    tuples are lists; numbers that JSON does not have are text."""
+    """The value for JSON, as `read_as` reads it: records become objects, without optional entries that are None; tuples
+    become lists; infinite numbers and NaN become text."""
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Numbers with their nouns, and the right name for a wrong one."""
+"""Numbers with their nouns, and suggestions for misspelt names."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -10,12 +10,12 @@ def counted(n: int, noun: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word that is nearest to a wrong one, or None if none is near."""
+    """The known word that is nearest to a wrong one; None if none is near."""
     return next(iter(get_close_matches(word, list(known), 1, cutoff)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of an error about a wrong word: what it may have meant, or all that is known."""
+    """The end of an error about a wrong word: the word it may have meant, or all known words."""
     names = list(known)
     near = nearest(word, names, 0.5)
     return f"Did you mean {near}?" if near else f"Known: {', '.join(names)}."

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..kernels.loss import behind_start
+from ..kernels.loss import decoder_inputs
 from ..models import SplitstepForTranslation
 from .buckets import MULTIPLE, Buckets, check_buckets, choose_widths, padded, rows_of
 from .options import at_least
@@ -185,7 +185,7 @@ class Translation(Task):
         found = self._named(split)
         for rows, width in self._buckets.batches(found, lambda width: rows_of(max(size, width), width)):
             batch = self._padded(found, rows, width)
-            yield {**batch, "decoder_input_ids": behind_start(batch["labels"], START, PAD)}
+            yield {**batch, "decoder_input_ids": decoder_inputs(batch["labels"], START, PAD)}
 
     def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
         pairs = self._prepared.pairs[split]

@@ -143,7 +143,7 @@ def test_a_tableau_of_ones_own_is_written_once_it_is_registered(monkeypatch: pyt
     assert scheme(str(s)) == s
     assert s.order == 2
     for name in ("", "Heun", "my heun", "@heun"):
-        with pytest.raises(ValueError, match="a word in small letters"):
+        with pytest.raises(ValueError, match="a word in lower case"):
             Tableau(name, RALSTON.a, RALSTON.b)
 
 
@@ -166,8 +166,8 @@ BAD = {
     "A @heun F": "at the very end",
     "A+F/2 A+F/2": r"\(A\+F\)/2",
     "F/0 A": "divided by 0",
-    "F*1/0 A": "no coefficient",
-    "F*1e999 A": "no coefficient",
+    "F*1/0 A": "not a coefficient",
+    "F*1e999 A": "not a coefficient",
     "A*0 A F": "leave that part out",
     "A A F": "Field A advances by 2",
     "A/2 F": "its fractions must sum to 1",

@@ -3,19 +3,13 @@ ever meets a kernel."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from itertools import product
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from gpu import GPU, TRITON, interpret
-from gpu import kernels as launched
+from fused_loss import KINDS, LOSS, PROJECT, build, by_hand, outcome, sample, slow
+from gpu import TRITON, interpret
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
@@ -23,7 +17,6 @@ from torch.func import functional_call, grad, jvp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
-import splitstep as ss
 from splitstep.kernels.loss import (
     FUSED,
     IGNORED,
@@ -33,87 +26,16 @@ from splitstep.kernels.loss import (
     formula,
     fusible,
     kernels,
-    slope_formula,
 )
-from splitstep.kernels.output_product import COLUMNS, Padded, bare, project, unaligned
+from splitstep.kernels.output_product import Padded, bare, project, unaligned
 from splitstep.tasks.task import score_tokens
-
-LOSS = importlib.import_module("splitstep.kernels.loss")
-PROJECT = importlib.import_module("splitstep.kernels.output_product")
-KINDS = ("causal", "masked", "translation")
-
-
-def padded(classes: int) -> int:
-    return -(-classes // COLUMNS) * COLUMNS
-
-
-def sample(rows: int, width: int, classes: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
-    """Logits with numbers that must not be used behind the last class, and labels, the second of which is ignored."""
-    random = torch.Generator().manual_seed(width)
-    logits = 3 * torch.randn(rows, width, generator=random)
-    logits[:, classes:] = 100.0
-    labels = torch.randint(classes, (rows,), generator=random)
-    labels[1] = IGNORED
-    return logits.to(device), labels.to(device)
-
-
-def compare(kernels: Kernels, logits: Tensor, labels: Tensor, classes: int, smoothing: float, rtol: float) -> None:
-    """Losses and gradients against the formulas in float64."""
-    scale = 1000.0
-    exact = logits[:, :classes].double()
-    losses, lse = kernels.losses(logits, labels, classes, smoothing)
-    slopes = kernels.slopes(logits, labels, lse, torch.tensor(scale, device=logits.device), classes, smoothing)
-    expected = functional.cross_entropy(exact, labels, reduction="none", label_smoothing=smoothing)
-    torch.testing.assert_close(losses.double(), expected, rtol=1e-5, atol=1e-5)
-    assert (losses.dtype, slopes.dtype, slopes.shape) == (torch.float32, logits.dtype, logits.shape)
-    assert not slopes[:, classes:].any()
-    assert not slopes[labels == IGNORED].any()
-    truth = functional.one_hot(labels.clamp(min=0), classes)
-    slope = scale * slope_formula(exact, labels, smoothing)
-    bound = rtol * (slope.abs() + scale * (truth + smoothing / classes)) + 2e-7  # terms cancel; float16 ends there
-    assert ((slopes[:, :classes].double() - slope).abs() <= bound).all()
-
-
-def agree(kernels: Kernels, device: str, truncates: Sequence[torch.dtype] = ()) -> None:
-    """The claim itself: a block and several, full and not; rows with something behind them and between them."""
-    check(kernels, device)
-    for dtype, smoothing, (classes, rows) in product(FUSED, (0.0, 0.1), ((1, 3), (7, 6), (1000, 4), (33_278, 3))):
-        rtol = max(1e-5, (2 if dtype in truncates else 1) * torch.finfo(dtype).eps)
-        for width in {classes, padded(classes), classes + 5}:
-            logits, labels = sample(rows, width, classes, device)
-            compare(kernels, logits.to(dtype), labels, classes, smoothing, rtol)
-        between = logits.to(dtype)[:, :classes]
-        compare(kernels, between, labels, classes, smoothing, rtol)
-        compare(kernels, between.t().contiguous().t(), labels, classes, smoothing, rtol)
-        nothing = torch.full_like(labels, IGNORED)
-        losses, lse = kernels.losses(between, nothing, classes, smoothing)
-        slopes = kernels.slopes(between, nothing, lse, torch.tensor(torch.inf, device=device), classes, smoothing)
-        assert not losses.any()
-        assert not slopes.any()
-    strange(kernels, device)
-
-
-def strange(kernels: Kernels, device: str) -> None:
-    """Classes that are ruled out; rows that are no numbers; labels that are no classes."""
-    logits, labels = sample(6, 5000, 5000, device)
-    logits[0, :4000] = -torch.inf  # more than a block
-    labels[0] = 4500
-    compare(kernels, logits, labels, 5000, 0.0, 1e-5)
-    logits[0, 0] = -3.4028234663852886e38
-    compare(kernels, logits, labels, 5000, 0.0, 1e-5)
-    logits[2], logits[3, 7], logits[4, 7], labels[5] = -torch.inf, torch.inf, torch.nan, 5000
-    losses, lse = kernels.losses(logits, labels, 5000, 0.1)
-    slopes = kernels.slopes(logits, labels, lse, torch.tensor(1.0, device=device), 5000, 0.1)
-    assert losses.isnan().tolist() == [False, False, True, True, True, True]
-    assert slopes.isnan().any(1).tolist() == [False, False, True, True, True, True]
-    assert losses[0] == torch.inf
 
 
 @TRITON
 def test_the_kernels_are_the_formula_in_the_interpreter_of_triton() -> None:
     """The interpreter truncates to bfloat16, where a GPU rounds."""
     interpret(
-        "import torch; from test_fused_loss import Kernels, agree; from splitstep.kernels import loss_kernel as k; "
+        "import torch; from fused_loss import Kernels, agree; from splitstep.kernels import loss_kernel as k; "
         "agree(Kernels(k.losses, k.slopes), 'cpu', [torch.bfloat16])"
     )
 
@@ -138,25 +60,6 @@ def test_on_a_cpu_the_loss_is_that_of_pytorch_to_the_bit(items: Any, smoothing: 
     assert torch.equal(logits, head(x))
 
 
-def by_hand(calls: list[str]) -> Kernels:
-    """The kernels, as operations of PyTorch that, like real ones, read memory and no more."""
-
-    def losses(logits: Tensor, labels: Tensor, classes: int, smoothing: float) -> tuple[Tensor, Tensor]:
-        logits.data_ptr(), labels.data_ptr()  # an error where there is none
-        calls.append("losses")
-        rows = logits[:, :classes].float()
-        return functional.cross_entropy(rows, labels, reduction="none", label_smoothing=smoothing), rows.logsumexp(1)
-
-    def slopes(logits: Tensor, labels: Tensor, lse: Tensor, g: Tensor, classes: int, smoothing: float) -> Tensor:
-        logits.data_ptr(), labels.data_ptr(), lse.data_ptr(), g.data_ptr()
-        calls.append("slopes")
-        slope = slope_formula(logits[:, :classes].float(), labels, smoothing) * g
-        slope = slope.masked_fill((labels == IGNORED)[:, None], 0.0)  # g may be infinite
-        return functional.pad(slope, (0, logits.shape[1] - classes)).to(logits.dtype)
-
-    return Kernels(losses, slopes)
-
-
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The calls of kernels that the CPU seems to have."""
@@ -164,12 +67,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made = by_hand(names)
     monkeypatch.setattr(LOSS, "kernels", lambda kind: made)
     return names
-
-
-def slow(patch: pytest.MonkeyPatch) -> None:
-    """Neither padding nor kernels."""
-    patch.setattr(LOSS, "fusible", lambda logits, labels: False)
-    patch.setattr(PROJECT, "unaligned", lambda head, x: False)
 
 
 def test_the_check_notices_kernels_that_differ() -> None:
@@ -355,29 +252,6 @@ def test_only_a_bare_head_is_padded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not unaligned(nn.Linear(16, 1001), torch.randn(600, 16))
 
 
-def build(kind: str, vocabulary: int, **more: Any) -> Any:
-    torch.manual_seed(0)
-    special: dict[str, dict[str, Any]] = {"translation": {"label_smoothing": 0.1, "init": "normal"}}
-    shape = {"layers": 1, "width": 32, "heads": 2, "ffn": 64, "vocab_size": vocabulary, "max_positions": 64}
-    config = ss.models.KINDS[kind].config(scheme="lie", **(shape | special.get(kind, {}) | more))
-    return ss.models.KINDS[kind].model(config).train()
-
-
-def outcome(model: Any, half: bool = False) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Loss, logits and gradients on batches whose labels are ignored here and there."""
-    device, random = model.device, torch.Generator().manual_seed(1)
-    ids = torch.randint(5, model.config.vocab_size, (12, 50), generator=random)
-    labels = ids.masked_fill(torch.rand(ids.shape, generator=random) < 0.3, IGNORED).to(device)
-    model.zero_grad()
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
-        items = torch.tensor(700, device=device)
-        out = model(
-            ids.to(device), labels=labels, num_items_in_batch=items, dropout_seed=torch.tensor(7, device=device)
-        )
-    out.loss.backward()
-    return out.loss.detach(), out.logits.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_padded_model_is_the_model_itself(kind: str, calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     model = build(kind, 101)
@@ -435,153 +309,3 @@ def test_other_devices_have_no_kernels() -> None:
     assert kernels("cpu") is None
     if not torch.cuda.is_available():
         assert kernels("cuda") is None
-
-
-@GPU
-def test_kernels_that_differ_or_fail_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = by_hand([])
-
-    def wrong(logits: Tensor, labels: Tensor, classes: int, smoothing: float) -> tuple[Tensor, Tensor]:
-        return right.losses(logits, labels, classes, 0.0)
-
-    def broken(*given: Any) -> tuple[Tensor, Tensor]:
-        raise OSError("no compiler")
-
-    for losses, used in ((wrong, False), (broken, False), (right.losses, True)):
-        module = SimpleNamespace(losses=losses, slopes=right.slopes)
-        monkeypatch.setitem(sys.modules, "splitstep.kernels.loss_kernel", module)
-        with nullcontext() if used else pytest.warns(UserWarning, match="runs without its kernel"):
-            assert (kernels.__wrapped__("cuda") is not None) == used
-
-
-@GPU
-def test_a_gpu_does_as_the_formula_does() -> None:
-    found = kernels("cuda")
-    assert found is not None
-    agree(found, "cuda")
-
-
-@GPU
-@pytest.mark.parametrize(("rows", "classes"), [(66_000, 33_278), (20, 299_999)])
-def test_many_rows_and_long_rows_are_no_different(rows: int, classes: int) -> None:
-    """Offsets beyond 32 bits, and a vocabulary of 300,000."""
-    found, width = kernels("cuda"), padded(classes)
-    assert found is not None
-    if torch.cuda.mem_get_info()[0] < 8 * rows * width:
-        pytest.skip("needs more memory")
-    logits = torch.empty(rows, width, device="cuda", dtype=torch.bfloat16).normal_()
-    labels = torch.randint(classes, (rows,), device="cuda")
-    losses, lse = found.losses(logits, labels, classes, 0.1)
-    slopes = found.slopes(logits, labels, lse, torch.tensor(1000.0, device="cuda"), classes, 0.1)
-    last = slice(rows - 16, rows)
-    exact = logits[last, :classes].double()
-    expected = functional.cross_entropy(exact, labels[last], reduction="none", label_smoothing=0.1)
-    torch.testing.assert_close(losses[last].double(), expected, rtol=1e-5, atol=1e-5)
-    slope = functional.pad(1000 * slope_formula(exact, labels[last], 0.1), (0, width - classes))
-    torch.testing.assert_close(slopes[last].double(), slope, rtol=1e-2, atol=1e-4)
-
-
-@GPU
-@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
-@pytest.mark.parametrize("dtype", FUSED)
-def test_a_captured_graph_reads_the_labels_and_items_of_the_moment(dtype: torch.dtype) -> None:
-    wide, labels = sample(40, 1024, 1001, "cuda")
-    wide = wide.to(dtype).requires_grad_()
-    items = torch.tensor(30, device="cuda")
-
-    def both() -> tuple[Tensor, Tensor]:
-        loss = cross_entropy(wide[:, :1001], labels, items, 0.1, wide)
-        return loss.detach(), torch.autograd.grad(loss, wide)[0]
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        assert fusible(wide, labels)
-        both()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        loss, slope = both()
-    for number in (30, 7, 1):
-        labels.copy_(torch.randint(1001, (40,)))
-        labels[: 40 - number] = IGNORED
-        items.fill_(number)
-        graph.replay()
-        expected = formula(wide[:, :1001], labels, items, 0.1)
-        torch.testing.assert_close(loss, expected.detach(), rtol=1e-5, atol=1e-5)
-        [gradient] = torch.autograd.grad(expected, wide)
-        torch.testing.assert_close(slope, gradient, rtol=2 * torch.finfo(dtype).eps + 1e-5, atol=1e-6)
-
-
-@GPU
-@pytest.mark.parametrize("half", [False, True], ids=["float32", "bf16"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_model_on_a_gpu_is_that_of_head_and_formula(kind: str, half: bool) -> None:
-    model = build(kind, 1001).cuda()
-    if kind == "masked":
-        nn.init.normal_(model.head.bias)
-    loss, logits, slopes = outcome(model, half)
-    assert (logits.shape, logits.stride(1)) == ((12, 50, 1001), 1024)
-    assert logits.dtype == (torch.bfloat16 if half else torch.float32)
-    with pytest.MonkeyPatch.context() as patch:
-        slow(patch)
-        expected, others, gradients = outcome(model, half)
-    assert others.is_contiguous()
-    close: dict[str, float] = {"rtol": 2e-2, "atol": 2e-2} if half else {"rtol": 1e-4, "atol": 1e-5}
-    torch.testing.assert_close(loss, expected, rtol=1e-3 if half else 1e-5, atol=0)
-    torch.testing.assert_close(logits, others, **close)
-    largest = max(gradient.norm() for gradient in gradients)
-    for found, gradient in zip(slopes, gradients, strict=True):
-        assert (found - gradient).norm() <= close["rtol"] * max(gradient.norm(), largest / 100)  # some are but noise
-
-
-@GPU
-@pytest.mark.parametrize("dtype", FUSED)
-def test_a_loss_is_one_kernel_over_the_logits_forward_and_one_backward(dtype: torch.dtype, tmp_path: Path) -> None:
-    wide, labels = sample(600, 10_048, 10_007, "cuda")
-    wide = wide.to(dtype).requires_grad_()
-    items, trace = torch.tensor(500, device="cuda"), tmp_path / "trace.json"
-    if not launched(lambda: wide.detach() * 2, trace):
-        pytest.skip("the profiler sees no kernels here")
-
-    def both(loss: Callable[..., Tensor], *more: Any) -> Callable[[], Any]:
-        return lambda: torch.autograd.grad(loss(wide[:, :10_007], labels, items, 0.1, *more), wide)
-
-    names = launched(both(cross_entropy, wide), trace)
-    assert names.count("_losses") == names.count("_slopes") == 1
-    assert len(names) <= 8, (
-        names
-    )  # the sum, the division and its gradient, and the gradient's beginning: single numbers
-    assert len(names) < len(launched(both(formula), trace))
-
-
-@GPU
-def test_an_odd_vocabulary_has_aligned_products_and_one_copy_of_the_matrix(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.json"
-    head = nn.Linear(256, 10_007, bias=False, device="cuda")
-    x = torch.randn(2048, 256, device="cuda", requires_grad=True)
-    g = torch.randn(2048, 10_048, device="cuda").to(torch.bfloat16)
-
-    def product() -> Any:
-        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
-            _, wide = project(head, x)
-        return torch.autograd.grad(wide, [x, head.weight], g)
-
-    if not (names := launched(product, trace)):
-        pytest.skip("the profiler sees no kernels here")
-    assert not [name for name in names if "align1" in name or "align2" in name], names
-    assert len(launched(lambda: Padded.apply(head.weight.detach(), 10_048, torch.bfloat16), trace)) == 2
-
-
-@GPU
-def test_scores_on_a_gpu_copy_no_logits() -> None:
-    wide, labels = sample(1000, 33_280, 33_278, "cuda")
-    for dtype in FUSED:
-        logits = wide.to(dtype).view(10, 100, -1)[..., :33_278]
-        score_tokens(logits, labels.view(10, 100))
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        found = score_tokens(logits, labels.view(10, 100))
-        assert torch.cuda.max_memory_allocated() - before < 2**23  # the logits have eight times as much, and more
-        expected = score_tokens(logits.cpu(), labels.view(10, 100).cpu())
-        assert found == pytest.approx(expected, rel=1e-5)

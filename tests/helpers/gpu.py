@@ -21,8 +21,8 @@ TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="needs triton, w
 
 
 def interpret(code: str) -> None:
-    """Run Python in another process, where Triton interprets kernels on the CPU and tests can be imported."""
-    path = "import sys; sys.path += ['tests/helpers', 'tests/fields']"
+    """Run Python in another process, where Triton interprets kernels on the CPU and these helpers can be imported."""
+    path = "import sys; sys.path.append('tests/helpers')"
     command = [sys.executable, "-W", "ignore", "-c", f"{path}; {code}"]
     subprocess.run(command, check=True, cwd=Path(__file__).parents[2], env={**os.environ, "TRITON_INTERPRET": "1"})
 

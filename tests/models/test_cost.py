@@ -25,7 +25,6 @@ from splitstep.models import (
     SplitstepForTranslation,
     TranslationConfig,
     cost,
-    summary,
     twin,
 )
 from splitstep.models.cost import (
@@ -33,9 +32,8 @@ from splitstep.models.cost import (
     Line,
     body_parameters,
     example_flops,
-    flops_line,
+    line,
     nearest_mix,
-    parameters_line,
     sketch,
     spread,
     with_widths,
@@ -199,7 +197,7 @@ def test_deeper_where_the_reference_is_dearer() -> None:
     assert (other.layers, other.ffn, other.step) == (12, 256, 0.25)
 
 
-def test_what_was_matched_is_in_config_json_and_summary(tmp_path: Any) -> None:
+def test_what_was_matched_is_in_config_json(tmp_path: Any) -> None:
     reference = CausalConfig(layers=4, width=64, heads=4, ffn=4096)
     for by in ("parameters", "flops"):
         other = twin(reference, "macaron", by, length=100)
@@ -213,25 +211,7 @@ def test_what_was_matched_is_in_config_json_and_summary(tmp_path: Any) -> None:
             "difference": cost(other, 100).of(by) / cost(reference, 100).of(by) - 1,
         }
         assert CausalConfig.from_pretrained(tmp_path).matched == matched
-    text = summary(other)
-    assert "F0 2048; F1 2048 in 4 layers" in text
-    assert f"{cost(other, 100).flops:,} at length 100" in text
-    assert "FLOPs per token of lie at length 100; difference +0.0000%" in text
-    assert "matched" not in summary(reference)
     assert reference.matched is None
-
-
-def test_a_summary_says_at_which_length_flops_are_counted_and_why() -> None:
-    reference = CausalConfig(layers=4, width=64, heads=4, ffn=4096, max_positions=512)
-    other = twin(reference, "macaron", length=100)
-    assert f"{cost(reference, 512).flops:,} at length 512, its max_positions\n" in summary(reference)
-    assert f"{cost(other, 100).flops:,} at length 100, where it was matched\n" in summary(other)
-    for config in (reference, other):
-        assert f"{cost(config, 200).flops:,} at length 200\n" in summary(config, 200)
-    by_flops = summary(twin(reference, "rk4", "flops", 100), 200)
-    assert f"matched          {cost(reference, 100).flops:,} FLOPs per token of lie at length 100;" in by_flops
-    translator = TranslationConfig(**SMALL, decoder_layers=1)
-    assert f"{cost(translator, 8, 8).flops:,} at length 8 of source and target\n" in summary(translator, 8)
 
 
 BAD = [
@@ -251,7 +231,7 @@ BAD = [
     (lambda: cost(CausalConfig(), 0), "positive"),
     (lambda: cost(ImageConfig(), 10), "always has 49 patches"),
     (lambda: cost(CausalConfig(), 10, 10), "encoder-decoders"),
-    (lambda: cost(SplitstepConfig(), 10), "config of no model"),
+    (lambda: cost(SplitstepConfig(), 10), "does not belong to a model"),
 ]
 
 
@@ -286,7 +266,7 @@ def test_an_activation_per_field_follows_the_fields() -> None:
     gated = CausalConfig(**shape, scheme="macaron", activation={"F0": "swiglu", "F1": "gelu"})
     mixed = twin(gated, "A0/2 F0/2 F1/2 A1/2")  # a gated half has more weights per unit of width
     assert mixed.activation == gated.activation
-    assert len(set(parameters_line(mixed).slopes)) == 2
+    assert len(set(line("parameters", mixed, 8).slopes)) == 2
     assert mixed.matched is not None
     assert abs(mixed.matched["difference"]) <= 1e-3
 
@@ -337,7 +317,7 @@ def test_a_twin_has_equal_parameters_or_there_is_none(reference: SplitstepConfig
     budget = cost(reference).body
     other = twin_or_nearest(reference, target, "parameters")
     if isinstance(other, int):
-        at = parameters_line(with_widths_of(reference, target))  # all slopes are equal here: only the total counts
+        at = line("parameters", with_widths_of(reference, target), 8)  # equal slopes: only the total counts
         assert len(set(at.slopes)) == 1
         units = max(len(at.slopes), round((budget - at.base) / at.slopes[0]))
         assert abs(at.base + units * at.slopes[0] - budget) == abs(other - budget)
@@ -384,7 +364,7 @@ def test_no_depth_and_width_come_nearer_where_there_is_no_twin(target: str, laye
     shape: dict[str, Any] = dict(width=4, heads=2, max_positions=8)
     reference = SequenceConfig(**shape, layers=layers, ffn=ffn)
     budget = cost(reference).flops
-    lines = [flops_line(SequenceConfig(**shape, layers=n, scheme=target), 8) for n in range(1, 11)]
+    lines = [line("flops", SequenceConfig(**shape, layers=n, scheme=target), 8) for n in range(1, 11)]
     best = min(
         abs(round(at.at(spread(w, 1, extra, len(at.slopes))) / 8) - budget)
         for at in lines
@@ -426,7 +406,7 @@ def test_no_neighbouring_widths_come_nearer(base: int, slopes: list[int], budget
 def test_no_multiple_of_8_comes_nearer(ffn: int) -> None:
     reference = CausalConfig(layers=2, width=512, heads=4, ffn=ffn)
     other = twin(reference, "F0/3 A F1/3 F2/3")
-    budget, at = cost(reference).body, parameters_line(other)
+    budget, at = cost(reference).body, line("parameters", other, 8)
     misses = {w: abs(at.at([w] * 6) - budget) for w in range(1, 1000)}
     multiple = min(range(8, 1000, 8), key=misses.__getitem__)
     if ffn % 3 == 0 and misses[ffn // 3] <= 1e-3 * budget:
@@ -446,9 +426,9 @@ def test_cost_is_linear_in_the_widths(by: str) -> None:
     widths = list(range(3, 3 + 12))
     model = sketch(with_widths(config, widths))
     if by == "parameters":
-        assert parameters_line(config).at(widths) == body_parameters(model)
+        assert line("parameters", config, 8).at(widths) == body_parameters(model)
     else:
-        assert flops_line(config, 8).at(widths) == example_flops(model, 8, 8)
+        assert line("flops", config, 8).at(widths) == example_flops(model, 8, 8)
 
 
 def test_widths_are_spread_evenly() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 
 import splitstep as ss
@@ -256,12 +256,11 @@ def test_training_mode_and_labels_build_no_cache() -> None:
     assert model(tokens, labels=tokens).past_key_values is None
     assert model(tokens, use_cache=False).past_key_values is None
     assert model.train()(tokens).past_key_values is None
-    assert isinstance(model, nn.Module)
 
 
 @pytest.mark.parametrize("make", [causal, translation])
 def test_no_plans_are_made_for_keys_that_grow(make: Any) -> None:
-    """cuDNN's attention is off inside generate(), and as it was behind it, whatever happens."""
+    """cuDNN's attention is off inside generate(), and as it was afterwards, whatever happens."""
     seen = list[bool]()
 
     def stop(tokens: Tensor, scores: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def test_every_task_has_a_kind() -> None:
 
 
 def test_a_config_of_no_kind_is_one_clear_line() -> None:
-    with pytest.raises(ValueError, match=r"^SplitstepConfig is the config of no model: use one of CausalConfig, "):
+    with pytest.raises(ValueError, match=r"^SplitstepConfig does not belong to a model: use one of CausalConfig, "):
         model_of(SplitstepConfig())
 
 

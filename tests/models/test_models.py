@@ -503,7 +503,7 @@ def test_the_vocabulary_can_grow(kind: str) -> None:
     [
         ({"head_size": 0}, "head_size=0 must be a positive number."),
         ({"head_size": 10**8}, "4 heads of head_size=100000000 are too wide together: use at most 100,000,000."),
-        ({"head_size": 3, "positions": "rotary"}, "the width of a head, 3, must be even."),
+        ({"head_size": 3, "positions": "rotary"}, "need heads of an even width; got 3."),
         ({"width": 15}, "Width 15 is not divisible by 4 heads: use heads=3 or width=12, or give a head_size."),
     ],
 )
