@@ -1,86 +1,69 @@
-"""The runs of a plan, done in workers; those that an earlier call finished are kept."""
+"""Executes the planned runs in workers; runs that an earlier call finished are kept."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from ...jobs.engines import Engine, open_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...support.words import counted
-from ...training import read_recipe
 from ...training.directory import RunDirectory
 from .plan import Planned
-from .result import Trial
-from .trials import Output, output_of, run_summary, trial_of
+from .trials import Ended, read_ended
 
-_one_at_a_time = threading.Lock()  # a cluster's worker may have several threads, and torch's seed is the process's
-
-
-class Ended(NamedTuple):
-    """A run that is over, and what its model wrote for each test split."""
-
-    trial: Trial
-    written: Mapping[str, Sequence[str]]
+_one_at_a_time = threading.Lock()  # a cluster's worker may have several threads, but torch has one seed per process
 
 
 def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: RunsProgress) -> Iterator[Ended]:
     """The runs as they end, those of an earlier call first."""
-    open_runs = []
+    left = []
     for run in runs:
         directory = RunDirectory(out / run.folder)
         result = directory.result()
         if result is None:
-            open_runs.append(run)
+            left.append(run)
             continue
-        output = output_of(directory, result)
-        trial = trial_of(run, output)
-        watch.done(run.folder, f"{run_summary(trial, result.metric)}, from an earlier call")
-        yield Ended(trial, output.written)
-    if not open_runs:
+        ended = read_ended(run, directory, result)
+        watch.done(run.folder, f"{ended.summary()}, from an earlier call")
+        yield ended
+    if not left:
         return
-    with open_engine(engine_text, len(open_runs)) as engine:
-        watch.note(f"{counted(len(open_runs), 'run')} on {engine.name}, {engine.workers} at once")
-        futures: dict[Future[Output], Planned] = {
-            engine.executor.submit(
-                run_one, run.recipe.document(), str(out / run.folder), str(data), threads_per_job()
-            ): run
-            for run in open_runs
-        }
+    with open_engine(engine_text, len(left)) as engine:
+        watch.note(f"{counted(len(left), 'run')} on {engine.name}, {engine.workers} at once")
+        submit, threads = engine.executor.submit, threads_per_job()
+        futures: dict[Future[Ended], Planned] = {submit(run_one, run, out, data, threads): run for run in left}
         while futures:
-            ended, _ = wait(futures, timeout=1.0, return_when=FIRST_COMPLETED)
+            done, _ = wait(futures, timeout=1.0, return_when=FIRST_COMPLETED)
             watch.look([(out / run.folder, run.recipe.train.steps) for run in futures.values()])
-            for future in ended:
+            for future in done:
                 run = futures.pop(future)
-                output = outcome(future, run, engine)
-                trial = trial_of(run, output)
-                watch.done(run.folder, run_summary(trial, output.result.metric))
-                yield Ended(trial, output.written)
+                ended = outcome(future, run, engine)
+                watch.done(run.folder, ended.summary())
+                yield ended
 
 
-def run_one(recipe: Mapping[str, Any], folder: str, data: str, threads: int) -> Output:
-    """One run in a worker: plain data in, records of plain data out."""
+def run_one(run: Planned, out: Path, data: Path, threads: int) -> Ended:
+    """Train one run in a worker, and return all that the study needs: the worker's disk may not be ours."""
     import torch
 
     from ...training import train
 
     with _one_at_a_time:
         torch.set_num_threads(threads)
-        out = Path(folder)
-        result = train(read_recipe(recipe, folder), out, Path(data), quiet=True)
-        return output_of(RunDirectory(out), result)
+        result = train(run.recipe, out / run.folder, data, quiet=True)
+        return read_ended(run, RunDirectory(out / run.folder), result)
 
 
-def outcome(future: Future[Output], run: Planned, engine: Engine) -> Output:
+def outcome(future: Future[Ended], run: Planned, engine: Engine) -> Ended:
     try:
         return future.result()
     except engine.died:
         raise ValueError(
             f"{run.folder}: its process was killed twice (is there enough memory?), or the cluster went away. Start "
-            "the same command again: finished runs are kept, and this one goes on from its checkpoint."
+            "the same command again: finished runs are kept, and this one continues from its checkpoint."
         ) from None
     except ImportError as error:
         raise ValueError(f"{run.folder}: the worker lacks a package ({error}): install splitstep there too.") from None
