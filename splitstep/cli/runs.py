@@ -159,20 +159,13 @@ def evaluate(
     lines = f", {counted(result.translated.lines, 'line')}" if result.translated else ""
     rows = [("split", f"{result.split}{lines}")]
     rows += [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items() if k not in scored]
-    rows += [(one.name, f"{one.value:.2f}  {one.signature}{_remark(one.comparable)}") for one in named]
+    remark = {True: "", False: "  (not comparable: the references are not published text)"}
+    rows += [(one.name, f"{one.value:.2f}  {one.signature}{remark[one.comparable]}") for one in named]
     output.emit(result.document(), lambda: _pairs(rows))
 
 
-def _remark(comparable: bool) -> str:
-    return "" if comparable else "  (not comparable: the references are not published text)"
-
-
 def translate(
-    run: Run,
-    beams: Beams = None,
-    length_penalty: Penalty = None,
-    as_json: Json = False,
-    out: Out = None,
+    run: Run, beams: Beams = None, length_penalty: Penalty = None, as_json: Json = False, out: Out = None
 ) -> None:
     """Translate lines from standard input with a run's model. The training data is not needed.
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,14 +128,10 @@ def _slope(scheme: Scheme, v: float, colouring: Colouring) -> float:
 def _errors(scheme: Scheme, v: float, colouring: Colouring) -> Iterator[float]:
     counts = [COARSEST * 2**k for k in range(int(math.log2(FINEST // COARSEST)) + 1)]
     ends = (_end(scheme, v, n, colouring) for n in counts)
-    if not scheme.projections:
-        exact = _reference(_terms(scheme, colouring), v)
-        yield from (_distance(x, exact) for x in ends)
-        return
-    last = next(ends)
-    for x in ends:
-        yield _distance(x, last)
-        last = x
+    if scheme.projections:
+        return (_distance(x, y) for x, y in pairwise(ends))
+    exact = _reference(_terms(scheme, colouring), v)
+    return (_distance(x, exact) for x in ends)
 
 
 def _distance(x: Tensor, y: Tensor) -> float:

@@ -57,7 +57,7 @@ def resampled_differences(ours: np.ndarray, theirs: np.ndarray, figure: Figure, 
     return np.stack([figure(often @ one) - figure(often @ two) for one, two in zip(ours, theirs, strict=True)], 1)
 
 
-def mean_difference(found: np.ndarray, resampled: np.ndarray, level: float = LEVEL) -> Estimate:
+def mean_difference(found: np.ndarray, resampled: np.ndarray) -> Estimate:
     """The mean of the differences of S pairs of runs [S] and its interval over sentences and seeds.
 
     Half its width is the root of the sum of two squares: Student's t over the S differences, and 1.96 times the
@@ -67,12 +67,12 @@ def mean_difference(found: np.ndarray, resampled: np.ndarray, level: float = LEV
     """
     from scipy.special import ndtri
 
-    seeds, means = estimate(found.tolist(), level), resampled.mean(1)
+    seeds, means = estimate(found.tolist()), resampled.mean(1)
     assert seeds is not None
     if seeds.high is None:
-        low, high = np.percentile(means, [50 * (1 - level), 50 * (1 + level)])
+        low, high = np.percentile(means, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
         return Estimate(seeds.mean, float(low), float(high), 1)
-    half = math.hypot(seeds.high - seeds.mean, float(ndtri((1 + level) / 2) * means.std(ddof=1)))
+    half = math.hypot(seeds.high - seeds.mean, float(ndtri((1 + LEVEL) / 2) * means.std(ddof=1)))
     return Estimate(seeds.mean, seeds.mean - half, seeds.mean + half, seeds.n)
 
 

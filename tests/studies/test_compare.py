@@ -93,7 +93,7 @@ def test_lists_are_swept_and_no_setting_is_twice_or_in_another_s_folder() -> Non
     runs = plan(tiny(), ["lie"], [0], read_sweep(["train.betas=[0.9, 0.95],[0.9, 0.99]"]))
     assert [run.recipe.train.betas for run in runs] == [(0.9, 0.95), (0.9, 0.99)]
     assert len({run.folder for run in runs}) == 2
-    assert len({file_name(text) for text in ("pathx/y.txt", "pathxy.txt", "path x/y.txt")}) == 3
+    assert len({file_name(f"data.path={text}") for text in ("x/y.txt", "xy.txt", " x/y.txt")}) == 3
     for same in ("train.lr=1e-3,0.001", "train.lr=1, 1"):
         with pytest.raises(ValueError, match="repeats an earlier setting"):
             plan(tiny(), ["lie", "macaron"], range(2), read_sweep([same]))

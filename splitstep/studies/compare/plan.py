@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -74,7 +74,7 @@ def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Se
     runs = list[Planned]()
     for notation, setting in product(notations, sweep or [()]):
         own = read_recipe(override({**recipe.document(), "scheme": notation}, setting), "the recipe")
-        folder = "-".join([slug(notation), *map(file_name, _short(setting))])
+        folder = "-".join([slug(notation), *map(file_name, setting)])
         for seed in seeds:
             seeded = replace(own, train=replace(own.train, seed=seed))
             runs.append(Planned(notation, setting, seed, seeded, f"runs/{folder}-seed{seed}"))
@@ -85,17 +85,12 @@ def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Se
     return runs
 
 
-def file_name(text: str) -> str:
-    """A part of a folder's name; a hash stands for characters that cannot be in one."""
+def file_name(assignment: str) -> str:
+    """An assignment as part of a folder's name: without its section; a hash stands for other characters."""
+    key, _, value = assignment.partition("=")
+    text = f"{key.rpartition('.')[2]}{value}"
     plain = re.sub(r"[^\w.+-]", "", text)
     return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
-
-
-def _short(setting: Setting) -> Iterator[str]:
-    """The assignments without their sections."""
-    for assignment in setting:
-        key, _, value = assignment.partition("=")
-        yield f"{key.rpartition('.')[2]}{value}"
 
 
 def slug(notation: str) -> str:

@@ -15,7 +15,6 @@ from .. import read_document
 from ..statistics import Estimate
 
 FORMAT = 1  # of result.json; a reader refuses a newer one
-STUDY = "compare"
 
 Setting = tuple[str, ...]  # the assignments of one point of a sweep, such as ("train.lr=1e-3",)
 
@@ -128,7 +127,7 @@ class Comparison:
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
-        return {"study": STUDY, "format": FORMAT, **plain(self)}
+        return {"study": "compare", "format": FORMAT, **plain(self)}
 
     @property
     def devices(self) -> list[str]:
@@ -158,6 +157,4 @@ def check_sense(found: Comparison) -> None:
 
 def read_comparison(document: Any, where: str) -> Comparison:
     """The comparison that a result.json holds."""
-    if not isinstance(document, dict) or document.get("study") != STUDY:
-        raise ValueError(f"{where} is not the result of a comparison: name a directory that `splitstep compare` wrote.")
     return read_document(Comparison, document, where, FORMAT)

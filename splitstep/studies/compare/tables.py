@@ -7,18 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...notation import shortened
-from ...report.tables import (
-    EVERYWHERE,
-    NOT_IN_MARKDOWN,
-    ON_PAGES,
-    Cell,
-    Code,
-    Column,
-    Record,
-    Table,
-    columns_and_rows,
-    lines,
-)
+from ...report.tables import EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES, Cell, Code, Column, Record, Table, lines
 from ...schemes import label
 from ...support.words import counted
 from ...tasks.task import title_of
@@ -113,7 +102,7 @@ def estimated(value: Estimate | None, form: str) -> Cell:
 def main_table(blocks: Sequence[Block]) -> Table:
     """The test metric of each row, its difference to the first row's, and what the row cost."""
     records = [main_record(block, row) for block in blocks for row in block.rows]
-    return Table(*columns_and_rows(records), notes=list(dict.fromkeys(reading_note(block.result) for block in blocks)))
+    return Table.of(records, notes=list(dict.fromkeys(reading_note(block.result) for block in blocks)))
 
 
 def main_record(block: Block, row: Row) -> Record:
@@ -186,10 +175,7 @@ def tables_of_test_sets(blocks: Sequence[Block]) -> list[Table]:
         for one in main
     ]
     rest = [f"{one.name}: {one.signature}." for one in scores if one not in main]
-    return [
-        Table(*columns_and_rows(records), title="Test sets", notes=list(notes)),
-        Table(*columns_and_rows(signatures), notes=rest),
-    ]
+    return [Table.of(records, "Test sets", list(notes)), Table.of(signatures, notes=rest)]
 
 
 def record_of_test_set(block: Block, one: OnTestSet, scores: Sequence[Scored], main: Sequence[Scored]) -> Record:

@@ -9,15 +9,7 @@ import numpy as np
 
 from ...tasks.text_pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
 from ...tasks.translation import EXACT_MATCH, Translation
-from ..statistics import (
-    Estimate,
-    Figure,
-    draw_sentences,
-    estimate,
-    mean_difference,
-    resampled_differences,
-    two_sided_p,
-)
+from ..statistics import Estimate, Figure, draw_sentences, estimate, mean_difference, resampled_differences, two_sided_p
 from .bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
 from .result import OnTestSet, Pair, Scored
 from .trials import Ended

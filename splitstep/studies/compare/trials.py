@@ -54,17 +54,13 @@ def read_curves(directory: RunDirectory, metric: str, options: TrainOptions) -> 
     logged, steps = directory.logged(), range(1, options.steps + 1)
     valid = sum(evaluates(options, step) for step in steps)
     train = sum(evaluates(options, step) or step % options.log_every == 0 for step in steps)
-    columns = {
-        "train_loss": ("train", "loss", train), "valid_loss": ("valid", "loss", valid),
-        "valid_metric": ("valid", metric, valid),
-    }  # fmt: skip
-    return {
-        name: thinned(
-            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(float(r.get(key, math.nan)))],
-            whole,
-        )
-        for name, (split, key, whole) in columns.items()
-    }
+
+    def curve(split: str, key: str, whole: int) -> Curve:
+        own = [(r["step"], r[key]) for r in logged if r["split"] == split and key in r]
+        return thinned([(step, value) for step, value in own if math.isfinite(float(value))], whole)
+
+    losses = {"train_loss": curve("train", "loss", train), "valid_loss": curve("valid", "loss", valid)}
+    return {**losses, "valid_metric": curve("valid", metric, valid)}
 
 
 def thinned(points: Sequence[tuple[int, float]], whole: int, most: int = POINTS) -> Curve:
