@@ -1,8 +1,8 @@
-"""The verbs of the command line. Each is one function: read the input, call a study, hand its result to `Output`.
+"""The verbs of the command line. Each is one function: read the input, call a study, pass its result to `Output`.
 
-The contract of every verb: `--json` prints one JSON document on standard output and nothing else there; `--out DIR`
-writes the same document to DIR/result.json; wrong input ends with one line on standard error and exit code 2.
-A verb imports what it needs when it runs, so that `--help` is quick.
+For every verb, `--json` prints one JSON document and nothing else on standard output; `--out DIR` writes the same
+document to DIR/result.json; wrong input ends with one line on standard error and exit code 2. A verb imports what it
+needs when it runs, so `--help` is quick.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .schemes import schemes
 
 WRONG_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 
-# Typer stands on click or on its own copy of it, depending on the release; its BadParameter says which.
+# Typer uses click or its own copy of it, depending on the release; its BadParameter says which.
 _click: Any = import_module(typer.BadParameter.__module__)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -34,7 +34,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.callback()
 def splitstep() -> None:
-    """A Transformer is a splitting scheme: build, train and compare them.
+    """Build, train and compare Transformers as splitting schemes.
 
     \b
     Example:
@@ -48,11 +48,11 @@ for verb in (schemes, train, evaluate, translate, generate, compare, report):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a verb and return the exit code; what goes wrong becomes one line on standard error."""
+    """Run a verb and return the exit code; an error becomes one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         _open_streams()
-        atexit.register(gc.freeze)  # else Python looks for garbage among all of transformers as it ends: a second
+        atexit.register(gc.freeze)  # else Python spends a second at exit on collecting the modules of transformers
     try:
         _run(words.copy())
         sys.stdout.flush()
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon(sys.stdout)
         return PIPE_CLOSED
     except OSError as error:
-        if error.errno is None:  # raised with a text alone
+        if error.errno is None:  # raised by us, with a message
             return _fail(str(error))
         if error.filename is None:
             _abandon(sys.stdout)
@@ -88,7 +88,7 @@ def _run(words: list[str]) -> None:
 
 
 def _explained(error: Any, words: Sequence[str]) -> str:
-    """The usage error, the nearest right option and where to read more."""
+    """The usage error, the nearest valid option and where to read more."""
     see = f"See {' '.join(['splitstep', *(w for w in words[:1] if not w.startswith('-'))])} --help."
     if not isinstance(error, _click.NoSuchOption):
         return f"{error.format_message()} {see}"
@@ -99,18 +99,18 @@ def _explained(error: Any, words: Sequence[str]) -> str:
 def _fail(message: str, code: int = WRONG_INPUT) -> int:
     try:
         print("Error:", " ".join(message.splitlines()), file=sys.stderr, flush=True)
-    except OSError:  # nobody reads
+    except OSError:  # standard error is closed
         _abandon(sys.stderr)
     return code
 
 
 def _open_streams() -> None:
-    """Let what was closed lead nowhere: Python has no stream for it, and would print errors on standard output."""
+    """Open closed streams on the null device: Python makes them None, and print(file=None) uses standard output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def _abandon(stream: TextIO) -> None:
-    """Let nothing more be written where writing failed: the interpreter flushes again on its way out."""
+    """Point a broken stream at the null device, for the interpreter flushes it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -19,12 +19,28 @@ if TYPE_CHECKING:
 MOST_SEEDS = 10_000  # a run each
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RECIPE] [KEY=VALUE]...", help="A YAML file, and entries of it to change."),
+    typer.Argument(
+        metavar="RECIPE|KEY=VALUE", help="A recipe (a YAML file), then entries to change, such as train.steps=500."
+    ),
 ]
-Task = Annotated[str | None, typer.Option("--task", help="A task by name, with the recipe that it comes with.")]
+Task = Annotated[str | None, typer.Option("--task", help="Use the recipe of this task, recipes/TASK.yaml.")]
+Match = Annotated[
+    str | None,
+    typer.Option("--match", help="Match parameters, flops or none (equal shapes). Default: as in the recipe."),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine", help="Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler."
+    ),
+]
 Sweep = Annotated[
     list[str] | None,
-    typer.Option("--sweep", metavar="KEY=VALUE,...", help="Values to try for each scheme, chosen on validation."),
+    typer.Option(
+        "--sweep",
+        metavar="KEY=VALUE,...",
+        help="Recipe values to try for each scheme; its best on validation is reported. Several --sweep form a grid.",
+    ),
 ]
 
 
@@ -33,16 +49,16 @@ def compare(
     *,
     context: typer.Context,
     task: Task = None,
-    schemes: Annotated[str, typer.Option("--schemes", help="Rows' names or notations, with commas between.")],
-    seeds: Annotated[int, typer.Option("--seeds", help="How many: 5 means 0 to 4, or from train.seed on.")] = 5,
+    schemes: Annotated[str, typer.Option("--schemes", help="Names or notations of schemes, separated by commas.")],
+    seeds: Annotated[int, typer.Option("--seeds", help="The number of seeds: 5 means 0 to 4 (from train.seed).")] = 5,
     out: NewDirectory,
-    match: Annotated[str | None, typer.Option("--match", help="What is equal: parameters, flops or none.")] = None,
+    match: Match = None,
     sweep: Sweep = None,
-    engine: Annotated[str, typer.Option("--engine", help="local, local=N or dask=ADDRESS.")] = "local",
+    engine: EngineOption = "local",
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Train schemes at equal cost with several seeds: a table with intervals, and DIR/report.html.
+    """Train schemes at equal cost and compare them over seeds.
 
     \b
     Example:
@@ -50,8 +66,9 @@ def compare(
       splitstep compare recipes/stdlib.yaml train.steps=500 --schemes "lie,F/2 A F/2" --match flops --out runs/lm
       splitstep compare --task digits --schemes lie,macaron --sweep train.lr=1e-3,3e-3 --out runs/sweep
 
-    The recipe's model is the shape of its reference scheme; every scheme is a twin of it at equal cost. Differences
-    are to the first scheme. Started again, it goes on: finished runs are kept.
+    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. The recipe's model is the shape
+    of its reference scheme; the other schemes are resized to the same cost. Differences are to the first scheme. If
+    interrupted, the same command continues: finished runs are kept.
     """
     from ..report.tables import to_terminal
     from ..studies.compare import compare as study
@@ -64,7 +81,7 @@ def compare(
         raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
     if launched("WORLD_SIZE") > 1:
         raise ValueError("compare starts its own processes: run it without torchrun, with --engine local=N.")
-    output = Output(as_json, out).check()  # the first run makes it, once all that was asked for is known to be right
+    output = Output(as_json, out).check()  # the first run makes it, after everything is checked
     result = study(
         recipe,
         split_schemes(schemes),
@@ -80,7 +97,7 @@ def compare(
 
 
 def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
-    """The recipe that the words name, or the one that comes with the task."""
+    """The recipe that is named first, or the one of the task, with its entries changed."""
     from ..support.words import did_you_mean
     from ..tasks import TASKS
     from ..training import load_recipe
@@ -94,21 +111,20 @@ def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
         raise ValueError(f"Unknown task {task!r}. {did_you_mean(str(task), TASKS)}")
     recipe = load_recipe(file or _recipe_file(str(task)), words)
     if task is not None and recipe.task != task:
-        raise ValueError(f"--task {task}, and the recipe {file} is for {recipe.task}: leave one of the two out.")
+        raise ValueError(f"--task {task}, but the recipe {file} is for {recipe.task}: leave one of the two out.")
     return recipe
 
 
 def _recipe_file(task: str) -> str:
-    """The recipe that comes with a task: in ./recipes, else in the package's checkout."""
-    places = [Path("recipes"), Path(__file__).resolve().parents[2] / "recipes"]
-    found = next((place / f"{task}.yaml" for place in places if (place / f"{task}.yaml").is_file()), None)
-    if found is None:
-        raise ValueError(f"There is no recipes/{task}.yaml here: give a recipe, as in `splitstep compare my.yaml ...`.")
-    return str(found)
+    """The recipe of a task: in ./recipes, else in the checkout of the package."""
+    for folder in (Path("recipes"), Path(__file__).resolve().parents[2] / "recipes"):
+        if (folder / f"{task}.yaml").is_file():
+            return str(folder / f"{task}.yaml")
+    raise ValueError(f"There is no recipes/{task}.yaml here: give a recipe, as in `splitstep compare my.yaml ...`.")
 
 
 def _draw(result: Comparison, out: Path) -> None:
-    """Write report.html; the result is safe already, so that a missing package is only a remark."""
+    """Write report.html. The result is written already, so a missing package is not an error."""
     from ..report.page import MissingPackage
     from ..studies.compare import STUDY
 

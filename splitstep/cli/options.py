@@ -1,4 +1,4 @@
-"""Options that several verbs have."""
+"""Options that several verbs share."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document, and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document instead of text.")]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Also write the JSON document to DIR/result.json.")
 ]
 NewDirectory = Annotated[
     Path,
-    typer.Option("--out", metavar="DIR", help="A new directory, or an interrupted one to continue."),
+    typer.Option("--out", metavar="DIR", help="A new directory for all output, or an interrupted one to continue."),
 ]
 Data = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", help="The data directory. Default: $SPLITSTEP_DATA, or else ./data."),
+    typer.Option(
+        "--data", metavar="DIR", help="The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data."
+    ),
 ]

@@ -1,4 +1,4 @@
-"""Where a verb's result goes, and what verbs share of how they put things."""
+"""Where a verb's result goes: to the terminal, as JSON, into a file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Output(NamedTuple):
-    """Where a result goes: a table for people or JSON for programs, and a file beside either."""
+    """Where a result goes: a table or JSON on standard output, and a file if one is asked for."""
 
     as_json: bool
     out: Path | None
 
     def open(self) -> Output:
-        """Make the directory, before work begins that would be lost without it; others keep their own results."""
+        """Make the directory before any work is done for it; refuse one of a run or a comparison."""
         self.check()
         if self.out is not None:
             for mark, owner in (("recipe.yaml", "belongs to a single run"), ("runs", "holds a comparison")):
@@ -31,13 +31,13 @@ class Output(NamedTuple):
         return self
 
     def check(self) -> Output:
-        """Refuse what cannot be a directory."""
+        """Refuse a path that is not a directory."""
         if self.out is not None and self.out.exists() and not self.out.is_dir():
             raise ValueError(f"--out {self.out} is not a directory: name one that is, or a new one.")
         return self
 
     def emit(self, document: Any, table: Callable[[], RenderableType]) -> None:
-        """Write the document where it goes; people get the table, or the text as it stands where it is a str."""
+        """Write the document to its file, and print it or the table; a table that is a str is printed as it is."""
         text = json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
         if self.out is not None:
             from ..support.files import write_atomically
@@ -47,15 +47,13 @@ class Output(NamedTuple):
             sys.stdout.write(text)
         else:
             shown = table()
-            if not isinstance(shown, str):
-                shown = _drawn(shown)
-            sys.stdout.write(shown)
+            sys.stdout.write(shown if isinstance(shown, str) else _drawn(shown))
 
 
 def _drawn(table: RenderableType) -> str:
     from rich.console import Console
 
     console = Console(highlight=False)
-    with console.capture() as captured:  # rich would leave on a closed pipe by itself
+    with console.capture() as captured:  # else rich ends the process on a closed pipe
         console.print(table)
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())

@@ -1,4 +1,4 @@
-"""The verb that draws results again."""
+"""The verb that writes pages and tables from stored results."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ if TYPE_CHECKING:
 
 
 def report(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="What `splitstep compare` wrote.")],
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables; draw nothing.")] = False,
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR", help="What `splitstep compare` wrote.")],
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Only print Markdown tables.")] = False,
     as_json: Json = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write result and page there, not where they were.")
+        Path | None, typer.Option("--out", metavar="DIR", help="Write result.json and report.html to DIR instead.")
     ] = None,
     first: Annotated[
         str | None,
         typer.Option(
-            "--against", metavar="SCHEME", help="Differences to this scheme, not to the first; not for translators."
+            "--against",
+            metavar="SCHEME",
+            help="With --markdown or --out: show differences to this scheme, not the first. Not for translators.",
         ),
     ] = None,
     only_losses: Annotated[
-        bool, typer.Option("--losses", help="With --markdown: the losses in training and held out, and nothing else.")
+        bool, typer.Option("--losses", help="With --markdown: only the losses in training, validation and test.")
     ] = False,
 ) -> None:
-    """Draw report.html again from result.json; nothing is trained.
+    """Write report.html again from result.json, without training.
 
     \b
     Example:
@@ -46,17 +48,17 @@ def report(
     from ..report.tables import to_terminal
 
     if as_markdown and (as_json or out):
-        raise ValueError("--markdown prints a table and nothing else: leave out --json and --out.")
+        raise ValueError("--markdown only prints tables: leave out --json and --out.")
     if only_losses and not as_markdown:
-        raise ValueError("--losses prints a Markdown table, and the page has it anyway: add --markdown.")
+        raise ValueError("--losses prints a Markdown table, which the page always has: add --markdown.")
     if first and not (as_markdown or out):
-        raise ValueError("--against leaves what the comparison wrote as it is: add --markdown, or --out DIR.")
+        raise ValueError("--against does not change what the comparison wrote: add --markdown, or --out DIR.")
     found = [_read(directory, first) for directory in directories]
     if as_markdown:
         sys.stdout.write(_markdown(found, "losses" if only_losses else ""))
         return
     if len(found) > 1 and (as_json or out):
-        raise ValueError(f"{len(found)} directories at once have no single document: leave out --json and --out.")
+        raise ValueError(f"--json and --out need one directory, not {len(found)}: leave them out, or name one.")
     output = Output(as_json, out).open()
     for one in found:
         page = one.study.write_page(one.result, out or one.directory)
@@ -65,7 +67,7 @@ def report(
 
 
 class _Found(NamedTuple):
-    """A result that was read, and where."""
+    """A result, and the directory that it was read from."""
 
     directory: Path
     document: Any
@@ -74,7 +76,7 @@ class _Found(NamedTuple):
 
 
 def _read(directory: Path, first: str | None) -> _Found:
-    """The result in a directory; with differences to a scheme that is not its first, if one is named."""
+    """The result in a directory; if a scheme is named, with differences to it."""
     from ..studies import study_of
 
     file = directory / "result.json"
@@ -90,12 +92,12 @@ def _read(directory: Path, first: str | None) -> _Found:
         return _Found(directory, document, study, result)
     if study.against is None:
         raise ValueError(f"{file} has no differences between schemes: leave out --against.")
-    turned = study.against(result, first)
-    return _Found(directory, turned.document(), study, turned)
+    result = study.against(result, first)
+    return _Found(directory, result.document(), study, result)
 
 
 def _markdown(found: Sequence[_Found], only: str) -> str:
-    """The tables of all results, study by study; if a name is given, those of that name."""
+    """The tables of all results, study by study; only those of one name, if it is given."""
     from ..report.tables import EVERYWHERE, to_markdown
 
     tables = []

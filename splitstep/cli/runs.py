@@ -1,4 +1,4 @@
-"""The verbs for one run: train, and what is asked of it after that."""
+"""The verbs for a single run: train, evaluate, translate, generate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Recipe entries to change, such as train.steps=2000."),
+    typer.Argument(metavar="KEY=VALUE", help="Recipe entries to change, such as train.steps=2000."),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run.")]
 Beams = Annotated[
@@ -48,7 +48,7 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to DIR/tensorboard.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a model by a recipe. If a run was stopped or killed, the same command continues it.
+    """Train the model of a recipe. If the run is stopped or killed, the same command continues it.
 
     \b
     Example:
@@ -56,21 +56,21 @@ def train(
       splitstep train recipes/enwik8.yaml scheme=macaron train.steps=20000 --out runs/e8
       accelerate launch -m splitstep train recipes/enwik8.yaml --out runs/e8
 
-    Ctrl-C saves a checkpoint before it stops. A run that diverges is a result too: the table says at which step.
+    Ctrl-C saves a checkpoint before it stops. If the run diverges, the result says at which step.
     """
     from ..training import load_recipe
     from ..training import train as run
     from ..training.stop import Stop, Stopped
 
-    speaks = os.environ.get("RANK", "0") == "0"  # of several processes, one speaks
+    prints = os.environ.get("RANK", "0") == "0"  # one of several processes
     stop = Stop(signal.SIGINT, signal.SIGTERM)
     try:
         result = run(load_recipe(recipe, overrides or []), out, data, tensorboard=tensorboard, stop=stop)
     except Stopped as stopped:
-        if speaks:
-            print(f"The run {stopped}. To go on: {shlex.join(context.obj)}", file=sys.stderr)
+        if prints:
+            print(f"The run {stopped}. To continue: {shlex.join(context.obj)}", file=sys.stderr)
         raise typer.Exit(128 + stopped.number) from None
-    if speaks:
+    if prints:
         Output(as_json, None).emit(result.document(), lambda: _run_table(result, out))
 
 
@@ -111,7 +111,7 @@ def _scores(found: SplitResult, metric: Metric) -> str:
 
 
 def _matched(result: RunResult) -> str:
-    """What an equal-cost twin was matched to, in one line."""
+    """What the model's cost was matched to, in one line."""
     from ..schemes import label
 
     if result.matched is None:
@@ -139,7 +139,7 @@ def evaluate(
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Evaluate a run's model on a split of its data. Translators are scored by BLEU and chrF, too.
+    """Evaluate a run's model on a split of its data. Translators are also scored by BLEU and chrF.
 
     \b
     Example:
@@ -159,22 +159,15 @@ def evaluate(
     lines = f", {counted(result.translated.lines, 'line')}" if result.translated else ""
     rows = [("split", f"{result.split}{lines}")]
     rows += [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items() if k not in scored]
-    rows += [(one.name, f"{one.value:.2f}  {one.signature}{_remark(one.comparable)}") for one in named]
+    remark = {True: "", False: "  (not comparable: the references are not published text)"}
+    rows += [(one.name, f"{one.value:.2f}  {one.signature}{remark[one.comparable]}") for one in named]
     output.emit(result.document(), lambda: _pairs(rows))
 
 
-def _remark(comparable: bool) -> str:
-    return "" if comparable else "  (not comparable: the references are no published text)"
-
-
 def translate(
-    run: Run,
-    beams: Beams = None,
-    length_penalty: Penalty = None,
-    as_json: Json = False,
-    out: Out = None,
+    run: Run, beams: Beams = None, length_penalty: Penalty = None, as_json: Json = False, out: Out = None
 ) -> None:
-    """Translate lines from standard input with a run's model. The data it was trained on are not needed.
+    """Translate lines from standard input with a run's model. The training data is not needed.
 
     \b
     Example:
@@ -207,7 +200,7 @@ def generate(
     temperature: Annotated[
         float, typer.Option("--temperature", help="The sampling temperature; 0 always takes the likeliest token.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="The seed of the random numbers for sampling.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed for sampling.")] = 0,
     data: Data = None,
     as_json: Json = False,
     out: Out = None,
@@ -227,7 +220,7 @@ def generate(
 
 
 def _beside(run: Path, as_json: bool, out: Path | None) -> Output:
-    """The output of a verb that reads a run, which must not overwrite the run's own result."""
+    """The output of a verb that reads a run; it must not overwrite the run's own result."""
     if out is not None and out.resolve() == run.resolve():
-        raise ValueError(f"--out {out} is the run itself, which keeps its own result: name another directory.")
+        raise ValueError(f"--out {out} is the run's own directory, with its own result: name another one.")
     return Output(as_json, out).open()

@@ -13,13 +13,15 @@ from .output import Output
 def schemes(
     notations: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NOTATION", help="Rows' names or notations; without any, the whole table."),
+        typer.Argument(metavar="SCHEME", help="Names or notations of schemes. Default: all named schemes."),
     ] = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Add orders measured in float64.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also measure the orders numerically, in float64.")
+    ] = False,
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Show schemes with their cost and their orders, computed from the notation.
+    """Show the cost and the computed orders of schemes.
 
     \b
     Example:

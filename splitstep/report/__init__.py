@@ -1,1 +1,1 @@
-"""Tables, charts, diagrams and pages: what every study shows its result with."""
+"""Tables, charts, diagrams and pages, with which every study shows its result."""

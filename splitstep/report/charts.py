@@ -1,4 +1,4 @@
-"""The parts of charts that every study draws with: lines and bands over steps, points, a layout; by plotly."""
+"""Parts of plotly charts for all studies: lines and bands over steps, points, a layout."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import Any
 from .page import MissingPackage
 
 PALETTE = ("#2f6db5", "#c8641b", "#2a8a57", "#7a4fb0", "#b3261e", "#0f8b8d", "#8a6d1a", "#c2478a")
+FAINT = "29"  # the opacity of a band, 16%, after a colour
 DASHES = ("solid", "dash", "dot", "dashdot")
 FONT = {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif", "size": 13, "color": "#1d2433"}
 HEIGHT = 380
-LONGEST = 32  # letters of a name in a legend
+LONGEST = 32  # characters of a name in a legend
 
 
 def plotly_script() -> str:
-    """The library itself, to stand in the page once."""
+    """The library itself, which a page holds once."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise MissingPackage(
-            "the page needs plotly: pip install 'splitstep[report]', then `splitstep report DIR`, here or where it is."
+            "the page needs plotly: pip install 'splitstep[report]', then run `splitstep report DIR`."
         ) from None
     return get_plotlyjs()
 
 
 def chart(title: str, figure: dict[str, Any], name: str) -> str:
-    """A figure with its title, as HTML that finds plotly in the page."""
+    """A figure with its title, as HTML for a page that has plotly."""
     from plotly.io import to_html
 
     config = {"responsive": True, "displayModeBar": False, "displaylogo": False}
@@ -38,7 +39,7 @@ def chart(title: str, figure: dict[str, Any], name: str) -> str:
 
 
 def text(words: str) -> str:
-    """Text for plotly, which reads a little HTML."""
+    """Text for plotly, which interprets some HTML."""
     return escape(words, quote=False)
 
 
@@ -52,13 +53,8 @@ def colour(i: int) -> str:
 
 
 def dash(i: int) -> str:
-    """Beyond the palette colours come again with other strokes."""
+    """The stroke of row i: after the palette, colours repeat with another one."""
     return DASHES[i // len(PALETTE) % len(DASHES)]
-
-
-def faint(hex_colour: str, alpha: float = 0.16) -> str:
-    red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{alpha})"
 
 
 def layout(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +75,7 @@ def shade(i: int, steps: list[int], low: list[float], high: list[float]) -> dict
     """The band of row i."""
     return {
         "type": "scatter", "x": [*steps, *reversed(steps)], "y": [*high, *reversed(low)], "fill": "toself",
-        "mode": "lines", "line": {"width": 0}, "fillcolor": faint(colour(i)), "hoverinfo": "skip",
+        "mode": "lines", "line": {"width": 0}, "fillcolor": f"{colour(i)}{FAINT}", "hoverinfo": "skip",
         "showlegend": False, "legendgroup": str(i),
     }  # fmt: skip
 
@@ -114,10 +110,10 @@ def point(i: int, name: str, x: float, y: tuple[float, float | None, float | Non
 
 
 def spread_out(values: list[int], gap: float) -> list[float]:
-    """Where to draw these values: in their order, at least `gap` apart, so that none hides another, and else as near to
-    themselves as can be (least squares; what would stand too near is pooled and spread about its mean)."""
+    """Where to draw these values: in their order, at least `gap` apart so none hides another, and otherwise as near to
+    their true positions as possible (least squares: values too near are pooled and spread about their mean)."""
     order = sorted(range(len(values)), key=values.__getitem__)
-    pools = list[tuple[float, int]]()  # the mean of value - rank * gap, which must not decrease, and of how many
+    pools = list[tuple[float, int]]()  # the mean of value - rank * gap, which must not decrease, and how many values
     for rank, i in enumerate(order):
         mean, many = values[i] - rank * gap, 1
         while pools and pools[-1][0] > mean:

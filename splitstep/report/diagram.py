@@ -11,11 +11,11 @@ from ..tableau import EULER, Coefficient
 
 GREY, INK, SOFT, RED, WHITE = "#8a93a3", "#1d2433", "#5b6475", "#b3261e", "#ffffff"
 BOX, HEIGHT, GAP = 54, 30, 30  # a box, and the stream between boxes
-MARGIN = 34  # left and right of the boxes: where the state comes in and goes out
+MARGIN = 34  # left and right of the boxes, where the state enters and leaves
 
 
 class Drawing(NamedTuple):
-    """Pieces of SVG and how much room they take."""
+    """Pieces of SVG and their size."""
 
     width: float
     height: float
@@ -33,17 +33,16 @@ def draw(scheme: Scheme) -> str:
 
 
 def rows(scheme: Scheme) -> Drawing:
-    """Each program on a stream of its own; several part at the left and meet at the right with their weights."""
+    """Each program on a stream of its own; several fork at the left and join at the right with their weights."""
     several = len(scheme.branches) > 1
     inset = 2.2 * MARGIN if several else MARGIN
-    longest = max(length(program) for _, program in scheme.branches)
-    heights = [room(program) for _, program in scheme.branches]
-    width, height = longest + 2 * inset, sum(heights)
-    middle = height / 2 if several else above(scheme.branches[0][1])
+    extents = [extent(program) for _, program in scheme.branches]
+    width, height = max(one.length for one in extents) + 2 * inset, sum(one.above + one.below for one in extents)
+    middle = height / 2 if several else extents[0].above
     pieces: list[str] = []
     top = 0.0
-    for (weight, program), (_, moves), tall in zip(scheme.branches, scheme.plan, heights, strict=True):
-        y = top + above(program)
+    for (weight, program), (_, moves), room in zip(scheme.branches, scheme.plan, extents, strict=True):
+        y = top + room.above
         pieces += stream(inset - 14, y, width - inset + 14, y)
         if several:
             for x0, x1 in ((16, inset - 14), (width - 16, width - inset + 14)):
@@ -51,7 +50,7 @@ def rows(scheme: Scheme) -> Drawing:
             pieces += text(width - inset + 4, y + (16 if y > middle else -8), number(weight), SOFT, "start")
         for x, part, move in zip(centres(program, inset), program, moves, strict=True):
             pieces += box(x, y, part, len(move.stages))
-        top += tall
+        top = y + room.below
     if several:
         pieces += node(16, middle, "x") + node(width - 16, middle, "\u03a3")
     else:
@@ -60,25 +59,40 @@ def rows(scheme: Scheme) -> Drawing:
 
 
 def doubled(scheme: Scheme) -> Drawing:
-    """Two lanes for each program; a part stands on the lane that it moves and reads the other one."""
+    """Two lanes for each program; a box is on the lane that it moves, with an arrow from the lane that it reads."""
     pieces: list[str] = []
-    width = max(length(program) for _, program in scheme.branches) + 2 * MARGIN
-    top = 0.0
-    for (weight, program), (_, moves) in zip(scheme.branches, scheme.plan, strict=True):
-        lanes = {"a": top + above(program), "b": top + above(program) + room(program)}
+    extents = [extent(program) for _, program in scheme.branches]
+    width, top = max(one.length for one in extents) + 2 * MARGIN, 0.0
+    for (weight, program), (_, moves), room in zip(scheme.branches, scheme.plan, extents, strict=True):
+        lanes = {"a": top + room.above, "b": top + 2 * room.above + room.below}
         for name, y in lanes.items():
             pieces += stream(14, y, width - MARGIN + 14, y) + node(14, y, name)
             pieces += arrow(width - MARGIN + 14, y, width - 4, y)
         for x, part, move in zip(centres(program, MARGIN), program, moves, strict=True):
             assert isinstance(part, Substep)
             y, other = lanes[part.half], lanes["b" if part.half == "a" else "a"]
-            edge = stack_height(part) / 2
+            edge = box_height(part) / 2
             pieces += arrow(x - BOX / 4, other, x - BOX / 4, y + (edge if other > y else -edge), SOFT, dashed=True)
             pieces += box(x, y, part, len(move.stages))
         if len(scheme.branches) > 1:
             pieces += text(width - 6, lanes["a"] - 8, number(weight), SOFT, "end")
-        top = lanes["b"] + below(program)
+        top = lanes["b"] + room.below
     return Drawing(width, top, pieces)
+
+
+class Extent(NamedTuple):
+    """The room that a program takes along its stream, above it and below it."""
+
+    length: float
+    above: float
+    below: float
+
+
+def extent(program: Program) -> Extent:
+    """Boxes and gaps along the stream; half the tallest box on either side, stages above and fractions below."""
+    half, parts = max(map(box_height, program)) / 2, [part for part in program if isinstance(part, Substep)]
+    staged, divided = any(part.tableau != EULER for part in parts), any(part.fraction != 1 for part in parts)
+    return Extent(len(program) * (BOX + GAP), half + (28 if staged else 8), half + (26 if divided else 10))
 
 
 def centres(program: Program, left: float) -> list[float]:
@@ -86,40 +100,17 @@ def centres(program: Program, left: float) -> list[float]:
     return [left + GAP / 2 + BOX / 2 + i * (BOX + GAP) for i in range(len(program))]
 
 
-def length(program: Program) -> float:
-    return len(program) * (BOX + GAP)
-
-
 def fields(part: Part) -> tuple[str, ...]:
     return (part.field,) if isinstance(part, Project) else part.fields
 
 
-def tallest(program: Program) -> int:
-    return max(len(fields(part)) for part in program)
-
-
-def stack_height(part: Part) -> float:
+def box_height(part: Part) -> float:
     return HEIGHT * len(fields(part))
-
-
-def above(program: Program) -> float:
-    """Room over the stream: half the tallest box, and what stands over boxes."""
-    staged = any(isinstance(part, Substep) and part.tableau != EULER for part in program)
-    return HEIGHT * tallest(program) / 2 + (28 if staged else 8)
-
-
-def below(program: Program) -> float:
-    divided = any(isinstance(part, Substep) and part.fraction != 1 for part in program)
-    return HEIGHT * tallest(program) / 2 + (26 if divided else 10)
-
-
-def room(program: Program) -> float:
-    return above(program) + below(program)
 
 
 def box(x: float, y: float, part: Part, stages: int) -> list[str]:
     """A part: a box per field, its fraction below, its stages above."""
-    top = y - stack_height(part) / 2
+    top = y - box_height(part) / 2
     hollow = isinstance(part, Project) or part.replaces
     dashes = ' stroke-dasharray="4 3"' if isinstance(part, Project) else ""
     pieces: list[str] = []
@@ -133,12 +124,12 @@ def box(x: float, y: float, part: Part, stages: int) -> list[str]:
         words = f"={name}" if isinstance(part, Substep) and part.replaces else name
         pieces += text(x, top + i * HEIGHT + 20, words, ink, size=14, bold=True)
     if isinstance(part, Substep):
-        pieces += around(x, top, y + stack_height(part) / 2, part, stages)
+        pieces += around(x, top, y + box_height(part) / 2, part, stages)
     return pieces
 
 
 def around(x: float, top: float, bottom: float, part: Substep, stages: int) -> list[str]:
-    """What stands by a box: its fraction and its stages."""
+    """The fraction below a box and the stages above it."""
     pieces: list[str] = []
     if part.fraction != 1:
         pieces += text(x, bottom + 16, number(part.fraction), RED if part.fraction < 0 else INK)
@@ -168,13 +159,12 @@ def stream(x0: float, y0: float, x1: float, y1: float) -> list[str]:
 
 
 def arrow(x0: float, y0: float, x1: float, y1: float, colour: str = INK, dashed: bool = False) -> list[str]:
-    """A line with a head at its end; horizontal or vertical."""
-    along, across = (6, 4) if x1 >= x0 else (-6, 4)
+    """A line with a head at its end; to the right, up or down."""
     if x0 == x1:
-        down = 6 if y1 > y0 else -6
-        head = f"{x1 - 4:g},{y1 - down:g} {x1:g},{y1:g} {x1 + 4:g},{y1 - down:g}"
+        base = y1 - 6 if y1 > y0 else y1 + 6
+        head = f"{x1 - 4:g},{base:g} {x1:g},{y1:g} {x1 + 4:g},{base:g}"
     else:
-        head = f"{x1 - along:g},{y1 - across:g} {x1:g},{y1:g} {x1 - along:g},{y1 + across:g}"
+        head = f"{x1 - 6:g},{y1 - 4:g} {x1:g},{y1:g} {x1 - 6:g},{y1 + 4:g}"
     dash = ' stroke-dasharray="3 3"' if dashed else ""
     return [
         f'<line x1="{x0:g}" y1="{y0:g}" x2="{x1:g}" y2="{y1:g}" stroke="{colour}" stroke-width="1.4"{dash}/>',

@@ -1,4 +1,4 @@
-"""The shell of a page: one HTML file with its style and scripts inside, which asks the network for nothing."""
+"""The frame of a page: one HTML file with its style and scripts inside, which loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class MissingPackage(ValueError):
 
 
 def page(title: str, body: Iterable[str], scripts: Sequence[str] = ()) -> str:
-    """A whole page. `title` is text; body and scripts are HTML and JavaScript, escaped by those who made them."""
+    """A whole page. `title` is text; the body is HTML and the scripts are JavaScript, escaped already."""
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -30,10 +30,10 @@ def page(title: str, body: Iterable[str], scripts: Sequence[str] = ()) -> str:
 
 
 def side_by_side(parts: Sequence[str]) -> str:
-    """Parts beside each other where there is room; one alone takes all of it."""
+    """Parts beside each other if there is room; a single one takes the whole width."""
     return parts[0] if len(parts) == 1 else f'<div class="pair">{"".join(f"<div>{part}</div>" for part in parts)}</div>'
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:
-    """Names and values."""
+    """A list of names and values."""
     return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(value)}</dd>' for name, value in rows)}</dl>"

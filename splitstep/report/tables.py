@@ -12,26 +12,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES = 0, 1, 2  # how much detail a column or a table is, and so where it is shown
-HEAD = 14  # letters of a head on a terminal, after which it is wrapped
+EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES = 0, 1, 2  # levels of detail: where a column or a table is shown
+HEAD = 14  # characters after which a head is wrapped on a terminal
 
 
 class Code(str):
-    """A line that is set as code, such as a notation."""
+    """A line in a code font, such as a notation."""
 
 
-Cell = str | tuple[str, ...]  # a text, or lines of which those after the first are small print
+Cell = str | tuple[str, ...]  # a text, or several lines, all but the first in small print
 
 
 class Column(NamedTuple):
-    """A column, and what becomes of it where room is short. One without any text is not shown."""
+    """A column, and how it is shown if there is little room. A column without any text is left out."""
 
     head: Cell
-    text: bool = False  # set left; numbers are set right
-    whole: bool = False  # on a terminal its lines are not broken; those of numbers never are
+    text: bool = False  # aligned left; numbers are aligned right
+    whole: bool = False  # its lines are never broken on a terminal; numbers never are
     detail: int = EVERYWHERE
-    below: bool = False  # on a terminal it stands below the column before it
-    grouped: bool = False  # a text that repeats the one above is shown once, except on pages, where rows may be cards
+    below: bool = False  # shown below the column before it on a terminal
+    grouped: bool = False  # repeated texts are shown once, except on pages, where rows may be cards
+
+
+Record = Mapping[Column, Cell]  # a row that names the column of each cell
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,21 @@ class Table:
     title: str = ""
     notes: Sequence[str] = ()
     detail: int = EVERYWHERE
-    name: str = ""  # by which a reader can ask for this table alone
-    stacked: bool = True  # on a phone each row is a card; else the table scrolls
+    name: str = ""  # by which this table can be asked for
+    stacked: bool = True  # each row is a card on a phone; else the table scrolls
 
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"The table {self.title!r} has {len(self.columns)} columns, and a row {tuple(row)!r}.")
+                raise ValueError(f"The table {self.title!r} has {len(self.columns)} columns, but a row {tuple(row)!r}.")
+
+    @staticmethod
+    def of(records: Sequence[Record], title: str = "", notes: Sequence[str] = ()) -> Table:
+        """A table from rows that name their columns."""
+        return Table(list(records[0]), [list(record.values()) for record in records], title, notes)
 
     def fitted(self, detail: int) -> list[tuple[Column, list[Cell]]]:
-        """The columns that there is room for, each with its cells."""
+        """The columns of at most this detail, each with its cells."""
         found, groups = [], [()] * len(self.rows)
         for i, column in enumerate(self.columns):
             cells = [row[i] for row in self.rows]
@@ -65,25 +73,17 @@ class Table:
         return found
 
 
-Record = Mapping[Column, Cell]  # a row, each cell under the column that it is of
-
-
-def columns_and_rows(records: Sequence[Record]) -> tuple[list[Column], list[list[Cell]]]:
-    """The first arguments of a table, from rows that name their columns."""
-    return list(records[0]), [list(record.values()) for record in records]
-
-
 def lines(cell: Cell) -> tuple[str, ...]:
     return (cell,) if isinstance(cell, str) else cell
 
 
 def in_one_line(parts: Iterable[str]) -> str:
-    """Lines with commas between them, and without where a bracket follows."""
+    """Lines separated by commas, or by a blank before a bracket."""
     return "".join(f"{' ' if part[0] in '([' else ', '}{part}" for part in parts if part).lstrip(", ")
 
 
 def to_terminal(tables: Iterable[Table]) -> RenderableType:
-    """Tables one below the other, without those that are for pages."""
+    """Tables one below the other, without those that are only for pages."""
     from rich.console import Group
     from rich.text import Text
 
@@ -119,7 +119,7 @@ def _grid(columns: Iterable[tuple[Column, list[Cell]]]) -> RenderableType:
 
 
 def _breakable(line: str) -> str:
-    """The line with long words in two, such as strang-midpoint and model.embedding_scale=16."""
+    """The line with long words broken once, such as strang-midpoint and model.embedding_scale=16."""
     broken = re.sub(r"\S{15,}", lambda word: re.sub(r"(\S{4,}?[-.])(?=\S)", r"\1\n", word[0], count=1), line)
     return line if isinstance(line, Code) else broken
 
@@ -139,7 +139,7 @@ def to_html(table: Table) -> str:
 
 
 def _named(column: Column, cell: Cell, first: bool) -> str:
-    """A cell that says which column it is of, for a phone, or the name of the row."""
+    """A cell with the head of its column, which cards show on a phone; the first cell names the row."""
     if first:
         return f'<th scope="row">{_cell(cell)}</th>'
     head = escape(in_one_line(lines(column.head)))
@@ -156,7 +156,7 @@ def _cell(cell: Cell) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """The table alone; what must be said about it stands in the text around it."""
+    """The table without title and notes, which belong in the text around it."""
     columns = table.fitted(EVERYWHERE)
     rows = [[column.head for column, _ in columns], *zip(*(cells for _, cells in columns), strict=True)]
     written = [[in_one_line(map(_marked, lines(cell))) for cell in row] for row in rows]
@@ -165,7 +165,7 @@ def to_markdown(table: Table) -> str:
 
 
 def _marked(line: str) -> str:
-    """A line in a cell, where nothing of it is markup: no HTML, no link, no end of the cell."""
+    """A line escaped for a cell, so none of it is markup: no HTML, no link, no end of the cell."""
     flat = " ".join(line.split())
     if isinstance(line, Code) and flat and not set("`\\") & set(flat):
         code = flat.replace("|", "\\|")

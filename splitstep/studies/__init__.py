@@ -1,4 +1,4 @@
-"""Studies: each is a function that returns a typed result, and a `Study` that says how such results are shown."""
+"""Studies: each is a function that returns a typed result, and a `Study` that says how to read and show it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..support.registry import Registry
 from ..support.typed import read_as
 from ..support.words import did_you_mean
 
-R = TypeVar("R")  # what a study found; its `document()` is the same as JSON values, with the study's name as "study"
+R = TypeVar("R")  # a study's result; its `document()` is the result as JSON, with the study's name as "study"
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Study(Generic[R]):
     """How the results of one study are read and shown."""
 
     title: str
-    read: Callable[[Any, str], R]  # a document, and the file's name for errors
+    read: Callable[[Any, str], R]  # from a document and the name of its file, for errors
     tables: Callable[[R], Sequence[Table]]
-    page: Callable[[R], str] | None = None  # HTML; without it the page has the tables alone
-    tables_together: Callable[[Sequence[tuple[str, R]]], Sequence[Table]] | None = None  # of results in named folders
-    against: Callable[[R, str], R] | None = None  # the result with differences to another scheme than the first
+    page: Callable[[R], str] | None = None  # HTML; without it the page holds the tables
+    tables_together: Callable[[Sequence[tuple[str, R]]], Sequence[Table]] | None = None  # each with its folder
+    against: Callable[[R, str], R] | None = None  # the result with differences to the scheme named
 
     def write_page(self, result: R, folder: Path) -> Path:
         """Write report.html into a folder."""
@@ -36,7 +36,7 @@ class Study(Generic[R]):
         return folder / "report.html"
 
     def all_tables(self, results: Sequence[tuple[str, R]]) -> Sequence[Table]:
-        """The tables of several results: in common, or one after the other."""
+        """The tables of several results: common ones, or one after the other."""
         if self.tables_together is not None:
             return self.tables_together(results)
         return [table for _, result in results for table in self.tables(result)]
@@ -44,7 +44,7 @@ class Study(Generic[R]):
 
 def _checked(value: Any) -> Study[Any]:
     if not isinstance(value, Study):
-        raise ValueError(f"it is {value!r}, and needs a splitstep.studies.Study")
+        raise ValueError(f"it is {value!r}, but must be a splitstep.studies.Study")
     return value
 
 
@@ -54,20 +54,18 @@ STUDIES = Registry("study", None, "studies", _checked, PATHS)
 
 def study_of(document: Any, where: str) -> Study[Any]:
     """The study that wrote a document."""
-    if isinstance(document, list):
-        return STUDIES["orders"]  # its documents were lists once
     name = document.get("study") if isinstance(document, dict) else None
     if not isinstance(name, str):
         raise ValueError(f"{where} is not the result of a study: name a directory that `splitstep compare` wrote.")
     if name not in STUDIES:
-        raise ValueError(f"{where} is of the study {name!r}, not installed here. {did_you_mean(name, STUDIES)}")
+        raise ValueError(f"{where} is of the study {name!r}, which is not installed. {did_you_mean(name, STUDIES)}")
     return STUDIES[name]
 
 
 def read_document(kind: type[R], document: Any, where: str, format: int) -> R:
-    """A result from its document, if that is of this format and whole."""
+    """A result from its document, which must have this format and be complete."""
     if document.get("format") != format:
-        raise ValueError(f"{where} has format {document.get('format')}, and this version of splitstep reads {format}.")
+        raise ValueError(f"{where} has format {document.get('format')}; this splitstep reads format {format}.")
     try:
         return read_as(kind, document, "the document")
     except ValueError as error:

@@ -1,9 +1,9 @@
 """The orders of schemes: computed from the notation, and measured on smooth nonlinear fields in float64.
 
 The equation is x' = sum over letters L of f_L(t, x) with f_L(t, x) = sin(x W_L + v_L cos 3t), its weights drawn at
-random for each letter; in the autonomous problem v_L = 0. In a doubled state a' is the sum of the fields that move a,
-read at b, and b' likewise. In the untied problem every name has a field of its own, F0 another than F1, and counts in
-the sum by the fraction of a step that it advances.
+random for each letter; in the autonomous problem v_L = 0. In a doubled state (a, b), a' is the sum of the fields that
+move a, evaluated at b, and the other way round. In the untied problem every name has a field of its own (F0 and F1
+differ), weighted in the sum by the fraction of a step that it advances.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,15 +31,15 @@ from . import Study, read_document
 
 FORMAT = 1  # of result.json
 NOTE = (
-    'evals: field evaluations per step. split: the order with exact sub-flows, "exact" where nothing is split. '
+    'evals: field evaluations per step. split: the order with exact sub-flows, "exact" if nothing is split. '
     "order: of the whole step; with own weights (F0, F1) that of the tied form; own: the order if F0 and F1 are "
     "different functions. Strang with Euler sub-flows is first order."
 )
 MEASURED = " f(x), f(t,x): measured in float64 on smooth fields without and with time. f_i: with different F0 and F1."
 END = 2.0  # the interval is [0, END]
-SHAPE = (4, 5)  # of the state: a few particles, so that no single one decides
+SHAPE = (4, 5)  # of the state: a few particles, so no single one decides
 COARSEST, FINEST = 4, 256  # steps over the interval
-FLOOR = 3e-11  # errors below it may be the reference's, or rounding
+FLOOR = 3e-11  # smaller errors may be those of the reference, or rounding
 
 
 class Measured(NamedTuple):
@@ -46,7 +47,7 @@ class Measured(NamedTuple):
 
     autonomous: Figure
     time_dependent: Figure
-    untied: Figure = math.nan  # equals time_dependent where no letter has several names; older files lack it
+    untied: Figure  # equals time_dependent if no letter has several names
 
 
 class Term(NamedTuple):
@@ -59,7 +60,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One scheme and its orders; no name where it is no row of the table, no orders where a part replaces the state."""
+    """One scheme and its orders. If it is not in the table it has no name, and if it replaces the state no orders."""
 
     name: str | None
     notation: str
@@ -84,14 +85,9 @@ class Orders:
 
 
 def orders(texts: Iterable[str] = (), measured: bool = False) -> Orders:
-    """The orders of these schemes (names of rows or notations), or of the whole table."""
-    return Orders(tuple(rows(texts, measured)))
-
-
-def rows(texts: Iterable[str] = (), measured: bool = False) -> list[Row]:
-    """A row per text; without texts, a row per entry of the table."""
+    """The orders of these schemes (names or notations), or without any of all named schemes."""
     chosen = [scheme(text) for text in texts] or list(SCHEMES.values())  # every notation is read before work begins
-    return [_row(s, measured) for s in chosen]
+    return Orders(tuple(_row(s, measured) for s in chosen))
 
 
 def _row(s: Scheme, measured: bool) -> Row:
@@ -103,10 +99,10 @@ def _row(s: Scheme, measured: bool) -> Row:
 
 
 def measure(scheme: Scheme) -> Measured | None:
-    """The scheme's orders, measured; None where a part replaces the state, for then no equation is approached.
+    """The scheme's orders, measured; None if a part replaces the state, for then the scheme approximates no equation.
 
-    The error of n steps is the distance to a reference solution by another integrator (Dormand-Prince 8(5,3)); where
-    the scheme projects, no reference exists and the error is the distance between n and 2n steps.
+    The error of n steps is the distance to a reference solution by another integrator (Dormand-Prince 8(5,3)). If the
+    scheme projects, there is no reference, and the error is the distance between n and 2n steps.
     """
     if scheme.replaces:
         return None
@@ -132,14 +128,10 @@ def _slope(scheme: Scheme, v: float, colouring: Colouring) -> float:
 def _errors(scheme: Scheme, v: float, colouring: Colouring) -> Iterator[float]:
     counts = [COARSEST * 2**k for k in range(int(math.log2(FINEST // COARSEST)) + 1)]
     ends = (_end(scheme, v, n, colouring) for n in counts)
-    if not scheme.projections:
-        exact = _reference(_terms(scheme, colouring), v)
-        yield from (_distance(x, exact) for x in ends)
-        return
-    last = next(ends)
-    for x in ends:
-        yield _distance(x, last)
-        last = x
+    if scheme.projections:
+        return (_distance(x, y) for x, y in pairwise(ends))
+    exact = _reference(_terms(scheme, colouring), v)
+    return (_distance(x, exact) for x in ends)
 
 
 def _distance(x: Tensor, y: Tensor) -> float:
@@ -158,7 +150,7 @@ def _end(scheme: Scheme, v: float, n: int, colouring: Colouring) -> Tensor:
 
 
 def _terms(scheme: Scheme, colouring: Colouring) -> tuple[Term, ...]:
-    """The terms of the equation that the scheme approaches."""
+    """The terms of the equation that the scheme approximates."""
     found: dict[tuple[str, str], float] = {}
     for weight, part in scheme.substeps:
         for name in part.fields:
@@ -188,7 +180,7 @@ def _field(name: str, v: float) -> Field:
 
 
 def _normalise(t: Time, x: Tensor, context: Any) -> Tensor:
-    """Layer norm without weights; eps = 0, so that it is a projection."""
+    """Layer norm without weights; with eps = 0 it is a projection."""
     return torch.nn.functional.layer_norm(x, x.shape[-1:], eps=0.0)
 
 
@@ -212,13 +204,7 @@ def _reference(terms: tuple[Term, ...], v: float) -> Tensor:
 
 
 def read_orders(document: Any, where: str) -> Orders:
-    """The orders that a result.json holds. Once it was a list of rows that lacked some of today's entries."""
-    if isinstance(document, list):
-        try:
-            rows = [plain(_row(scheme(row["notation"]), measured=False)) | row for row in document]
-        except (TypeError, KeyError, ValueError):
-            raise ValueError(f"{where} has no rows of schemes: run `splitstep schemes --json --out DIR`.") from None
-        document = {"format": FORMAT, "rows": rows}
+    """The orders that a result.json holds."""
     return read_document(Orders, document, where, FORMAT)
 
 
@@ -236,7 +222,7 @@ def orders_tables(result: Orders) -> list[Table]:
 
 
 def _shown(order: int | None, unsplit: bool = False) -> str:
-    """An order as a reader wants it: "exact" where nothing is split, "5+" where no error was found."""
+    """An order for the table: "exact" if nothing is split, "5+" if no condition up to order 5 fails."""
     if order is None:
         return "-"
     return str(order) if order < HIGHEST else "exact" if unsplit else f"{order}+"

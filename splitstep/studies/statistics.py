@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 LEVEL = 0.95
-SAMPLES = 1000  # of a bootstrap, as sacrebleu has them
+SAMPLES = 1000  # of a bootstrap, as in sacrebleu
 Figure = Callable[[np.ndarray], np.ndarray]  # of sums over sentences [..., K]
 
 
 class Estimate(NamedTuple):
-    """The mean of n values and its interval; one value has a mean and no interval."""
+    """The mean of n values and its interval; one value has no interval."""
 
     mean: float
     low: float | None
@@ -23,7 +23,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
-    """mean +- t_(n-1) s / sqrt(n), where s is the sample's deviation; None of no values."""
+    """mean +- t_(n-1) s / sqrt(n), where s is the sample standard deviation; None if there are no values."""
     from scipy.special import stdtrit
 
     n = len(values)
@@ -37,11 +37,9 @@ def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
     return Estimate(mean, mean - half, mean + half, n)
 
 
-def paired_difference(
-    values: Mapping[int, float], reference: Mapping[int, float], level: float = LEVEL
-) -> Estimate | None:
+def paired_difference(values: Mapping[int, float], reference: Mapping[int, float]) -> Estimate | None:
     """values - reference, seed by seed, over the seeds that both have."""
-    return estimate([v - reference[seed] for seed, v in sorted(values.items()) if seed in reference], level)
+    return estimate([v - reference[seed] for seed, v in sorted(values.items()) if seed in reference])
 
 
 def draw_sentences(sentences: int, samples: int = SAMPLES) -> np.ndarray:
@@ -52,33 +50,33 @@ def draw_sentences(sentences: int, samples: int = SAMPLES) -> np.ndarray:
 def resampled_differences(ours: np.ndarray, theirs: np.ndarray, figure: Figure, rows: np.ndarray) -> np.ndarray:
     """figure(ours) - figure(theirs) of each pair of runs on the drawn sentences, sample by sample [B, S].
 
-    `ours` and `theirs` [S, N, K] are what each of S paired runs counts in each of N sentences. All runs of a sample see
-    the same sentences, so that sums over them are products with how often each was drawn.
+    `ours` and `theirs` [S, N, K] are the counts of S paired runs in each of N sentences. All runs of a sample have the
+    same sentences, so sums over a sample are products with how often each sentence was drawn.
     """
     often = np.stack([np.bincount(row, minlength=ours.shape[1]) for row in rows]).astype(np.float64)  # [B, N]
     return np.stack([figure(often @ one) - figure(often @ two) for one, two in zip(ours, theirs, strict=True)], 1)
 
 
-def mean_difference(found: np.ndarray, resampled: np.ndarray, level: float = LEVEL) -> Estimate:
+def mean_difference(found: np.ndarray, resampled: np.ndarray) -> Estimate:
     """The mean of the differences of S pairs of runs [S] and its interval over sentences and seeds.
 
-    Half of it is the root of the sum of two squares: Student's t over the S differences, and the deviation of their
-    mean on resampled sentences [B, S]. Drawing seeds again instead, as one draws sentences, would give an interval that
-    contains the truth in about 70% of the cases with three seeds: a handful of them shows too little of its own spread.
-    One pair has the percentiles over sentences alone.
+    Half its width is the root of the sum of two squares: Student's t over the S differences, and 1.96 times the
+    standard deviation of their mean on resampled sentences [B, S]. Resampling seeds as well would give an interval that
+    contains the truth in only about 70% of the cases with three seeds: so few show too little of their spread. With one
+    pair the interval is that of the percentiles over sentences.
     """
     from scipy.special import ndtri
 
-    seeds, means = estimate(found.tolist(), level), resampled.mean(1)
+    seeds, means = estimate(found.tolist()), resampled.mean(1)
     assert seeds is not None
     if seeds.high is None:
-        low, high = np.percentile(means, [50 * (1 - level), 50 * (1 + level)])
+        low, high = np.percentile(means, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
         return Estimate(seeds.mean, float(low), float(high), 1)
-    half = math.hypot(seeds.high - seeds.mean, float(ndtri((1 + level) / 2) * means.std(ddof=1)))
+    half = math.hypot(seeds.high - seeds.mean, float(ndtri((1 + LEVEL) / 2) * means.std(ddof=1)))
     return Estimate(seeds.mean, seeds.mean - half, seeds.mean + half, seeds.n)
 
 
 def two_sided_p(difference: float, resampled: np.ndarray) -> float:
-    """The share of resampled differences [B] that are as far from their mean as the difference is from zero."""
+    """The share of resampled differences [B] that are at least as far from their mean as the difference from zero."""
     far = np.abs(resampled - resampled.mean()) >= abs(difference)
     return float((1 + far.sum()) / (1 + len(far)))

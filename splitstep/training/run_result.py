@@ -85,15 +85,12 @@ class Start(NamedTuple):
         return f"starts from {self.path}: {counted(self.loaded, 'tensor')} loaded{names}"
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """The result of a run, however it ended."""
+@dataclass(frozen=True, kw_only=True)
+class RunOutcome:
+    """How a run ended, its figures and its cost: what its own result and a comparison's both hold."""
 
     status: Literal["finished", "diverged"]
-    task: str
-    scheme: SchemeName
     seed: int
-    metric: Metric
     best_step: int | None
     valid: Figures | None
     steps: int
@@ -106,16 +103,25 @@ class RunResult:
     device: str
     precision: str
     mode: str
-    versions: dict[str, str]
     commit: str | None
+    kept: Kept | None = None  # from here on: what older runs, or runs that ended otherwise, do not have
+    test: Figures | None = None
+    splits: dict[str, SplitResult] | None = None  # scores of what the model wrote for each split
+    diverged: Divergence | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult(RunOutcome):
+    """What is known of a run that is over, however it ended."""
+
+    task: str
+    scheme: SchemeName
+    metric: Metric
+    versions: dict[str, str]
     date: str
     recipe: dict[str, Any]
-    kept: Kept | None = None  # from here on: entries that older runs, or runs that ended otherwise, lack
     processes: int = 1
     parallel: str = "none"
-    test: Figures | None = None
-    splits: dict[str, SplitResult] | None = None
-    diverged: Divergence | None = None
     start: Start | None = None
 
     def document(self) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def test_generate_goes_on_from_a_prompt_and_depends_on_the_seed(
         told = refusal(capsys, "generate", "run", "--tokens", tokens)
         assert f"at least one token and at most 1,000,000, and a temperature of at least 0; got {tokens}" in told
     assert "below 2^63" in refusal(capsys, "generate", "run", "--seed", str(2**63))
-    assert "the run itself" in refusal(capsys, "generate", "run", "--out", "run")
+    assert "the run's own directory" in refusal(capsys, "generate", "run", "--out", "run")
     call(capsys, "train", "tiny.yaml", "--out", "digits")
     assert 'task "digits" has no text' in refusal(capsys, "generate", "digits")
 
@@ -274,16 +274,6 @@ def test_a_model_whose_output_is_no_number_is_no_traceback(
     assert not options or json.loads(printed)["figures"]["loss"] == "nan"
 
 
-def test_help_says_what_an_option_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """In sentences that need no guessing."""
-    for verb in ("train", "generate", "compare"):
-        assert cli.main([verb, "--help"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert printed.count("--out DIR A new directory, or an interrupted one to continue.") == 2
-    assert "--seed <int> The seed of the random numbers for sampling." in printed
-    assert printed.count("--data DIR The data directory. Default: $SPLITSTEP_DATA, or else ./data.") == 3
-
-
 def test_a_yaml_bomb_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nine lists of ten aliases each would be 10^9 entries."""
     lines = ["x0: &x0 [1]", *(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]" for n in range(1, 10))]
@@ -340,7 +330,7 @@ COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
         (("train", "tiny.yaml", "train.lr=-1", "--out", "out"), "above 0"),
         (("train", "tiny.yaml", "train.mode=capture", "--out", "out"), "CUDA"),
         (("evaluate", "nowhere"), "no recipe.yaml"),
-        (("evaluate", "nowhere", "--split", "test", "--out", "nowhere"), "the run itself"),
+        (("evaluate", "nowhere", "--split", "test", "--out", "nowhere"), "the run's own directory"),
         (("generate", "nowhere"), "no recipe.yaml"),
         (("report", "nowhere"), "has no result.json"),
         (("report", "nowhere", "--markdown", "--json"), "leave out --json and --out"),

@@ -10,9 +10,8 @@ from typing import Any
 from splitstep.models.cost import Cost
 from splitstep.schemes import scheme
 from splitstep.studies.compare.plan import slug
-from splitstep.studies.compare.result import Comparison, Curve, Trial
+from splitstep.studies.compare.result import Comparison, Curve, OnTestSet, Pair, Scored, Trial
 from splitstep.studies.compare.rows import rows_of
-from splitstep.studies.compare.test_splits import OnTestSet, Pair, Scored
 from splitstep.studies.statistics import Estimate
 from splitstep.tasks import Metric
 from splitstep.training.run_result import Divergence, Kept, Shape

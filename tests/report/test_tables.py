@@ -123,5 +123,5 @@ def between(text: str) -> str:
 
 
 def test_a_row_of_another_length_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"The table 'Figures' has 2 columns, and a row \('1',\)"):
+    with pytest.raises(ValueError, match=r"The table 'Figures' has 2 columns, but a row \('1',\)"):
         Table([Column("one"), Column("two")], [["1"]], "Figures")

@@ -78,7 +78,7 @@ def test_schemes_are_split_at_commas_outside_brackets(text: str, parts: list[str
 
 @pytest.mark.parametrize("text", ["", "lie,,macaron", "lie,"])
 def test_nothing_between_commas_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="names nothing"):
+    with pytest.raises(ValueError, match="has an empty entry"):
         split_schemes(text)
 
 
@@ -99,9 +99,9 @@ def test_lists_are_swept_and_no_setting_is_twice_or_in_another_s_folder() -> Non
     runs = plan(tiny(), ["lie"], [0], read_sweep(["train.betas=[0.9, 0.95],[0.9, 0.99]"]))
     assert [run.recipe.train.betas for run in runs] == [(0.9, 0.95), (0.9, 0.99)]
     assert len({run.folder for run in runs}) == 2
-    assert len({file_name(text) for text in ("pathx/y.txt", "pathxy.txt", "path x/y.txt")}) == 3
+    assert len({file_name(f"data.path={text}") for text in ("x/y.txt", "xy.txt", " x/y.txt")}) == 3
     for same in ("train.lr=1e-3,0.001", "train.lr=1, 1"):
-        with pytest.raises(ValueError, match="is the same as a setting before it"):
+        with pytest.raises(ValueError, match="repeats an earlier setting"):
             plan(tiny(), ["lie", "macaron"], range(2), read_sweep([same]))
 
 
@@ -178,7 +178,7 @@ def test_figures_that_are_not_finite_are_counted_apart_and_in_no_mean() -> None:
     assert again.rows == result.rows
     for cells in (tables.comparison_tables(again)[0], tables.tables_together([("it", again)])[0]):
         assert [row[2][-1] for row in cells.rows] == ["1 of 3 not finite", "1 of 3 not finite", "1 of 1 not finite"]
-        assert "Not finite, and in no mean: figures of 3 runs." in cells.notes[0]
+        assert "Figures not finite, and left out of the means: 3 runs." in cells.notes[0]
     page = re.sub(r"<script>.*?</script>", "", compare_page(again), count=1, flags=re.DOTALL)
     assert "NaN" not in page
     assert "Infinity" not in page
@@ -298,9 +298,9 @@ def test_finished_runs_are_reused_and_more_seeds_only_add(tmp_path: Path, monkey
     calls: list[Any] = []
     real = running.run_one
 
-    def spy(recipe: Any, *rest: Any) -> dict[str, Any]:
-        calls.append(recipe["train"]["seed"])
-        return real(recipe, *rest)
+    def spy(run: Planned, *rest: Any) -> Any:
+        calls.append(run.seed)
+        return real(run, *rest)
 
     monkeypatch.setattr(running, "run_one", spy)
     again = compare(tiny(), ["A F"], range(2), tmp_path, quiet=True)
@@ -384,7 +384,7 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
 
     references, lines = words(plain), {(t.scheme, t.seed): written(out, t) for t in result.trials}
     for one in result.tests:
-        scores = [t.splits["test"].figures["sacrebleu"] for t in result.trials if t.scheme == one.scheme]
+        scores = [(t.splits or {})["test"].figures["sacrebleu"] for t in result.trials if t.scheme == one.scheme]
         found = one.score("sacrebleu")
         assert found is not None
         assert found.mean.mean == pytest.approx(sum(scores) / 2)
@@ -682,14 +682,12 @@ def busy_worker(folder: Path, pids: list[int]) -> int | None:
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "ANSWER_SECONDS", 1)
-    start = time.monotonic()
     with (
         pytest.raises(ValueError, match="no Dask scheduler answers at tcp://127") as error,
         open_engine("dask=tcp://127.0.0.1:9", 1),
     ):
         pass
     assert "\n" not in str(error.value)
-    assert time.monotonic() - start < 20
 
 
 def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,9 +61,9 @@ def test_its_results_are_markdown_too(stranger: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("document", "words", "message"),
     [
-        ({**DOCUMENT, "format": 2}, [], "has format 2, and this version of splitstep reads 1."),
+        ({**DOCUMENT, "format": 2}, [], "has format 2; this splitstep reads format 1."),
         ({**DOCUMENT, "depths": {"digits": "two"}}, [], "depths.digits is 'two', and needs a whole number"),
-        ({"study": "depth"}, [], "is of the study 'depth', not installed here. Did you mean depths?"),
+        ({"study": "depth"}, [], "is of the study 'depth', which is not installed. Did you mean depths?"),
         ({"study": "broken"}, [], "'broken' of the package depths does not load (ValueError: it is 'no study'"),
         (DOCUMENT, ["--against", "lie", "--markdown"], "has no differences between schemes: leave out --against."),
         (DOCUMENT, ["--losses", "--markdown"], "There is no table of losses in these results: leave out --losses."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from pathlib import Path
@@ -9,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from made_up import trial
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from splitstep.inference.translate import translate_split
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.studies.compare.bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
-from splitstep.studies.compare.test_splits import System, Written, on_test_sets
+from splitstep.studies.compare.test_splits import System, on_test_sets
+from splitstep.studies.compare.trials import Ended
 from splitstep.studies.statistics import (
     Estimate,
     Figure,
@@ -30,6 +33,7 @@ from splitstep.tasks.text_pairs.lines import Lines
 from splitstep.tasks.text_pairs.scores import multi_bleu, score, split_compounds
 from splitstep.tasks.text_pairs.search import Search, generate_ids, longer_than_trained, translate
 from splitstep.tasks.translation import Translation
+from splitstep.training.run_result import SplitResult
 
 WORDS = ["the", "a", "dog", "cat", "house", "tree", "runs", "sees", "red", "blue", "and", "of", "on", "."]
 
@@ -178,7 +182,9 @@ def test_differences_on_few_sentences_are_those_of_the_printed_scores(
     references = data.text("test")
     written = [[" ".join([*line.split()[:n], *"wxyz"]) for line in references.target] for n in (2, 3)]
     scores = [score(lines, references, data.codec.form, None) for lines in written]
-    runs = [Written({"test": lines}, {"test": found}) for lines, found in zip(written, scores, strict=True)]
+    splits = [{"test": SplitResult(len(references.target), {}, tuple(found))} for found in scores]
+    trials = [dataclasses.replace(trial("lie", 0, 0.5), splits=found) for found in splits]
+    runs = [Ended(one, data.metric, {"test": lines}) for one, lines in zip(trials, written, strict=True)]
     found = on_test_sets([System(name, data, {0: run}) for name, run in zip("ab", runs, strict=True)])[1]
     assert found.difference is not None
     assert found.difference.mean == pytest.approx(scores[1][0].value - scores[0][0].value) != 0

@@ -58,7 +58,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: 
     step = json.loads((folder / "state.json").read_text())["step"]
     assert 0 <= step - lines(tmp_path / "a run")[-1]["step"] < 20
     words = "splitstep train recipe.json --out 'a run'"
-    assert told.splitlines()[-1] == f"The run stopped after step {step:,}, which is saved. To go on: {words}"
+    assert told.splitlines()[-1] == f"The run stopped after step {step:,}, which is saved. To continue: {words}"
     assert "Traceback" not in told
     again = subprocess.run(
         [sys.executable, "-m", *shlex.split(words)], cwd=tmp_path, capture_output=True, text=True, timeout=300

@@ -16,7 +16,7 @@ def metric_axis(result: Comparison) -> dict[str, Any]:
 
 
 def curves(result: Comparison, column: str, y: dict[str, Any]) -> dict[str, Any]:
-    """A figure against the step: the mean over seeds, and between the least and the greatest a band."""
+    """A figure against the step: the mean over seeds, and a band from the least to the greatest."""
     data = list[dict[str, Any]]()
     for i, row in enumerate(result.rows):
         steps, low, mean, high = band([getattr(trial, column) for trial in result.chosen(row)])
@@ -38,13 +38,13 @@ def differences(result: Comparison, column: str) -> dict[str, Any]:
         seen += [end for k in late for end in (low[k], high[k])]
     least, greatest = min(seen, default=0.0), max(seen, default=0.0)
     room = 0.05 * (greatest - least) or 0.01
-    shown = [min(least, 0.0) - room, max(greatest, 0.0) + room]  # what is early may be far out
+    shown = [min(least, 0.0) - room, max(greatest, 0.0) + room]  # the first steps may be far outside
     axis = {"title": axis_title("difference of losses"), "zeroline": True, "zerolinecolor": "#8a93a5", "range": shown}
     return over_steps(data, axis)
 
 
 def paired(found: dict[int, Curve], reference: dict[int, Curve]) -> tuple[list[int], list[Estimate]]:
-    """Steps that two rows have in common, and what their runs of the same seed differ by there."""
+    """The steps that two rows share, and the differences of their runs there, paired by seed."""
     ours, theirs = by_step(found), by_step(reference)
     differences = {step: paired_difference(ours[step], theirs[step]) for step in sorted(ours.keys() & theirs.keys())}
     known = {step: one for step, one in differences.items() if one is not None}
@@ -61,7 +61,7 @@ def by_step(curves: dict[int, Curve]) -> dict[int, dict[int, float]]:
 
 
 def band(found: list[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:
-    """Steps, least, mean and greatest value over the runs that have come so far."""
+    """Steps, and the least, mean and greatest value over the runs that reached each."""
     values = by_step(dict(enumerate(found)))
     steps = sorted(values)
     columns = [values[step].values() for step in steps]

@@ -45,10 +45,10 @@ def summary(result: Comparison) -> str:
 
 
 def loss_curves(result: Comparison) -> list[str]:
-    what = "The line is the mean over seeds, the band runs from the least to the greatest."
+    what = "The line is the mean over seeds; the band is from the least to the greatest."
     axis = {"title": axis_title("loss")}
     held_out = [chart("Validation loss", curves(result, "valid_loss", axis), "chart-valid")]
-    if any(trial.valid_metric.steps for trial in result.trials):  # what a model writes may be judged at the end alone
+    if any(trial.valid_metric.steps for trial in result.trials):  # translators may be scored at the end only
         metric = curves(result, "valid_metric", metric_axis(result))
         held_out.append(chart(f"Validation {title_of(result.metric)}", metric, "chart-metric"))
     return [
@@ -59,7 +59,7 @@ def loss_curves(result: Comparison) -> list[str]:
 
 
 def loss_differences(result: Comparison) -> list[str]:
-    """Where a scheme is ahead of the first, and when: curves on top of each other do not show it."""
+    """When a scheme is ahead of the first: the curves themselves are often too close to show it."""
     first = shortened(result.rows[0].name)
     how = "the band is the 95% interval of the mean over seeds" if len(result.seeds) > 1 else "one seed"
     charted = [
@@ -74,7 +74,7 @@ def against_cost(result: Comparison) -> list[str]:
     flops = chart("", quality(result, "flops", "FLOPs per token"), "chart-flops")
     return [
         "<h2>Quality against cost</h2>",
-        '<p class="soft">The test figure with its 95% interval; points of equal cost stand side by side.</p>',
+        '<p class="soft">The test figure with its 95% interval; points of equal cost are drawn side by side.</p>',
         side_by_side([parameters, flops]),
     ]
 
@@ -85,14 +85,14 @@ def diagrams(result: Comparison) -> list[str]:
         order = "no order" if row.order is None else f"order {row.order}"
         notation = "" if row.name == row.scheme else f"<code>{escape(shortened(row.scheme))}</code> "
         caption = (
-            f"<b>{escape(shortened(row.name))}</b> {notation}&middot; {row.evaluations} evaluations a step, {order}"
+            f"<b>{escape(shortened(row.name))}</b> {notation}&middot; {row.evaluations} evaluations per step, {order}"
         )
         figures.append(f"<figure><figcaption>{caption}</figcaption>{draw(scheme(row.scheme))}</figure>")
     return [
         "<h2>The schemes</h2>",
-        '<p class="soft">One step from left to right. A attention, F feed-forward; a number below a box is its '
-        "fraction of the step, dots above it are the stages of its tableau, dashed boxes are projections. F0 and F1 "
-        "have weights of their own, two boxes F share theirs.</p>",
+        '<p class="soft">One step from left to right. A is attention, F feed-forward. The number below a box is its '
+        "fraction of the step; dots above it are the stages of its tableau; dashed boxes are projections. F0 and F1 "
+        "have weights of their own; two boxes F share theirs.</p>",
         f'<div class="row">{"".join(figures)}</div>',
     ]
 
@@ -107,10 +107,10 @@ def reproduce(result: Comparison) -> list[str]:
         f"<pre>{escape(result.command or 'splitstep.studies.compare.compare(...) with the recipe below')}</pre>",
         pairs(
             [
-                ("commit", result.commit or "not known"),
+                ("commit", result.commit or "unknown"),
                 ("versions", known),
                 ("devices", ", ".join(result.devices)),
-                ("engine", f"{result.engine}, {counted(result.threads, 'thread')} a run"),
+                ("engine", f"{result.engine}, {counted(result.threads, 'thread')} per run"),
                 ("date", result.date),
             ]
         ),

@@ -1,10 +1,10 @@
-"""What is to be run: schemes x settings of a sweep x seeds, each with its recipe and its folder."""
+"""The runs of a comparison: schemes x settings of a sweep x seeds, each with its recipe and its folder."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -31,10 +31,10 @@ def split_list(text: str) -> list[str]:
 
 
 def split_schemes(text: str) -> list[str]:
-    """The schemes of a list."""
+    """The schemes of a comma-separated list."""
     found = split_list(text)
     if not all(found):
-        raise ValueError(f"--schemes {text!r} names nothing between two commas: write --schemes lie,macaron")
+        raise ValueError(f"--schemes {text!r} has an empty entry: write --schemes lie,macaron")
     return found
 
 
@@ -46,15 +46,15 @@ def read_sweep(texts: Sequence[str]) -> list[Setting]:
         if not equals or not all(split_list(values)):
             raise ValueError(f"--sweep {text!r} is not of the form key=value,value such as train.lr=1e-3,3e-3")
         if key in ("task", "scheme", "reference", "match", "train.seed"):
-            raise ValueError(f"--sweep {key}: what is compared cannot be swept; sweep an entry such as train.lr")
+            raise ValueError(f"--sweep {key}: a comparison sets {key} itself; sweep another entry, such as train.lr")
         if any(key == other[0].partition("=")[0] for other in axes):
-            raise ValueError(f"--sweep {key} is given twice: name all its values in one")
+            raise ValueError(f"--sweep {key} is given twice: list all its values in one --sweep")
         axes.append([f"{key}={value}" for value in split_list(values)])
     return [tuple(setting) for setting in product(*axes)] if axes else []
 
 
 class Planned(NamedTuple):
-    """A run to be done."""
+    """A run to do."""
 
     scheme: str
     setting: Setting
@@ -74,43 +74,38 @@ def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Se
     runs = list[Planned]()
     for notation, setting in product(notations, sweep or [()]):
         own = read_recipe(override({**recipe.document(), "scheme": notation}, setting), "the recipe")
-        folder = "-".join([slug(notation), *map(file_name, _short(setting))])
+        folder = "-".join([slug(notation), *map(file_name, setting)])
         for seed in seeds:
             seeded = replace(own, train=replace(own.train, seed=seed))
             runs.append(Planned(notation, setting, seed, seeded, f"runs/{folder}-seed{seed}"))
     first = [run for run in runs if (run.scheme, run.seed) == (runs[0].scheme, runs[0].seed)]
     for position, run in enumerate(first):
         if run.recipe in [other.recipe for other in first[:position]]:
-            raise ValueError(f"--sweep: {', '.join(run.setting)} is the same as a setting before it: name each once")
+            raise ValueError(f"--sweep: {', '.join(run.setting)} repeats an earlier setting: list each once")
     return runs
 
 
-def file_name(text: str) -> str:
-    """A part of a folder's name; what such a name cannot have is left to a hash."""
+def file_name(assignment: str) -> str:
+    """An assignment as part of a folder's name: without its section; a hash stands for other characters."""
+    key, _, value = assignment.partition("=")
+    text = f"{key.rpartition('.')[2]}{value}"
     plain = re.sub(r"[^\w.+-]", "", text)
     return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
-def _short(setting: Setting) -> Iterator[str]:
-    """The assignments without their sections."""
-    for assignment in setting:
-        key, _, value = assignment.partition("=")
-        yield f"{key.rpartition('.')[2]}{value}"
-
-
 def slug(notation: str) -> str:
-    """A folder's name for the scheme: its row's name, else its letters and a hash that tells it from others."""
+    """A folder's name for the scheme: its name, else its letters and a hash."""
     name = name_of(scheme(notation))
     letters = re.sub(r"[^\w@+]+", "_", notation).strip("_")[:40]
     return name or f"{letters}-{hashlib.sha256(notation.encode()).hexdigest()[:8]}"
 
 
 def check_runs(runs: Sequence[Planned], out: Path, task: Task) -> list[Planned]:
-    """The runs, the dearest first, so that none is left over at the end.
+    """The runs, the most expensive first, so no long one starts last.
 
-    Refuses before anything is computed: schemes without an equal-cost twin, and folders of other runs.
+    Refuses schemes without an equal-cost twin and folders of other runs, before anything is computed.
     """
-    work: dict[tuple[str, Setting], int] = {}  # whatever the seed
+    work: dict[tuple[str, Setting], int] = {}  # the same for all seeds
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out")
     for run in runs:

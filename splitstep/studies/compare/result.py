@@ -1,22 +1,20 @@
-"""The result of a comparison: its runs, its rows, and its JSON there and back."""
+"""The result of a comparison: its runs and its rows, written as JSON and read back."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from ...models.cost import Cost
 from ...schemes import scheme
 from ...support.typed import plain
 from ...tasks.task import Metric
-from ...training.run_result import Divergence, Figures, Kept, Matched, Shape, SplitResult
+from ...training.run_result import Matched, RunOutcome, Shape
 from .. import read_document
 from ..statistics import Estimate
-from .test_splits import OnTestSet
 
 FORMAT = 1  # of result.json; a reader refuses a newer one
-STUDY = "compare"
 
 Setting = tuple[str, ...]  # the assignments of one point of a sweep, such as ("train.lr=1e-3",)
 
@@ -34,35 +32,16 @@ class RecipeEntries(TypedDict):
     train: NotRequired[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Trial:
+@dataclass(frozen=True, kw_only=True)
+class Trial(RunOutcome):
     """One run: a scheme with a setting of the sweep and a seed."""
 
     scheme: str
     setting: Setting
-    seed: int
-    folder: str  # under the study's own
-    status: Literal["finished", "diverged"]
-    valid: Figures | None
-    test: Figures | None
-    best_step: int | None
-    steps: int
-    tokens: int
-    seconds: float
-    tokens_per_second: float | None
-    cost: Cost
-    matched: Matched | None
-    shape: Shape
-    device: str
-    precision: str
-    mode: str
-    commit: str | None
-    diverged: Divergence | None
+    folder: str  # relative to the comparison's own
     train_loss: Curve
     valid_loss: Curve
     valid_metric: Curve
-    kept: Kept | None = None
-    splits: dict[str, SplitResult] = field(default_factory=dict)  # scores of what was written for each split, by split
 
 
 @dataclass(frozen=True)
@@ -72,7 +51,7 @@ class Row:
     name: str
     scheme: str
     setting: Setting
-    finished: int  # runs; those with figures that are not finite are counted here, too
+    finished: int  # runs, including those with figures that are not finite
     diverged: int
     test: Estimate | None
     valid: Estimate | None
@@ -84,8 +63,41 @@ class Row:
     order: int | None
     seconds: float
     tokens_per_second: float | None
-    structure: list[dict[str, Any]]
-    not_finite: int = 0  # finished runs with a figure that is infinite or not a number, which is in no mean
+    not_finite: int = 0  # finished runs with an infinite or NaN figure, which no mean includes
+
+
+class Scored(NamedTuple):
+    """A score over seeds, with its signature."""
+
+    key: str
+    name: str
+    signature: str
+    comparable: bool
+    mean: Estimate
+
+
+class Pair(NamedTuple):
+    """Two runs of one seed on the same sentences: our score minus the first scheme's, and the probability p of so large
+    a difference if there were none, by a paired bootstrap over sentences."""
+
+    seed: int
+    difference: float
+    p: float
+
+
+@dataclass(frozen=True)
+class OnTestSet:
+    """One scheme on one test split; the difference is that of the metric to the first scheme's."""
+
+    split: str
+    scheme: str
+    lines: int
+    scores: tuple[Scored, ...]
+    difference: Estimate | None  # its interval is over sentences and seeds
+    pairs: tuple[Pair, ...]
+
+    def score(self, key: str) -> Scored | None:
+        return next((one for one in self.scores if one.key == key), None)
 
 
 @dataclass(frozen=True)
@@ -108,26 +120,26 @@ class Comparison:
     versions: dict[str, str]
     commit: str | None
     date: str
-    tests: tuple[OnTestSet, ...] = ()  # of tasks whose models write, such as translation
+    tests: tuple[OnTestSet, ...] = ()  # for tasks whose models write text, such as translation
 
     def __post_init__(self) -> None:
         check_sense(self)
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
-        return {"study": STUDY, "format": FORMAT, **plain(self)}
+        return {"study": "compare", "format": FORMAT, **plain(self)}
 
     @property
     def devices(self) -> list[str]:
         return sorted({trial.device for trial in self.trials})
 
     def chosen(self, row: Row) -> list[Trial]:
-        """The runs that the row is the mean of, diverged ones too."""
+        """The runs that the row is the mean of, including those that diverged."""
         return [t for t in self.trials if (t.scheme, t.setting) == (row.scheme, row.setting)]
 
 
 def check_sense(found: Comparison) -> None:
-    """Refuse what has the right types and is no comparison for all that."""
+    """Refuse what has the right types but is not a comparison."""
     if not found.rows:
         raise ValueError("it has no rows")
     for notation in {found.reference, *(one.scheme for one in (*found.rows, *found.trials, *found.tests))}:
@@ -139,14 +151,10 @@ def check_sense(found: Comparison) -> None:
         for split, figures in (("valid", trial.valid), ("test", trial.test)):
             if name not in (figures or {}) and (figures or trial.status == "finished"):
                 raise ValueError(f"{trial.folder} has no {name} on {split}")
-        if any(
-            len(curve.steps) != len(curve.values) for curve in (trial.train_loss, trial.valid_loss, trial.valid_metric)
-        ):
-            raise ValueError(f"{trial.folder} has a curve with more steps than values, or fewer")
+        if any(len(x) != len(y) for x, y in (trial.train_loss, trial.valid_loss, trial.valid_metric)):
+            raise ValueError(f"{trial.folder} has a curve with unequal numbers of steps and values")
 
 
 def read_comparison(document: Any, where: str) -> Comparison:
     """The comparison that a result.json holds."""
-    if not isinstance(document, dict) or document.get("study") != STUDY:
-        raise ValueError(f"{where} is not the result of a comparison: name a directory that `splitstep compare` wrote.")
     return read_document(Comparison, document, where, FORMAT)

@@ -1,13 +1,11 @@
-"""Trials summed up: a row per scheme, at the setting that its validation figures chose."""
+"""Trials summed up: figures and losses by seed, and a row per scheme at the setting that validation chose."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from ...scheme import Project, Scheme
 from ...schemes import label, scheme
 from ...tasks import Metric
 from ..statistics import estimate, paired_difference
@@ -45,7 +43,6 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
                 order=s.order,
                 seconds=math.fsum(t.seconds for t in own) / len(own),
                 tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
-                structure=structure(s),
                 not_finite=sum(not is_finite(t, metric.name) for t in finished),
             )
         )
@@ -53,7 +50,7 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
 
 
 def against(result: Comparison, text: str) -> Comparison:
-    """The comparison with another of its schemes first, to which differences are then."""
+    """The comparison with another of its schemes first, so differences are to that one."""
     notation = str(scheme(text))
     if notation not in {t.scheme for t in result.trials}:
         raise ValueError(f"{text} is not in this comparison: use one of {', '.join(row.name for row in result.rows)}.")
@@ -67,14 +64,14 @@ def against(result: Comparison, text: str) -> Comparison:
 
 
 def choose_setting(trials: Sequence[Trial], metric: Metric) -> Setting:
-    """The setting of the best mean validation figure; settings with fewer runs that went wrong go first."""
+    """The setting with the fewest failed runs; among those, the one with the best mean validation figure."""
     sign = -1.0 if metric.higher_is_better else 1.0
 
     def rank(setting: Setting) -> tuple[int, float]:
         own = [t for t in trials if t.setting == setting]
         valid = estimate(list(figures(own, "valid", metric.name).values()))
-        wrong = sum(t.status != "finished" or not is_finite(t, metric.name) for t in own)
-        return wrong, sign * valid.mean if valid else math.inf
+        failed = sum(t.status != "finished" or not is_finite(t, metric.name) for t in own)
+        return failed, sign * valid.mean if valid else math.inf
 
     return min(dict.fromkeys(t.setting for t in trials), key=rank)
 
@@ -90,23 +87,15 @@ def is_finite(trial: Trial, metric: str) -> bool:
     return all(math.isfinite((figures or {}).get(metric, math.nan)) for figures in (trial.valid, trial.test))
 
 
-def structure(s: Scheme) -> list[dict[str, Any]]:
-    """The stages of one step for readers of the JSON: the averaged programs, part by part."""
-    return [
-        {
-            "weight": str(weight),
-            "parts": [
-                {"projects": part.field}
-                if isinstance(part, Project)
-                else {
-                    "fields": list(part.fields),
-                    "fraction": str(part.fraction),
-                    "tableau": part.tableau.name,
-                    "replaces": part.replaces,
-                    "half": part.half or None,
-                }
-                for part in program
-            ],
-        }
-        for weight, program in s.branches
-    ]
+def losses(trials: Iterable[Trial], split: str) -> dict[int, float]:
+    """The losses of the finished runs that have one, by seed: of the kept weights if held out, as trained on train."""
+    if split != "train":
+        return figures(trials, split, "loss")
+    return {t.seed: last_losses(t) for t in trials if t.status == "finished" and t.train_loss.steps}
+
+
+def last_losses(trial: Trial) -> float:
+    """The mean training loss over the last tenth of the steps, or the last one logged."""
+    curve = trial.train_loss
+    values = [value for step, value in zip(*curve, strict=True) if step > 0.9 * trial.steps] or curve.values[-1:]
+    return math.fsum(values) / len(values)

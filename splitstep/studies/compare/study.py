@@ -16,10 +16,11 @@ from ...training import Recipe
 from ...training.directory import stamp
 from ...training.progress import Progress
 from .plan import Planned, check_runs, plan
-from .result import Comparison, RecipeEntries, Row, Setting
+from .result import Comparison, OnTestSet, RecipeEntries, Row, Setting
 from .rows import rows_of
-from .running import Ended, run_all
-from .test_splits import OnTestSet, System, Written, on_test_sets
+from .running import run_all
+from .test_splits import System, on_test_sets
+from .trials import Ended
 
 
 def compare(
@@ -36,12 +37,12 @@ def compare(
 ) -> Comparison:
     """Train every scheme with every seed at the cost of the recipe's reference; finished runs in `out` are reused.
 
-    With a sweep each scheme gets every setting, and its row is the one that is best on the validation split. The test
-    figures of a row are means over the runs that finished; those that diverged are counted beside them.
+    With a sweep each scheme is trained at every setting, and its row has the setting that is best on the validation
+    split. The test figures of a row are means over the runs that finished; runs that diverged are counted apart.
     """
     check_engine(engine)
     runs = plan(recipe, schemes, seeds, sweep)
-    task = recipe.load_task(data)  # a missing file shows here, once, and caches are made before workers want them
+    task = recipe.load_task(data)  # here a missing file is reported once, and caches are made before workers need them
     out = out.resolve()
     ordered = check_runs(runs, out, task)
     with Progress(f"compare {recipe.task}", sum(run.recipe.train.steps for run in runs), quiet) as bar:
@@ -71,7 +72,7 @@ def compare(
 def tests_of(
     rows: Sequence[Row], runs: Sequence[Planned], ended: Mapping[str, Ended], data: Path | None
 ) -> tuple[OnTestSet, ...]:
-    """The rows on each test split; a swept data option gives a row a task of its own."""
+    """The rows on each test split. Rows may have different tasks, for a sweep may change data options."""
     tasks: dict[str, Task] = {}
     systems = []
     for row in rows:
@@ -81,13 +82,7 @@ def tests_of(
             tasks[asked] = own[0].recipe.load_task(data)
         task = tasks[asked]
         assert isinstance(task, Translation)
-        found = {
-            run.seed: Written(
-                ended[run.folder].written,
-                {split: one.scores for split, one in ended[run.folder].trial.splits.items()},
-            )
-            for run in own
-            if ended[run.folder].trial.status == "finished"
-        }
-        systems.append(System(row.scheme, task, found))
+        found = {run.seed: ended[run.folder] for run in own}
+        finished = {seed: one for seed, one in found.items() if one.trial.status == "finished"}
+        systems.append(System(row.scheme, task, finished))
     return on_test_sets(systems)

@@ -1,4 +1,4 @@
-"""The tables of comparisons: each is built once, as a value, whether a terminal, a page or Markdown shows it."""
+"""The tables of comparisons: each is a value, built once for the terminal, the page and Markdown."""
 
 from __future__ import annotations
 
@@ -7,27 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...notation import shortened
-from ...report.tables import (
-    EVERYWHERE,
-    NOT_IN_MARKDOWN,
-    ON_PAGES,
-    Cell,
-    Code,
-    Column,
-    Record,
-    Table,
-    columns_and_rows,
-    lines,
-)
+from ...report.tables import EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES, Cell, Code, Column, Record, Table, lines
 from ...schemes import label
 from ...support.words import counted
 from ...tasks.task import title_of
 from ...tasks.translation import EXACT_MATCH
 from ..statistics import Estimate, estimate, paired_difference
-from .losses import NOTE, SPLITS, losses
-from .result import Comparison, Row, Trial
-from .rows import is_finite, rows_of
-from .test_splits import OnTestSet, Scored
+from .result import Comparison, OnTestSet, Row, Scored, Trial
+from .rows import is_finite, losses, rows_of
 from .wording import kept_text, widths
 
 TASK, SCHEME = Column("task", text=True, grouped=True), Column("scheme", text=True)
@@ -35,15 +22,20 @@ AGAINST = Column(("against the first", "[95%]"))
 NOT_COMPARABLE = "not comparable with published scores"
 MATCHED = {
     "parameters": "Every scheme has the reference's number of parameters in its body (without embeddings and head); "
-    "FLOPs differ as the schemes do.",
-    "flops": "Every scheme has the reference's FLOPs per token: where a step costs more there are fewer, longer steps, "
-    "and the parameters differ.",
+    "FLOPs differ.",
+    "flops": "Every scheme has the reference's FLOPs per token. A scheme whose step costs more takes fewer, longer "
+    "steps, so parameters differ.",
     "none": "Nothing was matched: every scheme has the same widths and depth.",
 }
+LOSS_SPLITS = {"training": "train", "validation": "valid", "test": "test"}  # as readers call them, and as runs do
+NOTE_ON_LOSSES = (
+    "Training losses are means over the last tenth of the steps, with the dropout and label smoothing of the recipe. "
+    "The others are losses of the weights that were kept."
+)
 
 
 class Block(NamedTuple):
-    """Rows that are compared with the first of them; the comparison has a name where several share a table."""
+    """Rows that are compared with the first of them; the comparison has a name if several share a table."""
 
     name: str
     result: Comparison
@@ -60,8 +52,8 @@ def comparison_tables(result: Comparison) -> list[Table]:
 def tables_together(results: Sequence[tuple[str, Comparison]]) -> list[Table]:
     """Comparisons in common tables, with a row per scheme and setting of a sweep.
 
-    They go by their tasks, and those of one task by their folders, too. Those whose test sets have the same scores
-    share a table of these.
+    Each is named after its task; if several have the same task, also after its folder. Comparisons whose test sets have
+    the same scores share a table of test sets.
     """
     blocks, alike, tasks = list[Block](), dict[object, list[Block]](), Counter(result.task for _, result in results)
     for folder, result in results:
@@ -86,7 +78,7 @@ def scheme_name(notation: str) -> str:
 
 
 def scheme_cell(row: Row) -> tuple[str, ...]:
-    """The name with its notation, the setting of a sweep, and how many runs went wrong."""
+    """The name with its notation, the setting of a sweep, and how many runs failed."""
     names = [row.name] if row.name != row.scheme else []
     counts = {"diverged": row.diverged, "not finite": row.not_finite}
     lost = [f"{n} of {row.diverged + row.finished} {what}" for what, n in counts.items() if n]
@@ -110,7 +102,7 @@ def estimated(value: Estimate | None, form: str) -> Cell:
 def main_table(blocks: Sequence[Block]) -> Table:
     """The test metric of each row, its difference to the first row's, and what the row cost."""
     records = [main_record(block, row) for block in blocks for row in block.rows]
-    return Table(*columns_and_rows(records), notes=list(dict.fromkeys(reading_note(block.result) for block in blocks)))
+    return Table.of(records, notes=list(dict.fromkeys(reading_note(block.result) for block in blocks)))
 
 
 def main_record(block: Block, row: Row) -> Record:
@@ -144,14 +136,14 @@ def reading_note(result: Comparison) -> str:
 
 
 def warnings(result: Comparison) -> str:
-    """What to know before figures are compared: which are missing, and whether runs shared the machine."""
+    """What to know before comparing figures: which are missing, and whether runs shared the machine."""
     finished, at_once = [t for t in result.trials if t.status == "finished"], result.engine.removeprefix("local=")
     diverged = len(result.trials) - len(finished)
-    endless = sum(not is_finite(trial, result.metric.name) for trial in finished)
+    not_finite = sum(not is_finite(trial, result.metric.name) for trial in finished)
     return "".join(
         [
-            f" Diverged, and in no mean: {counted(diverged, 'run')}." if diverged else "",
-            f" Not finite, and in no mean: figures of {counted(endless, 'run')}." if endless else "",
+            f" Diverged, and left out of the means: {counted(diverged, 'run')}." if diverged else "",
+            f" Figures not finite, and left out of the means: {counted(not_finite, 'run')}." if not_finite else "",
             f" Seconds and tokens/s: with {at_once} runs at once." if at_once.isdecimal() and int(at_once) > 1 else "",
         ]
     )
@@ -169,7 +161,7 @@ def main_scores(result: Comparison) -> list[Scored]:
 
 
 def tables_of_test_sets(blocks: Sequence[Block]) -> list[Table]:
-    """Every scheme on every test set with all its scores, and what these scores are, the same for all comparisons."""
+    """Every scheme on every test set with all its scores, and the signatures of these, the same for all blocks."""
     scores, main = all_scores(blocks[0].result), main_scores(blocks[0].result)
     if not scores:
         return []
@@ -183,10 +175,7 @@ def tables_of_test_sets(blocks: Sequence[Block]) -> list[Table]:
         for one in main
     ]
     rest = [f"{one.name}: {one.signature}." for one in scores if one not in main]
-    return [
-        Table(*columns_and_rows(records), title="Test sets", notes=list(notes)),
-        Table(*columns_and_rows(signatures), notes=rest),
-    ]
+    return [Table.of(records, "Test sets", list(notes)), Table.of(signatures, notes=rest)]
 
 
 def record_of_test_set(block: Block, one: OnTestSet, scores: Sequence[Scored], main: Sequence[Scored]) -> Record:
@@ -208,7 +197,7 @@ def record_of_test_set(block: Block, one: OnTestSet, scores: Sequence[Scored], m
 
 
 def mean_score(score: Scored | None) -> Cell:
-    """The mean over seeds; a star marks what cannot be compared with published scores."""
+    """The mean over seeds, with a star if it cannot be compared with published scores."""
     return "-" if score is None else f"{score.mean.mean:.2f}{'' if score.comparable else '*'}"
 
 
@@ -221,7 +210,7 @@ def difference_on_test_set(result: Comparison, one: OnTestSet) -> Cell:
 
 
 def significant_seeds(one: OnTestSet, level: float = 0.05) -> Cell:
-    """How many seeds differ from the first scheme's on these sentences, and to which side."""
+    """How many seeds differ significantly from the first scheme's, and in which direction."""
     better = [pair.difference > 0 for pair in one.pairs if pair.p < level]
     return (f"{sum(better)} better", f"{len(better) - sum(better)} worse of {len(one.pairs)}") if one.pairs else ""
 
@@ -241,21 +230,21 @@ def note_on_test_sets(result: Comparison) -> str:
             f"bootstrap over sentences, two-sided, of each seed against {first}'s."
         )
     if not all(score.comparable for score in all_scores(result)):
-        sentences.append(f"*: {NOT_COMPARABLE}, for the references are no published text.")
+        sentences.append(f"*: {NOT_COMPARABLE}, for the references are not published text.")
     return " ".join(sentences)
 
 
 def losses_table(blocks: Sequence[Block]) -> Table:
-    """What the rows come to, in training and held out."""
-    columns = [TASK, SCHEME, *(column for split in SPLITS for column in (Column(f"{split} loss"), AGAINST))]
+    """The losses of each row in training, validation and test."""
+    columns = [TASK, SCHEME, *(column for split in LOSS_SPLITS for column in (Column(f"{split} loss"), AGAINST))]
     rows = [[block.name, scheme_cell(row), *loss_cells(block, row)] for block in blocks for row in block.rows]
-    note = f"{NOTE} Differences are to {shortened(blocks[0].result.rows[0].name)}, seed by seed."
+    note = f"{NOTE_ON_LOSSES} Differences are to {shortened(blocks[0].result.rows[0].name)}, seed by seed."
     return Table(columns, rows, "Losses at the end", [note], ON_PAGES, "losses")
 
 
 def loss_cells(block: Block, row: Row) -> Iterator[Cell]:
     """For each split the mean loss, and its difference to the first row's."""
-    for split in SPLITS.values():
+    for split in LOSS_SPLITS.values():
         own, first = (losses(block.result.chosen(one), split) for one in (row, block.rows[0]))
         mean, difference = estimate(list(own.values())), paired_difference(own, first)
         yield f"{mean.mean:.3f}" if mean else "-"
@@ -264,7 +253,7 @@ def loss_cells(block: Block, row: Row) -> Iterator[Cell]:
 
 def matched_table(result: Comparison) -> Table:
     """Shapes and costs, and how far each scheme is from the reference."""
-    heads = ("layers", "step", "width", "feed-forward", "body parameters", "FLOPs/token", "off the reference")
+    heads = ("layers", "step", "width", "feed-forward", "body parameters", "FLOPs/token", "against the reference")
     rows = [
         [scheme_cell(row)[0], str(row.shape.layers), f"{row.shape.step:g}", str(row.shape.width),
          widths(row.scheme, row.shape), f"{row.cost.body:,}", f"{row.cost.flops:,}",
@@ -282,7 +271,7 @@ def status_cell(trial: Trial) -> Cell:
 
 
 def runs_table(result: Comparison) -> Table:
-    """Every run, of a sweep also those that were not chosen."""
+    """Every run, including those of settings that were not chosen."""
     name, form = result.metric.name, result.metric.format
     chosen = {(row.scheme, row.setting): "yes" for row in result.rows} if result.sweep else None
     rows = [
@@ -292,6 +281,6 @@ def runs_table(result: Comparison) -> Table:
         for t in result.trials
     ]  # fmt: skip
     heads = ("setting", "chosen", "seed", "status", "valid", "test", "weights", "seconds")
-    note = "Each scheme tried every setting; the one with the best mean validation figure is its row above."
+    note = "Each scheme was trained at every setting; its row above has the best mean validation figure."
     notes = [note] if result.sweep else []
     return Table([SCHEME, *map(Column, heads)], rows, "All runs", notes, ON_PAGES, stacked=False)

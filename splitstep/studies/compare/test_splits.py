@@ -3,72 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ...tasks.text_pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
 from ...tasks.translation import EXACT_MATCH, Translation
-from ..statistics import (
-    Estimate,
-    Figure,
-    draw_sentences,
-    estimate,
-    mean_difference,
-    resampled_differences,
-    two_sided_p,
-)
+from ..statistics import Estimate, Figure, draw_sentences, estimate, mean_difference, resampled_differences, two_sided_p
 from .bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
-
-
-class Written(NamedTuple):
-    """What one run wrote for the test splits, and the scores of it that its result holds, both by split."""
-
-    lines: Mapping[str, Sequence[str]]
-    scores: Mapping[str, Sequence[Score]]
+from .result import OnTestSet, Pair, Scored
+from .trials import Ended
 
 
 class System(NamedTuple):
-    """One scheme: its runs by seed, and the task that they were trained on."""
+    """One scheme: the task that it was trained on, and its finished runs by seed."""
 
     scheme: str
     task: Translation
-    runs: Mapping[int, Written]
-
-
-class Scored(NamedTuple):
-    """A score over seeds, with its signature."""
-
-    key: str
-    name: str
-    signature: str
-    comparable: bool
-    mean: Estimate
-
-
-class Pair(NamedTuple):
-    """Two runs of one seed on the same sentences: ours less that of the first scheme, and how likely a difference as
-    large is where there is none, by a paired bootstrap over sentences."""
-
-    seed: int
-    difference: float
-    p: float
-
-
-@dataclass(frozen=True)
-class OnTestSet:
-    """One scheme on one test split; the difference is that of the metric to the first scheme's."""
-
-    split: str
-    scheme: str
-    lines: int
-    scores: tuple[Scored, ...]
-    difference: Estimate | None  # its interval is over sentences and seeds
-    pairs: tuple[Pair, ...]
-
-    def score(self, key: str) -> Scored | None:
-        return next((one for one in self.scores if one.key == key), None)
+    runs: Mapping[int, Ended]
 
 
 class Counted(NamedTuple):
@@ -79,12 +31,12 @@ class Counted(NamedTuple):
 
 
 def on_test_sets(systems: Sequence[System]) -> tuple[OnTestSet, ...]:
-    """Every scheme on every test split, split by split; the first scheme is what the others are compared with."""
+    """Every scheme on every test split; the others are compared with the first."""
     found: list[OnTestSet] = []
     for split in systems[0].task.tests:
         first: dict[int, Counted] = {}
         for number, system in enumerate(systems):
-            own = {seed: count(system.task, split, run.lines[split]) for seed, run in system.runs.items()}
+            own = {seed: count(system.task, split, run.written[split]) for seed, run in system.runs.items()}
             if number == 0:
                 first = own
             found.append(tested(system, split, own, first if number else {}))
@@ -92,7 +44,7 @@ def on_test_sets(systems: Sequence[System]) -> tuple[OnTestSet, ...]:
 
 
 def tested(system: System, split: str, own: Mapping[int, Counted], first: Mapping[int, Counted]) -> OnTestSet:
-    """One scheme on one split, paired seed by seed with the first scheme where both have the same references."""
+    """One scheme on one split, paired seed by seed with the first scheme if both have the same references."""
     pairs = {
         seed: (one, first[seed])
         for seed, one in sorted(own.items())
@@ -103,7 +55,7 @@ def tested(system: System, split: str, own: Mapping[int, Counted], first: Mappin
         split,
         system.scheme,
         lines=max((len(one.counts) for one in own.values()), default=0),
-        scores=over_seeds([run.scores[split] for run in system.runs.values()]),
+        scores=over_seeds([(run.trial.splits or {})[split].scores for run in system.runs.values()]),
         difference=difference,
         pairs=apart,
     )

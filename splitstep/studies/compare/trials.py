@@ -8,77 +8,68 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from ...tasks.task import Metric, title_of
-from ...training import TrainOptions, read_recipe
+from ...training import TrainOptions
 from ...training.directory import RunDirectory
 from ...training.recipe import evaluates
-from ...training.run_result import RunResult
+from ...training.run_result import RunOutcome, RunResult
 from .plan import Planned
 from .result import Curve, Trial
 
 POINTS = 200  # of a loss curve, at most
 
 
-class Output(NamedTuple):
-    """What a study needs of a run that is over: its result, its curves and what its model wrote for the test splits."""
+class Ended(NamedTuple):
+    """A run that is over, its metric, and what its model wrote for each test split."""
 
-    result: RunResult
-    curves: dict[str, Curve]
+    trial: Trial
+    metric: Metric
     written: dict[str, list[str]]
 
+    def summary(self) -> str:
+        """The run in a few words."""
+        if self.trial.test is None:
+            return f"diverged at step {self.trial.steps}"
+        figure = self.metric.format.format(self.trial.test[self.metric.name])
+        return f"{title_of(self.metric)} {figure}, {self.trial.seconds:,.0f} s"
 
-def output_of(directory: RunDirectory, result: RunResult) -> Output:
-    """What a directory holds of the run with this result."""
+
+def read_ended(run: Planned, directory: RunDirectory, result: RunResult) -> Ended:
+    """The run with this result, with what else its directory holds."""
+    entries: dict[str, Any] = {one.name: getattr(result, one.name) for one in fields(RunOutcome)}
+    entries |= read_curves(directory, result.metric.name, run.recipe.train)
+    trial = Trial(**entries, scheme=run.scheme, setting=run.setting, folder=run.folder)
     splits = [split for split in result.splits or {} if split != "valid"]
-    written = {split: read_translations(directory, split) for split in splits}
-    options = read_recipe(result.recipe, str(directory.path)).train
-    return Output(result, read_curves(directory, result.metric.name, options), written)
+    return Ended(trial, result.metric, {split: read_translations(directory, split) for split in splits})
 
 
 def read_translations(directory: RunDirectory, split: str) -> list[str]:
     file = directory.translations / f"{split}.txt"
     if not file.is_file():
-        raise ValueError(f"{file} is missing: delete {directory.path}, so that the run is done again")
+        raise ValueError(f"{file} is missing: delete {directory.path} to repeat the run")
     return file.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def read_curves(directory: RunDirectory, metric: str, options: TrainOptions) -> dict[str, Curve]:
-    """The curves of a run, all points of which stand for as many steps as those of one that came to its end."""
+    """The curves of a run; each point averages as many steps as it would in a run that did not break off."""
     logged, steps = directory.logged(), range(1, options.steps + 1)
     valid = sum(evaluates(options, step) for step in steps)
     train = sum(evaluates(options, step) or step % options.log_every == 0 for step in steps)
-    columns = {
-        "train_loss": ("train", "loss", train), "valid_loss": ("valid", "loss", valid),
-        "valid_metric": ("valid", metric, valid),
-    }  # fmt: skip
-    return {
-        name: thinned(
-            [(r["step"], r[key]) for r in logged if r["split"] == split and math.isfinite(float(r.get(key, math.nan)))],
-            whole,
-        )
-        for name, (split, key, whole) in columns.items()
-    }
+
+    def curve(split: str, key: str, whole: int) -> Curve:
+        own = [(r["step"], r[key]) for r in logged if r["split"] == split and key in r]
+        return thinned([(step, value) for step, value in own if math.isfinite(float(value))], whole)
+
+    losses = {"train_loss": curve("train", "loss", train), "valid_loss": curve("valid", "loss", valid)}
+    return {**losses, "valid_metric": curve("valid", metric, valid)}
 
 
 def thinned(points: Sequence[tuple[int, float]], whole: int, most: int = POINTS) -> Curve:
-    """The curve with neighbours averaged, as many together as leave few enough of the `whole`: a run that broke off has
-    fewer points than another, and must not be averaged over other steps where both are compared."""
+    """The curve with neighbours averaged, in groups that would leave at most `most` of the `whole` run's points.
+
+    The size of a group must not depend on how many points a run has: curves are compared step by step.
+    """
     size = max(1, math.ceil(whole / most))
     groups = [points[i : i + size] for i in range(0, len(points), size)]
     return Curve(
         tuple(group[-1][0] for group in groups), tuple(math.fsum(v for _, v in group) / len(group) for group in groups)
     )
-
-
-def trial_of(run: Planned, output: Output) -> Trial:
-    """The run as the study's result holds it."""
-    known = {f.name for f in fields(Trial)} & {f.name for f in fields(RunResult)}
-    entries: dict[str, Any] = {name: getattr(output.result, name) for name in known} | output.curves
-    asked = {"scheme": run.scheme, "setting": run.setting, "seed": run.seed, "folder": run.folder}
-    return Trial(**{**entries, **asked, "splits": output.result.splits or {}})
-
-
-def run_summary(trial: Trial, metric: Metric) -> str:
-    """A run in a few words."""
-    if trial.test is None:
-        return f"diverged at step {trial.steps}"
-    return f"{title_of(metric)} {metric.format.format(trial.test[metric.name])}, {trial.seconds:,.0f} s"

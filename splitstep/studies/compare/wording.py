@@ -9,14 +9,12 @@ from ...training.run_result import Kept, Shape
 
 
 def kept_text(kept: Kept | None, best_step: int | None, steps: int) -> str:
-    """Which weights a run ended with; older documents know the best step alone."""
+    """Which weights a run ended with; older documents hold only the best step."""
     if kept is None or kept.by == "best":
         by = f", the best by {kept.figure.replace('_', ' ')}" if kept and kept.figure else ""
         return "-" if best_step is None else f"{best_step:,} of {steps:,}{by}"
-    chosen = kept.steps
-    if not chosen:
-        return "-"
-    return f"the mean of {len(chosen)}, steps {chosen[0]:,} to {chosen[-1]:,}"
+    steps_kept = kept.steps
+    return f"the mean of {len(steps_kept)}, steps {steps_kept[0]:,} to {steps_kept[-1]:,}" if steps_kept else "-"
 
 
 def widths(notation: str, shape: Shape) -> str:
