@@ -303,7 +303,7 @@ def test_a_config_from_a_newer_version_is_refused(checkpoint: Path) -> None:
 @pytest.mark.parametrize("format", ["2", None, 0, -1, 1.5])
 def test_a_format_that_is_no_version_is_refused(checkpoint: Path, format: Any) -> None:
     rewrite(checkpoint, format=format)
-    with pytest.raises(ValueError, match=r"format=.* is no version"):
+    with pytest.raises(ValueError, match=r"format=.* is not a version"):
         load(checkpoint)
 
 
