@@ -13,7 +13,6 @@ from .options import Data, Json, NewDirectory
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..studies.compare.result import Comparison
     from ..training import Recipe
 
 MOST_SEEDS = 10_000  # a run each
@@ -70,10 +69,9 @@ def compare(
     of its reference scheme; the other schemes are resized to the same cost. Differences are to the first scheme. If
     interrupted, the same command continues: finished runs are kept.
     """
-    from ..report.tables import to_terminal
+    from ..studies.compare import STUDY
     from ..studies.compare import compare as study
     from ..studies.compare.plan import read_sweep, split_schemes
-    from ..studies.compare.tables import comparison_tables
     from ..training.processes import launched
 
     recipe = _recipe_of(list(words or []), task, match)
@@ -92,8 +90,8 @@ def compare(
         data=data,
         command=shlex.join(context.obj),
     )
-    output.emit(result.document(), lambda: to_terminal(comparison_tables(result)))
-    _draw(result, out)
+    output.emit(result.document(), lambda: STUDY.to_terminal(result))
+    print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
 
 
 def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
@@ -121,14 +119,3 @@ def _recipe_file(task: str) -> str:
         if (folder / f"{task}.yaml").is_file():
             return str(folder / f"{task}.yaml")
     raise ValueError(f"There is no recipes/{task}.yaml here: give a recipe, as in `splitstep compare my.yaml ...`.")
-
-
-def _draw(result: Comparison, out: Path) -> None:
-    """Write report.html. The result is written already, so a missing package is not an error."""
-    from ..report.page import MissingPackage
-    from ..studies.compare import STUDY
-
-    try:
-        print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
-    except MissingPackage as error:
-        print(f"No report.html: {error}", file=sys.stderr)

@@ -31,11 +31,10 @@ def schemes(
 
     A notation that starts with a minus sign goes after `--`.
     """
-    from ..report.tables import to_terminal
     from ..schemes import scheme
-    from ..studies.orders import orders, orders_tables
+    from ..studies.orders import STUDY, orders
 
     texts = [str(scheme(text)) for text in notations or []]
     output = Output(as_json, out).open()
     result = orders(texts, measure)
-    output.emit(result.document(), lambda: to_terminal(orders_tables(result)))
+    output.emit(result.document(), lambda: STUDY.to_terminal(result))

@@ -9,7 +9,7 @@ differ), weighted in the sum by the fraction of a step that it advances.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -24,9 +24,11 @@ from ..integrate import Field, State, Time, integrate, uniform
 from ..notation import shortened
 from ..order import HIGHEST, Colouring, letter
 from ..report.tables import Code, Column, Table
+from ..report.verdict import Verdict
 from ..scheme import Scheme
 from ..schemes import SCHEMES, name_of, scheme
 from ..support.typed import Figure, plain
+from ..support.words import counted
 from . import Study, read_document
 
 FORMAT = 1  # of result.json
@@ -39,6 +41,7 @@ MEASURED = " f(x), f(t,x): measured in float64 on smooth fields without and with
 END = 2.0  # the interval is [0, END]
 SHAPE = (4, 5)  # of the state: a few particles, so no single one decides
 COARSEST, FINEST = 4, 256  # steps over the interval
+AGREES = 0.1  # a measured slope this near to an order is that order
 FLOOR = 3e-11  # smaller errors may be those of the reference, or rounding
 
 
@@ -228,4 +231,29 @@ def _shown(order: int | None, unsplit: bool = False) -> str:
     return str(order) if order < HIGHEST else "exact" if unsplit else f"{order}+"
 
 
-STUDY = Study("Orders of schemes", read_orders, orders_tables)
+def orders_verdict(result: Orders) -> Verdict:
+    """How far the measured slopes are from the computed orders, or the orders if nothing was measured."""
+    gaps = [
+        abs(slope - order)
+        for row in result.rows
+        if row.measured
+        for slope, order in ((row.measured.time_dependent, row.order), (row.measured.untied, row.untied_order))
+        if order is not None and order < HIGHEST
+    ]
+    has = f"{counted(len(result.rows), 'scheme')} of {_span({row.order for row in result.rows})}"
+    if not gaps:
+        return Verdict("open", f"{has}, computed from the notation; --measure measures them.")
+    return Verdict(
+        "settled" if max(gaps) <= AGREES else "open",
+        f"{has}: the measured slopes are within {max(gaps):.2f} of the orders computed from the notation.",
+    )
+
+
+def _span(orders: Set[int | None]) -> str:
+    found = sorted(order for order in orders if order is not None)
+    if not found:
+        return "no order"
+    return f"order {found[0]}" if len(found) == 1 else f"orders {found[0]} to {found[-1]}"
+
+
+STUDY = Study("Orders of schemes", read_orders, orders_tables, verdict=orders_verdict)

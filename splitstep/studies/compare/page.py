@@ -9,12 +9,14 @@ from ...report.charts import axis_title, chart, plotly_script
 from ...report.diagram import draw
 from ...report.page import page, pairs, side_by_side
 from ...report.tables import to_html
+from ...report.verdict import verdict_to_html
 from ...schemes import scheme
 from ...support.words import counted
 from ...tasks.task import title_of
 from .charts import curves, differences, metric_axis, quality
 from .result import Comparison
 from .tables import comparison_tables
+from .verdict import compare_verdict
 
 
 def compare_page(result: Comparison) -> str:
@@ -24,6 +26,7 @@ def compare_page(result: Comparison) -> str:
     title = f"{result.task}: {', '.join(row.name for row in result.rows)}"
     body = [
         f"<h1>{escape(title)}</h1>",
+        verdict_to_html(compare_verdict(result)),
         f'<p class="soft">{escape(summary(result))}</p>',
         main,
         *tests,
