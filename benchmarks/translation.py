@@ -7,9 +7,9 @@ batch shape: updates per second of Lie-Trotter and Macaron. (b) Training of the 
 against Hugging Face's Marian of the same sizes: the same batches, precision, dropouts, loss, optimizer and mode; the
 models take turns. (c) Decoding of 1,000 sources with five beams by `generate`, equally many tokens for both, other
 sources in every round; the weights are random. If PyTorch prefers cuDNN's attention, it makes a plan for each new
-shape: the package's `generate` does not use it, and Marian is measured with and without it. The text is Multi30k's if the
-data folder has it, else made up with similar lengths. A model that fails in a mode is a row with the reason. `--small` is a
-smoke test that runs anywhere.
+shape: the package's `generate` does not use it, and Marian is measured with and without it. The text is Multi30k's if
+the data folder has it, else made up with similar lengths. A model that fails in a mode is a row with the reason.
+`--small` is a smoke test that runs anywhere.
 """
 
 from __future__ import annotations
