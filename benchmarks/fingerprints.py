@@ -1,10 +1,10 @@
-"""Five short runs on a CPU and what they end with: a change that must not change results is held to an earlier file.
+"""Five short runs on a CPU and their results, to check that a change of code changes none of them.
 
     python benchmarks/fingerprints.py --out results/fingerprints.json
     python benchmarks/fingerprints.py --against results/fingerprints.json
 
-A fingerprint is a hash of the weights, whatever their names are, and the figures of the run. It depends on the
-machine, the version of torch and the number of threads (one here), so compare files of one machine.
+A fingerprint is a hash of the weights, whatever their names, and the figures of the run. It depends on the machine, the
+version of torch and the number of threads (one here), so compare files of one machine.
 """
 
 from __future__ import annotations
