@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .integrate import Event, Field, Site, Step, integrate, refine, uniform
 from .scheme import Scheme, average, compose, decoder, unshare, with_tableau
 from .schemes import SCHEMES, scheme
+from .support.auto_classes import register_by_name
 from .tableau import TABLEAUX, Tableau
 
 if TYPE_CHECKING:
@@ -22,6 +23,15 @@ __all__ = [  # noqa: F405
     "with_tableau",
 ]  # fmt: skip
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | {"Stack": ".stack"}  # they import torch
+
+MODEL_TYPES = {
+    "splitstep-causal": "CausalConfig",
+    "splitstep-image": "ImageConfig",
+    "splitstep-masked": "MaskedConfig",
+    "splitstep-sequence": "SequenceConfig",
+    "splitstep-translation": "TranslationConfig",
+}  # in config.json, and the config class of each; transformers' Auto classes find them from here on
+register_by_name(f"{__name__}.models", MODEL_TYPES)
 
 
 def __getattr__(name: str) -> Any:
