@@ -44,10 +44,15 @@ def kind(
     return found
 
 
-def model_of(config: SplitstepConfig) -> type[SplitstepModel]:
-    """The class of the models that this config describes."""
+def kind_of(config: SplitstepConfig) -> Kind:
+    """The kind of models that this config describes."""
     for one in chain(KINDS.own.values(), KINDS.values()):  # ours first: they need no import
         if one.config is type(config):
-            return one.model
+            return one
     names = ", ".join(one.config.__name__ for one in KINDS.values())
     raise ValueError(f"{type(config).__name__} does not belong to a model: use one of {names}.")
+
+
+def model_of(config: SplitstepConfig) -> type[SplitstepModel]:
+    """The class of the models that this config describes."""
+    return kind_of(config).model
