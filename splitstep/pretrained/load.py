@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import transformers
 from huggingface_hub import snapshot_download
-from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers.models.auto.image_processing_auto import AutoImageProcessor  # at the top it asks for torchvision
 
 from ..models import SplitstepConfig
 from ..models.base import silent
