@@ -13,6 +13,9 @@ from ..models.base import refuse_pickles
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 POINTER = b"version https://git-lfs"  # how the small files begin that stand for large ones after a clone without LFS
+CODE = (
+    "{what}, which comes with Python code of its own: read that code, and if you trust it, pass trust_remote_code=True"
+)
 SAVE = "save_pretrained writes a whole model"
 
 
@@ -62,10 +65,7 @@ def check_code(folder: Path, document: dict[str, Any], trusted: bool) -> None:
     if model_type in CONFIG_MAPPING or (trusted and document.get("auto_map")):
         return
     if document.get("auto_map"):
-        raise ValueError(
-            f"{folder} is a {model_type} model, which comes with Python code of its own: read that code, and if you "
-            "trust it, pass trust_remote_code=True"
-        )
+        raise ValueError(CODE.format(what=f"{folder} is a {model_type} model"))
     raise ValueError(
         f"{folder} is a {model_type} model, a type that neither splitstep nor the installed transformers knows: try a "
         "newer one (pip install -U transformers)"

@@ -19,7 +19,7 @@ from ..models.base import silent
 from ..models.kinds import kind_of
 from ..support.words import first_line
 from ..training.directory import RunDirectory
-from .folder import check_folder
+from .folder import CODE, check_folder
 from .gguf import read_gguf
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -84,6 +84,8 @@ def open_folder(
         tokenizer = read_tokenizer(folder, trust_remote_code)
         processor = read_processor(folder, trust_remote_code)
     except Exception as error:  # what a folder holds can break its reader in any way
+        if "trust_remote_code" in str(error):
+            raise ValueError(CODE.format(what=f"{folder} has a tokenizer")) from None
         raise ValueError(f"{folder} does not open: {first_line(error)}") from None
     return Opened(model.eval(), tokenizer, processor, name, source)
 

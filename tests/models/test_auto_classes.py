@@ -56,6 +56,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_with_splitstep_imported_no_flag_is_needed(folders: Path, order: str) -> None:
     run(ORDERS[order] + "assert 'splitstep.models' not in sys.modules\n" + AUTO + OPEN, folders)
