@@ -82,7 +82,7 @@ def model_card(result: RunResult, config: SplitstepConfig, task: Task) -> str:
         title=escaped(f"{result.task}, {scheme}"),
         task=escaped(result.task),
         model=model_table(result, config),
-        data=data_list(task.describe()),
+        data=data_list(task.describe().get("source"), result.recipe.get("data")),
         figures="\n\n".join(figures_of(result)),
         seed=result.seed,
         kept=kept_as(result),
@@ -112,11 +112,10 @@ def model_table(result: RunResult, config: SplitstepConfig) -> str:
     return table(["model", ""], [*rows, ("shape", shape), size, ("trained for", trained)])
 
 
-def data_list(description: dict[str, Any]) -> str:
-    """What the task says of its data, without the hashes."""
-    entries = {key: value for key, value in description.items() if key != "sha256"}
-    lines = [f"- {escaped(key)}: {escaped(spelt(value))}" for key, value in entries.items()]
-    return "\n".join(lines)
+def data_list(source: Any, options: Any) -> str:
+    """Where the data are from, and the options of the recipe."""
+    entries = {"source": source, "options": options}
+    return "\n".join(f"- {name}: {escaped(spelt(value))}" for name, value in entries.items() if value)
 
 
 def spelt(value: Any) -> str:
