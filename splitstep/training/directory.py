@@ -156,6 +156,21 @@ class RunDirectory:
             raise ValueError(f"{self.recipe_file} is damaged: it is not YAML") from None
         return read_recipe(document, str(self.recipe_file))
 
+    def is_run(self) -> bool:
+        """Whether a run is here; a comparison, which holds several, is refused."""
+        self.refuse_comparison()
+        return self.recipe_file.is_file()
+
+    def finished_model(self) -> Path:
+        """The folder of the model of a run that has finished."""
+        result = self.result()
+        if result is None:
+            again = f"splitstep train {self.recipe_file} --out {self.path}"
+            raise ValueError(f"{self.path} has not finished: continue it with `{again}`")
+        if result.status != "finished" or not self.model.is_dir():
+            raise ValueError(f"{self.path} has no model: the run {result.status} at step {result.steps}")
+        return self.model
+
     def refuse_comparison(self) -> None:
         """Refuse a directory that holds several runs instead of one."""
         runs = [] if self.recipe_file.is_file() else sorted(self.path.glob("runs/*/recipe.yaml"))
