@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..recipes import find_recipe
 from .options import Data, Json, NewDirectory, Out
 from .output import Output
 
@@ -40,7 +41,7 @@ Penalty = Annotated[
 
 def train(
     context: typer.Context,
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, such as recipes/digits.yaml.")],
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe by name, such as digits, or a YAML file.")],
     overrides: Overrides = None,
     *,
     out: NewDirectory,
@@ -52,12 +53,13 @@ def train(
 
     \b
     Example:
-      splitstep train recipes/digits.yaml --out runs/digits
-      splitstep train recipes/enwik8.yaml scheme=macaron train.steps=20000 --out runs/e8
-      accelerate launch -m splitstep train recipes/enwik8.yaml --out runs/e8
+      splitstep train digits --out runs/digits
+      splitstep train enwik8 scheme=macaron train.steps=20000 --out runs/e8
+      accelerate launch -m splitstep train enwik8 --out runs/e8
 
     Ctrl-C saves a checkpoint before it stops. If the run diverges, the result says at which step.
     """
+    find_recipe(recipe)  # refuses a wrong name before torch is imported
     from ..training import load_recipe
     from ..training import train as run
     from ..training.stop import Stop, Stopped
