@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -117,3 +119,42 @@ def test_the_version_is_that_of_the_project(tmp_path: Path) -> None:
 def test_every_public_name_is_listed_and_there() -> None:
     assert set(splitstep.__all__) <= set(dir(splitstep))
     assert [name for name in splitstep.__all__ if getattr(splitstep, name, None) is None] == []
+
+
+BLOCK = """
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, path=None, target=None: None if name in {names!r} else find(name, path, target)
+"""
+DEMO = re.findall(r"^\t\$\(BIN\)/splitstep (.*)$", (ROOT / "Makefile").read_text(), re.M)
+
+
+def packages_without(*extras: str) -> set[str]:
+    """The names of all optional packages but those of some extras."""
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {extra: {re.split(r"[\[<>=]", text)[0] for text in given} for extra, given in optional.items()}
+    spared = {name for extra in extras for name in names[extra]} | {
+        "splitstep",
+        "setuptools",
+        "psutil",
+    }  # accelerate needs psutil
+    return {name.replace("-", "_") for given in names.values() for name in given} - spared
+
+
+@pytest.mark.slow
+def test_the_demo_needs_the_packages_of_its_extra_and_no_others(tmp_path: Path) -> None:
+    """Its commands, shrunk, in a Python that cannot import the other optional packages."""
+    assert {words.split()[0] for words in DEMO} == {"schemes", "report", "compare"}
+    (tmp_path / "sitecustomize.py").write_text(BLOCK.format(names=packages_without("report")))
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    for words in DEMO:
+        shrunk = shlex.split(words.partition(" > ")[0].replace("--seeds 3", "--seeds 1"))
+        shrunk += {"compare": ["train.steps=2", "model.layers=1"], "schemes": ["lie"]}.get(shrunk[0], [])
+        run(sys.executable, "-m", "splitstep", *shrunk, cwd=tmp_path, PYTHONPATH=path)
+    assert {str(page.relative_to(tmp_path)) for page in tmp_path.rglob("report.html")} == {
+        "runs/demo/orders/report.html",
+        "runs/demo/digits/report.html",
+    }
+    blocked = [sys.executable, "-c", "import dask"]
+    assert subprocess.run(blocked, env=os.environ | {"PYTHONPATH": path}, capture_output=True).returncode == 1
