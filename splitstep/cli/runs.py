@@ -155,7 +155,8 @@ def evaluate(
     from ..training.progress import counting
 
     output = _beside(run, as_json, out)
-    result = evaluate_run(run, split, data, Wanted(beams, length_penalty), counting("translated"))
+    evaluated, translated = counting("evaluated", unit="batches"), counting("translated")
+    result = evaluate_run(run, split, data, Wanted(beams, length_penalty), evaluated, translated)
     named = result.translated.scores if result.translated else ()
     scored = {one.key for one in named}
     lines = f", {counted(result.translated.lines, 'line')}" if result.translated else ""

@@ -54,6 +54,7 @@ class TrainOptions:
     average: int = 10  # snapshots
     average_every: int = 0  # steps, counted back from the last; 0: at each evaluation
     checkpoint_seconds: float = 60.0
+    keep_checkpoints: int = 2  # the newest, so a run survives if one is damaged; 0: all
 
     def __post_init__(self) -> None:
         for name, low in LEAST.items():
@@ -75,7 +76,7 @@ class TrainOptions:
 
 LEAST = {
     "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
-    "evaluate_batch": 0, "average": 1, "average_every": 0,
+    "evaluate_batch": 0, "average": 1, "average_every": 0, "keep_checkpoints": 0,
 }  # fmt: skip
 MOST = {"batch": 10**7, "average": 10**6}  # both are listed in memory before training begins
 RANGES = {

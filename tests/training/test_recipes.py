@@ -58,6 +58,8 @@ def test_every_recipe_parses(file: Path) -> None:
         ({"task": "digits", "train": {"clip": float("nan")}}, "option clip is nan"),
         ({"task": "digits", "train": {"final": 2}}, "option final is 2.0, and needs a number at least 0 and at most 1"),
         ({"task": "digits", "train": {"batch": 10, "accumulate": 3}}, "must be divisible by accumulate, 3"),
+        ({"task": "digits", "train": {"keep_checkpoints": -1}}, "option keep_checkpoints is -1, and needs at least 0"),
+        ({"task": "digits", "train": {"keep_checkpoint": 1}}, 'did you mean "keep_checkpoints"?'),
         ({"task": "digits", "train": {"seed": -1}}, "option seed is -1, and needs at least 0"),
         ({"task": "digits", "train": {"seed": 2**63}}, f"train.seed is {2**63}, and needs a number below 2^63"),
         ({"task": "digits", "train": {"lr": 10**400}}, "and needs a number below 2^63"),
