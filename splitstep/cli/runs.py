@@ -203,23 +203,40 @@ def generate(
     temperature: Annotated[
         float, typer.Option("--temperature", help="The sampling temperature; 0 always takes the likeliest token.")
     ] = 1.0,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Draw only from this many likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option("--top-p", help="Draw only from the likeliest tokens that together have this probability."),
+    ] = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option("--stop", metavar="WORD", help="End before this text. Several --stop end before the first."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The seed for sampling.")] = 0,
     data: Data = None,
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Continue a prompt with a run's language model.
+    """Continue a prompt with a run's language model. The text is printed as it comes.
 
     \b
     Example:
       splitstep generate runs/e8 --prompt "The "
-      splitstep generate runs/e8 --prompt "The " --tokens 500 --temperature 0.8 --seed 1
+      splitstep generate runs/e8 --prompt "The " --tokens 500 --temperature 0.8 --top-p 0.9 --seed 1
+      splitstep generate runs/code --prompt "def " --top-k 40 --stop "def " --stop "class "
     """
     from ..inference.generate import generate as write
+    from ..inference.sampling import Sampling
 
     output = _beside(run, as_json, out)
-    result = write(run, prompt, tokens, temperature, seed, data)
-    output.emit(result.document(), lambda: f"{result.prompt}{result.text}\n")
+    how = Sampling(temperature, top_k, top_p, seed)
+    result = write(run, prompt, tokens, how, stop or [], data, (lambda piece: None) if as_json else _print_at_once)
+    output.emit(result.document(), lambda: "\n")  # all but the end of the line is there already
+
+
+def _print_at_once(piece: str) -> None:
+    sys.stdout.write(piece)
+    sys.stdout.flush()
 
 
 def _beside(run: Path, as_json: bool, out: Path | None) -> Output:

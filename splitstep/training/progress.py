@@ -23,7 +23,7 @@ def shown(figures: Figures) -> str:
 
 
 def counting(title: str, at_once: bool = False, unit: str = "lines") -> Counting:
-    """Counts lines, or another unit, on standard error: in place on a terminal, elsewhere one message every ten seconds,
+    """Counts lines or other units on standard error: in place on a terminal, elsewhere one message every ten seconds,
     the first after ten seconds or at once, and a last one at the end if there was a first."""
     last, begun = -inf if at_once else time.monotonic(), False
 
