@@ -43,7 +43,7 @@ class Digits(Images):
 
     name: ClassVar[str] = "digits"
     Options: ClassVar[type] = DigitsOptions
-    note: ClassVar[DataNote] = DataNote("1,797 images", "built in", origin="scikit-learn")
+    note = DataNote("1,797 images", "built in", origin="scikit-learn")
     labels = tuple("0123456789")
     source: ClassVar[dict[str, Any]] = {
         "name": "sklearn.datasets.load_digits",

@@ -34,7 +34,7 @@ class Enwik8(Language):
 
     name: ClassVar[str] = "enwik8"
     Options: ClassVar[type] = Enwik8Options
-    note: ClassVar[DataNote] = DataNote("100,000,000 bytes, 36 MB packed", "fetched", (SOURCE.name,), SOURCE.url)
+    note = DataNote("100,000,000 bytes, 36 MB packed", "fetched", (SOURCE.name,), SOURCE.url)
 
     def __init__(self, options: Enwik8Options, data: Path | None = None) -> None:
         path = locate(data_root(data), SOURCE, "enwik8/enwik8")

@@ -34,7 +34,7 @@ class Europarl(Translation):
 
     name: ClassVar[str] = "europarl"
     Options: ClassVar[type] = EuroparlOptions
-    note: ClassVar[DataNote] = DataNote("600,000 pairs in our results, 40 MB", "by hand", FILES, ORIGIN)
+    note = DataNote("600,000 pairs in our results, 40 MB", "by hand", FILES, ORIGIN)
     metric = COMPOUNDS
 
     def __init__(self, options: EuroparlOptions, data: Path | None = None) -> None:

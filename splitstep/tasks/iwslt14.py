@@ -40,7 +40,7 @@ class Iwslt14(Translation):
 
     name: ClassVar[str] = "iwslt14"
     Options: ClassVar[type] = Iwslt14Options
-    note: ClassVar[DataNote] = DataNote("160,239 pairs", "by hand", (ARCHIVE,), ORIGIN)
+    note = DataNote("160,239 pairs", "by hand", (ARCHIVE,), ORIGIN)
 
     def __init__(self, options: Iwslt14Options, data: Path | None = None) -> None:
         path = require(data_root(data), self.name, ORIGIN, ARCHIVE, "de-en.tgz")

@@ -207,7 +207,7 @@ class ListOps(Labelled):
 
     name: ClassVar[str] = "listops"
     Options: ClassVar[type] = ListOpsOptions
-    note: ClassVar[DataNote] = DataNote("24,000 trees, or 100,000 of the Long Range Arena", "generated")
+    note = DataNote("24,000 trees, or 100,000 of the Long Range Arena", "generated")
 
     def __init__(self, options: ListOpsOptions, data: Path | None = None) -> None:
         named = VARIANTS[options.variant]

@@ -68,9 +68,7 @@ class Mnist(Images):
 
     name: ClassVar[str] = "mnist"
     Options: ClassVar[type] = MnistOptions
-    note: ClassVar[DataNote] = DataNote(
-        "70,000 images, 11 MB", "fetched", tuple(f"mnist/{name}.gz" for name in PACKED), ORIGIN
-    )
+    note = DataNote("70,000 images, 11 MB", "fetched", tuple(f"mnist/{name}.gz" for name in PACKED), ORIGIN)
     labels = tuple("0123456789")
     source: ClassVar[dict[str, Any]] = {"name": "MNIST", "files": sorted(CONTENTS)}
 

@@ -51,9 +51,7 @@ class Multi30k(Translation):
 
     name: ClassVar[str] = "multi30k"
     Options: ClassVar[type] = Multi30kOptions
-    note: ClassVar[DataNote] = DataNote(
-        "32,475 pairs, 1.4 MB", "fetched", tuple(f"multi30k/{name}.gz" for name in sorted(HASHES)), ORIGIN
-    )
+    note = DataNote("32,475 pairs, 1.4 MB", "fetched", tuple(f"multi30k/{name}.gz" for name in sorted(HASHES)), ORIGIN)
     aliases: ClassVar[Mapping[str, str]] = {"test": "test2016"}  # what `evaluate` takes by default
 
     def __init__(self, options: Multi30kOptions, data: Path | None = None) -> None:

@@ -141,7 +141,7 @@ class Newsgroups(Labelled):
 
     name: ClassVar[str] = "newsgroups"
     Options: ClassVar[type] = NewsgroupsOptions
-    note: ClassVar[DataNote] = DataNote("18,846 messages, 14 MB", "fetched", (SOURCE.name,), SOURCE.url)
+    note = DataNote("18,846 messages, 14 MB", "fetched", (SOURCE.name,), SOURCE.url)
 
     def __init__(self, options: NewsgroupsOptions, data: Path | None = None) -> None:
         from tokenizers import Tokenizer, decoders

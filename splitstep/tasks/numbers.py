@@ -84,7 +84,7 @@ class Numbers(Translation):
 
     name: ClassVar[str] = "numbers"
     Options: ClassVar[type] = NumbersOptions
-    note: ClassVar[DataNote] = DataNote("21,000 numbers", "generated")
+    note = DataNote("21,000 numbers", "generated")
     metric = EXACT_MATCH
 
     def __init__(self, options: NumbersOptions, data: Path | None = None) -> None:

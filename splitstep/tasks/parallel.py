@@ -54,7 +54,7 @@ class Parallel(Translation):
 
     name: ClassVar[str] = "parallel"
     Options: ClassVar[type] = ParallelOptions
-    note: ClassVar[DataNote] = DataNote("any two files", "your own")
+    note = DataNote("any two files", "your own")
     metric = SACREBLEU
 
     def __init__(self, options: ParallelOptions, data: Path | None = None) -> None:

@@ -48,7 +48,7 @@ class Stdlib(Language):
 
     name: ClassVar[str] = "stdlib"
     Options: ClassVar[type] = StdlibOptions
-    note: ClassVar[DataNote] = DataNote("the Python that runs, some 10 MB", "built in", origin="Python")
+    note = DataNote("the Python that runs, some 10 MB", "built in", origin="Python")
 
     def __init__(self, options: StdlibOptions, data: Path | None = None) -> None:
         root = Path(sysconfig.get_path("stdlib"))

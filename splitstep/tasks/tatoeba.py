@@ -30,7 +30,7 @@ class Tatoeba(Translation):
 
     name: ClassVar[str] = "tatoeba"
     Options: ClassVar[type] = TatoebaOptions
-    note: ClassVar[DataNote] = DataNote("169,813 pairs, 4 MB", "by hand", (ARCHIVE,), ORIGIN)
+    note = DataNote("169,813 pairs, 4 MB", "by hand", (ARCHIVE,), ORIGIN)
     metric = SACREBLEU
 
     def __init__(self, options: TatoebaOptions, data: Path | None = None) -> None:

@@ -33,7 +33,7 @@ class Ted(Translation):
 
     name: ClassVar[str] = "ted"
     Options: ClassVar[type] = TedOptions
-    note: ClassVar[DataNote] = DataNote(
+    note = DataNote(
         "48,262 pairs, 3 MB",
         "by hand",
         tuple(f"{stem}.{side}" for stem in FILES.values() for side in ("de", "en")),

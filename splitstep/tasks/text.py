@@ -29,7 +29,7 @@ class Text(Language):
 
     name: ClassVar[str] = "text"
     Options: ClassVar[type] = TextOptions
-    note: ClassVar[DataNote] = DataNote("any text", "your own")
+    note = DataNote("any text", "your own")
 
     def __init__(self, options: TextOptions, data: Path | None = None) -> None:
         joined = np.frombuffer(b"".join(read(find_own(name, self.name, data)) for name in options.path), dtype=np.uint8)

@@ -56,7 +56,7 @@ class Wikitext2(Language):
 
     name: ClassVar[str] = "wikitext2"
     Options: ClassVar[type] = Wikitext2Options
-    note: ClassVar[DataNote] = DataNote("2.6 million words, 4 MB", "fetched", (SOURCE.name,), SOURCE.url)
+    note = DataNote("2.6 million words, 4 MB", "fetched", (SOURCE.name,), SOURCE.url)
 
     def __init__(self, options: Wikitext2Options, data: Path | None = None) -> None:
         found = {split: load_split(data_root(data), split) for split in SPLITS}

@@ -39,9 +39,7 @@ class Wmt14(Translation):
 
     name: ClassVar[str] = "wmt14"
     Options: ClassVar[type] = Wmt14Options
-    note: ClassVar[DataNote] = DataNote(
-        "about 4.5 million pairs", "by hand", FILES, ", ".join((*TRAINING.values(), NEWS_ORIGIN))
-    )
+    note = DataNote("about 4.5 million pairs", "by hand", FILES, ", ".join((*TRAINING.values(), NEWS_ORIGIN)))
     metric = COMPOUNDS
 
     def __init__(self, options: Wmt14Options, data: Path | None = None) -> None:
