@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from splitstep.recipes import FOLDER
 from splitstep.training import load_recipe, train
 
 RUNS = {
@@ -47,7 +48,7 @@ def fingerprint(recipe: str, overrides: list[str], root: Path) -> dict[str, Any]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipes", type=Path, default=Path("recipes"))
+    parser.add_argument("--recipes", type=Path, default=FOLDER)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--against", type=Path)
     options = parser.parse_args()

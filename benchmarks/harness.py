@@ -103,7 +103,7 @@ def summary(pairs: list[tuple[float, float]]) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--recipe", default="recipes/digits.yaml")
+    parser.add_argument("--recipe", default="digits")
     parser.add_argument("--steps", type=int, default=200, help="updates per piece")
     parser.add_argument("--pieces", type=int, default=16, help="pieces of each loop")
     parser.add_argument("--out", type=Path, default=Path("results/harness.json"))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from splitstep.models import KINDS, CausalConfig, ImageConfig, SplitstepConfig
+from splitstep.recipes import find_recipe
 from splitstep.support.files import write_atomically
 from splitstep.training import TrainOptions
 from splitstep.training.directory import stamp
@@ -47,7 +48,7 @@ def cases() -> dict[str, Case]:
     """The MNIST recipe's network, and a small language model."""
     import yaml
 
-    recipe: Any = yaml.safe_load((Path(__file__).parent.parent / "recipes" / "mnist.yaml").read_text())
+    recipe: Any = yaml.safe_load(find_recipe("mnist").read_text())
     data = recipe.get("data") or {}
     shape: dict[str, Any] = {"image_size": 28, "channels": 1, "patch": data.get("patch", 4), "num_labels": 10}
     image = ImageConfig(**shape, **recipe["model"])

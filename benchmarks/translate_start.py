@@ -1,6 +1,6 @@
 """How long `splitstep translate` takes on a CPU: to its first word, and for the lines of a file.
 
-    splitstep train recipes/multi30k-en-de.yaml --out runs/m30k
+    splitstep train multi30k-en-de --out runs/m30k
     python benchmarks/translate_start.py runs/m30k --lines captions.en --out results/translate_start.json
 
 Each call is a new process with its default number of threads. "First word" is the time to the first byte of the

@@ -38,6 +38,7 @@ from splitstep.kernels.dropout import kernel
 from splitstep.kernels.loss import decoder_inputs, kernels
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.models.cost import twin
+from splitstep.recipes import FOLDER
 from splitstep.support.files import write_atomically
 from splitstep.tasks import task as load_task
 from splitstep.tasks.text_pairs.codec import END, PAD, START
@@ -53,7 +54,7 @@ from splitstep.training.sharding import spread
 from splitstep.training.update import choose_mode, choose_precision, make_optimizer, make_update
 from splitstep.training.work import Work, work_for
 
-RECIPES = Path(__file__).parent.parent / "recipes"
+RECIPES = FOLDER
 BARS = {"lie": 150.0, "macaron": 130.0}  # updates per second in (a)
 TRAINED = {"layers": 4, "decoder_layers": 4, "width": 256, "heads": 4, "ffn": 512, "embedding_scale": 16}
 PEER = "Marian"

@@ -19,7 +19,8 @@ import yaml
 
 from ..support.files import fsync, is_leftover, naming, sweep, write_atomically
 from ..support.typed import plain, read_as
-from .recipe import Recipe, parse, read_recipe
+from ..support.yaml_text import parse
+from .recipe import Recipe, read_recipe
 from .run_result import RunResult, Start
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")

@@ -110,7 +110,8 @@ def evaluate_split(
     """All figures of the run's present weights on a split, and what `model`, the same weights unsharded, writes."""
     known = run.state.best_valid if split == "valid" else None
     size = run.options.evaluate_batch or run.options.batch
-    figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world)
+    shown = progress.counting(f"{split}: evaluated", "batches")
+    figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world, shown)
     found = free_run(model, run.task, split, run.precision, run.world, progress.counting(f"{split}: translated"))
     return {**figures, **(found.figures if found else {})}, found
 

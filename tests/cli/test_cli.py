@@ -228,6 +228,6 @@ def test_an_interrupt_while_packages_are_imported_ends_alike(slow: str, start: l
     words = [word.format(module=module, name=name) for word in start]
     (tmp_path / f"{slow}.py").write_text("raise KeyboardInterrupt")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
-    command = [sys.executable, *words, "train", "recipes/digits.yaml", "--out", str(tmp_path / "out")]
+    command = [sys.executable, *words, "train", "digits", "--out", str(tmp_path / "out")]
     run = subprocess.run(command, text=True, capture_output=True, env=environment)
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "Error: interrupted.\n")
