@@ -3,17 +3,25 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO := $(VENV)/.demo
+INSTALL := $(BIN)/pip install -q -c constraints.txt torch==2.13.0
 
 .PHONY: demo test check gpu lint clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q -c constraints.txt torch==2.13.0 -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
+	@touch $(DEMO) $@
+
+$(DEMO): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e .
 	@touch $@
 
-demo: $(STAMP)
-	$(BIN)/splitstep schemes
-	$(BIN)/splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 3 --out runs/demo
+demo: $(DEMO)
+	$(BIN)/splitstep schemes --measure --out runs/demo/orders
+	$(BIN)/splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 3 --out runs/demo/digits
+	@echo; echo "Pages to open in a browser:"; ls $(CURDIR)/runs/demo/*/report.html
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

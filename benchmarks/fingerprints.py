@@ -1,10 +1,10 @@
-"""Five short runs on a CPU and what they end with: a change that must not change results is held to an earlier file.
+"""Five short runs on a CPU and their results, to check that a change of code changes none of them.
 
     python benchmarks/fingerprints.py --out results/fingerprints.json
     python benchmarks/fingerprints.py --against results/fingerprints.json
 
-A fingerprint is a hash of the weights, whatever their names are, and the figures of the run. It depends on the
-machine, the version of torch and the number of threads (one here), so compare files of one machine.
+A fingerprint is a hash of the weights, whatever their names, and the figures of the run. It depends on the machine, the
+version of torch and the number of threads (one here), so compare files of one machine.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from splitstep.recipes import FOLDER
 from splitstep.training import load_recipe, train
 
 RUNS = {
@@ -47,7 +48,7 @@ def fingerprint(recipe: str, overrides: list[str], root: Path) -> dict[str, Any]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipes", type=Path, default=Path("recipes"))
+    parser.add_argument("--recipes", type=Path, default=FOLDER)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--against", type=Path)
     options = parser.parse_args()

@@ -1,11 +1,11 @@
-"""What the harness costs: the training loop against a bare loop over the same model and batches.
+"""What the training loop costs beside a bare loop over the same model and batches.
 
     python benchmarks/harness.py --out results/harness.json
 
-The loop logs every 20 updates, as it does by default, and writes a checkpoint at the end of each piece: more often than
-once a minute, the default. The bare loop makes its batches, updates, and keeps its losses. Both evaluate once, at the
-end. They take turns in short pieces, so that whatever else runs on the machine meets both alike; the figure is the
-median of the ratios of neighbouring pieces, in wall time and in CPU time of all threads.
+The loop logs every 20 updates, as by default, and writes a checkpoint at the end of each piece, more often than once a
+minute, the default. The bare loop makes its batches, updates, and keeps its losses. Both evaluate once, at the
+end. They take turns in short pieces, so whatever else runs on the machine affects both; the figure is the median of the
+ratios of neighbouring pieces, in wall time and in CPU time of all threads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ALONE = World(0, 1, torch.device("cpu"))
 
 
 def bare(recipe: Recipe, task: Task) -> tuple[Callable[[], Any], nn.Module]:
-    """A loop that anybody would write, with nothing around it."""
+    """A plain training loop with nothing around it."""
     options = recipe.train
     model = build_model(recipe, task).train()
     parameters = list(model.parameters())
@@ -69,7 +69,7 @@ def bare(recipe: Recipe, task: Task) -> tuple[Callable[[], Any], nn.Module]:
 
 
 def harness(recipe: Recipe, task: Task, folder: Path) -> tuple[Callable[[], Any], nn.Module]:
-    """`fit` as `train` calls it."""
+    """`fit`, as `train` calls it."""
     directory = RunDirectory(folder)
     directory.claim(recipe.document())
     run = Run(recipe, directory, task, ALONE)
@@ -103,9 +103,9 @@ def summary(pairs: list[tuple[float, float]]) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--recipe", default="recipes/digits.yaml")
-    parser.add_argument("--steps", type=int, default=200, help="updates in a piece")
-    parser.add_argument("--pieces", type=int, default=16, help="of each loop")
+    parser.add_argument("--recipe", default="digits")
+    parser.add_argument("--steps", type=int, default=200, help="updates per piece")
+    parser.add_argument("--pieces", type=int, default=16, help="pieces of each loop")
     parser.add_argument("--out", type=Path, default=Path("results/harness.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,11 +1,11 @@
-"""What one knows of a ListOps tree's value by looking at a part of it: levels to read a loss curve by.
+"""What parts of a ListOps tree say about its value: levels to compare a loss curve with.
 
     python benchmarks/listops_levels.py --variant lra --out results/listops_levels.json
 
-Each predictor sees one feature of a tree and answers with the distribution of values that the training trees with this
-feature have. The features are nested: the operator at the root; and its first argument, where that is a digit; and all
-digits before the first nested operator, as far as the root's operator cares for them; and all digits that are arguments
-of the root, for which one must count brackets. Cross-entropy in nats, as the tasks' losses are.
+Each predictor sees one feature of a tree and answers with the distribution of values among the training trees with this
+feature. The features are nested: the operator at the root; its first argument, if that is a digit; all digits before
+the first nested operator, as far as they matter to the root's operator; and all digits that are arguments of the root,
+to find which one must count brackets. Cross-entropy is in nats, like the losses of the tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from splitstep.tasks.listops import CLOSE, DIGIT, OPERATOR, VOCABULARY
 from splitstep.training.directory import stamp
 
 Feature = tuple[int, ...]
-PRIOR = 0.5  # counts of each value that a feature begins with
+PRIOR = 0.5  # added to the count of each value
 VALUES = 10
 FUNCTIONS: dict[str, Callable[[Sequence[int]], int]] = {
     "[MIN": min,
@@ -37,7 +37,7 @@ FUNCTIONS: dict[str, Callable[[Sequence[int]], int]] = {
 
 
 def noted(root: int, digits: Sequence[int]) -> Feature:
-    """What the operator at the root makes of some of its arguments; a sum of some of them says nothing."""
+    """What the operator at the root makes of some of its arguments; a partial sum says nothing."""
     name = VOCABULARY[root]
     if name == "[SM" or not digits:
         return (root,)
@@ -96,7 +96,7 @@ def levels(variant: str) -> list[dict[str, str | float]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--variant", default="lra", help="of the task: lra, original or short")
+    parser.add_argument("--variant", default="lra", help="the variant of the task: lra, original or short")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     options = parser.parse_args()
     rows = levels(options.variant)

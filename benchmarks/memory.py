@@ -42,7 +42,7 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("This benchmark needs a CUDA device.", file=sys.stderr)
         return 2
-    held("lie", 1)  # the libraries' own buffers are there from now on
+    held("lie", 1)  # not counted: the libraries allocate their own buffers here
     rows = [{"scheme": s, "layers": n, "bytes": held(s, n)} for s in ROWS for n in (12, 48)]
     document = {
         "command": " ".join(["python", *sys.argv]), "card": torch.cuda.get_device_name(), "torch": torch.__version__,

@@ -1,4 +1,4 @@
-"""Eager, compiled and captured updates: the same losses, at which speed. Needs a CUDA device.
+"""Eager, compiled and captured updates: whether losses agree, and how fast each is. Needs a CUDA device.
 
     python benchmarks/modes.py --out results/modes
 
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from splitstep.models import KINDS, CausalConfig, ImageConfig, SplitstepConfig
+from splitstep.recipes import find_recipe
 from splitstep.support.files import write_atomically
 from splitstep.training import TrainOptions
 from splitstep.training.directory import stamp
@@ -44,10 +45,10 @@ class Case(NamedTuple):
 
 
 def cases() -> dict[str, Case]:
-    """The MNIST recipe's network, and a language model of a size that people try things with."""
+    """The MNIST recipe's network, and a small language model."""
     import yaml
 
-    recipe: Any = yaml.safe_load((Path(__file__).parent.parent / "recipes" / "mnist.yaml").read_text())
+    recipe: Any = yaml.safe_load(find_recipe("mnist").read_text())
     data = recipe.get("data") or {}
     shape: dict[str, Any] = {"image_size": 28, "channels": 1, "patch": data.get("patch", 4), "num_labels": 10}
     image = ImageConfig(**shape, **recipe["model"])
@@ -84,7 +85,7 @@ class Measured(NamedTuple):
 
 
 def measure(case: Case, mode: str, precision: str, agree: int, updates: int) -> Measured:
-    """`agree` updates whose losses are kept, then `updates` more against the clock."""
+    """`agree` updates whose losses are kept, then `updates` more that are timed."""
     torch._dynamo.reset()
     device = torch.device("cuda", torch.cuda.current_device())
     world = World(0, 1, device)
@@ -144,7 +145,7 @@ def study(name: str, case: Case, precision: str, agree: int, updates: int) -> li
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--agree", type=int, default=30, help="updates whose losses are compared")
-    parser.add_argument("--updates", type=int, default=200, help="updates against the clock")
+    parser.add_argument("--updates", type=int, default=200, help="updates that are timed")
     parser.add_argument("--precisions", default="float32,bfloat16")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     options = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Kill a run with SIGKILL at random moments, start it again, and compare every bit with a run that was left alone.
+"""Kill runs with SIGKILL at random moments, start them again, and compare every bit with an undisturbed run.
 
     python benchmarks/resume.py --kills 20 --out results/resume.json
 
-Each run is killed once, at a moment drawn uniformly between its claim of the directory and its last written file. The
-processes are fresh interpreters; nothing is simulated.
+Each run is killed once, at a moment drawn uniformly between its claim of the directory and its last written file. Every
+process is a new interpreter; nothing is simulated.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def start(out: Path) -> subprocess.Popen[bytes]:
 
 
 def claimed(out: Path) -> float:
-    """Wait for the run to claim its directory; the moment."""
+    """Wait until the run has claimed its directory, and return the time."""
     while not (out / "recipe.yaml").exists():
         time.sleep(0.001)
     return time.monotonic()
@@ -74,7 +74,7 @@ def fingerprint(out: Path) -> dict[str, str]:
 
 
 def where(out: Path) -> tuple[str, bool]:
-    """What the kill found: the newest checkpoint, and whether something was half-written."""
+    """The state after the kill: the newest checkpoint, and whether something was half-written."""
     newest = max((p.name for p in out.glob("checkpoints/step-*")), default="none")
     stage = "after the result" if (out / "result.json").exists() else newest.replace("step-", "step ")
     return stage, any(p.name.startswith((".part-", ".old-")) for p in out.rglob("*"))

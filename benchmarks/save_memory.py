@@ -3,8 +3,8 @@
     python benchmarks/save_memory.py --out results/save_memory
 
 The processes train a language model for one update, keep its weights as the best, and write a checkpoint, while a
-thread reads their resident memory. The figure is the highest rise over what was there before the save, as a share of
-the bytes of the process's own weights and moments; the largest tensor is stated beside it.
+thread reads their resident memory. The figure is the largest increase during the save, as a share of the bytes of the
+process's own weights and moments; the size of the largest tensor is given too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from splitstep.training.directory import RunDirectory, stamp
 from splitstep.training.processes import this_world
 from splitstep.training.run import Run
 
-BAR = 0.5  # of the own bytes, beside the largest tensor
+BAR = 0.5  # of the own bytes, in addition to the largest tensor
 WIDTH = 1024
 
 
@@ -102,7 +102,7 @@ def measure(document: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def launch(document: dict[str, Any], folder: Path, processes: int) -> list[dict[str, Any]]:
-    """The same in several processes; each writes its figures beside the run."""
+    """The measurement in several processes; each writes its figures to a file."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])

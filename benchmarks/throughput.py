@@ -1,7 +1,7 @@
 """Training throughput on one GPU, side by side: hand-written models, this package, Hugging Face GPT-2, x-transformers.
 
 A decoder of 124M parameters, vocabulary 50304, bf16 autocast, fused AdamW, Lie-Trotter and Macaron at equal parameters.
-Every model is built and compiled once; then all are timed in turns, so that a drift of the card meets all of them.
+Every model is built and compiled once; then all are timed in turns, so a drift of the card affects all of them.
 
     python benchmarks/throughput.py --out results/throughput
 
@@ -68,7 +68,7 @@ class HandMacaron(nn.Module):
 
 
 class Hand(nn.Module):
-    """What a careful person writes without this package."""
+    """A model written by hand, without this package."""
 
     def __init__(self, layer: type[nn.Module]) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
 """How long `splitstep translate` takes on a CPU: to its first word, and for the lines of a file.
 
-    splitstep train recipes/multi30k-en-de.yaml --out runs/m30k
+    splitstep train multi30k-en-de --out runs/m30k
     python benchmarks/translate_start.py runs/m30k --lines captions.en --out results/translate_start.json
 
-The command is started anew each time, with all threads that it takes by itself. "First word" is the first byte of the
-translation of one short line, so that it includes all imports, the model and that translation; "lines" is the whole
-command, from its start to its end, over the file.
+Each call is a new process with its default number of threads. "First word" is the time to the first byte of the
+translation of one short line, which includes all imports, loading the model and that translation; "lines" is the time
+of the whole command on the file.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def seconds(run: Path, text: bytes) -> tuple[float, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("run", type=Path, help="a finished run of a translation recipe")
-    parser.add_argument("--lines", type=Path, required=True, metavar="FILE", help="text; its first hundred lines")
+    parser.add_argument("--lines", type=Path, required=True, metavar="FILE", help="a text; its first 100 lines count")
     parser.add_argument("--times", type=int, default=7)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     options = parser.parse_args()
     result = RunDirectory(options.run).result()
     if result is None:
-        print(f"Error: {options.run} is no finished run.", file=sys.stderr)
+        print(f"Error: {options.run} is not a finished run.", file=sys.stderr)
         return 2
     lines = options.lines.read_bytes().splitlines(keepends=True)[:100]
-    seconds(options.run, lines[0])  # files come from the disk once
+    seconds(options.run, lines[0])  # not timed: reads files from the disk
     first = [seconds(options.run, b"A man sleeps.\n")[0] for _ in range(options.times)]
     whole = [seconds(options.run, b"".join(lines))[1] for _ in range(options.times)]
     for name, found, bar in (("first word", first, FIRST_BAR), (f"{len(lines)} lines", whole, LINES_BAR)):

@@ -1,14 +1,14 @@
-"""Translators against the clock: real training, and side by side with Marian's classes in training and in decoding.
+"""The speed of translators: in real training, and beside Hugging Face's Marian in training and in decoding.
 
     python benchmarks/translation.py --out results/translation/speed
 
 (a) Training of a small model (4+4 layers, width 256) by the package's own loop, data thread included, a CUDA graph per
-batch shape: updates a second of Lie-Trotter and Macaron. (b) Training of the IWSLT14 shape (6+6 layers, width 512)
+batch shape: updates per second of Lie-Trotter and Macaron. (b) Training of the IWSLT14 shape (6+6 layers, width 512)
 against Hugging Face's Marian of the same sizes: the same batches, precision, dropouts, loss, optimizer and mode; the
-models take turns. (c) Decoding of 1,000 sources with five beams by `generate`, as many tokens for both, other sources
-in every round; the weights are random. Where PyTorch prefers cuDNN's attention, it makes a plan for each new shape: the
-package's `generate` goes without it, and Marian takes part as it comes and without it. Text is Multi30k's where the
-data folder holds it, else made up with lengths like Multi30k's. A model that fails in a mode is a row with the reason.
+models take turns. (c) Decoding of 1,000 sources with five beams by `generate`, equally many tokens for both, other
+sources in every round; the weights are random. If PyTorch prefers cuDNN's attention, it makes a plan for each new
+shape: the package's `generate` does not use it, and Marian is measured with and without it. The text is Multi30k's if
+the data folder has it, else made up with similar lengths. A model that fails in a mode is a row with the reason.
 `--small` is a smoke test that runs anywhere.
 """
 
@@ -38,6 +38,7 @@ from splitstep.kernels.dropout import kernel
 from splitstep.kernels.loss import decoder_inputs, kernels
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.models.cost import twin
+from splitstep.recipes import FOLDER
 from splitstep.support.files import write_atomically
 from splitstep.tasks import task as load_task
 from splitstep.tasks.text_pairs.codec import END, PAD, START
@@ -53,8 +54,8 @@ from splitstep.training.sharding import spread
 from splitstep.training.update import choose_mode, choose_precision, make_optimizer, make_update
 from splitstep.training.work import Work, work_for
 
-RECIPES = Path(__file__).parent.parent / "recipes"
-BARS = {"lie": 150.0, "macaron": 130.0}  # updates a second of (a)
+RECIPES = FOLDER
+BARS = {"lie": 150.0, "macaron": 130.0}  # updates per second in (a)
 TRAINED = {"layers": 4, "decoder_layers": 4, "width": 256, "heads": 4, "ffn": 512, "embedding_scale": 16}
 PEER = "Marian"
 PEER_WITHOUT = "Marian without cuDNN"
@@ -66,7 +67,7 @@ class Size(NamedTuple):
 
     pairs: int
     steps: int  # of (a)
-    shape: dict[str, int]  # what the recipe's models are made smaller by
+    shape: dict[str, int]  # overrides that make the recipe's models smaller
     modes: tuple[str, ...]
     rounds: int
     updates: int  # in a round
@@ -111,7 +112,7 @@ class Rate(NamedTuple):
 
 
 def made_up_text(folder: Path, pairs: int) -> str:
-    """Two files of made-up words, as long as Multi30k's captions; their names with a comma between."""
+    """Two files of made-up words, as long as Multi30k's captions; their names, separated by a comma."""
     random = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     words = np.array(["".join(random.choice(letters, size)) for size in random.integers(2, 9, 20_000)])
@@ -212,7 +213,7 @@ def config_for(task: Translation, size: Size) -> TranslationConfig:
 
 
 def contenders(config: TranslationConfig) -> dict[str, Callable[[], nn.Module]]:
-    """Marian comes second, so that a short run still has a ratio."""
+    """The models by name; Marian is second, so a short run still has a ratio."""
     return {
         "lie": lambda: SplitstepForTranslation(config),
         PEER: lambda: Marian(config),
@@ -249,7 +250,7 @@ def seconds(act: Callable[[], Any], world: World) -> float:
 def side_by_side(
     part: str, mode: str, makers: dict[str, Callable[[], Turn]], rounds: int, world: World, until: float
 ) -> list[Rate]:
-    """All that can be made ready in time take turns; medians, and ratios to Marian."""
+    """Time all models that are ready in time, in turns; medians, and ratios to Marian."""
     turns, rows = dict[str, Turn](), list[Rate]()
     for name, make in makers.items():
         if time.monotonic() > until:
@@ -276,7 +277,7 @@ def side_by_side(
 
 
 def training_turn(build: Callable[[], nn.Module], mode: str, works: Sequence[Work], updates: int, world: World) -> Turn:
-    """A model in training, every shape of the batches met once."""
+    """A model in training that has seen every batch shape once."""
     torch.manual_seed(0)
     choose_mode(mode, world)
     model = build().to(world.device).train()
@@ -295,7 +296,7 @@ def training_turn(build: Callable[[], nn.Module], mode: str, works: Sequence[Wor
 
 
 def works_for(task: Translation, mode: str, count: int, world: World) -> list[Work]:
-    """Batches of all shapes; where every shape would be compiled by itself, of the commonest one."""
+    """Batches of all shapes, or of the commonest one if each shape would be compiled by itself."""
     options = TrainOptions(steps=1000, batch=4096)
     works = [work_for(task, options, step, world).to(world.device) for step in range(4 * count)]
     if "compile" in mode:
@@ -363,7 +364,7 @@ def shown(row: Rate) -> str:
 
 
 def table(updates: Sequence[Updates], rates: Sequence[Rate]) -> str:
-    """All results for people."""
+    """All results as text."""
     lines = [
         f"real training, {one.scheme}: {one.updates_per_second:.1f} updates/s (bar {one.bar:.0f}), {one.mode}, "
         f"{one.precision}, {one.shapes} shapes, {one.tokens_per_second:,.0f} tokens/s, {one.parameters:,} parameters"
@@ -377,9 +378,9 @@ def table(updates: Sequence[Updates], rates: Sequence[Rate]) -> str:
 
 
 def passed(updates: Sequence[Updates], rates: Sequence[Rate]) -> bool:
-    """Whether the bars are met: updates a second, and nowhere slower than Marian but in eager training.
+    """Whether the bars are met: updates per second, and never slower than Marian except in eager training.
 
-    There every launch counts, and nobody need train so: a captured update is several times as fast.
+    Eager training is limited by launches, and not needed: a captured update is several times as fast.
     """
     ratios = [
         row.ratio
@@ -391,7 +392,7 @@ def passed(updates: Sequence[Updates], rates: Sequence[Rate]) -> bool:
 
 @dataclass
 class Results:
-    """What was measured so far, written anew after every part."""
+    """What was measured so far, written again after every part."""
 
     out: Path
     device: torch.device
@@ -468,8 +469,8 @@ def time_training(
 def asked_for() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--small", action="store_true", help="a smoke test, on a CPU too")
-    parser.add_argument("--minutes", type=float, default=4.5, help="nothing new is begun after so many")
+    parser.add_argument("--small", action="store_true", help="run a smoke test, also on a CPU")
+    parser.add_argument("--minutes", type=float, default=4.5, help="begin nothing new after this many")
     return parser.parse_args()
 
 
@@ -488,7 +489,7 @@ def main() -> int:
         results = Results(options.out, device, begun, "made up" if overrides else "Multi30k")
         time_real_training(recipe, overrides, Path(scratch), size, world, results)
         task: Any = load_recipe(str(RECIPES / recipe), overrides).load_task()
-    # Compiling is slow: what comes first is measured even where minutes are few.
+    # Compiling is slow, so the other modes come first.
     time_training(task, size, size.modes[:1], world, until, results)
     time_decoding(task, size, world, until, results)
     time_training(task, size, size.modes[1:], world, until, results)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from .integrate import Event, Field, Site, Step, integrate, refine, uniform
 from .scheme import Scheme, average, compose, decoder, unshare, with_tableau
 from .schemes import SCHEMES, scheme
+from .support.auto_classes import register_by_name
 from .tableau import TABLEAUX, Tableau
 
 if TYPE_CHECKING:
+    from . import pretrained
+    from .inference.runs import load
     from .models import *  # noqa: F403
     from .stack import Stack
 
@@ -18,16 +21,28 @@ __all__ = [  # noqa: F405
     "SCHEMES", "TABLEAUX", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme", "SequenceConfig",
     "Site", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "Stack", "Step", "Tableau", "TranslationConfig",
-    "average", "compose", "cost", "decoder", "integrate", "refine", "scheme", "twin", "uniform", "unshare",
-    "with_tableau",
+    "average", "compose", "cost", "decoder", "integrate", "load", "pretrained", "refine", "scheme", "twin", "uniform",
+    "unshare", "with_tableau",
 ]  # fmt: skip
-LAZY = {name: ".models" for name in __all__ if name not in globals()} | {"Stack": ".stack"}  # they import torch
+ELSEWHERE = {"Stack": ".stack", "load": ".inference.runs", "pretrained": ""}
+LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # they import torch
+
+MODEL_TYPES = {
+    "splitstep-causal": "CausalConfig",
+    "splitstep-image": "ImageConfig",
+    "splitstep-masked": "MaskedConfig",
+    "splitstep-sequence": "SequenceConfig",
+    "splitstep-translation": "TranslationConfig",
+}  # in config.json, and the config class of each; transformers' Auto classes find them from here on
+register_by_name(f"{__name__}.models", MODEL_TYPES)
 
 
 def __getattr__(name: str) -> Any:
-    """The network and the models, imported on first use."""
+    """The network, the models and what works with them, imported on first use."""
     if name not in LAZY:
         raise AttributeError(f"module 'splitstep' has no attribute {name!r}")
+    if not LAZY[name]:  # a package of its own
+        return import_module(f".{name}", __name__)
     return getattr(import_module(LAZY[name], __name__), name)
 
 

@@ -13,13 +13,15 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, TextIO
+from importlib.metadata import version
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.main import get_command
 
 from ..support.words import did_you_mean
 from .compare import compare
+from .recipes import recipes, tasks
 from .report import report
 from .runs import evaluate, generate, train, translate
 from .schemes import schemes
@@ -29,21 +31,32 @@ WRONG_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 # Typer uses click or its own copy of it, depending on the release; its BadParameter says which.
 _click: Any = import_module(typer.BadParameter.__module__)
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"splitstep {version('splitstep')}")
+        raise typer.Exit
 
 
 @app.callback()
-def splitstep() -> None:
+def splitstep(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Build, train and compare Transformers as splitting schemes.
 
     \b
     Example:
       splitstep schemes
+      splitstep train digits --out runs/digits
       splitstep schemes "F/2 A F/2 @midpoint" macaron --measure
     """
 
 
-for verb in (schemes, train, evaluate, translate, generate, compare, report):
+for verb in (schemes, recipes, tasks, train, evaluate, translate, generate, compare, report):
     app.command()(verb)
 
 

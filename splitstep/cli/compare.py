@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..recipes import find_recipe, recipe_of_task
 from .options import Data, Json, NewDirectory
 from .output import Output
 
@@ -19,10 +19,11 @@ MOST_SEEDS = 10_000  # a run each
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="RECIPE|KEY=VALUE", help="A recipe (a YAML file), then entries to change, such as train.steps=500."
+        metavar="RECIPE|KEY=VALUE",
+        help="A recipe's name or YAML file, then entries to change, such as train.steps=500.",
     ),
 ]
-Task = Annotated[str | None, typer.Option("--task", help="Use the recipe of this task, recipes/TASK.yaml.")]
+Task = Annotated[str | None, typer.Option("--task", help="Use the recipe of this task, if no recipe is named.")]
 Match = Annotated[
     str | None,
     typer.Option("--match", help="Match parameters, flops or none (equal shapes). Default: as in the recipe."),
@@ -62,21 +63,21 @@ def compare(
     \b
     Example:
       splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 5 --out runs/digits
-      splitstep compare recipes/stdlib.yaml train.steps=500 --schemes "lie,F/2 A F/2" --match flops --out runs/lm
+      splitstep compare stdlib train.steps=500 --schemes "lie,F/2 A F/2" --match flops --out runs/lm
       splitstep compare --task digits --schemes lie,macaron --sweep train.lr=1e-3,3e-3 --out runs/sweep
 
     Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. The recipe's model is the shape
     of its reference scheme; the other schemes are resized to the same cost. Differences are to the first scheme. If
     interrupted, the same command continues: finished runs are kept.
     """
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
+    recipe = _recipe_of(list(words or []), task, match)
     from ..studies.compare import STUDY
     from ..studies.compare import compare as study
     from ..studies.compare.plan import read_sweep, split_schemes
     from ..training.processes import launched
 
-    recipe = _recipe_of(list(words or []), task, match)
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
     if launched("WORLD_SIZE") > 1:
         raise ValueError("compare starts its own processes: run it without torchrun, with --engine local=N.")
     output = Output(as_json, out).check()  # the first run makes it, after everything is checked
@@ -96,26 +97,16 @@ def compare(
 
 def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
     """The recipe that is named first, or the one of the task, with its entries changed."""
-    from ..support.words import did_you_mean
-    from ..tasks import TASKS
-    from ..training import load_recipe
-
-    file = words.pop(0) if words and "=" not in words[0] else None
+    name = words.pop(0) if words and "=" not in words[0] else None
     if match is not None:
         words.append(f"match={match}")
-    if file is None and task is None:
-        raise ValueError("Missing task: give --task digits, or a recipe such as recipes/digits.yaml.")
-    if file is None and task not in TASKS:
-        raise ValueError(f"Unknown task {task!r}. {did_you_mean(str(task), TASKS)}")
-    recipe = load_recipe(file or _recipe_file(str(task)), words)
+    if name is None and task is None:
+        raise ValueError("Missing recipe: name one, as in `splitstep compare digits ...`, or give --task digits.")
+    found = recipe_of_task(str(task)) if name is None else name
+    find_recipe(found)  # refuses a wrong name before torch is imported
+    from ..training import load_recipe
+
+    recipe = load_recipe(found, words)
     if task is not None and recipe.task != task:
-        raise ValueError(f"--task {task}, but the recipe {file} is for {recipe.task}: leave one of the two out.")
+        raise ValueError(f"--task {task}, but the recipe {found} is for {recipe.task}: leave one of the two out.")
     return recipe
-
-
-def _recipe_file(task: str) -> str:
-    """The recipe of a task: in ./recipes, else in the checkout of the package."""
-    for folder in (Path("recipes"), Path(__file__).resolve().parents[2] / "recipes"):
-        if (folder / f"{task}.yaml").is_file():
-            return str(folder / f"{task}.yaml")
-    raise ValueError(f"There is no recipes/{task}.yaml here: give a recipe, as in `splitstep compare my.yaml ...`.")

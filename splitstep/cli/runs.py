@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..recipes import find_recipe
 from .options import Data, Json, NewDirectory, Out
 from .output import Output
 
@@ -40,7 +41,7 @@ Penalty = Annotated[
 
 def train(
     context: typer.Context,
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, such as recipes/digits.yaml.")],
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe by name, such as digits, or a YAML file.")],
     overrides: Overrides = None,
     *,
     out: NewDirectory,
@@ -52,12 +53,13 @@ def train(
 
     \b
     Example:
-      splitstep train recipes/digits.yaml --out runs/digits
-      splitstep train recipes/enwik8.yaml scheme=macaron train.steps=20000 --out runs/e8
-      accelerate launch -m splitstep train recipes/enwik8.yaml --out runs/e8
+      splitstep train digits --out runs/digits
+      splitstep train enwik8 scheme=macaron train.steps=20000 --out runs/e8
+      accelerate launch -m splitstep train enwik8 --out runs/e8
 
     Ctrl-C saves a checkpoint before it stops. If the run diverges, the result says at which step.
     """
+    find_recipe(recipe)  # refuses a wrong name before torch is imported
     from ..training import load_recipe
     from ..training import train as run
     from ..training.stop import Stop, Stopped
@@ -153,7 +155,8 @@ def evaluate(
     from ..training.progress import counting
 
     output = _beside(run, as_json, out)
-    result = evaluate_run(run, split, data, Wanted(beams, length_penalty), counting("translated"))
+    evaluated, translated = counting("evaluated", unit="batches"), counting("translated")
+    result = evaluate_run(run, split, data, Wanted(beams, length_penalty), evaluated, translated)
     named = result.translated.scores if result.translated else ()
     scored = {one.key for one in named}
     lines = f", {counted(result.translated.lines, 'line')}" if result.translated else ""
@@ -200,23 +203,40 @@ def generate(
     temperature: Annotated[
         float, typer.Option("--temperature", help="The sampling temperature; 0 always takes the likeliest token.")
     ] = 1.0,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Draw only from this many likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option("--top-p", help="Draw only from the likeliest tokens that together have this probability."),
+    ] = None,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option("--stop", metavar="WORD", help="End before this text. Several --stop end before the first."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The seed for sampling.")] = 0,
     data: Data = None,
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Continue a prompt with a run's language model.
+    """Continue a prompt with a run's language model. The text is printed as it comes.
 
     \b
     Example:
       splitstep generate runs/e8 --prompt "The "
-      splitstep generate runs/e8 --prompt "The " --tokens 500 --temperature 0.8 --seed 1
+      splitstep generate runs/e8 --prompt "The " --tokens 500 --temperature 0.8 --top-p 0.9 --seed 1
+      splitstep generate runs/code --prompt "def " --top-k 40 --stop "def " --stop "class "
     """
     from ..inference.generate import generate as write
+    from ..inference.sampling import Sampling
 
     output = _beside(run, as_json, out)
-    result = write(run, prompt, tokens, temperature, seed, data)
-    output.emit(result.document(), lambda: f"{result.prompt}{result.text}\n")
+    how = Sampling(temperature, top_k, top_p, seed)
+    result = write(run, prompt, tokens, how, stop or [], data, (lambda piece: None) if as_json else _print_at_once)
+    output.emit(result.document(), lambda: "\n")  # all but the end of the line is there already
+
+
+def _print_at_once(piece: str) -> None:
+    sys.stdout.write(piece)
+    sys.stdout.flush()
 
 
 def _beside(run: Path, as_json: bool, out: Path | None) -> Output:

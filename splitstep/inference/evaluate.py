@@ -38,9 +38,10 @@ def evaluate_run(
     split: str = "test",
     data: Path | None = None,
     wanted: Wanted = AS_TRAINED,
-    progress: Progress | None = None,
+    evaluated: Progress | None = None,
+    translated_lines: Progress | None = None,
 ) -> Figures:
-    """The figures of the run's model over every example of a split."""
+    """The figures of the run's model over every example of a split; batches and translated lines are counted."""
     run = open_run(path, data)
     check_split(run.task, split)
     search: Search | None = None
@@ -52,10 +53,10 @@ def evaluate_run(
             f'task "{run.task.name}" has no translations to search for: leave out --beams and --length-penalty'
         )
     size = run.recipe.train.evaluate_batch or run.recipe.train.batch
-    found = evaluate(run.model, run.task, split, size, run.precision)
+    found = evaluate(run.model, run.task, split, size, run.precision, progress=evaluated)
     translated = None
     if isinstance(run.task, Translation) and isinstance(run.model, SplitstepForTranslation):
-        translated = translate_split(run.model, run.task, split, search, run.precision, progress)
+        translated = translate_split(run.model, run.task, split, search, run.precision, translated_lines)
         found |= {one.key: one.value for one in translated.scores}
     metric, notation = run.task.metric._asdict(), run.model.config.scheme
     return Figures(str(path), run.task.name, notation, split, metric, found, translated)

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from transformers import AutoTokenizer, DynamicCache
 
 from ..fields.attention import unplanned_attention
 from ..tasks import TASKS
 from ..tasks.language import Language
-from ..tasks.options import check_int64
 from ..tasks.tokenizer import TOKENIZER
 from .runs import Finished, find_run
+from .sampling import Sampling
+from .streaming import StopWords, text_pieces, until_stopped
 
-MOST_TOKENS = 1_000_000  # they are made one by one, and nothing is shown before the last
+MOST_TOKENS = 1_000_000  # they are made one by one
+AS_IT_IS = Sampling()
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A prompt and what the model wrote after it."""
+    """A prompt and what the model wrote after it: `tokens` tokens, or fewer if a stop word ended it."""
 
     run: str
     prompt: str
@@ -33,6 +34,10 @@ class Sample:
     tokens: int
     temperature: float
     seed: int
+    top_k: int | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    stopped_by: str | None = None
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
@@ -40,15 +45,19 @@ class Sample:
 
 
 def generate(
-    path: Path, prompt: str, tokens: int = 200, temperature: float = 1.0, seed: int = 0, data: Path | None = None
+    path: Path,
+    prompt: str,
+    tokens: int = 200,
+    sampling: Sampling = AS_IT_IS,
+    stop: Sequence[str] = (),
+    data: Path | None = None,
+    show: Callable[[str], object] = lambda piece: None,
 ) -> Sample:
-    """Continue the prompt with a run's language model; a temperature of 0 takes the likeliest token each time."""
-    if not 1 <= tokens <= MOST_TOKENS or not 0 <= temperature < math.inf:
-        raise ValueError(
-            f"generate needs at least one token and at most {MOST_TOKENS:,}, and a temperature of at least 0; got "
-            f"{tokens} and {temperature}"
-        )
-    check_int64("the seed", seed)
+    """Continue the prompt with a run's language model; `show` is called with each piece of text as it comes, the
+    prompt before the first."""
+    if not 1 <= tokens <= MOST_TOKENS:
+        raise ValueError(f"generate needs at least one token and at most {MOST_TOKENS:,}; got {tokens}")
+    words = StopWords(stop)
     run = find_run(path)
     task = run.recipe.task
     if TASKS[task].model != "causal":
@@ -57,8 +66,13 @@ def generate(
     given = codec.encode(prompt)
     if not given:
         raise ValueError('the prompt is empty: give some text to continue, such as --prompt "The "')
-    written = sample(run.load_model()[0], codec.length, given, tokens, temperature, seed)
-    return Sample(str(path), prompt, codec.decode(written), tokens, temperature, seed)
+    pieces = [prompt]
+    with closing(sample(run.load_model()[0], codec.length, given, tokens, sampling)) as written:
+        for piece in until_stopped(text_pieces(written, codec.decode), words):
+            show(piece if len(pieces) > 1 else prompt + piece)
+            pieces.append(piece)
+    how = (sampling.temperature, sampling.seed, sampling.top_k, sampling.top_p)
+    return Sample(str(path), prompt, "".join(pieces[1:]), tokens, *how, tuple(stop), words.found)
 
 
 class TextCodec(NamedTuple):
@@ -81,24 +95,16 @@ def text_codec(run: Finished, data: Path | None) -> TextCodec:
 
 
 @torch.no_grad()
-def sample(model: Any, length: int, given: list[int], tokens: int, temperature: float, seed: int) -> list[int]:
+def sample(model: Any, length: int, given: list[int], tokens: int, sampling: Sampling) -> Generator[int, None, None]:
     """The tokens that follow. The model sees a window of this length; when it is full, its second half begins anew."""
     device = next(model.parameters()).device
-    random = torch.Generator().manual_seed(seed)
+    random = sampling.generator()
     ids, new, cache = list(given), list(given)[-length:], DynamicCache()
     with unplanned_attention():
         for _ in range(tokens):
             if cache.get_seq_length() + len(new) > length:
                 new, cache = ids[-(length // 2) :], DynamicCache()
             found = model(torch.tensor([new], device=device), past_key_values=cache, use_cache=True)
-            new = [int(draw(found.logits[0, -1].float().cpu(), temperature, random))]
+            new = [sampling.draw(found.logits[0, -1].float().cpu(), random)]
             ids += new
-    return ids[len(given) :]
-
-
-def draw(logits: Tensor, temperature: float, random: torch.Generator) -> Tensor:
-    if not logits.isfinite().all():
-        raise ValueError("the model's output is not a number: its weights are damaged, or too large for its precision")
-    if temperature == 0:
-        return logits.argmax()
-    return torch.multinomial(((logits - logits.max()) / temperature).softmax(-1), 1, generator=random)
+            yield new[0]

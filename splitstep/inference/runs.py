@@ -9,6 +9,7 @@ import torch
 
 from ..models import KINDS, SplitstepModel
 from ..models.base import silent
+from ..pretrained import Opened, open_model
 from ..tasks import TASKS, Task
 from ..training import Recipe
 from ..training.directory import RunDirectory
@@ -41,12 +42,19 @@ class Trained(NamedTuple):
 def find_run(path: Path) -> Finished:
     """The finished run in a directory."""
     directory = RunDirectory(path)
-    recipe, result = directory.recipe(), directory.result()
-    if result is None:
-        raise ValueError(f"{path} has not finished: continue it with `splitstep train {path}/recipe.yaml --out {path}`")
-    if result.status != "finished" or not directory.model.is_dir():
-        raise ValueError(f"{path} has no model: the run {result.status} at step {result.steps}")
-    return Finished(recipe, directory.model, getattr(torch, result.precision))
+    recipe, model, result = directory.recipe(), directory.finished_model(), directory.result()
+    assert result is not None  # it has finished
+    return Finished(recipe, model, getattr(torch, result.precision))
+
+
+def load(path: str | Path) -> Opened:
+    """The model of a run directory, or in a folder that `save_pretrained` wrote, with its tokenizer or image processor.
+
+    It is in evaluation mode. `splitstep.pretrained.open_model` opens GGUF files and names on the Hub as well.
+    """
+    if not Path(path).expanduser().is_dir():
+        raise ValueError(f"there is no directory {path}: name a run or a model's folder")
+    return open_model(path)
 
 
 def open_run(path: Path, data: Path | None = None) -> Trained:

@@ -101,6 +101,10 @@ class SplitstepModel(PreTrainedModel):
         refuse_mismatch(place, info, resize, (model.config.architectures or [cls.__name__]) == [cls.__name__])
         return (model, info) if informed else model
 
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = "AutoModel") -> None:
+        """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
+
     def _init_weights(self, module: nn.Module) -> None:
         config: SplitstepConfig = self.config
         if isinstance(module, nn.Linear):

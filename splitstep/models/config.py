@@ -6,6 +6,7 @@ from dataclasses import fields
 from inspect import get_annotations
 from itertools import islice, repeat
 from math import inf, isfinite
+from pathlib import Path
 from typing import Any, ClassVar, Literal, get_origin
 
 from transformers import GenerationConfig, PreTrainedConfig
@@ -17,12 +18,13 @@ from ..scheme import Scheme
 from ..schemes import scheme
 from ..support.typed import read_as, suits
 from ..support.words import counted, nearest
+from . import auto_map
 
 FORMAT = 1  # of config.json; newer ones are refused
 DEEPEST = 10_000  # layers: building each takes milliseconds, and comes before anything can weigh them
 LARGEST = 10**8  # of a size: PyTorch can still count the bytes of a matrix of this height and width
 THEIRS = frozenset(GenerationConfig().to_dict()) | {
-    "attn_implementation", "experts_implementation", "name_or_path", "num_labels", "output_attentions",
+    "attn_implementation", "auto_map", "experts_implementation", "name_or_path", "num_labels", "output_attentions",
     "per_layer_config", "quantization_config", "torch_dtype",
 }  # fmt: skip  # entries that transformers accepts besides the fields of a config
 
@@ -119,6 +121,18 @@ class SplitstepConfig(PreTrainedConfig):
         self.check_attention()
         self.check_probability("dropout", "attention_dropout", "activation_dropout")
         self.check_ffn()
+
+    def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> None:
+        """Write config.json, and the file by which programs that have not imported splitstep find its classes."""
+        if entry := auto_map.auto_map(type(self)):
+            self.auto_map = entry
+        super().save_pretrained(save_directory, push_to_hub, **kwargs)
+        if entry:
+            (Path(save_directory) / auto_map.FILE).write_text(auto_map.source(type(self)), encoding="utf-8")
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
+        """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
 
     def check_length(self, length: int) -> None:
         """Refuse more tokens than the model has learned positions for."""

@@ -24,3 +24,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = list(known)
     near = nearest(word, names, 0.5)
     return f"Did you mean {near}?" if near else f"Known: {', '.join(names)}."
+
+
+def first_line(error: Exception) -> str:
+    """What an error says in its first line; its name, if it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

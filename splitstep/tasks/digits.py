@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from .images import ImageOptions, Images, Pixels, Standard
-from .task import SPLITS
+from .task import SPLITS, DataNote
 
 STANDARD = Standard(white=16.0, mean=0.3057, deviation=0.3765)
 
@@ -43,6 +43,7 @@ class Digits(Images):
 
     name: ClassVar[str] = "digits"
     Options: ClassVar[type] = DigitsOptions
+    note = DataNote("1,797 images", "built in", origin="scikit-learn")
     labels = tuple("0123456789")
     source: ClassVar[dict[str, Any]] = {
         "name": "sklearn.datasets.load_digits",

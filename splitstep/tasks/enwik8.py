@@ -8,7 +8,7 @@ import numpy as np
 
 from .fetch import Content, Source, data_root, locate, read
 from .language import Language, WindowOptions
-from .task import split_at
+from .task import DataNote, split_at
 
 SOURCE = Source(
     "enwik8/enwik8.zip",
@@ -34,6 +34,7 @@ class Enwik8(Language):
 
     name: ClassVar[str] = "enwik8"
     Options: ClassVar[type] = Enwik8Options
+    note = DataNote("100,000,000 bytes, 36 MB packed", "fetched", (SOURCE.name,), SOURCE.url)
 
     def __init__(self, options: Enwik8Options, data: Path | None = None) -> None:
         path = locate(data_root(data), SOURCE, "enwik8/enwik8")

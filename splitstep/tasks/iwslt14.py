@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, final
 
 from .fetch import data_root, read_tar, require
+from .task import DataNote
 from .text_pairs import moses
 from .text_pairs.codec import Form
 from .text_pairs.lines import Lines, chosen, lines_of, paired
@@ -39,6 +40,7 @@ class Iwslt14(Translation):
 
     name: ClassVar[str] = "iwslt14"
     Options: ClassVar[type] = Iwslt14Options
+    note = DataNote("160,239 pairs", "by hand", (ARCHIVE,), ORIGIN)
 
     def __init__(self, options: Iwslt14Options, data: Path | None = None) -> None:
         path = require(data_root(data), self.name, ORIGIN, ARCHIVE, "de-en.tgz")

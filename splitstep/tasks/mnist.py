@@ -9,6 +9,7 @@ import numpy as np
 
 from .fetch import Content, Source, data_root, locate, read
 from .images import ImageOptions, Images, Pixels, Standard
+from .task import DataNote
 
 ORIGIN = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 PACKED = {
@@ -67,6 +68,7 @@ class Mnist(Images):
 
     name: ClassVar[str] = "mnist"
     Options: ClassVar[type] = MnistOptions
+    note = DataNote("70,000 images, 11 MB", "fetched", tuple(f"mnist/{name}.gz" for name in PACKED), ORIGIN)
     labels = tuple("0123456789")
     source: ClassVar[dict[str, Any]] = {"name": "MNIST", "files": sorted(CONTENTS)}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, final
 
 from .fetch import Source, data_root, locate
+from .task import DataNote
 from .text_pairs.lines import Lines, read_pairs
 from .text_pairs.prepared import Part
 from .translation import Direction, PlainOptions, Translation
@@ -50,6 +51,7 @@ class Multi30k(Translation):
 
     name: ClassVar[str] = "multi30k"
     Options: ClassVar[type] = Multi30kOptions
+    note = DataNote("32,475 pairs, 1.4 MB", "fetched", tuple(f"multi30k/{name}.gz" for name in sorted(HASHES)), ORIGIN)
     aliases: ClassVar[Mapping[str, str]] = {"test": "test2016"}  # what `evaluate` takes by default
 
     def __init__(self, options: Multi30kOptions, data: Path | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from .task import DataNote
 from .text_pairs.codec import Form
 from .text_pairs.lines import Lines
 from .text_pairs.prepared import Part
@@ -83,6 +84,7 @@ class Numbers(Translation):
 
     name: ClassVar[str] = "numbers"
     Options: ClassVar[type] = NumbersOptions
+    note = DataNote("21,000 numbers", "generated")
     metric = EXACT_MATCH
 
     def __init__(self, options: NumbersOptions, data: Path | None = None) -> None:

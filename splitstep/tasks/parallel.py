@@ -8,7 +8,7 @@ from typing import ClassVar, final
 
 from ..support.words import counted
 from .fetch import find_own
-from .task import SPLITS
+from .task import SPLITS, DataNote
 from .text_pairs.lines import Lines, chosen, folded, hold_out, read_pairs
 from .text_pairs.prepared import pair_part, split_parts
 from .translation import SACREBLEU, PlainOptions, Translation
@@ -54,6 +54,7 @@ class Parallel(Translation):
 
     name: ClassVar[str] = "parallel"
     Options: ClassVar[type] = ParallelOptions
+    note = DataNote("any two files", "your own")
     metric = SACREBLEU
 
     def __init__(self, options: ParallelOptions, data: Path | None = None) -> None:

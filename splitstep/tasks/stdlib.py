@@ -11,7 +11,7 @@ import numpy as np
 
 from .language import Language, WindowOptions
 from .options import at_least
-from .task import SPLITS
+from .task import SPLITS, DataNote
 
 # Tests and their data, what is installed beside the library, generated help text, and programs rather than library.
 LEFT_OUT = {"test", "tests", "idlelib", "site-packages", "dist-packages", "pydoc_data", "turtledemo", "__pycache__"}
@@ -48,6 +48,7 @@ class Stdlib(Language):
 
     name: ClassVar[str] = "stdlib"
     Options: ClassVar[type] = StdlibOptions
+    note = DataNote("the Python that runs, some 10 MB", "built in", origin="Python")
 
     def __init__(self, options: StdlibOptions, data: Path | None = None) -> None:
         root = Path(sysconfig.get_path("stdlib"))

@@ -4,7 +4,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +45,15 @@ class FreeRun(NamedTuple):
     figures: dict[str, float]
 
 
+class DataNote(NamedTuple):
+    """The data of a task: how much, how one gets it, its files in the data folder, and where they come from."""
+
+    size: str
+    how: Literal["built in", "generated", "fetched", "by hand", "your own"]
+    files: tuple[str, ...] = ()
+    origin: str = ""
+
+
 ACCURACY = Metric("accuracy", True, "{:.2%}", least=0.0, greatest=1.0)
 BITS_PER_BYTE = Metric("bits_per_byte", False, "{:.3f}", least=0.0)
 PERPLEXITY = Metric("perplexity", False, "{:.2f}", least=1.0)
@@ -58,6 +67,8 @@ class Task(ABC):
     """The kind of model: "causal", "masked", "sequence" (text classification), "image" or "translation"."""
     Options: ClassVar[type]
     """The frozen record that a recipe's `data:` section is read into."""
+    note: ClassVar[DataNote | None] = None
+    """What `splitstep tasks` says about the data; None: nothing."""
     metric: Metric
     """The primary figure. Read it from an instance: that of `wikitext2` depends on its `level`."""
     labels: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import ClassVar, final
 
 from .fetch import data_root, require
+from .task import DataNote
 from .text_pairs.codec import Form
 from .text_pairs.prepared import pair_part
 from .translation import Direction, PairOptions, Translation
@@ -32,6 +33,12 @@ class Ted(Translation):
 
     name: ClassVar[str] = "ted"
     Options: ClassVar[type] = TedOptions
+    note = DataNote(
+        "48,262 pairs, 3 MB",
+        "by hand",
+        tuple(f"{stem}.{side}" for stem in FILES.values() for side in ("de", "en")),
+        ORIGIN,
+    )
 
     def __init__(self, options: TedOptions, data: Path | None = None) -> None:
         root = data_root(data)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .fetch import find_own, read
 from .language import Language, WindowOptions
-from .task import split_at
+from .task import DataNote, split_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Text(Language):
 
     name: ClassVar[str] = "text"
     Options: ClassVar[type] = TextOptions
+    note = DataNote("any text", "your own")
 
     def __init__(self, options: TextOptions, data: Path | None = None) -> None:
         joined = np.frombuffer(b"".join(read(find_own(name, self.name, data)) for name in options.path), dtype=np.uint8)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .fetch import Source, data_root, locate, read
 from .language import Language, WindowOptions
-from .task import PERPLEXITY, SPLITS
+from .task import PERPLEXITY, SPLITS, DataNote
 
 WORDS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}
 """The published number of words in each split, with an <eos> for each line."""
@@ -56,6 +56,7 @@ class Wikitext2(Language):
 
     name: ClassVar[str] = "wikitext2"
     Options: ClassVar[type] = Wikitext2Options
+    note = DataNote("2.6 million words, 4 MB", "fetched", (SOURCE.name,), SOURCE.url)
 
     def __init__(self, options: Wikitext2Options, data: Path | None = None) -> None:
         found = {split: load_split(data_root(data), split) for split in SPLITS}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar, final
 
 from .fetch import data_root, require
+from .task import DataNote
 from .text_pairs import moses
 from .text_pairs.codec import Form
 from .text_pairs.lines import Lines, read_pairs
@@ -19,6 +20,7 @@ TRAINING = {
 }
 NEWS = {"valid": "newstest2013", "test": "newstest2014"}
 NEWS_ORIGIN = "http://data.statmt.org/wmt17/translation-task/dev.tgz, one sentence per line without tags"
+FILES = tuple(f"wmt14/{stem}.{side}" for stem in (*TRAINING, *NEWS.values()) for side in ("de", "en"))
 LONG_NAMES = {"en": "eng", "de": "deu"}
 
 
@@ -37,6 +39,7 @@ class Wmt14(Translation):
 
     name: ClassVar[str] = "wmt14"
     Options: ClassVar[type] = Wmt14Options
+    note = DataNote("about 4.5 million pairs", "by hand", FILES, ", ".join((*TRAINING.values(), NEWS_ORIGIN)))
     metric = COMPOUNDS
 
     def __init__(self, options: Wmt14Options, data: Path | None = None) -> None:

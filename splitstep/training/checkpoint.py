@@ -7,7 +7,7 @@ for each file, its checksum and the rows at which its tensors begin. Any number 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,6 @@ from .sharding import Piece
 from .tensor_file import Rows, checksum_of, rows_of, whole_shape, write_tensors
 
 PREFIX = "step-"
-KEPT = 2  # checkpoints: if the newest is damaged, a run continues from the one before it
 Groups = Mapping[str, Mapping[str, Tensor]]
 Pieces = Mapping[str, Piece]
 
@@ -65,9 +64,9 @@ def share(group: Pieces, world: World) -> Pieces:
 
 
 def save_checkpoint(
-    folder: Path, step: int, state: Mapping[str, Any], shares: Mapping[str, Pieces], world: World
+    folder: Path, step: int, state: Mapping[str, Any], shares: Mapping[str, Pieces], world: World, keep: int
 ) -> None:
-    """Write `step-N` under `folder`, each process its shares of the groups; then delete old checkpoints."""
+    """Write `step-N` under `folder`, each process its shares of the groups; then delete all but the newest `keep`."""
     final = folder / f"{PREFIX}{step:09d}"
     if not world.from_first(final.exists):  # writing it again would give the same files
         with ExitStack() as held:
@@ -76,7 +75,7 @@ def save_checkpoint(
             files = {name: entry for one in written for name, entry in one.items()}
             world.on_first(lambda: write_state(part / "state.json", {**state, "files": files}))
             world.on_first(held.close)
-    world.on_first(lambda: prune(folder))
+    world.on_first(lambda: prune(folder, keep))
 
 
 def write_shares(part: Path, shares: Mapping[str, Pieces], world: World) -> dict[str, Any]:
@@ -100,9 +99,9 @@ def checksum_of_state(document: Mapping[str, Any]) -> int:
     return crc32(json.dumps(document).encode())
 
 
-def prune(folder: Path) -> None:
-    """Delete all checkpoints but the newest two."""
-    for old in list_checkpoints(folder)[:-KEPT]:
+def prune(folder: Path, keep: int) -> None:
+    """Delete all checkpoints but the newest; 0 keeps them all."""
+    for old in list_checkpoints(folder)[:-keep] if keep else []:
         remove(old)
 
 
@@ -154,13 +153,20 @@ def restore(folder: Path, load: Callable[[Stored], None], world: World) -> str:
         reasons += filter(None, faults)
     else:
         if damaged:
-            both = ", and so is the one before it" if len(damaged) > 1 else ""
             raise ValueError(
-                f"the checkpoint {damaged[0]} is damaged ({reasons[0]}){both}: delete {folder} to start from the "
-                "beginning, or name a new directory with --out"
+                f"the checkpoint {damaged[0]} is damaged ({reasons[0]}){others(damaged)}: delete {folder} to start "
+                "from the beginning, or name a new directory with --out"
             )
     world.on_first(lambda: [remove(path) for path in damaged])
-    return f"the checkpoint {damaged[0]} is damaged ({reasons[0]}), so the one before it is used" if damaged else ""
+    used = f"{others(damaged)}, so the one before {'it' if len(damaged) == 1 else 'them'} is used"
+    return f"the checkpoint {damaged[0]} is damaged ({reasons[0]}){used}" if damaged else ""
+
+
+def others(damaged: Sequence[Path]) -> str:
+    """What an error about the newest checkpoint says of older ones that are damaged as well."""
+    return {1: "", 2: ", and so is the one before it"}.get(
+        len(damaged), f", and so are the {len(damaged) - 1} before it"
+    )
 
 
 def fault(path: Path, load: Callable[[Stored], None], world: World) -> str:

@@ -19,7 +19,8 @@ import yaml
 
 from ..support.files import fsync, is_leftover, naming, sweep, write_atomically
 from ..support.typed import plain, read_as
-from .recipe import Recipe, parse, read_recipe
+from ..support.yaml_text import parse
+from .recipe import Recipe, read_recipe
 from .run_result import RunResult, Start
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
@@ -155,6 +156,21 @@ class RunDirectory:
         except (yaml.YAMLError, UnicodeDecodeError):
             raise ValueError(f"{self.recipe_file} is damaged: it is not YAML") from None
         return read_recipe(document, str(self.recipe_file))
+
+    def is_run(self) -> bool:
+        """Whether a run is here; a comparison, which holds several, is refused."""
+        self.refuse_comparison()
+        return self.recipe_file.is_file()
+
+    def finished_model(self) -> Path:
+        """The folder of the model of a run that has finished."""
+        result = self.result()
+        if result is None:
+            again = f"splitstep train {self.recipe_file} --out {self.path}"
+            raise ValueError(f"{self.path} has not finished: continue it with `{again}`")
+        if result.status != "finished" or not self.model.is_dir():
+            raise ValueError(f"{self.path} has no model: the run {result.status} at step {result.steps}")
+        return self.model
 
     def refuse_comparison(self) -> None:
         """Refuse a directory that holds several runs instead of one."""

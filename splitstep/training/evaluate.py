@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -13,6 +14,8 @@ from ..tasks import Batch, FreeRun, Task
 from .processes import World
 from .progress import Counting
 from .update import autocast
+
+PATIENCE = 2.0  # seconds before an evaluation shows its progress
 
 
 def share(batches: Iterator[Batch], world: World) -> Iterator[tuple[Batch, bool]]:
@@ -38,15 +41,32 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     model.train(was_training)
 
 
+def reported(batches: Iterator[Batch], total: Callable[[], int], progress: Counting | None) -> Iterator[Batch]:
+    """The batches, with progress after each once the work has taken a while; only then they are counted."""
+    begun, number = time.monotonic(), 0
+    for done, batch in enumerate(batches, 1):
+        yield batch
+        if progress is not None and time.monotonic() - begun > PATIENCE:
+            number = number or total()
+            progress(done, number)
+
+
 def evaluate(
-    model: nn.Module, task: Task, split: str, size: int, precision: torch.dtype, world: World | None = None
+    model: nn.Module,
+    task: Task,
+    split: str,
+    size: int,
+    precision: torch.dtype,
+    world: World | None = None,
+    progress: Counting | None = None,
 ) -> dict[str, float]:
     """The figures over every example of the split; several processes share the batches and add their sums."""
     device = next(model.parameters()).device
     world = World(0, 1, device) if world is None else world
     totals: dict[str, float] = {}
+    batches = reported(task.batches(split, size), lambda: sum(1 for _ in task.batches(split, size)), progress)
     with evaluating(model):
-        for batch, counts in share(task.batches(split, size), world):
+        for batch, counts in share(batches, world):
             moved = {name: x.to(device, non_blocking=True) for name, x in batch.items()}
             with autocast(precision, device):
                 logits = model(**{name: x for name, x in moved.items() if name != "labels"}, use_cache=False).logits

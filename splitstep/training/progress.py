@@ -22,18 +22,18 @@ def shown(figures: Figures) -> str:
     return "  ".join(f"{name} {text(value)}" for name, value in figures.items())
 
 
-def counting(title: str, at_once: bool = False) -> Counting:
-    """Counts lines on standard error: in place on a terminal, elsewhere one message every ten seconds, the first after
-    ten seconds or at once, and a last one at the end if there was a first."""
+def counting(title: str, at_once: bool = False, unit: str = "lines") -> Counting:
+    """Counts lines or other units on standard error: in place on a terminal, elsewhere one message every ten seconds,
+    the first after ten seconds or at once, and a last one at the end if there was a first."""
     last, begun = -inf if at_once else time.monotonic(), False
 
     def show(number: int, total: int) -> None:
         nonlocal last, begun
         if sys.stderr.isatty():
-            print(f"\r{title} {number}/{total} lines", end="\n" * (number == total), file=sys.stderr, flush=True)
+            print(f"\r{title} {number:,}/{total:,} {unit}", end="\n" * (number == total), file=sys.stderr, flush=True)
         elif time.monotonic() - last > 10 or (begun and number == total):
             last, begun = time.monotonic(), True
-            print(f"{title} {number}/{total} lines", file=sys.stderr, flush=True)
+            print(f"{title} {number:,}/{total:,} {unit}", file=sys.stderr, flush=True)
 
     return show
 
@@ -67,9 +67,9 @@ class Progress:
         if not self.quiet:
             print(f"{self.title}  {text}", file=sys.stderr, flush=True)
 
-    def counting(self, what: str) -> Counting | None:
+    def counting(self, what: str, unit: str = "lines") -> Counting | None:
         """A counter for work after the last step."""
-        return None if self.quiet else counting(f"{self.title}  {what}", at_once=True)
+        return None if self.quiet else counting(f"{self.title}  {what}", at_once=True, unit=unit)
 
     def update(self, step: int, figures: Figures, seconds_left: float | None = None, force: bool = False) -> None:
         if self.bar is not None:

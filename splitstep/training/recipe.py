@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, final, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import yaml
 
 from ..models import KINDS, SplitstepConfig
 from ..models.cost import twin
 from ..probes import PROBES
+from ..recipes import find_recipe, read_about
 from ..schemes import scheme
 from ..support.typed import nearest, plain, read_as
 from ..support.words import counted
+from ..support.yaml_text import parse, parse_file
 from ..tasks import TASKS, Task
 from ..tasks.options import at_least, at_most, check_int64, errors_at, read_options
 from .objective import find_objective
@@ -53,6 +54,7 @@ class TrainOptions:
     average: int = 10  # snapshots
     average_every: int = 0  # steps, counted back from the last; 0: at each evaluation
     checkpoint_seconds: float = 60.0
+    keep_checkpoints: int = 2  # the newest, so a run survives if one is damaged; 0: all
 
     def __post_init__(self) -> None:
         for name, low in LEAST.items():
@@ -74,7 +76,7 @@ class TrainOptions:
 
 LEAST = {
     "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
-    "evaluate_batch": 0, "average": 1, "average_every": 0,
+    "evaluate_batch": 0, "average": 1, "average_every": 0, "keep_checkpoints": 0,
 }  # fmt: skip
 MOST = {"batch": 10**7, "average": 10**6}  # both are listed in memory before training begins
 RANGES = {
@@ -193,7 +195,7 @@ def dictated(task: Task) -> dict[str, Any]:
     return {RENAMED.get(key, key): value for key, value in task.shape.items()} | (names if task.labels else {})
 
 
-SECTIONS = ("data", "model", "train")
+SECTIONS, ABOUT = ("data", "model", "train"), "about"
 OURS = frozenset({"scheme", "format", "matched"})  # config entries that a recipe's `model` does not take
 
 
@@ -202,7 +204,9 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
     if not isinstance(document, Mapping):
         raise ValueError(f"{where} is not a recipe: it needs entries such as `task: digits`")
     names = [f.name for f in dataclasses.fields(Recipe)]
-    check_entries(document, names, where)
+    check_entries(document, [*names, ABOUT], where)
+    if ABOUT in document:  # no part of the recipe: it changes nothing about a run
+        read_about(document[ABOUT], where)
     values = read_entries({key: document[key] for key in names if key in document and key not in SECTIONS}, where)
     sections = {name: {} if document.get(name) is None else document[name] for name in SECTIONS}
     for name, section in sections.items():
@@ -254,38 +258,6 @@ def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) 
         KINDS[kind].config(**given, scheme=notation)
 
 
-@final
-class Loader(yaml.SafeLoader):
-    """Reads YAML without aliases, a few lines of which can expand beyond all memory, and without repeated keys, of
-    which PyYAML's own loader would keep the last. 3e-4 is a number."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.MarkedYAMLError(
-                problem=f"the alias *{event.anchor} is not allowed: write its value out", problem_mark=event.start_mark
-            )
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set[str]()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice: keep one", problem_mark=key.start_mark)
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
-
-
-Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
-
-
-def parse(text: str) -> Any:
-    """The value of a YAML text."""
-    return yaml.load(text, Loader)
-
-
 def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
     """The document with assignments such as `a.b=c` applied; the values are read as YAML."""
     out: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in document.items()}
@@ -308,18 +280,6 @@ def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
 
 
 def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
-    """The recipe in a YAML file, with overrides."""
-    file = Path(path)
-    if not file.is_file():
-        here = sorted(str(p) for p in Path("recipes").glob("*.yaml"))
-        hint = f"; recipes here: {', '.join(here)}" if here else ""
-        raise ValueError(f"there is no recipe {path!r}{hint}")
-    try:
-        document = parse(file.read_text(encoding="utf-8"))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
-        raise ValueError(f"{path}{where} is not YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
+    """The recipe in a YAML file, or the package's own of that name, with overrides."""
+    document = parse_file(find_recipe(path), path)
     return read_recipe(override(document, assignments) if isinstance(document, Mapping) else document, path)

@@ -19,6 +19,7 @@ from ..support.typed import read_as
 from ..support.words import counted
 from ..tasks import FreeRun
 from ..tasks.text_pairs.scores import Score
+from .card import model_card
 from .directory import stamp
 from .evaluate import evaluate, free_run
 from .progress import Progress
@@ -91,6 +92,7 @@ def finish(run: Run, progress: Progress) -> RunResult:
         with whole_folder(run.directory.model) as part, silent():
             model.save_pretrained(part)
             run.task.save_with(part)
+            (part / "README.md").write_text(model_card(result, model.config, run.task), encoding="utf-8")
         if written:
             with whole_folder(run.directory.translations) as part:
                 for split, found in written.items():
@@ -108,7 +110,8 @@ def evaluate_split(
     """All figures of the run's present weights on a split, and what `model`, the same weights unsharded, writes."""
     known = run.state.best_valid if split == "valid" else None
     size = run.options.evaluate_batch or run.options.batch
-    figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world)
+    shown = progress.counting(f"{split}: evaluated", "batches")
+    figures = known or evaluate(run.model, run.task, split, size, run.precision, run.world, shown)
     found = free_run(model, run.task, split, run.precision, run.world, progress.counting(f"{split}: translated"))
     return {**figures, **(found.figures if found else {})}, found
 

@@ -189,7 +189,8 @@ class Run:
             groups = {name: pieces(group) for name, group in self.learned.items()} | {self.group: self.kept_pieces()}
             shares = {name: share(group, self.world) for name, group in groups.items()}
             own = {"rng": pieces(generators(self.world.rank))}
-            save_checkpoint(self.directory.checkpoints, self.state.step, document, shares | own, self.world)
+            folder, keep = self.directory.checkpoints, self.options.keep_checkpoints
+            save_checkpoint(folder, self.state.step, document, shares | own, self.world, keep)
         self.saved = time.monotonic()
 
     def load(self, stored: Stored) -> None:
@@ -210,7 +211,7 @@ class Run:
     def tidy(self) -> None:
         """Drop what was logged after the checkpoint, and old checkpoints that a killed process left."""
         self.directory.rewind(self.state.step)
-        prune(self.directory.checkpoints)
+        prune(self.directory.checkpoints, self.options.keep_checkpoints)
 
 
 BYTES = 16  # per parameter in training: itself, its gradient and AdamW's two moments, all in float32

@@ -96,9 +96,6 @@ def test_the_table_fits_80_columns_and_any_encoding() -> None:
     assert {line.split()[0] for line in lines if line[:1].strip()} >= set(SCHEMES)
     assert all(line.split()[-4:] == ["2", "1", "1", "1"] for line in lines if line.startswith("lie "))
     assert all("exact" in line for line in lines if line.startswith("rk4"))
-    assert "own: the order if F0 and F1 are different functions" in " ".join(run.stdout.split())
-    assert "that of the tied form" in " ".join(run.stdout.split())
-    assert "Strang with Euler sub-flows is first order" in " ".join(run.stdout.split())
 
 
 def test_the_command_and_the_module_are_the_same() -> None:
@@ -231,6 +228,6 @@ def test_an_interrupt_while_packages_are_imported_ends_alike(slow: str, start: l
     words = [word.format(module=module, name=name) for word in start]
     (tmp_path / f"{slow}.py").write_text("raise KeyboardInterrupt")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
-    command = [sys.executable, *words, "train", "recipes/digits.yaml", "--out", str(tmp_path / "out")]
+    command = [sys.executable, *words, "train", "digits", "--out", str(tmp_path / "out")]
     run = subprocess.run(command, text=True, capture_output=True, env=environment)
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "Error: interrupted.\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import math
 import os
@@ -127,11 +128,65 @@ def test_generate_goes_on_from_a_prompt_and_depends_on_the_seed(
     assert "prompt is empty" in refusal(capsys, "generate", "run", "--prompt", "")
     for tokens in ("0", str(10**12)):
         told = refusal(capsys, "generate", "run", "--tokens", tokens)
-        assert f"at least one token and at most 1,000,000, and a temperature of at least 0; got {tokens}" in told
+        assert f"at least one token and at most 1,000,000; got {tokens}" in told
     assert "below 2^63" in refusal(capsys, "generate", "run", "--seed", str(2**63))
     assert "the run's own directory" in refusal(capsys, "generate", "run", "--out", "run")
     call(capsys, "train", "tiny.yaml", "--out", "digits")
     assert 'task "digits" has no text' in refusal(capsys, "generate", "digits")
+
+
+class Flushed(io.StringIO):
+    """A stream that notes what a reader has after each flush."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def flush(self) -> None:
+        self.seen.append(self.getvalue())
+
+
+def test_generate_prints_text_as_it_comes_up_to_a_stop_word(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(capsys, "train", "text.yaml", "--out", "run")
+    words = ("generate", "run", "--prompt", "It was é", "--tokens", "60", "--temperature", "1.5", "--top-k", "90")
+    whole = call(capsys, *words)
+    assert (whole["top_k"], whole["top_p"], whole["stopped_by"]) == (90, None, None)
+    printed = Flushed()
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", printed)
+        assert cli.main(words) == 0
+    assert printed.getvalue() == f"It was é{whole['text']}\n"
+    assert len(set(printed.seen)) > 20
+    assert printed.seen[0].startswith("It was é")
+    assert len(printed.seen[0]) <= len("It was é") + 1
+    stop = whole["text"][20:23]
+    ended = call(capsys, *words, "--stop", stop, "--stop", "never written")
+    assert ended["text"] == whole["text"][: whole["text"].index(stop)]
+    assert (ended["stop"], ended["stopped_by"]) == ([stop, "never written"], stop)
+    assert call(capsys, *words, "--top-p", "1e-9")["text"] == call(capsys, *words[:-4], "--temperature", "0")["text"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--top-k", "0"), "top-k of at least 1"),
+        (("--top-k", "many"), "Invalid value for '--top-k'"),
+        (("--top-p", "0"), "top-p above 0 and at most 1; got 0.0"),
+        (("--top-p", "1.1"), "top-p above 0 and at most 1; got 1.1"),
+        (("--top-p", "nan"), "top-p above 0 and at most 1; got nan"),
+        (("--temperature", "0", "--top-k", "3"), "leave out --top-k and --top-p"),
+        (("--stop", ""), "a stop word is empty"),
+        (("--stop",), "--stop"),
+        (("--stopp", "x"), "Did you mean --stop?"),
+        (("--topk", "3"), "Did you mean --top-k?"),
+    ],
+)
+def test_wrong_options_of_generate_are_one_line(
+    options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert message in refusal(capsys, "generate", str(tmp_path), *options)
 
 
 def test_generate_needs_no_data_but_for_runs_of_older_versions(
@@ -212,10 +267,9 @@ def test_compare_prints_a_table_and_writes_result_and_page(folder: Path, capsys:
 
 
 def test_compare_takes_the_recipe_of_the_task_and_a_sweep(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "recipes").mkdir()
-    (folder / "recipes" / "digits.yaml").write_text(TINY)
     document = call(
-        capsys, "compare", "train.steps=2", "train.seed=7", "--task", "digits", "--schemes", "lie", "--seeds", "1",
+        capsys, "compare", "train.steps=2", "model.layers=1", "train.seed=7", "--task", "digits", "--schemes", "lie",
+        "--seeds", "1",
         "--out", "out", "--sweep", "train.lr=1e-3,1e-2", "--match", "flops",
     )  # fmt: skip
     assert document["match"] == "flops"

@@ -34,8 +34,7 @@ def splitstep(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_strangers_scheme_and_tableau_have_their_orders(site: Path) -> None:
     run = splitstep(site, "schemes", "damped", "A+F @ralston", "--json")
     assert run.returncode == 0, run.stderr
-    rows = json.loads(run.stdout)
-    rows = rows if isinstance(rows, list) else rows["rows"]
+    rows = json.loads(run.stdout)["rows"]
     assert [row["notation"] for row in rows] == ["A F G", "A+F @ralston"]
     assert [row["order"] for row in rows] == [1, 2]
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from splitstep.recipes import find_recipe
+
 OVERRIDES = ["train.steps=1", "train.batch=128", "model.width=8", "model.heads=2", "model.ffn=8", "data.train=100"]
 UNNEEDED = (
     "dask", "datasets", "matplotlib", "pandas", "sacrebleu", "scipy", "sklearn", "tensorboard",
@@ -26,7 +28,7 @@ assert not found, found
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("numbers") / "run"
-    recipe = Path(__file__).parents[2] / "recipes" / "numbers.yaml"
+    recipe = find_recipe("numbers")
     words = [sys.executable, "-m", "splitstep", "train", str(recipe), *OVERRIDES, "--out", str(out)]
     subprocess.run(words, check=True, capture_output=True, timeout=300)
     return out

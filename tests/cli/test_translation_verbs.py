@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from splitstep.recipes import find_recipe
 from splitstep.tasks.text_pairs.codec import Codec
 
 OVERRIDES = ["train.steps=3", "train.batch=256", "model.width=16", "model.heads=2", "model.ffn=16", "data.train=300"]
@@ -24,7 +25,7 @@ def splitstep(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[by
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("numbers") / "run"
-    recipe = Path(__file__).parents[2] / "recipes" / "numbers.yaml"
+    recipe = find_recipe("numbers")
     done = splitstep("train", str(recipe), *OVERRIDES, "--out", str(out))
     assert done.returncode == 0, done.stderr.decode()
     for split in ("valid", "test"):  # after the last step: a person sees that there is more to do, and when it is done

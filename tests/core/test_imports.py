@@ -16,6 +16,7 @@ ROOT = Path(splitstep.__file__).parent
 MATHEMATICS = ("tableau", "scheme", "notation", "order", "schemes", "letters")
 LEVELS = (
     ("support",),
+    ("recipes",),
     MATHEMATICS,
     ("integrate",),
     ("reversible",),
@@ -31,7 +32,7 @@ LEVELS = (
     ("__main__",),
 )
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
-CORE = [part for part in LEVEL if LEVEL["support"] < LEVEL[part] <= LEVEL["fields"]]
+CORE = [part for part in LEVEL if LEVEL["recipes"] < LEVEL[part] <= LEVEL["fields"]]
 FILES = {path.relative_to(ROOT).with_suffix("").parts: path for path in ROOT.rglob("*.py")}
 MODULES = [parts for parts in FILES if parts != ("__init__",)]
 

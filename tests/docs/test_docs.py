@@ -82,14 +82,14 @@ def test_what_the_scale_did_on_newsgroups_is_what_the_files_say() -> None:
         name: ROOT / "results" / "compare" / name / "result.json" for name in ("newsgroups", "newsgroups-unscaled")
     }
     trials = {name: read_comparison(json.loads(file.read_text()), name).trials for name, file in files.items()}
-    for name, notation in (("Macaron is", "F0/2 A F1/2"), ("Lie-Trotter", "A F")):
+    for name, notation in (("Macaron changes", "F0/2 A F1/2"), ("Lie-Trotter", "A F")):
         scaled, unscaled = (
             figures([trial for trial in found if trial.scheme == notation], "test", "accuracy")
             for found in trials.values()
         )
         found = paired_difference(scaled, unscaled)
         assert found is not None
-        assert f"{name} at {found.mean:+.2%} [{found.low:+.2%}, {found.high:+.2%}]" in text
+        assert f"{name} by {found.mean:+.2%} [{found.low:+.2%}, {found.high:+.2%}]" in text
 
 
 def test_what_settings_do_to_translators_is_what_the_files_say() -> None:

@@ -80,7 +80,7 @@ def test_the_auto_class_round_trip_is_bit_identical(kind: str, scheme: str, tmp_
     model = build(kind, scheme).eval()
     model.save_pretrained(tmp_path)
     files = {path.name for path in tmp_path.iterdir()}
-    assert files <= {"config.json", "generation_config.json", "model.safetensors"}
+    assert files <= {"config.json", "generation_config.json", "model.safetensors", "splitstep_models.py"}
     stored = json.loads((tmp_path / "config.json").read_text())
     assert stored["scheme"] == str(ss.scheme(scheme)) != scheme
     assert ss.scheme(stored["scheme"]) == ss.SCHEMES[scheme]

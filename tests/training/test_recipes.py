@@ -1,18 +1,22 @@
 """Recipes: every file parses; every wrong key, type or value is one error that says what to type."""
 
 import dataclasses
+import json
 import re
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 import yaml
 
+from splitstep.recipes import FOLDER, find_recipe, list_recipes, read_about
 from splitstep.tasks import TASKS, task
 from splitstep.training import Recipe, TrainOptions, load_recipe, override, read_recipe
 from splitstep.training.recipe import evaluates, snapshot_steps
+from splitstep.training.run import build_model
 
-FILES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+FILES = sorted(FOLDER.glob("*.yaml"))
 OWN_FILES = {"translate": ["data.train=[my.en, my.de]"]}  # what a recipe leaves to its user
 MINIMAL: dict[str, Any] = {"task": "digits"}
 
@@ -54,6 +58,8 @@ def test_every_recipe_parses(file: Path) -> None:
         ({"task": "digits", "train": {"clip": float("nan")}}, "option clip is nan"),
         ({"task": "digits", "train": {"final": 2}}, "option final is 2.0, and needs a number at least 0 and at most 1"),
         ({"task": "digits", "train": {"batch": 10, "accumulate": 3}}, "must be divisible by accumulate, 3"),
+        ({"task": "digits", "train": {"keep_checkpoints": -1}}, "option keep_checkpoints is -1, and needs at least 0"),
+        ({"task": "digits", "train": {"keep_checkpoint": 1}}, 'did you mean "keep_checkpoints"?'),
         ({"task": "digits", "train": {"seed": -1}}, "option seed is -1, and needs at least 0"),
         ({"task": "digits", "train": {"seed": 2**63}}, f"train.seed is {2**63}, and needs a number below 2^63"),
         ({"task": "digits", "train": {"lr": 10**400}}, "and needs a number below 2^63"),
@@ -176,10 +182,68 @@ def test_files_that_are_no_recipe(content: bytes, needle: str, tmp_path: Path) -
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_file_names_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FILES[0].parent.parent)
-    with pytest.raises(ValueError, match=r"there is no recipe 'recipes/digts.yaml'; .*recipes/digits.yaml"):
-        load_recipe("recipes/digts.yaml")
+def test_a_recipe_is_found_by_name_from_any_folder_and_a_file_of_that_path_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_recipe("digits") == load_recipe(str(FOLDER / "digits.yaml"))
+    (tmp_path / "digits").mkdir()  # such as a run of that name
+    assert find_recipe("digits") == FOLDER / "digits.yaml"
+    (tmp_path / "listops").write_text("task: digits\n")
+    assert load_recipe("listops") == Recipe("digits")
+
+
+@pytest.mark.parametrize("name", ["digts", "recipes/digits.yaml", "digits.yml", "runs/digist"])
+def test_a_wrong_name_is_answered_with_the_nearest(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=rf"^there is no recipe '{name}', .* Did you mean digits\?"):
+        load_recipe(name)
+
+
+BUILT_IN = ("digits", "listops", "numbers", "stdlib")
+
+
+@pytest.mark.parametrize("one", list_recipes(), ids=lambda one: one.name)
+def test_what_a_recipe_says_of_itself_is_what_was_measured(one: Any) -> None:
+    about = one.about
+    assert (about.seconds is None) == (about.machine is None) == (about.measured is None)
+    if about.measured:
+        result = json.loads((Path(__file__).parents[2] / about.measured).read_text())
+        runs = [run for run in result.get("trials", [result]) if is_of_recipe(run)]
+        assert about.seconds == round(fmean(run["seconds"] for run in runs))
+        assert {run["cost"]["parameters"] for run in runs} == {about.parameters}
+        assert {run["device"].replace("threads", "thread") for run in runs} == {about.machine}
+        assert {run["steps"] for run in runs} == {load_recipe(one.name).train.steps}
+    if one.name in BUILT_IN:
+        recipe = load_recipe(one.name)
+        model = build_model(recipe, recipe.load_task())
+        assert about.parameters == sum(p.numel() for p in model.parameters())
+
+
+def is_of_recipe(run: dict[str, Any]) -> bool:
+    """Whether it is a run of the scheme lie as the recipe has it; one of a sweep's settings may be the recipe's own."""
+    scheme = run["scheme"] if isinstance(run["scheme"], str) else run["scheme"]["notation"]
+    return scheme == "A F" and run.get("setting", []) in ([], ["model.rotary_bias=0"])
+
+
+@pytest.mark.parametrize(
+    ("about", "says"),
+    [
+        (3, "about is 3, and needs entries of its own"),
+        ({}, "about has no what"),
+        ({"what": "digits", "time": 3}, 'about has no entry "time"'),
+        ({"what": "digits", "second": 3}, 'about has no entry "second"; did you mean "seconds"?'),
+        ({"what": "digits", "parameters": "many"}, "about.parameters is 'many', and needs a whole number"),
+    ],
+)
+def test_wrong_words_about_a_recipe_are_refused(about: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        read_recipe({**MINIMAL, "about": about}, "r")
+
+
+def test_words_about_a_recipe_change_nothing_about_its_runs() -> None:
+    assert read_recipe({**MINIMAL, "about": {"what": "digits"}}, "r") == read_recipe(MINIMAL, "r")
+    assert read_about({"what": "digits"}, "r").seconds is None
 
 
 def test_the_model_cannot_contradict_its_data() -> None:
@@ -213,7 +277,7 @@ def test_where_nothing_is_matched_the_shape_is_the_schemes_own() -> None:
 
 
 def test_the_documented_defaults_are_the_defaults() -> None:
-    page = (FILES[0].parent.parent / "docs" / "training.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page, re.M))
     assert rows == {
         f.name: str(list(f.default) if isinstance(f.default, tuple) else f.default)
@@ -222,6 +286,6 @@ def test_the_documented_defaults_are_the_defaults() -> None:
 
 
 def test_the_documented_recipe_is_one() -> None:
-    page = (FILES[0].parent.parent / "docs" / "training.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
     [text] = re.findall(r"```yaml\n(.*?)```", page, re.S)
     assert read_recipe(yaml.safe_load(text), "docs").scheme == "F0/2 A F1/2"

@@ -199,7 +199,7 @@ def test_a_failure_at_any_stage_leaves_a_whole_checkpoint(
     def save(step: int) -> None:
         groups = {"model": {"x": torch.full((3,), float(step))}, "rng": {"y": torch.ones(1)}}
         shares = {name: pieces(group) for name, group in groups.items()}
-        checkpoint.save_checkpoint(tmp_path, step, {"step": step}, shares, alone)
+        checkpoint.save_checkpoint(tmp_path, step, {"step": step}, shares, alone, 2)
 
     save(1)
     save(2)
@@ -306,6 +306,37 @@ def test_two_damaged_checkpoints_are_an_error(half_way: Path, tmp_path: Path) ->
     assert visible() == before  # nothing is thrown away
     with pytest.raises(ValueError, match=r"optimizer\.safetensors has changed"):
         run(RECIPE, out)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3])
+def test_as_many_checkpoints_stay_as_the_recipe_says(
+    keep: int, whole: tuple[dict[str, Any], int], tmp_path: Path
+) -> None:
+    """One is written after each update; how many stay changes nothing else."""
+    steps = RECIPE["train"]["steps"]
+    run({**RECIPE, "train": {**RECIPE["train"], "keep_checkpoints": keep}}, tmp_path / "run")
+    kept = [int(path.name.removeprefix("step-")) for path in checkpoint.list_checkpoints(tmp_path / "run/checkpoints")]
+    assert kept == list(range(1, steps + 1))[-keep:]
+    model = {name: x for name, x in everything(tmp_path / "run")["tensors"].items() if name.startswith("model/")}
+    assert model
+    assert model == {name: whole[0]["tensors"][name] for name in model}
+
+
+def test_a_run_that_keeps_more_survives_more_damage(
+    whole: tuple[dict[str, Any], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document, out = {**RECIPE, "train": {**RECIPE["train"], "keep_checkpoints": 4}}, tmp_path / "run"
+    assert Child(document, out, whole[1] * 3 // 4).wait() == -signal.SIGKILL
+    there = checkpoint.list_checkpoints(out / "checkpoints")
+    assert len(there) == 4
+    for path in there[1:]:
+        flip(0.5)(path / "optimizer.safetensors")
+    train(read_recipe(document, "recipe"), out)
+    told = [line for line in capsys.readouterr().err.splitlines() if "damaged" in line]
+    assert told[0].endswith("), and so are the 2 before it, so the one before them is used")
+    assert load_file(out / "model/model.safetensors").keys()
+    model = {name: x for name, x in everything(out)["tensors"].items() if name.startswith("model/")}
+    assert model == {name: whole[0]["tensors"][name] for name in model}
 
 
 def test_a_checkpoint_of_an_older_version_is_gone_on_with(

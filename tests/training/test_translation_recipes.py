@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from splitstep.models import SplitstepForTranslation, TranslationConfig, cost, twin
+from splitstep.recipes import FOLDER
 from splitstep.tasks import TASKS, task
 from splitstep.tasks.numbers import english, german
 from splitstep.tasks.options import read_options
@@ -19,7 +20,7 @@ from splitstep.tasks.translation import PairOptions, Translation
 from splitstep.training import load_recipe, train
 from splitstep.training.recipe import snapshot_steps
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = FOLDER
 
 
 class How(NamedTuple):

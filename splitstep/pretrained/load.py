@@ -1,0 +1,132 @@
+"""The one loader: a run of ours, a model's folder, a GGUF file or a name on the Hub becomes a model and its tokenizer.
+
+Weights come from safetensors and GGUF only, never from pickles. Code that comes with a model runs only if you say so.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import transformers
+from huggingface_hub import snapshot_download
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers.models.auto.image_processing_auto import AutoImageProcessor  # at the top it asks for torchvision
+
+from ..models import SplitstepConfig
+from ..models.base import silent
+from ..models.kinds import kind_of
+from ..support.words import first_line
+from ..training.directory import RunDirectory
+from .folder import CODE, check_folder
+from .gguf import read_gguf
+
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "model*.safetensors"]  # of a model on the Hub; pickles never
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model")
+WHAT = "a run of splitstep, a model's folder, a GGUF file, or a model's name on the Hub"
+
+
+class Opened(NamedTuple):
+    """A model in evaluation mode with what belongs to it: a tokenizer, or an image processor, which needs Pillow."""
+
+    model: Any
+    tokenizer: Any
+    processor: Any
+    name: str  # as it was given
+    source: Literal["run", "folder", "gguf", "hub"]
+
+    def needs_tokenizer(self) -> Any:
+        """The tokenizer, or an error if there is none."""
+        if self.tokenizer is None:
+            raise ValueError(f"{self.name} has no tokenizer: save one beside the model (tokenizer.save_pretrained)")
+        return self.tokenizer
+
+
+def open_model(name: str | Path, trust_remote_code: bool = False) -> Opened:
+    """Open a run, a model's folder, a GGUF file, or a model on the Hub.
+
+    `trust_remote_code` lets Python code run that comes with the model; without it, none does.
+    """
+    place = Path(name).expanduser()
+    with silent():
+        if place.suffix == ".gguf":
+            return Opened(*read_gguf(place), None, str(name), "gguf")
+        if place.is_dir():
+            run = RunDirectory(place)
+            folder = run.finished_model() if run.is_run() else place
+            return open_folder(folder, str(name), "run" if run.is_run() else "folder", trust_remote_code)
+        if place.exists() or not HUB_NAME.fullmatch(str(name)):
+            raise ValueError(f"{name} is {'a file' if place.exists() else 'not there'}: name {WHAT}")
+        return open_folder(download(str(name), trust_remote_code), str(name), "hub", trust_remote_code)
+
+
+def download(name: str, trust_remote_code: bool) -> Path:
+    """The folder into which the Hub's model of this name is downloaded, unless it is there already."""
+    try:
+        wanted = [*WANTED, "*.py"] if trust_remote_code else WANTED
+        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns="*/*"))
+    except Exception as error:  # connections fail in many ways
+        raise ValueError(
+            f"there is no folder {name}, and no model of that name comes from the Hub ({first_line(error)}): check the "
+            f"spelling and the connection, or name {WHAT}"
+        ) from None
+
+
+def open_folder(
+    folder: Path, name: str, source: Literal["run", "folder", "hub"], trust_remote_code: bool = False
+) -> Opened:
+    """The model in a folder."""
+    check_folder(folder, trust_remote_code)
+    try:
+        model = read_model(folder, trust_remote_code)
+        tokenizer = read_tokenizer(folder, trust_remote_code)
+        processor = read_processor(folder, trust_remote_code)
+    except Exception as error:  # what a folder holds can break its reader in any way
+        if "trust_remote_code" in str(error):
+            raise ValueError(CODE.format(what=f"{folder} has a tokenizer")) from None
+        raise ValueError(f"{folder} does not open: {first_line(error)}") from None
+    return Opened(model.eval(), tokenizer, processor, name, source)
+
+
+def read_model(folder: Path, trust_remote_code: bool) -> Any:
+    """The model, with all of its weights from the files: one that is missing there would be drawn at random."""
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    remote = {"trust_remote_code": True} if trust_remote_code else {}
+    model, info = class_of(config, trust_remote_code).from_pretrained(
+        folder, config=config, use_safetensors=True, output_loading_info=True, **remote
+    )
+    if missing := sorted(info["missing_keys"]):
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(f"the files lack the weights {missing[0]}{more}, which a {type(model).__name__} has")
+    return model
+
+
+def class_of(config: Any, trust_remote_code: bool) -> Any:
+    """The class that the config names as its architecture: ours, one of transformers, or one that it brings."""
+    name = (config.architectures or [""])[0]
+    if isinstance(config, SplitstepConfig):
+        made = {made.__name__: made for made in kind_of(config).made_by().values()}
+        return made.get(name, kind_of(config).model)
+    if trust_remote_code and getattr(config, "auto_map", None):
+        brought = {ref.split(".")[-1]: auto for auto, ref in config.auto_map.items() if isinstance(ref, str)}
+        return getattr(transformers, brought.get(name, "AutoModel"), AutoModel)
+    found = getattr(transformers, name, None)
+    return found if isinstance(found, type) and issubclass(found, PreTrainedModel) else AutoModel
+
+
+def read_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
+    if not any((folder / file).is_file() for file in TOKENIZERS):
+        return None
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+
+
+def read_processor(folder: Path, trust_remote_code: bool) -> Any:
+    """The image processor, by the backend that needs no torchvision."""
+    if not (folder / "preprocessor_config.json").is_file():
+        return None
+    try:
+        return AutoImageProcessor.from_pretrained(folder, backend="pil", trust_remote_code=trust_remote_code)
+    except ImportError:
+        return None

@@ -1,0 +1,114 @@
+"""What comes with the package: its recipes and its tasks, with their sizes, as tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from inspect import getdoc
+from pathlib import Path
+from typing import NamedTuple
+
+from ..recipes import About, list_recipes
+from ..report.tables import Cell, Column, Table
+from ..tasks import TASKS
+from ..tasks.task import DataNote
+
+NOT_SAID = "not said"
+HOW = {"by hand": "put there by hand", "your own": "your own files"}  # where the table's words are others
+
+
+class ListedRecipe(NamedTuple):
+    """A recipe: what it says about itself, and the data of its task."""
+
+    name: str
+    task: str
+    about: About
+    data: DataNote | None
+
+
+class ListedTask(NamedTuple):
+    """A task: what it is, the kind of its models, its data and the package's recipes for it."""
+
+    name: str
+    what: str
+    model: str
+    data: DataNote | None
+    recipes: tuple[str, ...]
+
+
+def listed_recipes() -> list[ListedRecipe]:
+    """All recipes of the package."""
+    return [ListedRecipe(*one, TASKS[one.task].note) for one in list_recipes()]
+
+
+def listed_tasks() -> list[ListedTask]:
+    """All tasks, those of other packages, too."""
+    users = list_recipes()
+
+    def entry(name: str) -> ListedTask:
+        task = TASKS[name]
+        what = (getdoc(task) or NOT_SAID).partition("\n")[0]
+        return ListedTask(name, what, task.model, task.note, tuple(one.name for one in users if one.task == name))
+
+    return [entry(name) for name in TASKS]
+
+
+def recipes_table(entries: Sequence[ListedRecipe]) -> Table:
+    """A row per recipe."""
+    note = "Times are of one run of the scheme lie, with its evaluations; `splitstep recipes --json` names their files."
+    records = [
+        {
+            Column("recipe", text=True, whole=True): one.name,
+            Column("trains", text=True): one.about.what,
+            Column("parameters"): f"{one.about.parameters:,}" if one.about.parameters else "by your text",
+            Column("data", text=True): _data(one.data),
+            Column("a run took", text=True): _time(one.about),
+        }
+        for one in entries
+    ]
+    return Table.of(records, notes=[note, "Take one by name: splitstep train digits --out runs/digits"])
+
+
+def tasks_table(entries: Sequence[ListedTask]) -> Table:
+    """A row per task."""
+    records = [
+        {
+            Column("task", text=True, whole=True): one.name,
+            Column("what it is", text=True): one.what,
+            Column("model", text=True, whole=True): one.model,
+            Column("data", text=True): _data(one.data),
+            Column("files", text=True): _files(one.data),
+            Column("from", text=True): _origin(one.data),
+            Column("recipes", text=True): ", ".join(one.recipes) or "none",
+        }
+        for one in entries
+    ]
+    note = "Files are looked for in --data, else in $SPLITSTEP_DATA, else in ./data."
+    return Table.of(records, notes=[note, "Their names and addresses: splitstep tasks --json"])
+
+
+def _data(note: DataNote | None) -> Cell:
+    return (note.size, f"({HOW.get(note.how, note.how)})") if note else NOT_SAID
+
+
+def _files(note: DataNote | None) -> str:
+    """The one file, or how many there are in which folders."""
+    files = note.files if note else ()
+    if len(files) < 2:
+        return "".join(files)
+    folders = sorted({str(Path(file).parent) for file in files})
+    return f"{len(files)} in {' and '.join(f'{folder}/' for folder in folders)}"
+
+
+def _origin(note: DataNote | None) -> str:
+    """The hosts of the addresses, which are too long for a table, or the first words if there is none."""
+    origin = note.origin if note else ""
+    hosts = dict.fromkeys(re.findall(r"https?://([^/]+)", origin))
+    return ", ".join(hosts) or origin.partition(",")[0]
+
+
+def _time(about: About) -> Cell:
+    if about.seconds is None:
+        return "not measured"
+    seconds = f"{about.seconds:,.0f} s" if about.seconds < 100 else f"{about.seconds / 60:,.0f} min"
+    return (seconds, f"({about.machine})") if about.machine else seconds

@@ -1,0 +1,161 @@
+"""The model card: the README.md of a model's folder, with the front matter that the Hub reads."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import yaml
+
+from ..models import SplitstepConfig
+from ..models.kinds import kind_of
+from ..schemes import name_of
+from ..support.words import counted
+from ..tasks import Metric, Task
+from .run_result import Figures, RunResult
+
+PIPELINES = {
+    "AutoModelForCausalLM": "text-generation",
+    "AutoModelForImageClassification": "image-classification",
+    "AutoModelForMaskedLM": "fill-mask",
+    "AutoModelForSeq2SeqLM": "translation",
+    "AutoModelForSequenceClassification": "text-classification",
+}  # what the Hub calls the models that each Auto class makes
+MARKUP = re.compile(r"([\\`*_\[\]|~$])")  # what can begin or end markup within a line
+
+CARD = """\
+---
+{front}---
+
+# {title}
+
+A Transformer whose layers are steps of a numerical scheme, trained with splitstep on the task {task}.
+
+{model}
+
+## Data
+
+{data}
+
+## Figures
+
+{figures}
+
+These figures come from one run, with one seed ({seed}), so they have no interval; other seeds give other figures. The
+weights are {kept}.
+
+## How to load
+
+In a program that imports splitstep (`pip install splitstep`):
+
+```python
+import splitstep as ss
+
+found = ss.load("{place}")  # found.model, and found.tokenizer or found.processor
+```
+
+In any program with transformers, if splitstep is installed; the flag lets it run the small file `splitstep_models.py`:
+
+```python
+from transformers import {auto}
+
+model = {auto}.from_pretrained("{place}", trust_remote_code=True)
+```
+"""
+
+
+def escaped(value: Any) -> str:
+    """Text for one line of Markdown, in which nothing is markup."""
+    line = " ".join(str(value).split())
+    return MARKUP.sub(r"\\\1", html.escape(line, quote=False))
+
+
+def model_card(result: RunResult, config: SplitstepConfig, task: Task) -> str:
+    """The card of a run's model."""
+    auto = kind_of(config).auto.__name__
+    tags = {"library_name": "transformers", "pipeline_tag": PIPELINES.get(auto), "tags": ["splitstep", result.task]}
+    scheme = result.scheme.name or result.scheme.notation
+    return CARD.format(
+        front=yaml.safe_dump({key: value for key, value in tags.items() if value}, sort_keys=False),
+        title=escaped(f"{result.task}, {scheme}"),
+        task=escaped(result.task),
+        model=model_table(result, config),
+        data=data_list(task.describe().get("source"), result.recipe.get("data")),
+        figures="\n\n".join(figures_of(result)),
+        seed=result.seed,
+        kept=kept_as(result),
+        place="path/to/this/folder",
+        auto=auto,
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def model_table(result: RunResult, config: SplitstepConfig) -> str:
+    """What the network is: its schemes with their orders, its shape and its size."""
+    stacks = config.stacks()
+    names = [""] if len(stacks) == 1 else ["encoder: ", "decoder: "]
+    rows = []
+    for name, (one, layers) in zip(names, stacks, strict=True):
+        known = f" ({escaped(name_of(one))})" if name_of(one) else ""
+        order = "none, because a part replaces the state" if one.order is None else str(one.order)
+        rows += [(f"{name}scheme", f"`{one}`{known}"), (f"{name}order", order), (f"{name}layers", f"{layers}")]
+    ffn = escaped(result.shape.ffn)
+    shape = f"width {result.shape.width}, feed-forward width {ffn}, step {result.shape.step:g}"
+    trained = f"{counted(result.steps, 'step')}, {counted(result.tokens, 'token')}"
+    size = ("parameters", f"{result.cost.parameters:,}")
+    return table(["model", ""], [*rows, ("shape", shape), size, ("trained for", trained)])
+
+
+def data_list(source: Any, options: Any) -> str:
+    """Where the data are from, and the options of the recipe."""
+    entries = {"source": source, "options": options}
+    return "\n".join(f"- {name}: {escaped(spelt(value))}" for name, value in entries.items() if value)
+
+
+def spelt(value: Any) -> str:
+    """A JSON value in words: the entries of a list with commas between them, those of nested ones with semicolons."""
+    if not isinstance(value, dict | list | tuple):
+        return str(value)
+    entries = {key: one for key, one in value.items() if key != "sha256"} if isinstance(value, dict) else {}
+    parts = [f"{key} {spelt(one)}" for key, one in entries.items()] or [spelt(one) for one in value]
+    nested = any(isinstance(one, dict | list | tuple) for one in entries.values())
+    return ("; " if nested else ", ").join(parts)
+
+
+def figures_of(result: RunResult) -> list[str]:
+    """A table of the figures on valid and test, and one of the scores of what the model wrote, if it did."""
+    splits = {"valid": result.valid, "test": result.test}
+    splits |= {name: one.figures for name, one in (result.splits or {}).items()}
+    found = {name: figures for name, figures in splits.items() if figures}
+    names = list(dict.fromkeys([result.metric.name, *(key for figures in found.values() for key in figures)]))
+    rows = [
+        [escaped(split), *(shown(figures, name, result.metric) for name in names)] for split, figures in found.items()
+    ]
+    scores = [
+        [escaped(split), escaped(score.name), f"{score.value:.2f}", escaped(score.signature)]
+        for split, one in (result.splits or {}).items()
+        for score in one.scores
+    ]
+    tables = [table(["split", *map(escaped, names)], rows)]
+    return [*tables, *([table(["split", "score", "value", "signature"], scores)] if scores else [])]
+
+
+def shown(figures: Figures, name: str, metric: Metric) -> str:
+    if name not in figures:
+        return ""
+    return metric.format.format(figures[name]) if name == metric.name else f"{figures[name]:.4g}"
+
+
+def kept_as(result: RunResult) -> str:
+    """Which weights these are."""
+    if result.kept is None or not result.kept.steps:
+        return f"those after step {result.steps}"
+    if result.kept.by == "average":
+        return f"the mean over the steps {', '.join(map(str, result.kept.steps))}"
+    return f"those of step {result.kept.steps[0]} of {result.steps}, the best on valid by {escaped(result.kept.figure)}"

@@ -1,0 +1,108 @@
+"""Tokens are drawn as transformers draws them, and from the distribution that the options describe."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import chisquare
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+import splitstep as ss
+from splitstep.inference.generate import sample
+from splitstep.inference.sampling import Sampling
+
+VOCABULARY, PROMPT, NEW = 23, [3, 1, 4, 1, 5], 30
+SETTINGS = [
+    {}, {"temperature": 0.5}, {"temperature": 2.0}, {"top_k": 1}, {"top_k": 4}, {"top_k": 10**6}, {"top_p": 0.3},
+    {"top_p": 0.9}, {"top_p": 1.0}, {"top_p": 1e-9}, {"temperature": 0.7, "top_k": 6, "top_p": 0.8},
+    {"temperature": 3.0, "top_k": 12, "top_p": 0.6},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    torch.manual_seed(0)
+    config = ss.CausalConfig(scheme="A F", layers=2, width=16, heads=2, ffn=32, vocab_size=VOCABULARY, init_std=0.5)
+    return ss.SplitstepForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_tokens_are_those_of_transformers_with_the_same_seed(
+    settings: dict[str, Any], seed: int, model: Any
+) -> None:
+    ours = list(sample(model, 10**6, PROMPT, NEW, Sampling(**settings, seed=seed)))
+    torch.manual_seed(seed)
+    given = {"temperature": 1.0, "top_k": 0, "top_p": 1.0} | settings
+    theirs = model.generate(torch.tensor([PROMPT]), max_new_tokens=NEW, min_new_tokens=NEW, do_sample=True, **given)
+    assert ours == theirs[0, len(PROMPT) :].tolist()
+
+
+def test_greedy_tokens_are_those_of_transformers(model: Any) -> None:
+    theirs = model.generate(torch.tensor([PROMPT]), max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False)
+    assert list(sample(model, 10**6, PROMPT, NEW, Sampling(temperature=0.0))) == theirs[0, len(PROMPT) :].tolist()
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_probabilities_are_those_of_transformers_own_warpers(settings: dict[str, Any]) -> None:
+    warpers: list[Any] = [TemperatureLogitsWarper(settings.get("temperature", 1.0))]
+    warpers += [TopKLogitsWarper(k)] if (k := settings.get("top_k")) else []
+    warpers += [TopPLogitsWarper(p)] if (p := settings.get("top_p")) else []
+    logits = 2 * torch.randn(200, VOCABULARY, generator=torch.Generator().manual_seed(0))
+    logits = logits if p else logits.round(decimals=1)  # with ties; which of several equal ones top-p takes is open
+    theirs = logits.clone()
+    for warp in warpers:
+        theirs = warp(torch.zeros(1, 1), theirs)
+    ours = torch.stack([Sampling(**settings).kept(row) for row in logits])
+    torch.testing.assert_close(ours.softmax(-1), theirs.softmax(-1))
+
+
+def probabilities(logits: list[float], temperature: float, top_k: int, top_p: float) -> list[float]:
+    """By brute force: the fewest likeliest tokens that have the probability `top_p` among the `top_k` likeliest."""
+    weights = {token: math.exp(x / temperature) for token, x in enumerate(logits)}
+    ordered = sorted(weights, key=lambda token: -weights[token])[:top_k]
+    total = sum(weights[token] for token in ordered)
+    chosen = next(
+        ordered[:n] for n in range(1, top_k + 1) if sum(weights[t] for t in ordered[:n]) >= top_p * total or n == top_k
+    )
+    return [weights[t] / sum(weights[c] for c in chosen) if t in chosen else 0.0 for t in range(len(logits))]
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"), [(1.0, 9, 1.0), (0.8, 5, 1.0), (1.3, 9, 0.7), (0.9, 6, 0.8)]
+)
+def test_tokens_are_drawn_with_these_probabilities(temperature: float, top_k: int, top_p: float) -> None:
+    logits, draws = [0.1, 2.0, -1.0, 1.2, 0.7, -0.4, 1.9, 0.0, -2.0], 4000
+    sampling = Sampling(temperature, top_k, top_p)
+    random, counts = sampling.generator(), [0] * len(logits)
+    for _ in range(draws):
+        counts[sampling.draw(torch.tensor(logits), random)] += 1
+    expected = probabilities(logits, temperature, top_k, top_p)
+    assert [n for n, p in zip(counts, expected, strict=True) if p == 0 and n > 0] == []
+    kept = [(n, p * draws) for n, p in zip(counts, expected, strict=True) if p > 0]
+    assert chisquare(*zip(*kept, strict=True)).pvalue > 0.01
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"temperature": -1.0}, "temperature of at least 0; got -1.0"),
+        ({"temperature": math.inf}, "temperature of at least 0; got inf"),
+        ({"temperature": math.nan}, "temperature of at least 0; got nan"),
+        ({"top_k": 0}, "top-k of at least 1 and at most 1,000,000,000; got 0"),
+        ({"top_k": 10**20}, "top-k of at least 1 and at most 1,000,000,000; got 1"),
+        ({"top_p": 0.0}, "top-p above 0 and at most 1; got 0.0"),
+        ({"top_p": 1.5}, "top-p above 0 and at most 1; got 1.5"),
+        ({"top_p": math.nan}, "top-p above 0 and at most 1; got nan"),
+        ({"temperature": 0.0, "top_k": 3}, "leave out --top-k and --top-p"),
+        ({"temperature": 0.0, "top_p": 0.5}, "leave out --top-k and --top-p"),
+        ({"seed": 2**63}, "below 2^63"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says.replace("^", r"\^")):
+        Sampling(**settings)
