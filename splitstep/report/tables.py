@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
 EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES = 0, 1, 2  # levels of detail: where a column or a table is shown
-FOLDED = 8  # characters to which a column of text may shrink on a terminal
+FOLDED = 12  # characters after which a long word may be broken on a terminal
 GAP = 2  # characters between columns on a terminal
 HEAD = 14  # characters after which a head is wrapped on a terminal
 
@@ -123,11 +123,13 @@ class Stacked(NamedTuple):
 
     @property
     def narrowest(self) -> int:
-        """The least width that shows all of it: text can be folded, numbers cannot."""
+        """The least width that shows all of it: numbers stay whole, and text is broken between words if it can be."""
         from rich.cells import cell_len
 
-        widest = max(cell_len(line) for text in (self.head, *self.cells) for line in text.split("\n"))
-        return widest if self.column.whole or not self.column.text else min(widest, FOLDED)
+        lines = [line for text in (self.head, *self.cells) for line in text.split("\n")]
+        if self.column.text and not self.column.whole:
+            lines = [word[:FOLDED] for line in lines for word in line.split()]
+        return max(map(cell_len, lines), default=0)
 
 
 def _stacked(columns: Columns) -> list[Stacked]:
@@ -161,13 +163,15 @@ def _grid(columns: Sequence[Stacked]) -> RenderableType:
 
 
 def _blocks(columns: Columns) -> Iterable[RenderableType]:
-    """A block for each row: its name, and a line for each of its other cells."""
+    """What names the rows, then a block for each: its name, and a line for each of its other cells."""
     from rich.padding import Padding
     from rich.text import Text
 
     names, *others = columns
+    head = in_one_line(lines(names[0].head))
+    yield Text(f"{head}\n{'─' * len(head)}", overflow="fold")
     for i, name in enumerate(names[1]):
-        yield Text(f"{in_one_line(lines(names[0].head))}: {in_one_line(lines(name))}", overflow="fold")
+        yield Text(in_one_line(lines(name)), overflow="fold")
         for column, cells in others:
             text = f"{in_one_line(lines(column.head))}: {in_one_line(lines(cells[i]))}"
             if in_one_line(lines(cells[i])):

@@ -6,6 +6,7 @@ import html
 import json
 import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -131,3 +132,13 @@ def test_a_legend_that_charts_share_is_shown_once() -> None:
     assert chart_to_html(CHARTS["several"]).count('class="legend"') == 1
     own = [LineChart("", STEP, LOSS, [LINE._replace(name=name)]) for name in "ab"]
     assert chart_to_html(SmallMultiples("", own)).count('class="legend"') == 2
+
+
+def test_the_documented_chart_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "extending.md").read_text()
+    [code] = [one for one in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if "LineChart" in one]
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    assert "lie: 1.1 [1, 1.2]" in (tmp_path / "losses.html").read_text()
+    names = re.findall(r"^\| `(\w+)` \|", text.split("splitstep.report.charts")[1], re.M)
+    assert set(names) == {type(chart).__name__ for chart in CHARTS.values()}
