@@ -64,7 +64,8 @@ def picture(schemes: Sequence[tuple[str, Scheme]]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {widest + 8:g} {top:g}" width="{widest + 8:g}" '
         f'height="{top:g}" font-family="system-ui, sans-serif" font-size="13">'
-        f"<style>@media (prefers-color-scheme: dark){{{dark}}}</style>{''.join(pieces)}</svg>\n"
+        f"<style>@media (prefers-color-scheme: dark){{{dark}}}</style>"
+        f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>{"".join(pieces)}</svg>\n'
     )
 
 
