@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 from transformers.utils import logging
 
 from ..fields.attention import QueriesKeysValues, unplanned_attention
 from ..stack import Stack
 from .body import Embedding, sinusoid_table
+from .cache import SourceCache
 from .config import SplitstepConfig
 
 
@@ -59,15 +60,6 @@ def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -
         )
 
 
-@final
-class SourceCache(DynamicCache):
-    """Keys and values of the source. All beams of a source share them, so reordering the beams changes nothing here;
-    transformers would copy everything in every step."""
-
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Leave everything as it is."""
-
-
 class SplitstepModel(PreTrainedModel):
     """What all models share: initialisation and loading."""
 
@@ -75,6 +67,9 @@ class SplitstepModel(PreTrainedModel):
     config_class = SplitstepConfig
     base_model_prefix = "body"
     _supports_sdpa = True
+    _supports_attention_backend = False
+    supports_gradient_checkpointing = True
+    _can_compile_fullgraph = True
     per_token: ClassVar[tuple[str, ...]] = ("head",)  # matrices around the stacks that multiply every token
     per_example: ClassVar[tuple[str, ...]] = ()  # those that multiply one vector of each example
 
