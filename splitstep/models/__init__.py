@@ -12,11 +12,19 @@ with uncollected():
     from .kinds import KINDS
     from .masked import MaskedConfig, SplitstepForMaskedLM
     from .sequence import SequenceConfig, SplitstepForSequenceClassification
+    from .states import (
+        SplitstepCausalModel,
+        SplitstepImageModel,
+        SplitstepMaskedModel,
+        SplitstepSequenceModel,
+        SplitstepTranslationModel,
+    )
     from .translation import SplitstepForTranslation, TranslationConfig
 
 __all__ = [
-    "KINDS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig", "SplitstepConfig",
-    "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
-    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepModel", "TranslationConfig",
-    "coarsened", "cost", "refined", "twin",
+    "KINDS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig", "SplitstepCausalModel",
+    "SplitstepConfig", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
+    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
+    "SplitstepModel", "SplitstepSequenceModel", "SplitstepTranslationModel", "TranslationConfig", "coarsened", "cost",
+    "refined", "twin",
 ]  # fmt: skip
