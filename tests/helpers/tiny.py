@@ -21,18 +21,23 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def tiny(kind: str, scheme: str = "lie", **more: Any) -> Any:
-    """A model of this kind in evaluation mode, the same for the same arguments, with attention that prefers some keys
-    by far and tokens that differ by far: such a model does not repeat itself."""
+def tiny(kind: str, scheme: str = "lie", sharp: bool = True, **more: Any) -> Any:
+    """A model of this kind in evaluation mode, the same for the same arguments. A sharp one has tokens that differ by
+    far and attention that prefers some keys by far, so it does not repeat itself; others have small weights."""
     torch.manual_seed(0)
     model: Any = KINDS[kind].model(KINDS[kind].config(**(SHAPES[kind] | {"scheme": scheme} | more)))
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "embedding" in name:
-                weight.mul_(10.0)
-            if "qkv" in name or ".C." in name:
-                weight.mul_(2.0)
+    if sharp:
+        sharpen(model)
     return model.eval()
+
+
+@torch.no_grad()
+def sharpen(model: Any) -> None:
+    for name, weight in model.named_parameters():
+        if "embedding" in name:
+            weight.mul_(10.0)
+        if "qkv" in name or ".C." in name:
+            weight.mul_(2.0)
 
 
 def tokens(seed: int = 0, rows: int = 3, length: int = LENGTH) -> Tensor:
