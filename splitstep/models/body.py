@@ -131,7 +131,7 @@ class Embedding(nn.Module):
         self, tokens: Tensor | None, embeds: Tensor | None, positions: Tensor, types: Tensor | None, known: bool
     ) -> Tensor:
         """scale * E[token] + position + type; `known`: all positions are in the table of sinusoids."""
-        x = self.tokens(tokens) if embeds is None else embeds
+        x: Any = self.tokens(tokens) if embeds is None else embeds
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.positions is not None:

@@ -55,8 +55,8 @@ class SourceKeys:
         """The keys and values of this slot, if an earlier call has worked them out."""
         if not self.cache.is_updated.get(slot):
             return None
-        layer = self.cache.cross_attention_cache.layers[slot]
-        return self.cut(layer.keys, layer.values)  # pyright: ignore[reportArgumentType]
+        layer: Any = self.cache.cross_attention_cache.layers[slot]
+        return self.cut(layer.keys, layer.values)
 
     def update(self, k: Tensor, v: Tensor, slot: int) -> tuple[Tensor, Tensor]:
         self.cache.is_updated[slot] = True

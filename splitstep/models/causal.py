@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, DynamicCache
-from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy, shifted
@@ -103,4 +103,42 @@ class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin
         return answer(self.config, return_dict, out)
 
 
-KINDS.add("causal", kind(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM))
+@final
+class SplitstepCausalModel(CausalModel):
+    """A causal language model without its head."""
+
+    per_token = ()
+
+    def __init__(self, config: CausalConfig) -> None:
+        super().__init__(config)
+        self.embedding = Embedding(config)
+        self.body = Body(config)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> BaseModelOutputWithPast:
+        check_arguments(self, others)
+        cache = self.cache_for(past_key_values, use_cache)
+        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
+        x = self.read(
+            watch, cache, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed
+        )
+        out = BaseModelOutputWithPast(x, cache, watch.states(x), watch.attentions())  # pyright: ignore
+        return answer(self.config, return_dict, out)
+
+
+KINDS.add("causal", kind(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM, SplitstepCausalModel))

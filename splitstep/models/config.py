@@ -226,7 +226,7 @@ class SplitstepConfig(PreTrainedConfig):
             return self
         last, layers = self.stacks()[-1]
         sized = copy(self)
-        sized._sized_for_cache = True
+        vars(sized)["_sized_for_cache"] = True
         sized.layers = max(1, *slots_of(last, layers * self.substeps)[1:])
         return sized
 

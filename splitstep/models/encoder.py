@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor, nn
-from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
 from ..integrate import Observe
 from .arguments import answer, check_arguments, given_one
@@ -103,3 +103,33 @@ class EncoderHead(EncoderModel):
         loss = None if labels is None else self.loss_of(logits, labels, num_items_in_batch, wide)
         out = self.Output(loss, logits, watch.states(x), watch.attentions())  # pyright: ignore
         return answer(self.config, return_dict, out)
+
+
+class EncoderStates(EncoderModel):
+    """What encoders without a head share. Each has the config of a model with one."""
+
+    per_token = ()
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(config)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> BaseModelOutput:
+        check_arguments(self, others)
+        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
+        x = self.read(watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed)
+        return answer(self.config, return_dict, BaseModelOutput(x, watch.states(x), watch.attentions()))  # pyright: ignore

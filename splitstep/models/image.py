@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForImageClassification
-from transformers.modeling_outputs import ImageClassifierOutput
+from transformers.modeling_outputs import BaseModelOutput, ImageClassifierOutput
 
 from ..fields import Context
 from ..integrate import Observe
@@ -118,4 +118,31 @@ class SplitstepForImageClassification(ImageModel):
         return answer(self.config, return_dict, out)
 
 
-KINDS.add("image", kind(ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification))
+@final
+class SplitstepImageModel(ImageModel):
+    """A classifier of images without its head: a state for each patch."""
+
+    def __init__(self, config: ImageConfig) -> None:
+        super().__init__(config)
+        self.build(config)
+        self.post_init()
+
+    def forward(
+        self,
+        pixel_values: Tensor,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> BaseModelOutput:
+        check_arguments(self, others)
+        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
+        x = self.read(watch, pixel_values, dropout_seed)
+        return answer(self.config, return_dict, BaseModelOutput(x, watch.states(x), watch.attentions()))  # pyright: ignore
+
+
+KINDS.add(
+    "image", kind(ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification, SplitstepImageModel)
+)

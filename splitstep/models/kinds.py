@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any, NamedTuple
 
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModel
 
 from ..support.registry import Registry
 from .base import SplitstepModel
@@ -13,21 +13,27 @@ from .config import SplitstepConfig
 
 
 class Kind(NamedTuple):
-    """A config, its model, and the Auto class of transformers that makes and loads such models."""
+    """A config, its model, the Auto class of transformers that makes and loads such models, and the model without its
+    head, which `AutoModel` makes; None if there is none."""
 
     config: type[SplitstepConfig]
     model: type[SplitstepModel]
     auto: Any
+    body: type[SplitstepModel] | None = None
 
 
 KINDS: Registry[Kind] = Registry("kind")
 
 
-def kind(config: type[SplitstepConfig], model: type[SplitstepModel], auto: Any) -> Kind:
+def kind(
+    config: type[SplitstepConfig], model: type[SplitstepModel], auto: Any, body: type[SplitstepModel] | None = None
+) -> Kind:
     """A kind of models, registered with transformers."""
     AutoConfig.register(config.model_type, config)
     auto.register(config, model)
-    return Kind(config, model, auto)
+    if body is not None:
+        AutoModel.register(config, body)
+    return Kind(config, model, auto, body)
 
 
 def model_of(config: SplitstepConfig) -> type[SplitstepModel]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
@@ -13,7 +13,7 @@ from ..kernels.loss import cross_entropy
 from ..kernels.output_product import project
 from .base import VocabularyHead
 from .config import TextConfig
-from .encoder import Encoder, EncoderHead, EncoderModel
+from .encoder import Encoder, EncoderHead, EncoderModel, EncoderStates
 from .kinds import KINDS, kind
 
 
@@ -46,4 +46,11 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderHead):
         return cross_entropy(logits, labels, items, wide=wide)
 
 
-KINDS.add("masked", kind(MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM))
+@final
+class SplitstepMaskedModel(EncoderStates):
+    """A masked language model without its head."""
+
+    config_class = MaskedConfig
+
+
+KINDS.add("masked", kind(MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM, SplitstepMaskedModel))

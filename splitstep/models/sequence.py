@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification
@@ -11,7 +11,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from ..kernels.output_product import project
 from .classes import class_loss
 from .config import TextConfig
-from .encoder import Encoder, EncoderHead
+from .encoder import Encoder, EncoderHead, EncoderStates
 from .kinds import KINDS, kind
 
 
@@ -58,4 +58,16 @@ def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
     return (x * weight).sum(1) / weight.sum(1).clamp(min=1)
 
 
-KINDS.add("sequence", kind(SequenceConfig, SplitstepForSequenceClassification, AutoModelForSequenceClassification))
+@final
+class SplitstepSequenceModel(EncoderStates):
+    """A classifier of token sequences without its head."""
+
+    config_class = SequenceConfig
+
+
+KINDS.add(
+    "sequence",
+    kind(
+        SequenceConfig, SplitstepForSequenceClassification, AutoModelForSequenceClassification, SplitstepSequenceModel
+    ),
+)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM, EncoderDecoderCache
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
 
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy, decoder_inputs
@@ -73,10 +73,27 @@ class TranslationModel(TextModel):
         """The decoder's input when these labels are to be predicted."""
         return decoder_inputs(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
-    def watches(self, observe: Observe | None, hidden: bool | None, attentions: bool | None) -> tuple[Watch, Watch]:
-        """What to keep of the encoder, and of the decoder."""
-        encoder, decoder = (Watch(self.config, observe, hidden, attentions) for _ in range(2))
-        return encoder, decoder
+    def read(
+        self,
+        observe: Observe | None,
+        wanted: tuple[bool | None, bool | None],
+        cache: Any,
+        source: tuple[Any, Tensor | None, Tensor | None, Tensor | None],
+        target: tuple[Tensor | None, Tensor | None, Tensor | None],
+        dropout_seed: Tensor | None,
+    ) -> tuple[Tensor, Any]:
+        """The decoder's states, and what transformers' records for encoder-decoders hold after them.
+
+        `wanted`: hidden states, attention weights; `source`: the encoder's outputs, else its tokens or vectors, and the
+        mask; `target`: tokens or vectors, and the mask.
+        """
+        first, second = (Watch(self.config, observe, *wanted) for _ in range(2))
+        seed = seed_for(self, self.config, dropout_seed, given_one(*target[:2], "decoder_").device)
+        outputs, ids, embeds, mask = source
+        memory = self.encode(first, ids, embeds, mask, seed) if outputs is None else outputs[0]
+        y = self.decode(second, cache, memory, mask, *target, seed)
+        seen = second.states(y), second.attentions(), second.attentions("cross"), memory
+        return y, (cache, *seen, *seen_of(outputs, first, memory))
 
     def encode(
         self, watch: Watch, source: Tensor | None, embeds: Tensor | None, mask: Tensor | None, seed: Tensor | None
@@ -151,26 +168,16 @@ class SplitstepForTranslation(VocabularyHead, TranslationModel, SplitstepGenerat
             if labels is None:
                 raise ValueError("A translation model needs labels or decoder_input_ids beside input_ids.")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        target = given_one(decoder_input_ids, decoder_inputs_embeds, "decoder_")
-        seed = seed_for(self, self.config, dropout_seed, target.device)
-        first, second = self.watches(observe, output_hidden_states, output_attentions)
-        if encoder_outputs is None:
-            memory = self.encode(first, input_ids, inputs_embeds, attention_mask, seed)
-        else:
-            memory = encoder_outputs[0]
-        y = self.decode(
-            second, past_key_values, memory, attention_mask, decoder_input_ids, decoder_inputs_embeds,
-            decoder_attention_mask, seed,
+        y, seen = self.read(
+            observe, (output_hidden_states, output_attentions), past_key_values,
+            (encoder_outputs, input_ids, inputs_embeds, attention_mask),
+            (decoder_input_ids, decoder_inputs_embeds, decoder_attention_mask), dropout_seed,
         )  # fmt: skip
         logits, wide = project(self.head, y)
         loss = None
         if labels is not None:
             loss = cross_entropy(logits, labels, num_items_in_batch, self.config.label_smoothing, wide)
-        out = Seq2SeqLMOutput(
-            loss, logits, past_key_values, second.states(y), second.attentions(), second.attentions("cross"), memory,
-            *seen_of(encoder_outputs, first, memory),
-        )  # fmt: skip  # pyright: ignore
-        return answer(self.config, return_dict, out)
+        return answer(self.config, return_dict, Seq2SeqLMOutput(loss, logits, *seen))  # pyright: ignore
 
 
 def seen_of(given: Any, watch: Watch, memory: Tensor) -> tuple[Any, Any]:
@@ -204,4 +211,44 @@ class EncoderForGeneration(nn.Module):
         return answer(self.encoder.config, return_dict, out)
 
 
-KINDS.add("translation", kind(TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM))
+@final
+class SplitstepTranslationModel(TranslationModel):
+    """A translator without its head."""
+
+    per_token = ()
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__(config)
+        self.build(config)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: Any = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        dropout_seed: Tensor | None = None,
+        observe: Observe | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> Seq2SeqModelOutput:
+        check_arguments(self, others)
+        y, seen = self.read(
+            observe, (output_hidden_states, output_attentions), past_key_values,
+            (encoder_outputs, input_ids, inputs_embeds, attention_mask),
+            (decoder_input_ids, decoder_inputs_embeds, decoder_attention_mask), dropout_seed,
+        )  # fmt: skip
+        return answer(self.config, return_dict, Seq2SeqModelOutput(y, *seen))  # pyright: ignore
+
+
+KINDS.add(
+    "translation", kind(TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM, SplitstepTranslationModel)
+)
