@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,6 +60,14 @@ def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -
         )
 
 
+class Headless(nn.Module):
+    """A model without its head, as `base_model` of transformers: it owns nothing and calls what it is made of."""
+
+    def __init__(self, forward: Callable[..., Any]) -> None:
+        super().__init__()
+        self.forward = forward
+
+
 class SplitstepModel(PreTrainedModel):
     """What all models share: initialisation and loading."""
 
@@ -95,6 +103,15 @@ class SplitstepModel(PreTrainedModel):
             ) from None
         refuse_mismatch(place, info, resize, (model.config.architectures or [cls.__name__]) == [cls.__name__])
         return (model, info) if informed else model
+
+    def bare(self, *inputs: Any, **named: Any) -> Any:
+        """The states, as the model without a head returns them."""
+        raise NotImplementedError
+
+    @property
+    def base_model(self) -> nn.Module:
+        """The model without its head: trainers call it to work out logits by themselves."""
+        return Headless(self.bare)
 
     def _init_weights(self, module: nn.Module) -> None:
         config: SplitstepConfig = self.config

@@ -59,6 +59,32 @@ class CausalModel(TextModel):
         x, context = self.embedding(tokens, mask, seed, past, types=types, positions=positions, embeds=embeds)
         return self.body(x, context._replace(cache=cache, record=watch.record), watch.observe)
 
+    def bare(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> BaseModelOutputWithPast:
+        """The states, as the model without a head returns them."""
+        check_arguments(self, others)
+        cache = self.cache_for(past_key_values, use_cache)
+        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
+        x = self.read(
+            watch, cache, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed
+        )
+        out = BaseModelOutputWithPast(x, cache, watch.states(x), watch.attentions())  # pyright: ignore
+        return answer(self.config, return_dict, out)
+
 
 class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """A causal language model over one stack."""
@@ -115,30 +141,7 @@ class SplitstepCausalModel(CausalModel):
         self.body = Body(config)
         self.post_init()
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Any = None,
-        use_cache: bool | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-        **others: Any,
-    ) -> BaseModelOutputWithPast:
-        check_arguments(self, others)
-        cache = self.cache_for(past_key_values, use_cache)
-        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
-        x = self.read(
-            watch, cache, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed
-        )
-        out = BaseModelOutputWithPast(x, cache, watch.states(x), watch.attentions())  # pyright: ignore
-        return answer(self.config, return_dict, out)
+    forward = CausalModel.bare
 
 
 KINDS.add("causal", kind(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM, SplitstepCausalModel))

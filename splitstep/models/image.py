@@ -85,6 +85,22 @@ class ImageModel(SplitstepModel):
         angles = rotary_angles(self.config, positions, self.patches.weight)
         return self.body(x, Context(rotary=angles, seed=seed, record=watch.record), watch.observe)
 
+    def bare(
+        self,
+        pixel_values: Tensor,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> BaseModelOutput:
+        """The states, as the model without a head returns them."""
+        check_arguments(self, others)
+        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
+        x = self.read(watch, pixel_values, dropout_seed)
+        return answer(self.config, return_dict, BaseModelOutput(x, watch.states(x), watch.attentions()))  # pyright: ignore
+
 
 class SplitstepForImageClassification(ImageModel):
     """A classifier of images: linear patches, learned positions, stack, mean, head."""
@@ -127,20 +143,7 @@ class SplitstepImageModel(ImageModel):
         self.build(config)
         self.post_init()
 
-    def forward(
-        self,
-        pixel_values: Tensor,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-        **others: Any,
-    ) -> BaseModelOutput:
-        check_arguments(self, others)
-        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
-        x = self.read(watch, pixel_values, dropout_seed)
-        return answer(self.config, return_dict, BaseModelOutput(x, watch.states(x), watch.attentions()))  # pyright: ignore
+    forward = ImageModel.bare
 
 
 KINDS.add(

@@ -131,6 +131,33 @@ class TranslationModel(TextModel):
             context = context._replace(cache=cache.self_attention_cache, cross_cache=keys)
         return self.decoder(y, context, watch.observe)
 
+    def bare(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: Any = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        dropout_seed: Tensor | None = None,
+        observe: Observe | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> Seq2SeqModelOutput:
+        """The states, as the model without a head returns them."""
+        check_arguments(self, others)
+        y, seen = self.read(
+            observe, (output_hidden_states, output_attentions), past_key_values,
+            (encoder_outputs, input_ids, inputs_embeds, attention_mask),
+            (decoder_input_ids, decoder_inputs_embeds, decoder_attention_mask), dropout_seed,
+        )  # fmt: skip
+        return answer(self.config, return_dict, Seq2SeqModelOutput(y, *seen))  # pyright: ignore
+
 
 class SplitstepForTranslation(VocabularyHead, TranslationModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """An encoder-decoder: one embedding for source, target and output; the decoder's scheme gains cross-attention."""
@@ -222,31 +249,7 @@ class SplitstepTranslationModel(TranslationModel):
         self.build(config)
         self.post_init()
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: Any = None,
-        past_key_values: Any = None,
-        use_cache: bool | None = None,
-        dropout_seed: Tensor | None = None,
-        observe: Observe | None = None,
-        inputs_embeds: Tensor | None = None,
-        decoder_inputs_embeds: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-        **others: Any,
-    ) -> Seq2SeqModelOutput:
-        check_arguments(self, others)
-        y, seen = self.read(
-            observe, (output_hidden_states, output_attentions), past_key_values,
-            (encoder_outputs, input_ids, inputs_embeds, attention_mask),
-            (decoder_input_ids, decoder_inputs_embeds, decoder_attention_mask), dropout_seed,
-        )  # fmt: skip
-        return answer(self.config, return_dict, Seq2SeqModelOutput(y, *seen))  # pyright: ignore
+    forward = TranslationModel.bare
 
 
 KINDS.add(

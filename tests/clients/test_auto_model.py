@@ -58,3 +58,13 @@ def test_each_head_opens_by_its_auto_class(kind: str, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     again = KINDS[kind].auto.from_pretrained(tmp_path).eval()
     assert torch.equal(again(**inputs(kind)).logits, model(**inputs(kind)).logits)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_base_model_is_the_model_without_its_head(kind: str, tmp_path: Path) -> None:
+    """Trainers that work out logits by themselves call it; it holds no weights of its own."""
+    model = tiny(kind, "macaron")
+    model.save_pretrained(tmp_path)
+    expected = AutoModel.from_pretrained(tmp_path).eval()(**inputs(kind)).last_hidden_state
+    torch.testing.assert_close(model.base_model(**inputs(kind)).last_hidden_state, expected)
+    assert not list(model.base_model.parameters())
