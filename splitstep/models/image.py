@@ -46,6 +46,12 @@ class ImageConfig(SplitstepConfig):
             raise ValueError(f"length={length}: an image of this config always has {self.max_positions} patches.")
 
 
+def grey(pixels: Tensor) -> Tensor:
+    """The brightness of colours (ITU-R 601), [B, 3, H, W] -> [B, 1, H, W]: pipelines open grey images as colour ones."""
+    red, green, blue = pixels.split(1, 1)
+    return green + 0.299 * (red - green) + 0.114 * (blue - green)  # equal channels come back bit for bit
+
+
 class ImageModel(SplitstepModel):
     """What models of images share: linear patches, positions, stack."""
 
@@ -73,6 +79,8 @@ class ImageModel(SplitstepModel):
     def read(self, watch: Watch, pixels: Tensor, dropout_seed: Tensor | None) -> Tensor:
         """The states of the patches of images."""
         expected = (self.config.channels, self.config.image_size, self.config.image_size)
+        if self.config.channels == 1 and pixels.shape[1] == 3:
+            pixels = grey(pixels)
         if pixels.shape[1:] != expected:
             raise ValueError(f"pixel_values have shape {tuple(pixels.shape)}: this model takes [batch, {expected}].")
         seed = seed_for(self, self.config, dropout_seed, pixels.device)
