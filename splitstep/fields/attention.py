@@ -51,6 +51,10 @@ def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
     look nowhere, such as one of a row of padding, looks everywhere: a softmax over nothing is not a number.
     """
     width = mask.shape[-1]
+    if torch.compiler.is_exporting():  # for any width
+        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(
+            ~mask & mask.any(-1, keepdim=True), -inf
+        )
     room = torch.zeros(*mask.shape[:-1], width + -width % ALIGNED, dtype=dtype, device=mask.device)[..., :width]
     return room.masked_fill_(~mask & mask.any(-1, keepdim=True), -inf)
 
