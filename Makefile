@@ -15,12 +15,11 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(DEMO): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e '.[report]'
+	$(INSTALL) -e .
 	@touch $@
 
 demo: $(DEMO)
-	$(BIN)/splitstep schemes --measure --out runs/demo/orders > /dev/null
-	$(BIN)/splitstep report runs/demo/orders
+	$(BIN)/splitstep schemes --measure --out runs/demo/orders
 	$(BIN)/splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 3 --out runs/demo/digits
 	@echo; echo "Pages to open in a browser:"; ls $(CURDIR)/runs/demo/*/report.html
 

@@ -1,4 +1,4 @@
-"""The notation of schemes: text to `Scheme` and back. docs/notation.md explains the grammar.
+"""The notation of schemes: text to `Scheme` and back. docs/guide/notation.md explains the grammar.
 
     scheme  = average | program [ tableau ]
     average = term { "+" term } [ tableau ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,6 @@ from .options import Data, Json, NewDirectory
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..studies.compare.result import Comparison
     from ..training import Recipe
 
 MOST_SEEDS = 10_000  # a run each
@@ -75,10 +73,9 @@ def compare(
     if not 1 <= seeds <= MOST_SEEDS:
         raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
     recipe = _recipe_of(list(words or []), task, match)
-    from ..report.tables import to_terminal
+    from ..studies.compare import STUDY
     from ..studies.compare import compare as study
     from ..studies.compare.plan import read_sweep, split_schemes
-    from ..studies.compare.tables import comparison_tables
     from ..training.processes import launched
 
     if launched("WORLD_SIZE") > 1:
@@ -94,8 +91,8 @@ def compare(
         data=data,
         command=shlex.join(context.obj),
     )
-    output.emit(result.document(), lambda: to_terminal(comparison_tables(result)))
-    _draw(result, out)
+    output.emit(result.document(), lambda: STUDY.to_terminal(result))
+    print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
 
 
 def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
@@ -113,14 +110,3 @@ def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
     if task is not None and recipe.task != task:
         raise ValueError(f"--task {task}, but the recipe {found} is for {recipe.task}: leave one of the two out.")
     return recipe
-
-
-def _draw(result: Comparison, out: Path) -> None:
-    """Write report.html. The result is written already, so a missing package is not an error."""
-    from ..report.page import MissingPackage
-    from ..studies.compare import STUDY
-
-    try:
-        print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
-    except MissingPackage as error:
-        print(f"No report.html: {error}", file=sys.stderr)

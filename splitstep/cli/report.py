@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def report(
     directories: Annotated[list[Path], typer.Argument(metavar="DIR", help="What `splitstep compare` wrote.")],
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Only print Markdown tables.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Only print the verdict and the tables, as Markdown.")
+    ] = False,
     as_json: Json = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write result.json and report.html to DIR instead.")
@@ -45,8 +47,6 @@ def report(
       splitstep report runs/digits --against macaron --markdown
       splitstep report runs/digits --losses --markdown
     """
-    from ..report.tables import to_terminal
-
     if as_markdown and (as_json or out):
         raise ValueError("--markdown only prints tables: leave out --json and --out.")
     if only_losses and not as_markdown:
@@ -62,7 +62,7 @@ def report(
     output = Output(as_json, out).open()
     for one in found:
         page = one.study.write_page(one.result, out or one.directory)
-        output.emit(one.document, lambda one=one: to_terminal(one.study.tables(one.result)))
+        output.emit(one.document, lambda one=one: one.study.to_terminal(one.result))
         print(f"Report: {page}", file=sys.stderr)
 
 
@@ -97,13 +97,17 @@ def _read(directory: Path, first: str | None) -> _Found:
 
 
 def _markdown(found: Sequence[_Found], only: str) -> str:
-    """The tables of all results, study by study; only those of one name, if it is given."""
+    """The verdicts and tables of all results, study by study; only the tables of one name, if it is given."""
     from ..report.tables import EVERYWHERE, to_markdown
+    from ..report.verdict import verdicts_to_markdown
 
-    tables = []
+    parts = list[str]()
     for study in dict.fromkeys(one.study for one in found):
-        tables += study.all_tables([(one.directory.absolute().name, one.result) for one in found if one.study == study])
-    chosen = [table for table in tables if (table.name == only if only else table.detail == EVERYWHERE)]
-    if not chosen:
+        named = [(one.directory.absolute().name, one.result) for one in found if one.study == study]
+        if study.verdict is not None and not only:
+            parts.append(verdicts_to_markdown([(name, study.verdict(result)) for name, result in named]))
+        tables = study.all_tables(named)
+        parts += [to_markdown(one) for one in tables if (one.name == only if only else one.detail == EVERYWHERE)]
+    if not parts:
         raise ValueError(f"There is no table of {only} in these results: leave out --{only}.")
-    return "\n".join(map(to_markdown, chosen))
+    return "\n".join(parts)

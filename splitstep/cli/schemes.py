@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import Json, Out
+from .options import Json
 from .output import Output
 
 
@@ -18,8 +20,11 @@ def schemes(
     measure: Annotated[
         bool, typer.Option("--measure", help="Also measure the orders numerically, in float64.")
     ] = False,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also draw one step of each.")] = None,
     as_json: Json = False,
-    out: Out = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Also write DIR/result.json and DIR/report.html.")
+    ] = None,
 ) -> None:
     """Show the cost and the computed orders of schemes.
 
@@ -28,14 +33,21 @@ def schemes(
       splitstep schemes
       splitstep schemes "F/2 A F/2 @midpoint" "A+F @rk4" --measure
       splitstep schemes --measure --json --out results/schemes
+      splitstep schemes lie macaron --svg picture.svg
 
     A notation that starts with a minus sign goes after `--`.
     """
-    from ..report.tables import to_terminal
     from ..schemes import scheme
-    from ..studies.orders import orders, orders_tables
+    from ..studies.orders import STUDY, orders
 
     texts = [str(scheme(text)) for text in notations or []]
     output = Output(as_json, out).open()
     result = orders(texts, measure)
-    output.emit(result.document(), lambda: to_terminal(orders_tables(result)))
+    output.emit(result.document(), lambda: STUDY.to_terminal(result))
+    if out is not None:
+        print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+    if svg is not None:
+        from ..report.diagram import picture
+        from ..support.files import write_atomically
+
+        write_atomically(svg, picture([(row.name or row.notation, scheme(row.notation)) for row in result.rows]))

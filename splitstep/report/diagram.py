@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
 from ..letters import LETTERS
+from ..notation import shortened
 from ..scheme import Part, Program, Project, Scheme, Substep
 from ..tableau import EULER, Coefficient
 
-GREY, INK, SOFT, RED, WHITE = "#8a93a3", "#1d2433", "#5b6475", "#b3261e", "#ffffff"
+GREY, WHITE = "#8a93a3", "#ffffff"
+INK, SOFT, RED, PAPER = (  # as the page's style has them, else as on white paper
+    f"var(--{name}, {colour})"
+    for name, colour in (("ink", "#1d2433"), ("soft", "#5b6475"), ("c4", "#b3261e"), ("page", "#ffffff"))
+)
 BOX, HEIGHT, GAP = 54, 30, 30  # a box, and the stream between boxes
 MARGIN = 34  # left and right of the boxes, where the state enters and leaves
 
@@ -29,6 +35,36 @@ def draw(scheme: Scheme) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="One step of {escape(str(scheme))}" '
         f'width="{drawing.width:g}" height="{drawing.height:g}" viewBox="0 0 {drawing.width:g} {drawing.height:g}" '
         f'font-family="system-ui, sans-serif" font-size="13">{"".join(drawing.pieces)}</svg>'
+    )
+
+
+def diagrams(schemes: Iterable[tuple[str, Scheme]]) -> str:
+    """Schemes beside each other, each below its name and with its notation, evaluations and order."""
+    figures = []
+    for name, scheme in schemes:
+        order = "no order" if scheme.order is None else f"order {scheme.order}"
+        notation = "" if name == str(scheme) else f"<code>{escape(shortened(str(scheme)))}</code> "
+        caption = (
+            f"<b>{escape(shortened(name))}</b> {notation}&middot; {scheme.evaluations} evaluations per step, {order}"
+        )
+        figures.append(f"<figure><figcaption>{caption}</figcaption>{draw(scheme)}</figure>")
+    return f'<div class="row">{"".join(figures)}</div>'
+
+
+def picture(schemes: Sequence[tuple[str, Scheme]]) -> str:
+    """Schemes one below the other with their names, as a file of its own that follows the reader's colours."""
+    pieces, top, widest = list[str](), 0.0, 0.0
+    for name, scheme in schemes:
+        drawing = doubled(scheme) if scheme.doubled else rows(scheme)
+        words = name if name == str(scheme) else f"{name}: {shortened(str(scheme))}"
+        pieces += text(4, top + 20, words, INK, "start", 15, bold=True)
+        pieces.append(f'<g transform="translate(0 {top + 30:g})">{"".join(drawing.pieces)}</g>')
+        top, widest = top + drawing.height + 44, max(widest, drawing.width, 9.0 * len(words))
+    dark = ":root{--ink:#e6e9ef;--soft:#a2abbb;--c4:#f0786f;--page:#12161e}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {widest + 8:g} {top:g}" width="{widest + 8:g}" '
+        f'height="{top:g}" font-family="system-ui, sans-serif" font-size="13">'
+        f"<style>@media (prefers-color-scheme: dark){{{dark}}}</style>{''.join(pieces)}</svg>\n"
     )
 
 
@@ -116,10 +152,10 @@ def box(x: float, y: float, part: Part, stages: int) -> list[str]:
     pieces: list[str] = []
     for i, name in enumerate(fields(part)):
         colour = LETTERS[name[0]].colour if name[0] in LETTERS else GREY  # projections and unknown letters
-        fill, ink = (WHITE, colour) if hollow else (colour, WHITE)
+        fill, ink = (PAPER, colour) if hollow else (colour, WHITE)
         pieces.append(
             f'<rect x="{x - BOX / 2:g}" y="{top + i * HEIGHT:g}" width="{BOX}" height="{HEIGHT}" rx="5" fill="{fill}" '
-            f'stroke="{ink}" stroke-width="1.5"{dashes}/>'
+            f'stroke="{colour}" stroke-width="1.5"{dashes}/>'
         )
         words = f"={name}" if isinstance(part, Substep) and part.replaces else name
         pieces += text(x, top + i * HEIGHT + 20, words, ink, size=14, bold=True)
@@ -149,7 +185,7 @@ def text(
     x: float, y: float, words: str, colour: str = INK, anchor: str = "middle", size: int = 12, bold: bool = False
 ) -> list[str]:
     weight = ' font-weight="600"' if bold else ""
-    halo = "" if colour == WHITE else f' stroke="{WHITE}" stroke-width="3" paint-order="stroke"'
+    halo = "" if colour == WHITE else f' stroke="{PAPER}" stroke-width="3" paint-order="stroke"'
     look = f'text-anchor="{anchor}" fill="{colour}" font-size="{size}"{weight}{halo}'
     return [f'<text x="{x:g}" y="{y:g}" {look}>{escape(words)}</text>']
 
@@ -174,6 +210,6 @@ def arrow(x0: float, y0: float, x1: float, y1: float, colour: str = INK, dashed:
 
 def node(x: float, y: float, name: str) -> list[str]:
     return [
-        f'<circle cx="{x:g}" cy="{y:g}" r="11" fill="{WHITE}" stroke="{INK}" stroke-width="1.4"/>',
+        f'<circle cx="{x:g}" cy="{y:g}" r="11" fill="{PAPER}" stroke="{INK}" stroke-width="1.4"/>',
         *text(x, y + 4, name, INK, "middle", 12),
     ]

@@ -1,4 +1,4 @@
-"""The frame of a page: one HTML file with its style and scripts inside, which loads nothing from the network."""
+"""The frame of a page: one HTML file with its style and its script inside, which loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -6,25 +6,20 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-STYLE = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+STYLE, SCRIPT = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("style.css", "hover.js"))
 
 
-class MissingPackage(ValueError):
-    """A package that only pages need is not installed."""
-
-
-def page(title: str, body: Iterable[str], scripts: Sequence[str] = ()) -> str:
-    """A whole page. `title` is text; the body is HTML and the scripts are JavaScript, escaped already."""
+def page(title: str, body: Iterable[str]) -> str:
+    """A whole page. `title` is text; the body is HTML, escaped already."""
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<link rel="icon" href="data:,">',
             f"<title>{escape(title)}</title>\n<style>{STYLE}</style>",
-            *(f"<script>{script}</script>" for script in scripts),
             "</head>\n<body>\n<main>",
             *body,
-            "</main>\n</body>\n</html>\n",
+            f"</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
         ]
     )
 

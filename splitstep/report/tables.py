@@ -10,9 +10,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
 
 EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES = 0, 1, 2  # levels of detail: where a column or a table is shown
+FOLDED = 12  # characters after which a long word may be broken on a terminal
+GAP = 2  # characters between columns on a terminal
 HEAD = 14  # characters after which a head is wrapped on a terminal
 
 
@@ -31,10 +33,11 @@ class Column(NamedTuple):
     whole: bool = False  # its lines are never broken on a terminal; numbers never are
     detail: int = EVERYWHERE
     below: bool = False  # shown below the column before it on a terminal
-    grouped: bool = False  # repeated texts are shown once, except on pages, where rows may be cards
+    grouped: bool = False  # repeated texts are shown once, except where rows may be cards or blocks
 
 
 Record = Mapping[Column, Cell]  # a row that names the column of each cell
+Columns = Sequence[tuple[Column, list[Cell]]]
 
 
 @dataclass(frozen=True)
@@ -59,18 +62,21 @@ class Table:
         """A table from rows that name their columns."""
         return Table(list(records[0]), [list(record.values()) for record in records], title, notes)
 
-    def fitted(self, detail: int) -> list[tuple[Column, list[Cell]]]:
-        """The columns of at most this detail, each with its cells."""
-        found, groups = [], [()] * len(self.rows)
-        for i, column in enumerate(self.columns):
-            cells = [row[i] for row in self.rows]
-            if column.detail > detail or (cells and not any(cells)):
-                continue
-            if column.grouped and detail < ON_PAGES:
-                groups = [(*group, cell) for group, cell in zip(groups, cells, strict=True)]
-                cells = ["" if k and groups[k] == groups[k - 1] else cell for k, cell in enumerate(cells)]
-            found.append((column, cells))
-        return found
+    def fitted(self, detail: int) -> Columns:
+        """The columns of at most this detail that have any text, each with its cells."""
+        found = ((column, [row[i] for row in self.rows]) for i, column in enumerate(self.columns))
+        return [(column, cells) for column, cells in found if column.detail <= detail and (any(cells) or not cells)]
+
+
+def grouped(columns: Columns) -> Columns:
+    """The columns with each repeated text of a group shown once."""
+    found, groups = list[tuple[Column, list[Cell]]](), dict[int, tuple[Cell, ...]]()
+    for column, cells in columns:
+        if column.grouped:
+            groups = {k: (*groups.get(k, ()), cell) for k, cell in enumerate(cells)}
+            cells = ["" if k and groups[k] == groups[k - 1] else cell for k, cell in enumerate(cells)]
+        found.append((column, cells))
+    return found
 
 
 def lines(cell: Cell) -> tuple[str, ...]:
@@ -91,31 +97,86 @@ def to_terminal(tables: Iterable[Table]) -> RenderableType:
     for table in tables:
         if table.detail < ON_PAGES:
             title = [Text(f"\n{table.title}\n")] if table.title else []
-            parts += [*title, _grid(table.fitted(NOT_IN_MARKDOWN)), *(Text(f"\n{note}") for note in table.notes)]
+            parts += [*title, Fitted(table), *(Text(f"\n{note}") for note in table.notes)]
     return Group(*parts)
 
 
-def _grid(columns: Iterable[tuple[Column, list[Cell]]]) -> RenderableType:
+class Fitted(NamedTuple):
+    """A table on a terminal: a grid if all of it fits, else a block for each row; nothing is ever cut off."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        columns = _stacked(grouped(self.table.fitted(NOT_IN_MARKDOWN)))
+        if sum(one.narrowest for one in columns) + GAP * (len(columns) - 1) <= options.max_width:
+            yield _grid(columns)
+        else:
+            yield from _blocks(self.table.fitted(NOT_IN_MARKDOWN))
+
+
+class Stacked(NamedTuple):
+    """A column of a grid: its head and its cells, each with those of the columns that are shown below it."""
+
+    column: Column
+    head: str
+    cells: list[str]
+
+    @property
+    def narrowest(self) -> int:
+        """The least width that shows all of it: numbers stay whole, and text is broken between words if it can be."""
+        from rich.cells import cell_len
+
+        lines = [line for text in (self.head, *self.cells) for line in text.split("\n")]
+        if self.column.text and not self.column.whole:
+            lines = [word[:FOLDED] for line in lines for word in line.split()]
+        return max(map(cell_len, lines), default=0)
+
+
+def _stacked(columns: Columns) -> list[Stacked]:
+    found = list[Stacked]()
+    for column, cells in columns:
+        head = "\n".join(textwrap.fill(line, HEAD) for line in lines(column.head))
+        own = ["\n".join(lines(cell) if column.whole else map(_breakable, lines(cell))) for cell in cells]
+        if column.below and found:
+            above = found.pop()
+            head = f"{above.head}\n{head}"
+            own = [f"{one}\n{text}" for one, text in zip(above.cells, own, strict=True)]
+            column = above.column
+        found.append(Stacked(column, head, own))
+    return found
+
+
+def _grid(columns: Sequence[Stacked]) -> RenderableType:
     from rich import box
     from rich.table import Table as Grid
     from rich.text import Text
 
-    grid, texts = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)), list[list[str]]()
-    for column, cells in columns:
-        head = "\n".join(textwrap.fill(line, HEAD) for line in lines(column.head))
-        own = ["\n".join(lines(cell) if column.whole else map(_breakable, lines(cell))) for cell in cells]
-        if column.below and texts:
-            grid.columns[-1].header = f"{grid.columns[-1].header}\n{head}"
-            texts[-1] = [f"{above}\n{text}" for above, text in zip(texts[-1], own, strict=True)]
-        elif column.text:
-            grid.add_column(head, min_width=0 if column.whole else 8, overflow="fold", no_wrap=column.whole)
-            texts.append(own)
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for one in columns:
+        if one.column.text:
+            grid.add_column(Text(one.head), min_width=one.narrowest, overflow="fold", no_wrap=one.column.whole)
         else:
-            grid.add_column(head, justify="right", no_wrap=True)
-            texts.append(own)
-    for row in zip(*texts, strict=True):
+            grid.add_column(Text(one.head), justify="right", no_wrap=True)
+    for row in zip(*(one.cells for one in columns), strict=True):
         grid.add_row(*map(Text, row))
     return grid
+
+
+def _blocks(columns: Columns) -> Iterable[RenderableType]:
+    """What names the rows, then a block for each: its name, and a line for each of its other cells."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    names, *others = columns
+    head = in_one_line(lines(names[0].head))
+    yield Text(f"{head}\n{'─' * len(head)}", overflow="fold")
+    for i, name in enumerate(names[1]):
+        yield Text(in_one_line(lines(name)), overflow="fold")
+        for column, cells in others:
+            text = f"{in_one_line(lines(column.head))}: {in_one_line(lines(cells[i]))}"
+            if in_one_line(lines(cells[i])):
+                yield Padding(Text(text, overflow="fold"), (0, 0, 0, 2), expand=False)
+        yield Text("")
 
 
 def _breakable(line: str) -> str:
@@ -157,7 +218,7 @@ def _cell(cell: Cell) -> str:
 
 def to_markdown(table: Table) -> str:
     """The table without title and notes, which belong in the text around it."""
-    columns = table.fitted(EVERYWHERE)
+    columns = grouped(table.fitted(EVERYWHERE))
     rows = [[column.head for column, _ in columns], *zip(*(cells for _, cells in columns), strict=True)]
     written = [[in_one_line(map(_marked, lines(cell))) for cell in row] for row in rows]
     written.insert(1, ["---"] * len(columns))
@@ -170,4 +231,9 @@ def _marked(line: str) -> str:
     if isinstance(line, Code) and flat and not set("`\\") & set(flat):
         code = flat.replace("|", "\\|")
         return f"`{code}`"
-    return re.sub(r"[\\`|]|(?<=\])\(", r"\\\g<0>", escape(flat, quote=False))
+    return markdown_text(flat)
+
+
+def markdown_text(line: str) -> str:
+    """A line of which nothing is markup."""
+    return re.sub(r"[\\`|]|(?<=\])\(", r"\\\g<0>", escape(" ".join(line.split()), quote=False))

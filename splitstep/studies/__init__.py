@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..report.page import page
-from ..report.tables import Table, to_html
+from ..report.tables import Table, to_html, to_terminal
+from ..report.verdict import Verdict, verdict_to_html, verdict_to_terminal
 from ..support.files import write_atomically
 from ..support.registry import Registry
 from ..support.typed import read_as
 from ..support.words import did_you_mean
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 R = TypeVar("R")  # a study's result; its `document()` is the result as JSON, with the study's name as "study"
 
@@ -28,12 +32,24 @@ class Study(Generic[R]):
     page: Callable[[R], str] | None = None  # HTML; without it the page holds the tables
     tables_together: Callable[[Sequence[tuple[str, R]]], Sequence[Table]] | None = None  # each with its folder
     against: Callable[[R, str], R] | None = None  # the result with differences to the scheme named
+    verdict: Callable[[R], Verdict] | None = None  # what the result says in one sentence, at the top of everything
+
+    def to_terminal(self, result: R) -> RenderableType:
+        """The verdict, then the tables."""
+        from rich.console import Group
+
+        begin = [verdict_to_terminal(self.verdict(result))] if self.verdict else []
+        return Group(*begin, to_terminal(self.tables(result)))
 
     def write_page(self, result: R, folder: Path) -> Path:
         """Write report.html into a folder."""
-        plain = [f"<h1>{escape(self.title)}</h1>", *map(to_html, self.tables(result))] if self.page is None else []
-        write_atomically(folder / "report.html", self.page(result) if self.page else page(self.title, plain))
+        write_atomically(folder / "report.html", self.page(result) if self.page else self.plain_page(result))
         return folder / "report.html"
+
+    def plain_page(self, result: R) -> str:
+        """The title, the verdict and the tables."""
+        begin = [verdict_to_html(self.verdict(result))] if self.verdict else []
+        return page(self.title, [f"<h1>{escape(self.title)}</h1>", *begin, *map(to_html, self.tables(result))])
 
     def all_tables(self, results: Sequence[tuple[str, R]]) -> Sequence[Table]:
         """The tables of several results: common ones, or one after the other."""

@@ -9,7 +9,7 @@ differ), weighted in the sum by the fraction of a step that it advances.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -23,13 +23,24 @@ from torch import Tensor
 from ..integrate import Field, State, Time, integrate, uniform
 from ..notation import shortened
 from ..order import HIGHEST, Colouring, letter
-from ..report.tables import Code, Column, Table
+from ..report.charts import Axis, Line, LineChart, SmallMultiples
+from ..report.diagram import diagrams
+from ..report.drawing import chart_to_html
+from ..report.page import page
+from ..report.tables import Code, Column, Table, to_html
+from ..report.verdict import Verdict, verdict_to_html
 from ..scheme import Scheme
 from ..schemes import SCHEMES, name_of, scheme
 from ..support.typed import Figure, plain
+from ..support.words import counted
 from . import Study, read_document
 
 FORMAT = 1  # of result.json
+TITLE = "Orders of schemes"
+ERRORS = (
+    "Of a problem that depends on time, in float64: if a scheme has order p, twice the steps make the error 2^p times "
+    "as small. With projections it is the distance between n and 2n steps. Errors below 3e-11 may be the reference's."
+)
 NOTE = (
     'evals: field evaluations per step. split: the order with exact sub-flows, "exact" if nothing is split. '
     "order: of the whole step; with own weights (F0, F1) that of the tied form; own: the order if F0 and F1 are "
@@ -38,7 +49,8 @@ NOTE = (
 MEASURED = " f(x), f(t,x): measured in float64 on smooth fields without and with time. f_i: with different F0 and F1."
 END = 2.0  # the interval is [0, END]
 SHAPE = (4, 5)  # of the state: a few particles, so no single one decides
-COARSEST, FINEST = 4, 256  # steps over the interval
+COUNTS = (4, 8, 16, 32, 64, 128, 256)  # steps over the interval
+AGREES = 0.1  # a measured slope this near to an order is that order
 FLOOR = 3e-11  # smaller errors may be those of the reference, or rounding
 
 
@@ -71,6 +83,7 @@ class Row:
     untied_order: int | None
     unsplit: bool
     measured: Measured | None = None
+    errors: tuple[Figure, ...] | None = None  # of the time-dependent problem, at COUNTS steps
 
 
 @dataclass(frozen=True)
@@ -94,7 +107,7 @@ def _row(s: Scheme, measured: bool) -> Row:
     unsplit = len({part.colours for _, part in s.substeps}) == 1
     return Row(
         name_of(s), str(s), s.fields, s.evaluations, s.splitting_order, s.order, s.untied_order, unsplit,
-        measure(s) if measured else None,
+        measure(s) if measured else None, tuple(_errors(s, 1.0, letter)) if measured and not s.replaces else None,
     )  # fmt: skip
 
 
@@ -114,7 +127,7 @@ def measure(scheme: Scheme) -> Measured | None:
 def _slope(scheme: Scheme, v: float, colouring: Colouring) -> float:
     """log2 of the ratio of errors when n doubles, at the finest n whose errors are all above FLOOR.
 
-    The same rule for every scheme: n = COARSEST, 2 COARSEST, ... FINEST.
+    The same rule for every scheme: n is each of COUNTS.
     """
     errors = _errors(scheme, v, colouring)
     coarse, fine = next(errors), next(errors)
@@ -126,8 +139,7 @@ def _slope(scheme: Scheme, v: float, colouring: Colouring) -> float:
 
 
 def _errors(scheme: Scheme, v: float, colouring: Colouring) -> Iterator[float]:
-    counts = [COARSEST * 2**k for k in range(int(math.log2(FINEST // COARSEST)) + 1)]
-    ends = (_end(scheme, v, n, colouring) for n in counts)
+    ends = (_end(scheme, v, n, colouring) for n in COUNTS)
     if scheme.projections:
         return (_distance(x, y) for x, y in pairwise(ends))
     exact = _reference(_terms(scheme, colouring), v)
@@ -228,4 +240,55 @@ def _shown(order: int | None, unsplit: bool = False) -> str:
     return str(order) if order < HIGHEST else "exact" if unsplit else f"{order}+"
 
 
-STUDY = Study("Orders of schemes", read_orders, orders_tables)
+def orders_verdict(result: Orders) -> Verdict:
+    """How far the measured slopes are from the computed orders, or the orders if nothing was measured."""
+    gaps = [
+        abs(slope - order)
+        for row in result.rows
+        if row.measured
+        for slope, order in ((row.measured.time_dependent, row.order), (row.measured.untied, row.untied_order))
+        if order is not None and order < HIGHEST
+    ]
+    has = f"{counted(len(result.rows), 'scheme')} of {_span({row.order for row in result.rows})}"
+    if not gaps:
+        return Verdict("open", f"{has}, computed from the notation; --measure measures them.")
+    return Verdict(
+        "settled" if max(gaps) <= AGREES else "open",
+        f"{has}: the measured slopes are within {max(gaps):.2f} of the orders computed from the notation.",
+    )
+
+
+def _span(orders: Set[int | None]) -> str:
+    found = sorted(order for order in orders if order is not None)
+    if not found:
+        return "no order"
+    return f"order {found[0]}" if len(found) == 1 else f"orders {found[0]} to {found[-1]}"
+
+
+def orders_page(result: Orders) -> str:
+    """The verdict, the measured errors if there are any, the table and a picture of each scheme."""
+    charts = [SmallMultiples("Errors against the number of steps", _error_charts(result))]
+    drawn = [chart_to_html(one) for one in charts if one.charts]
+    said = f'<p class="soft">{ERRORS}</p>'
+    figures = [(row.name or row.notation, scheme(row.notation)) for row in result.rows]
+    body = [
+        f"<h1>{TITLE}</h1>", verdict_to_html(orders_verdict(result)), *([*drawn, said] if drawn else []),
+        *map(to_html, orders_tables(result)), "<h2>One step of each</h2>", diagrams(figures),
+    ]  # fmt: skip
+    return page(TITLE, body)
+
+
+def _error_charts(result: Orders) -> list[LineChart]:
+    """A chart for each order, with a line per scheme."""
+    x, y = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
+    found = dict[int, list[Line]]()
+    for row in result.rows:
+        if row.order and row.errors:
+            line = Line(shortened(row.name or row.notation), COUNTS[: len(row.errors)], row.errors)
+            found.setdefault(row.order, []).append(line)
+    return [
+        LineChart(f"Order {order}", x, y, lines, "distance to the reference") for order, lines in sorted(found.items())
+    ]
+
+
+STUDY = Study(TITLE, read_orders, orders_tables, orders_page, verdict=orders_verdict)

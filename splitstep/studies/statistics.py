@@ -10,36 +10,112 @@ import numpy as np
 
 LEVEL = 0.95
 SAMPLES = 1000  # of a bootstrap, as in sacrebleu
+POWER = 0.8  # the probability with which a "detectable" difference is found
+FEWEST = 3  # values with an interval: two may be close by chance
+ROUNDING = 1e-12  # relative: values closer than this are equal
 Figure = Callable[[np.ndarray], np.ndarray]  # of sums over sentences [..., K]
 
 
+class Bounds(NamedTuple):
+    """The least and the greatest value that a metric can have, where it has one."""
+
+    least: float | None = None
+    greatest: float | None = None
+
+    @property
+    def of_differences(self) -> Bounds:
+        if self.least is None or self.greatest is None:
+            return Bounds()
+        return Bounds(self.least - self.greatest, self.greatest - self.least)
+
+
+UNBOUNDED = Bounds()
+
+
 class Estimate(NamedTuple):
-    """The mean of n values and its interval; one value has no interval."""
+    """The mean of n values and its interval, if there are enough values for one."""
 
     mean: float
     low: float | None
     high: float | None
     n: int
 
+    @property
+    def lacks(self) -> str:
+        """Why there is no interval; empty if there is one."""
+        if self.low is not None:
+            return ""
+        return {1: "one seed", 2: "too few seeds"}.get(self.n, "too few seeds: all equal")
 
-def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
-    """mean +- t_(n-1) s / sqrt(n), where s is the sample standard deviation; None if there are no values."""
+
+def estimate(values: Sequence[float], level: float = LEVEL, bounds: Bounds = UNBOUNDED) -> Estimate | None:
+    """mean +- t_(n-1) s / sqrt(n), where s is the sample standard deviation; None if there are no values.
+
+    Fewer than FEWEST values, and values that are all equal, have no interval: they do not show their spread. The
+    interval ends at the bounds of the metric. That costs no coverage, for the true mean is never outside of them.
+    """
+    if not values:
+        return None
+    n, mean = len(values), math.fsum(values) / len(values)
+    half = student_half(values, level)
+    if half is None:
+        return Estimate(mean, None, None, n)
+    low = mean - half if bounds.least is None else max(mean - half, bounds.least)
+    high = mean + half if bounds.greatest is None else min(mean + half, bounds.greatest)
+    return Estimate(mean, low, high, n)
+
+
+def student_half(values: Sequence[float], level: float = LEVEL) -> float | None:
+    """t_(n-1) s / sqrt(n), half the width of Student's interval; None if the values do not show their spread."""
+    n, mean = len(values), math.fsum(values) / len(values)
+    if n < FEWEST or max(values) - min(values) <= ROUNDING * max(map(abs, values)):
+        return None
+    s = math.hypot(*(v - mean for v in values)) / math.sqrt(n - 1)
+    return student_t(n, level) * s / math.sqrt(n)
+
+
+def student_t(n: int, level: float) -> float:
+    """The quantile of Student's t of n - 1 degrees of freedom that leaves (1 - level) / 2 above it."""
     from scipy.special import stdtrit
 
-    n = len(values)
-    if n == 0:
+    return float(stdtrit(n - 1, (1 + level) / 2))
+
+
+def paired_difference(
+    values: Mapping[int, float], reference: Mapping[int, float], bounds: Bounds = UNBOUNDED
+) -> Estimate | None:
+    """values - reference, seed by seed, over the seeds that both have; the bounds are those of the values."""
+    found = [v - reference[seed] for seed, v in sorted(values.items()) if seed in reference]
+    return estimate(found, bounds=bounds.of_differences)
+
+
+def jointly(found: Estimate, many: int) -> Estimate:
+    """One of several differences, with an interval so wide that all of them hold at once in 95% of the cases.
+
+    This is Bonferroni's correction: each is a Student's t interval of level 1 - 0.05 / many.
+    """
+    if found.low is None or found.high is None:
+        return found
+    wider = student_t(found.n, 1 - (1 - LEVEL) / many) / student_t(found.n, LEVEL)
+    return found._replace(
+        low=found.mean - wider * (found.mean - found.low), high=found.mean + wider * (found.high - found.mean)
+    )
+
+
+def detectable(found: Estimate, many: int = 1, power: float = POWER) -> float | None:
+    """The true difference that such an interval excludes zero for with this probability, by the spread that was found.
+
+    If differences of n seeds have mean d and standard deviation s, then sqrt(n) times their mean over their sample
+    deviation has the noncentral t distribution of n - 1 degrees of freedom and noncentrality d sqrt(n) / s. With the d
+    that is returned it exceeds Student's quantile with the given probability. `many`: as for `jointly`.
+    """
+    from scipy.special import nctdtrinc
+
+    if found.low is None or found.high is None:
         return None
-    mean = math.fsum(values) / n
-    if n == 1:
-        return Estimate(mean, None, None, 1)
-    s = math.hypot(*(v - mean for v in values)) / math.sqrt(n - 1)
-    half = float(stdtrit(n - 1, (1 + level) / 2)) * s / math.sqrt(n)
-    return Estimate(mean, mean - half, mean + half, n)
-
-
-def paired_difference(values: Mapping[int, float], reference: Mapping[int, float]) -> Estimate | None:
-    """values - reference, seed by seed, over the seeds that both have."""
-    return estimate([v - reference[seed] for seed, v in sorted(values.items()) if seed in reference])
+    error = (found.high - found.low) / (2 * student_t(found.n, LEVEL))
+    quantile = student_t(found.n, 1 - (1 - LEVEL) / many)
+    return float(nctdtrinc(found.n - 1, 1 - power, quantile)) * error
 
 
 def draw_sentences(sentences: int, samples: int = SAMPLES) -> np.ndarray:
@@ -63,17 +139,19 @@ def mean_difference(found: np.ndarray, resampled: np.ndarray) -> Estimate:
     Half its width is the root of the sum of two squares: Student's t over the S differences, and 1.96 times the
     standard deviation of their mean on resampled sentences [B, S]. Resampling seeds as well would give an interval that
     contains the truth in only about 70% of the cases with three seeds: so few show too little of their spread. With one
-    pair the interval is that of the percentiles over sentences.
+    pair the interval is that of the percentiles over sentences; two pairs have none.
     """
     from scipy.special import ndtri
 
-    seeds, means = estimate(found.tolist()), resampled.mean(1)
-    assert seeds is not None
-    if seeds.high is None:
+    n, mean, means = len(found), float(found.mean()), resampled.mean(1)
+    if n == 1:
         low, high = np.percentile(means, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
-        return Estimate(seeds.mean, float(low), float(high), 1)
-    half = math.hypot(seeds.high - seeds.mean, float(ndtri((1 + LEVEL) / 2) * means.std(ddof=1)))
-    return Estimate(seeds.mean, seeds.mean - half, seeds.mean + half, seeds.n)
+        return Estimate(mean, float(low), float(high), 1)
+    if n < FEWEST:
+        return Estimate(mean, None, None, n)
+    seeds = student_half(found.tolist()) or 0.0  # equal seeds leave the spread over sentences
+    half = math.hypot(seeds, float(ndtri((1 + LEVEL) / 2) * means.std(ddof=1)))
+    return Estimate(mean, mean - half, mean + half, n)
 
 
 def two_sided_p(difference: float, resampled: np.ndarray) -> float:

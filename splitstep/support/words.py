@@ -1,12 +1,17 @@
 """Numbers with their nouns, and suggestions for misspelt names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
 def counted(n: int, noun: str) -> str:
     """The number and the noun as people write them: 1 layer, 2 layers, 1,000 layers."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names as people list them: one; one and two; one, two and three."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -19,12 +19,17 @@ SPLITS: tuple[str, ...] = ("train", "valid", "test")
 
 
 class Metric(NamedTuple):
-    """A figure by which runs are compared, and how a table prints it; `title` if the name alone is not clear."""
+    """A figure by which runs are compared, and how a table prints it; `title` if the name alone is not clear.
+
+    Intervals end at the least and the greatest value that the figure can have.
+    """
 
     name: str
     higher_is_better: bool
     format: str
     title: str = ""
+    least: float | None = None
+    greatest: float | None = None
 
 
 def title_of(metric: Metric) -> str:
@@ -49,9 +54,9 @@ class DataNote(NamedTuple):
     origin: str = ""
 
 
-ACCURACY = Metric("accuracy", True, "{:.2%}")
-BITS_PER_BYTE = Metric("bits_per_byte", False, "{:.3f}")
-PERPLEXITY = Metric("perplexity", False, "{:.2f}")
+ACCURACY = Metric("accuracy", True, "{:.2%}", least=0.0, greatest=1.0)
+BITS_PER_BYTE = Metric("bits_per_byte", False, "{:.3f}", least=0.0)
+PERPLEXITY = Metric("perplexity", False, "{:.2f}", least=1.0)
 
 
 class Task(ABC):

@@ -23,9 +23,11 @@ from .text_pairs.scores import PAPERS, PapersBleu, Score
 from .text_pairs.scores import score as score_lines
 from .text_pairs.search import Progress, Search, decode_lines
 
-LOWER_CASED, COMPOUNDS = (Metric("bleu", True, "{:.2f}", PAPERS[kind]) for kind in ("lower-cased", "compounds"))
-SACREBLEU = Metric("sacrebleu", True, "{:.2f}", "sacreBLEU")
-EXACT_MATCH = Metric("exact_match", True, "{:.2f}", "exact match, %")
+LOWER_CASED, COMPOUNDS = (
+    Metric("bleu", True, "{:.2f}", PAPERS[kind], 0.0, 100.0) for kind in ("lower-cased", "compounds")
+)
+SACREBLEU = Metric("sacrebleu", True, "{:.2f}", "sacreBLEU", 0.0, 100.0)
+EXACT_MATCH = Metric("exact_match", True, "{:.2f}", "exact match, %", 0.0, 100.0)
 Direction = Literal["en-de", "de-en"]
 BUCKETS = 5
 

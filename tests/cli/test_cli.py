@@ -39,12 +39,12 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_json_is_one_document_and_the_file_is_the_same(tmp_path: Path) -> None:
     run = splitstep("schemes", "--json", "--out", str(tmp_path / "new" / "folder"))
-    assert (run.returncode, run.stderr) == (0, "")
+    assert (run.returncode, run.stderr) == (0, f"Report: {tmp_path / 'new' / 'folder' / 'report.html'}\n")
     head = json.loads(run.stdout)
     assert (head["study"], head["format"]) == ("orders", 1)
     document = head["rows"]
     assert (tmp_path / "new" / "folder" / "result.json").read_text() == run.stdout
-    assert os.listdir(tmp_path / "new" / "folder") == ["result.json"]
+    assert sorted(os.listdir(tmp_path / "new" / "folder")) == ["report.html", "result.json"]
     assert [row["name"] for row in document] == list(SCHEMES)
     for row in document:
         assert list(row) == KEYS
@@ -59,7 +59,7 @@ def test_json_is_one_document_and_the_file_is_the_same(tmp_path: Path) -> None:
 def test_measured_orders_join_and_are_null_where_a_part_replaces(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["schemes", "F A", "A@heun F@heun", "=A =F", "--measure", "--json"]) == 0
     first, second, third = json.loads(capsys.readouterr().out)["rows"]
-    assert list(first) == [*KEYS, "measured"]
+    assert list(first) == [*KEYS, "measured", "errors"]
     assert (first["name"], second["name"]) == ("reverse-lie", None)
     assert second["notation"] == "A F @heun"
     assert abs(first["measured"]["autonomous"] - 1) < 0.15

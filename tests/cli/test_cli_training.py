@@ -337,16 +337,6 @@ def test_a_yaml_bomb_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str
     assert "is not a YAML value" in refusal(capsys, "train", "tiny.yaml", "train={lr: &a 1, eps: *a}", "--out", "out")
 
 
-def test_without_plotly_compare_still_ends_well(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    assert cli.main(["compare", "tiny.yaml", "--schemes", "lie", "--seeds", "1", "--out", "out"]) == 0
-    assert "splitstep report DIR" in capsys.readouterr().err
-    assert sorted(os.listdir(folder / "out")) == ["result.json", "runs"]
-
-
 COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
 
 

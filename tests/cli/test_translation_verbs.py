@@ -130,7 +130,7 @@ def test_the_training_split_is_refused_at_once(run: Path) -> None:
 
 def test_the_documented_way_from_a_folder_to_a_translation(run: Path) -> None:
     """In a process of its own, as a reader would; the translations are those of the verb."""
-    text = (Path(__file__).parents[2] / "docs" / "translation.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "translation.md").read_text()
     [code] = [one for one in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if "AutoModelForSeq2SeqLM" in one]
     code = code.replace("runs/numbers/model", str(run / "model"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300)

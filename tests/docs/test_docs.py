@@ -17,7 +17,7 @@ from splitstep.studies.statistics import paired_difference
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-NOTATION, THEORY = (DOCS / "notation.md").read_text(), (DOCS / "theory.md").read_text()
+NOTATION, THEORY = (DOCS / "guide" / "notation.md").read_text(), (DOCS / "theory" / "splitting.md").read_text()
 ERRORS = re.findall(r'^\$ splitstep schemes "(.*)"\n(Error: .*)$', NOTATION, re.M)
 ROWS = re.findall(r"^\| `([^`]+)` \|", NOTATION, re.M)
 PAIRS = re.findall(r"^\| `(.+?)` \| `(.+?)` \|", NOTATION, re.M)
@@ -45,28 +45,30 @@ def test_tables_of_orders_are_real(capsys: pytest.CaptureFixture[str]) -> None:
         ["macaron", "F0/2 A F1/2 @midpoint"],
     ):
         assert cli.main(["schemes", *words, "--measure"]) == 0
-        table = capsys.readouterr().out.split("\n\n")[0]
+        table = capsys.readouterr().out.split("\n\n")[1]
         shown = [line.split() for line in THEORY.splitlines()]
         for line in table.splitlines()[2:]:
             assert line.split() in shown
 
 
-TABLE = re.compile(r"`splitstep report ([^`]+) --markdown`[^|]*?\n\n((?:\n?\|[^\n]*\n)+)")
+REPORT = re.compile(r"`splitstep report (results/[^`]+) --markdown`")
+PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("**/*.md"))]
 
 
-@pytest.mark.parametrize("file", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob("*.md"))])
-def test_tables_of_comparisons_are_what_the_command_prints(
+@pytest.mark.parametrize("file", PAGES)
+def test_verdicts_and_tables_of_comparisons_are_what_the_command_prints(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    for words, table in TABLE.findall((ROOT / file).read_text()):
-        assert cli.main(["report", *words.split(), "--markdown"]) == 0
-        assert capsys.readouterr().out == table
+    text = (ROOT / file).read_text()
+    for found in REPORT.finditer(text):
+        assert cli.main(["report", *found[1].split(), "--markdown"]) == 0
+        shown = text[text.index("\n\n", found.end()) + 2 :]
+        assert shown.startswith(capsys.readouterr().out), found[0]
 
 
 def test_every_comparison_is_shown() -> None:
-    pages = [ROOT / "README.md", *DOCS.glob("*.md")]
-    words = " ".join(words for page in pages for words, _ in TABLE.findall(page.read_text())).split()
+    words = " ".join(words for page in PAGES for words in REPORT.findall((ROOT / page).read_text())).split()
     shown = {word for word in words if word.startswith("results/")}
     found = (
         path.parent for study in ("compare", "translation") for path in ROOT.glob(f"results/{study}/*/result.json")
@@ -77,7 +79,7 @@ def test_every_comparison_is_shown() -> None:
 
 
 def test_what_the_scale_did_on_newsgroups_is_what_the_files_say() -> None:
-    text = " ".join((DOCS / "results.md").read_text().split())
+    text = " ".join((DOCS / "results" / "lessons.md").read_text().split())
     files = {
         name: ROOT / "results" / "compare" / name / "result.json" for name in ("newsgroups", "newsgroups-unscaled")
     }
@@ -93,7 +95,7 @@ def test_what_the_scale_did_on_newsgroups_is_what_the_files_say() -> None:
 
 
 def test_what_settings_do_to_translators_is_what_the_files_say() -> None:
-    text = " ".join((DOCS / "translation.md").read_text().split())
+    text = " ".join((DOCS / "guide" / "translation.md").read_text().split())
     for name, folder in (("rate", "lr"), ("step", "step"), ("dropout", "dropout"), ("norms", "norm")):
         file = ROOT / "results" / "translation" / "multi30k-ablations" / folder / "result.json"
         result = read_comparison(json.loads(file.read_text()), name)

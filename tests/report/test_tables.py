@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
+from made_up import comparison, translation, trial
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from splitstep.report.tables import NOT_IN_MARKDOWN, ON_PAGES, Code, Column, Table, to_html, to_markdown, to_terminal
+from splitstep.report.tables import (
+    NOT_IN_MARKDOWN,
+    ON_PAGES,
+    Code,
+    Column,
+    Table,
+    grouped,
+    lines,
+    to_html,
+    to_markdown,
+    to_terminal,
+)  # fmt: skip
+from splitstep.studies.compare.tables import comparison_tables, tables_together
+from splitstep.studies.orders import orders, orders_tables
 
 TABLE = Table(
     [
@@ -94,6 +109,50 @@ def test_a_group_changes_with_what_stands_before_it() -> None:
     rows = [["one", "accuracy", "1"], ["one", "accuracy", "2"], ["two", "accuracy", "3"], ["two", "loss", "4"]]
     assert to_markdown(Table(columns, rows)).splitlines()[2:] == [
         "| one | accuracy | 1 |", "|  |  | 2 |", "| two | accuracy | 3 |", "|  | loss | 4 |"
+    ]  # fmt: skip
+
+
+def kinds() -> dict[str, list[Table]]:
+    """Every kind of table that a study prints."""
+    runs = [trial(text, seed, 0.97 + 0.003 * i + 0.002 * seed) for i, text in enumerate(WIDEST) for seed in range(3)]
+    swept = [trial("lie", s, 0.9, v, (f"model.embedding_scale={v}7417",), points=20) for s in (0, 1) for v in (1, 2)]
+    return {
+        "this": [TABLE],
+        "compare": comparison_tables(comparison(runs)),
+        "sweep": comparison_tables(comparison(swept)),
+        "diverged": comparison_tables(comparison([trial("lie", 0, 0.9), trial("lie", 1, None)])),
+        "translation": comparison_tables(translation(5)),
+        "together": tables_together([("one", translation(5)), ("other", comparison(runs))]),
+        "orders": orders_tables(orders(("lie", "suzuki4"), True)),
+    }
+
+
+WIDEST = ("lie", "suzuki4", "reversible", "symmetrised-heun", "A*1/7 F/2 A*2/7 F/4 A*4/7 F/4 @rk4")
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_nothing_is_cut_at_any_width(kind: str) -> None:
+    """Each character of each head and cell is printed, each number in one piece, and no line is too long."""
+    for table in kinds()[kind]:
+        if table.detail == ON_PAGES:
+            continue
+        columns = grouped(table.fitted(NOT_IN_MARKDOWN))
+        words = [part for column, cells in columns for cell in (column.head, *cells) for part in lines(cell)]
+        numbers = [part for column, cells in columns if not column.text for cell in cells for part in lines(cell)]
+        for width in range(40, 201, 4):
+            shown = drawn(table, width=width)
+            text = "\n".join(shown)
+            assert max(map(len, shown)) <= width
+            assert "\u2026" not in text
+            assert Counter("".join("".join(words).split())) <= Counter("".join(text.split()))
+            flat = " ".join(text.split())
+            assert all(number in flat for number in numbers)
+
+
+def test_a_narrow_terminal_has_a_block_for_each_row() -> None:
+    assert drawn(TABLE, width=30)[3:13] == [
+        "task", "────", "digits", "  scheme: lie, A F, train.lr=1", "  test [95%]: 0.91 [0.90,", "  0.92]",
+        "  seconds: 3.0", "  rate: 70", "", "digits",
     ]  # fmt: skip
 
 

@@ -14,14 +14,14 @@ import pytest
 
 from splitstep.studies import STUDIES, Study, study_of
 
-EXTENDING = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+EXTENDING = (Path(__file__).parents[2] / "docs" / "guide" / "extending.md").read_text()
 [CODE] = re.findall(r"```python\n(from dataclasses.*?)```", EXTENDING, re.S)
 [ENTRY] = re.findall(r'^\[project.entry-points."(splitstep.studies)"\]\n(\w+) = "(.*)"$', EXTENDING, re.M)
 
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Path:
-    """The package of docs/extending.md as pip would install it, and entries that are broken."""
+    """The package of docs/guide/extending.md as pip would install it, and entries that are broken."""
     site = tmp_path / "site"
     (site / "depths-1.0.dist-info").mkdir(parents=True)
     (site / "depths.py").write_text(f"{CODE}\nBROKEN = 'no study'\n")

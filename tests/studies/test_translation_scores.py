@@ -231,7 +231,15 @@ def test_the_interval_is_over_seeds_and_sentences() -> None:
     assert (equal, p) == ((0, 0, 0, 1), 1)
 
 
-@pytest.mark.parametrize(("seeds", "t"), [(2, 12.706), (3, 4.303), (5, 2.776)])
+def test_two_pairs_of_runs_have_no_interval() -> None:
+    found = mean_difference(np.array([0.1, 0.3]), np.random.default_rng(0).normal(0.2, 0.1, (100, 2)))
+    assert found == pytest.approx((0.2, None, None, 2))
+    equal = mean_difference(np.full(3, 0.2), np.random.default_rng(0).normal(0.2, 0.1, (100, 3)))
+    assert equal.low is not None  # sentences have a spread, even if seeds have none
+    assert equal.low < 0.2
+
+
+@pytest.mark.parametrize(("seeds", "t"), [(3, 4.303), (5, 2.776)])
 def test_intervals_contain_the_truth_as_often_as_they_say(seeds: int, t: float) -> None:
     """Two schemes of equal quality: seeds differ, sentences differ, and 95% of the intervals or a few more hold zero.
 

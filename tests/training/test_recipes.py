@@ -277,7 +277,7 @@ def test_where_nothing_is_matched_the_shape_is_the_schemes_own() -> None:
 
 
 def test_the_documented_defaults_are_the_defaults() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "training.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page, re.M))
     assert rows == {
         f.name: str(list(f.default) if isinstance(f.default, tuple) else f.default)
@@ -286,6 +286,6 @@ def test_the_documented_defaults_are_the_defaults() -> None:
 
 
 def test_the_documented_recipe_is_one() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "training.md").read_text()
     [text] = re.findall(r"```yaml\n(.*?)```", page, re.S)
     assert read_recipe(yaml.safe_load(text), "docs").scheme == "F0/2 A F1/2"

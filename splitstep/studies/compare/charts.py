@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...report.charts import axis_title, layout, line, over_steps, point, shade, spread_out
+from ...notation import shortened
+from ...report.charts import Axis, Line, LineChart, Point, PointChart
 from ...tasks.task import title_of
 from ..statistics import Estimate, paired_difference
 from .result import Comparison, Curve
 
-
-def metric_axis(result: Comparison) -> dict[str, Any]:
-    percent = "%" in result.metric.format
-    return {"title": axis_title(title_of(result.metric)), **({"tickformat": ".1%"} if percent else {})}
+STEP = Axis("step", "{:,.0f}")
+LOSS = Axis("loss", log=True)
 
 
-def curves(result: Comparison, column: str, y: dict[str, Any]) -> dict[str, Any]:
+def metric_axis(result: Comparison) -> Axis:
+    return Axis(title_of(result.metric), result.metric.format)
+
+
+def curves(result: Comparison, column: str, title: str, y: Axis, name: str) -> LineChart:
     """A figure against the step: the mean over seeds, and a band from the least to the greatest."""
-    data = list[dict[str, Any]]()
-    for i, row in enumerate(result.rows):
+    lines, several = list[Line](), len(result.seeds) > 1
+    for row in result.rows:
         steps, low, mean, high = band([getattr(trial, column) for trial in result.chosen(row)])
-        data += [*([shade(i, steps, low, high)] * (len(result.seeds) > 1)), line(i, row.name, steps, mean)]
-    return over_steps(data, y)
+        lines.append(Line(shortened(row.name), steps, mean, *((low, high) if several else ())))
+    return LineChart(title, STEP, y, lines, "mean [least, greatest seed]" if several else "one seed", name=name)
 
 
-def differences(result: Comparison, column: str) -> dict[str, Any]:
+def differences(result: Comparison, column: str, title: str, name: str) -> LineChart:
     """A loss minus the first row's against the step, seed by seed: the mean, and its 95% interval as a band."""
-    data, seen = list[dict[str, Any]](), list[float]()
+    lines, seen = list[Line](), list[float]()
     first = {trial.seed: getattr(trial, column) for trial in result.chosen(result.rows[0])}
-    for i, row in enumerate(result.rows[1:], 1):
+    for row in result.rows[1:]:
         found = {trial.seed: getattr(trial, column) for trial in result.chosen(row)}
         steps, estimates = paired(found, first)
         low = [one.mean if one.low is None else one.low for one in estimates]
         high = [one.mean if one.high is None else one.high for one in estimates]
-        data += [shade(i, steps, low, high), line(i, row.name, steps, [one.mean for one in estimates])]
+        banded = any(one.low is not None for one in estimates)
+        means = [one.mean for one in estimates]
+        lines.append(Line(shortened(row.name), steps, means, *((low, high) if banded else ())))
         late = [k for k, step in enumerate(steps) if step > steps[-1] / 10]
         seen += [end for k in late for end in (low[k], high[k])]
     least, greatest = min(seen, default=0.0), max(seen, default=0.0)
     room = 0.05 * (greatest - least) or 0.01
-    shown = [min(least, 0.0) - room, max(greatest, 0.0) + room]  # the first steps may be far outside
-    axis = {"title": axis_title("difference of losses"), "zeroline": True, "zerolinecolor": "#8a93a5", "range": shown}
-    return over_steps(data, axis)
+    shown = min(least, 0.0) - room, max(greatest, 0.0) + room  # the first steps may be far outside
+    reads = "mean [95% interval]" if any(line.low for line in lines) else "mean, too few seeds for an interval"
+    return LineChart(title, STEP, Axis("difference", "{:+.4f}", shown=shown), lines, reads, 0.0, name, first=1)
 
 
 def paired(found: dict[int, Curve], reference: dict[int, Curve]) -> tuple[list[int], list[Estimate]]:
@@ -68,15 +71,15 @@ def band(found: list[Curve]) -> tuple[list[int], list[float], list[float], list[
     return steps, [min(c) for c in columns], [sum(c) / len(c) for c in columns], [max(c) for c in columns]
 
 
-def quality(result: Comparison, count: str, title: str) -> dict[str, Any]:
-    """The test metric with its interval against a cost."""
+def quality(result: Comparison, count: str, title: str, name: str) -> PointChart:
+    """The test metric with its interval against a counted cost; costs that are nearly equal are not drawn far apart."""
     costs = [getattr(row.cost, count) for row in result.rows]
-    pad = max(0.15 * (max(costs) - min(costs)), 0.05 * max(costs))
-    xs = spread_out(costs, 0.025 * (max(costs) - min(costs) + 2 * pad))
-    data = [
-        point(i, row.name, xs[i], row.test[:3], f"{costs[i]:,} {title}")
-        for i, row in enumerate(result.rows)
+    room = max(0.15 * (max(costs) - min(costs)), 0.05 * max(costs))
+    x = Axis(title, "{:,.0f}", shown=(min(costs) - room, max(costs) + room))
+    points = [
+        Point(shortened(row.name), getattr(row.cost, count), *row.test[:3], row.test.lacks)
+        for row in result.rows
         if row.test
     ]
-    x = {"title": axis_title(title), "range": [min(costs) - pad, max(costs) + pad], "tickformat": "~s", "nticks": 6}
-    return {"data": data, "layout": layout(x, metric_axis(result))}
+    reads = f"{title_of(result.metric)}, mean [95% interval]"
+    return PointChart("", x, metric_axis(result), points, reads, name)

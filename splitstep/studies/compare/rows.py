@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...schemes import label, scheme
 from ...tasks import Metric
-from ..statistics import estimate, paired_difference
+from ..statistics import Bounds, estimate, paired_difference
 from .result import Comparison, Row, Setting, Trial
 
 
@@ -16,6 +16,7 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
     """A row per scheme, in order."""
     rows: list[Row] = []
     first: dict[int, float] = {}
+    bounds = Bounds(metric.least, metric.greatest)
     for notation in dict.fromkeys(t.scheme for t in trials):
         every = [t for t in trials if t.scheme == notation]
         setting = choose_setting(every, metric)
@@ -33,9 +34,9 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
                 setting=setting,
                 finished=len(finished),
                 diverged=len(own) - len(finished),
-                test=estimate(list(test.values())),
-                valid=estimate(list(figures(own, "valid", metric.name).values())),
-                difference=paired_difference(test, first) if rows else None,
+                test=estimate(list(test.values()), bounds=bounds),
+                valid=estimate(list(figures(own, "valid", metric.name).values()), bounds=bounds),
+                difference=paired_difference(test, first, bounds) if rows else None,
                 cost=own[0].cost,
                 matched=own[0].matched,
                 shape=own[0].shape,

@@ -95,7 +95,7 @@ def estimated(value: Estimate | None, form: str) -> Cell:
     if value is None:
         return "-"
     if value.low is None or value.high is None:
-        return form.format(value.mean), "(one seed)"
+        return form.format(value.mean), f"({value.lacks})"
     return form.format(value.mean), f"[{form.format(value.low)}, {form.format(value.high)}]"
 
 

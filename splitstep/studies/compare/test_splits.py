@@ -9,10 +9,21 @@ import numpy as np
 
 from ...tasks.text_pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
 from ...tasks.translation import EXACT_MATCH, Translation
-from ..statistics import Estimate, Figure, draw_sentences, estimate, mean_difference, resampled_differences, two_sided_p
+from ..statistics import (
+    Bounds,
+    Estimate,
+    Figure,
+    draw_sentences,
+    estimate,
+    mean_difference,
+    resampled_differences,
+    two_sided_p,
+)
 from .bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
 from .result import OnTestSet, Pair, Scored
 from .trials import Ended
+
+PERCENT = Bounds(0.0, 100.0)  # of all scores of text
 
 
 class System(NamedTuple):
@@ -65,7 +76,7 @@ def over_seeds(runs: Sequence[Sequence[Score]]) -> tuple[Scored, ...]:
     """Each score's mean over the runs."""
     found = []
     for number, one in enumerate(runs[0] if runs else ()):
-        mean = estimate([scores[number].value for scores in runs])
+        mean = estimate([scores[number].value for scores in runs], bounds=PERCENT)
         assert mean is not None
         found.append(Scored(one.key, one.name, one.signature, one.comparable, mean))
     return tuple(found)

@@ -1,0 +1,110 @@
+"""The verdict of a comparison: which schemes its seeds tell apart from the first, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...notation import shortened
+from ...report.verdict import Verdict
+from ...support.words import counted, listed
+from ...tasks.task import title_of
+from ..statistics import FEWEST, Estimate, detectable, jointly
+from .result import Comparison, Row
+
+
+class Gap(NamedTuple):
+    """The difference of a row to the first one, with an interval that holds for all rows at once."""
+
+    name: str
+    found: Estimate  # as the table has it
+    joint: Estimate
+
+    @property
+    def few(self) -> bool:
+        return self.found.n < FEWEST or self.found.low is None
+
+    @property
+    def apart(self) -> bool:
+        low, high = self.joint.low, self.joint.high
+        return not self.few and low is not None and high is not None and not low <= 0 <= high
+
+
+def compare_verdict(result: Comparison) -> Verdict:
+    """Which schemes are better or worse than the first, or how large a difference would have been seen."""
+    first, *others = result.rows
+    if first.test is None:
+        return Verdict("too few", f"No run of {shortened(first.name)} gave a figure.")
+    if not others:
+        return Verdict("open", alone(result, first))
+    found = [(row, difference(result, row)) for row in others]
+    known = [(row, one) for row, one in found if one is not None]
+    gaps = [Gap(shortened(row.name), one, jointly(one, len(known))) for row, one in known]
+    lost = [shortened(row.name) for row, one in found if one is None]
+    if all(gap.few for gap in gaps):
+        return Verdict("too few", sentence([too_few(result, gaps), *missing(lost)]))
+    told = [gap for gap in gaps if gap.apart]
+    clauses = [told_apart(result, gap) for gap in told]
+    if len(gaps) > 1 and told:
+        clauses.append(f"intervals hold for all {len(gaps)} differences at once")
+    clauses += [*not_told_apart(result, gaps), *missing(lost)]
+    return Verdict("settled" if told else "open", sentence(clauses))
+
+
+def sentence(clauses: Sequence[str]) -> str:
+    return f"{'; '.join(clauses)}."
+
+
+def alone(result: Comparison, row: Row) -> str:
+    """What is known of a single scheme."""
+    assert row.test is not None
+    form, test = result.metric.format, row.test
+    interval = test.lacks or f"95% interval {form.format(test.low)} to {form.format(test.high)}"
+    title = title_of(result.metric)
+    return f"{shortened(row.name)} has a test {title} of {form.format(test.mean)} ({interval}); nothing was compared."
+
+
+def difference(result: Comparison, row: Row) -> Estimate | None:
+    """The difference to the first scheme; of translators that on the first test set, over sentences and seeds."""
+    if not result.tests:
+        return row.difference
+    split = result.tests[0].split
+    return next((one.difference for one in result.tests if (one.split, one.scheme) == (split, row.scheme)), None)
+
+
+def told_apart(result: Comparison, gap: Gap) -> str:
+    form, (mean, low, high, _) = result.metric.format, gap.joint
+    assert low is not None
+    assert high is not None
+    word = "better" if (mean > 0) == result.metric.higher_is_better else "worse"
+    near, far = sorted((abs(low), abs(high)))
+    return (
+        f"{gap.name} is {word} than {shortened(result.rows[0].name)} by {form.format(abs(mean))} "
+        f"(95% interval {form.format(near)} to {form.format(far)})"
+    )
+
+
+def not_told_apart(result: Comparison, gaps: Sequence[Gap]) -> list[str]:
+    """The schemes that the seeds leave open, and the difference that they would have shown."""
+    still = [gap for gap in gaps if not gap.apart]
+    if not still:
+        return []
+    seeds = counted(min(gap.found.n for gap in still), "seed")
+    who = f"{listed([gap.name for gap in still])} cannot" if len(still) < len(gaps) else "Nothing can"
+    sizes = [size for gap in still if (size := detectable(gap.found, len(gaps))) is not None]
+    seen = f"a difference of {result.metric.format.format(max(sizes))} would have been seen four times in five"
+    return [f"{who} be told apart from {shortened(result.rows[0].name)} with {seeds}", *([seen] if sizes else [])]
+
+
+def too_few(result: Comparison, gaps: Sequence[Gap]) -> str:
+    names = listed([shortened(result.rows[0].name), *(gap.name for gap in gaps)])
+    most = max((gap.found.n for gap in gaps), default=0)
+    if most == 0:
+        return f"No other scheme has a figure to compare with {names}'s"
+    if most >= FEWEST:
+        return f"All {most} seeds give the same difference, so too few seeds show how far {names} are apart"
+    return f"{'One seed is' if most == 1 else 'Two seeds are'} too few to tell {names} apart: use --seeds 5"
+
+
+def missing(names: Sequence[str]) -> list[str]:
+    return [f"{listed(names)} gave no figure to compare"] if names else []

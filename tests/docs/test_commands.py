@@ -1,0 +1,150 @@
+"""Every command of the README and of the docs runs, in small: with fewer steps, narrower models and less data."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from splitstep import cli
+
+ROOT = Path(__file__).parents[2]
+FILES = ["README.md", "CONTRIBUTING.md", *sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("docs/**/*.md"))]
+PROGRAMS = ("splitstep", "make", "pip", "python", "accelerate", "torchrun", "dask", "echo", "cat")
+LEFT_OUT = {
+    "pip install .": "the package is installed already; tests/cli/test_install.py installs a built one",
+    "make ": "the Makefile runs the tests, and not the other way round",
+    "torchrun ": "needs enwik8 and several processes; tests/training starts processes with recipes of its own",
+    "accelerate launch ": "needs enwik8 and several processes; tests/training starts processes with recipes of its own",
+    "dask ": "needs several machines; tests/jobs starts a scheduler and workers of its own",
+    "splitstep compare ...": "is not a whole command",
+    "splitstep compare wikitext2": "needs the text of WikiText-2, which is fetched by hand",
+    "splitstep compare mnist": "needs the images of MNIST, which are fetched",
+    "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
+}
+NARROW = ["model.layers=1", "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.ffn=32"]
+SMALLER = {
+    "digits": ["train.batch=4"],
+    "stdlib": ["train.batch=2", "train.evaluate_every=0", "data.limit=20000", "data.valid_limit=1000"],
+    "numbers": [*NARROW, "train.batch=64"],
+    "translate": [*NARROW, "train.batch=256", "train.average_every=1", "train.average=1", "data.merges=60"],
+}
+
+
+class Block(NamedTuple):
+    """A fenced block of a page: its language and its lines."""
+
+    language: str
+    text: str
+
+
+def blocks(file: str) -> Iterator[Block]:
+    for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / file).read_text(), re.S | re.M):
+        yield Block(language, text)
+
+
+def commands(text: str) -> list[str]:
+    """The command lines of a block, without their comments."""
+    lines = [line.split("  #")[0].strip() for line in text.splitlines()]
+    return [line for line in lines if line.removeprefix("$ ").split(" ")[0] in PROGRAMS]
+
+
+ALL = [(file, line) for file in FILES for block in blocks(file) if not block.language for line in commands(block.text)]
+
+
+def left_out(line: str) -> bool:
+    return any(line.startswith(start) for start in LEFT_OUT)
+
+
+def shrunk(words: list[str]) -> list[str]:
+    """The command with a small recipe: two steps, or four if it says how many, and at most two seeds."""
+    if words[0] not in ("train", "compare"):
+        return words
+    name = words[words.index("--task") + 1] if "--task" in words else words[1]
+    steps = 4 if any(word.startswith("train.steps=") for word in words) else 2
+    few = ["2" if before == "--seeds" else word for before, word in zip(["", *words], words, strict=False)]
+    return [
+        *few,
+        *SMALLER[name],
+        "train.warmup=1",
+        f"train.steps={steps}",
+        *(["--engine", "local=1"] * (words[0] == "compare")),
+    ]
+
+
+def run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    *given, command = [part.strip() for part in line.split(" | ")]
+    if given:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(shlex.split(given[0])[1].encode() + b"\n")))
+    program, *words = shlex.split(command)
+    assert program == "splitstep", line
+    assert cli.main(shrunk(words)) == 0, line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if any(one == file and not left_out(line) for one, line in ALL)]
+)
+def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, in a folder of their own; Python of the README runs between them."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("my.en", "my.de"):
+        lines = [f"{word} {other} {i}" for i in range(20) for word in ("red", "blue") for other in (name, "house")]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    for block in blocks(file):
+        for line in [] if block.language else commands(block.text):
+            if not left_out(line):
+                run(line, monkeypatch)
+        if block.language == "python" and file == "README.md":
+            small = "layers=3, width=64, heads=4, ffn=256, vocab_size=64"
+            exec(re.sub(r"layers=12.*?(?=\))", small, block.text), {})
+
+
+def test_what_is_left_out_is_in_the_docs() -> None:
+    for start in LEFT_OUT:
+        assert any(line.startswith(start) for _, line in ALL), start
+    assert len([line for _, line in ALL if not left_out(line)]) >= 15
+
+
+def links() -> list[tuple[str, str]]:
+    found = [(file, target) for file in FILES for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / file).read_text())]
+    return [(file, target) for file, target in found if not target.startswith(("http://", "https://"))]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_links_lead_to_files(file: str) -> None:
+    for page, target in links():
+        path, _, heading = target.partition("#")
+        there = (ROOT / page).parent / path if path else ROOT / page
+        if page == file:
+            assert there.exists(), f"{page}: {target}"
+            if heading:
+                anchors = [
+                    re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-")
+                    for head in re.findall(r"^#+ (.*)$", there.read_text(), re.M)
+                ]
+                assert heading in anchors, f"{page}: {target}"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_results_that_a_page_names_are_there(file: str) -> None:
+    named = re.findall(r"(?<![\w/])results/[\w./-]*[\w]", (ROOT / file).read_text())
+    own = {"results/comparisons.md", "results/order.md", "results/lessons.md", "results/speed.md"}  # of docs/
+    for name in set(named) - own:
+        assert (ROOT / name).exists(), f"{file}: {name}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = {(ROOT / "docs" / target).resolve() for page, target in links() if page == "docs/README.md"}
+    pages = {file.resolve() for file in ROOT.glob("docs/**/*.md")} - {ROOT.resolve() / "docs" / "README.md"}
+    assert pages <= index
+
+
+def test_the_picture_is_what_its_command_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["schemes", "lie", "macaron", "--svg", str(tmp_path / "picture.svg")]) == 0
+    assert (tmp_path / "picture.svg").read_text() == (ROOT / "docs" / "picture.svg").read_text()

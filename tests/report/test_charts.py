@@ -1,0 +1,144 @@
+"""Charts are values: every one is drawn with its numbers at their places, and hostile text stays text."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitstep.report.charts import (
+    Axis,
+    Bar,
+    BarChart,
+    Chart,
+    ComplexPlane,
+    HeatMap,
+    Line,
+    LineChart,
+    Point,
+    PointChart,
+    SmallMultiples,
+)  # fmt: skip
+from splitstep.report.drawing import COLOURS, chart_to_html
+from splitstep.report.scales import scale
+
+HOSTILE = "</script><b onclick=\"alert('x')\">&amp;"
+LINE = Line("lie", (1, 2, 4), (1.0, 0.1, 0.01), (0.9, 0.09, 0.009), (1.1, 0.2, 0.02))
+STEP, LOSS = Axis("step", "{:,.0f}"), Axis("loss", log=True)
+CHARTS: dict[str, Chart] = {
+    "lines": LineChart("Loss", STEP, LOSS, [LINE], "mean [95% interval]"),
+    "empty": LineChart("Nothing", STEP, LOSS, []),
+    "not finite": LineChart("Broken", STEP, LOSS, [Line("a", (1, 2, 3), (1.0, math.nan, math.inf))]),
+    "constant": LineChart("Flat", STEP, Axis("y"), [Line("a", (1,), (0.0,))]),
+    "points": PointChart("Cost", Axis("FLOPs", "{:,.0f}"), Axis("y", "{:.2%}"), [Point("a", 10, 0.5, 0.4, 0.6)]),
+    "plane": ComplexPlane("Eigenvalues", [("a", [1j, 2 + 0j, -1 - 1j])]),
+    "bars": BarChart("Bars", Axis("y"), [Bar("a", 2.0, 1.5, 2.5), Bar("b", -1.0)]),
+    "heat": HeatMap("Heat", "column", "row", ["x", "y"], ["1", "2", "3"], [[1.0, -2.0], [0.0, math.nan], [0.5, 2.0]]),
+    "several": SmallMultiples("All", [LineChart(name, STEP, LOSS, [LINE]) for name in ("one", "two")]),
+    "hostile": LineChart(HOSTILE, Axis(HOSTILE), Axis(HOSTILE), [LINE._replace(name=HOSTILE)], HOSTILE, name=HOSTILE),
+}
+
+
+def tips(drawn: str) -> list[list[object]]:
+    return json.loads(html.unescape(re.findall(r'data-tips="([^"]*)"', drawn)[0]))
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_is_well_formed_and_loads_nothing(name: str) -> None:
+    drawn = chart_to_html(CHARTS[name])
+    root = ElementTree.fromstring(f"<div>{drawn}</div>")
+    assert {element.tag for element in root.iter()} <= {
+        "div", "h2", "h3", "p", "b", "i", "span", "svg", "path", "rect", "ellipse"
+    }  # fmt: skip
+    assert not re.search(
+        r"nan|inf|(?:src|href)=", re.sub(r'data-tips="[^"]*"', "", drawn).lower().replace("finite", "")
+    )
+
+
+def test_hovering_tells_the_figures_of_all_lines_at_a_step() -> None:
+    other = Line("macaron", (2, 8), (0.5, 0.25))
+    found = tips(chart_to_html(LineChart("", STEP, LOSS, [LINE, other], "mean [95% interval]")))
+    assert [tip[2] for tip in found] == [f"step {n} · mean [95% interval]" for n in (1, 2, 4, 8)]
+    assert found[1][3] == [[0, "lie: 0.1 [0.09, 0.2]"], [1, "macaron: 0.5"]]
+    assert found[3][3] == [[1, "macaron: 0.25"]]
+
+
+def test_losses_stand_on_a_logarithmic_axis() -> None:
+    """Equal factors are equal distances."""
+    [path] = re.findall(
+        r'class="line" style="[^"]*" d="([^"]*)"', chart_to_html(CHARTS["lines"]).split("</legend>")[-1]
+    )
+    heights = [float(y) for _, y in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path)]
+    assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1], abs=0.2)
+    assert not scale(LOSS, [0.0, 1.0]).log  # zero has no place on it
+
+
+@given(st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=6), st.booleans())
+def test_all_values_have_a_place_and_marks_are_in_sight(values: list[float], log: bool) -> None:
+    found = scale(Axis(log=log), values)
+    assert all(-1e-6 <= found.at(value) <= 1 + 1e-6 for value in values)
+    marks = found.marks()
+    assert all(-1e-6 <= found.at(value) <= 1 + 1e-6 for value, _ in marks)
+    assert len(marks) <= 25
+    assert len({text for _, text in marks}) == len(marks)
+
+
+@pytest.mark.parametrize(
+    ("axis", "values", "texts"),
+    [
+        (Axis(), [0.0, 1.0], ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+        (Axis(form="{:.2%}"), [0.98, 0.99], ["98.0%", "98.2%", "98.4%", "98.6%", "98.8%", "99.0%"]),
+        (Axis(log=True), [1e-6, 1.0], ["1e-6", "1e-5", "1e-4", "0.001", "0.01", "0.1", "1"]),
+        (Axis(log=True), [2.0, 40.0], ["2", "5", "10", "20"]),
+        (Axis(), [2e7, 6e7], ["20M", "30M", "40M", "50M", "60M"]),
+    ],
+)
+def test_marks_are_round_numbers(axis: Axis, values: list[float], texts: list[str]) -> None:
+    assert [text for _, text in scale(axis, values).marks()] == texts
+
+
+def test_the_circle_of_a_plane_is_round() -> None:
+    drawn = chart_to_html(CHARTS["plane"])
+    aspect = float(re.findall(r"aspect-ratio:([\d.]+)", drawn)[0])
+    rx, ry = (float(re.findall(rf'{side}="([\d.]+)"', drawn)[0]) for side in ("rx", "ry"))
+    assert rx * aspect == pytest.approx(ry, rel=1e-2)
+
+
+def test_a_heat_map_has_a_cell_for_each_finite_value_in_two_colours() -> None:
+    drawn = chart_to_html(CHARTS["heat"])
+    assert len(re.findall(r"M[\d.]+ [\d.]+h", drawn)) == 5
+    assert re.findall(r'class="cell (\w+)" fill-opacity="([\d.]+)"', drawn) == [
+        ("plus", "0"), ("plus", "0.25"), ("plus", "0.5"), ("plus", "1"), ("minus", "1")
+    ]  # fmt: skip
+    assert len(tips(drawn)) == 6
+
+
+def test_more_lines_than_colours_differ_in_their_strokes() -> None:
+    lines = [LINE._replace(name=str(i)) for i in range(COLOURS + 1)]
+    looks = re.findall(
+        r'class="line" style="([^"]*)"( stroke-dasharray="[^"]*")?', chart_to_html(LineChart("", STEP, LOSS, lines))
+    )
+    assert len(set(looks)) == COLOURS + 1
+
+
+def test_a_legend_that_charts_share_is_shown_once() -> None:
+    assert chart_to_html(CHARTS["several"]).count('class="legend"') == 1
+    own = [LineChart("", STEP, LOSS, [LINE._replace(name=name)]) for name in "ab"]
+    assert chart_to_html(SmallMultiples("", own)).count('class="legend"') == 2
+
+
+def test_the_documented_chart_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "extending.md").read_text()
+    [code] = [one for one in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if "LineChart" in one]
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    assert "lie: 1.1 [1, 1.2]" in (tmp_path / "losses.html").read_text()
+    names = re.findall(r"^\| `(\w+)` \|", text.split("splitstep.report.charts")[1], re.M)
+    assert set(names) == {type(chart).__name__ for chart in CHARTS.values()}

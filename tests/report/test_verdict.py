@@ -1,0 +1,130 @@
+"""A verdict is one sentence made from the figures, at the top of the terminal, of Markdown and of the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from made_up import LOSS, comparison, translation, trial
+
+from splitstep import cli
+from splitstep.studies.compare.page import compare_page
+from splitstep.studies.compare.result import Comparison
+from splitstep.studies.compare.rows import rows_of
+from splitstep.studies.compare.verdict import compare_verdict
+from splitstep.studies.orders import orders, orders_verdict
+from splitstep.studies.statistics import detectable
+
+NOISE = (0.000, 0.004, -0.004, 0.002)
+
+
+def compared(*gaps: tuple[str, float], seeds: int = 4) -> Comparison:
+    """Lie-Trotter at 90%, and schemes that are ahead of it by these differences, with noise."""
+    runs = [trial("lie", seed, 0.9) for seed in range(seeds)]
+    runs += [trial(text, seed, 0.9 + gap + NOISE[seed]) for text, gap in gaps for seed in range(seeds)]
+    return comparison(runs)
+
+
+def test_a_scheme_is_better_or_worse_by_its_difference_with_its_interval() -> None:
+    kind, sentence = compare_verdict(compared(("macaron", 0.02)))
+    assert kind == "settled"
+    assert sentence == "macaron is better than lie by 2.05% (95% interval 1.51% to 2.59%)."
+    _, sentence = compare_verdict(compared(("macaron", -0.05)))
+    assert sentence.startswith("macaron is worse than lie by 4.95% (95% interval ")
+
+
+def test_of_a_loss_less_is_better() -> None:
+    runs = compared(("macaron", -0.05)).trials
+    metric = LOSS._replace(name="accuracy")
+    found = comparison(runs, metric=metric, rows=tuple(rows_of(runs, metric)))
+    assert compare_verdict(found).sentence.startswith("macaron is better than lie by 0.050 (95% interval 0.0")
+
+
+def test_an_open_comparison_says_what_would_have_been_seen() -> None:
+    result = compared(("macaron", 0.0))
+    difference = result.rows[1].difference
+    assert difference is not None
+    size = detectable(difference)
+    assert size is not None
+    assert compare_verdict(result) == (
+        "open",
+        f"Nothing can be told apart from lie with 4 seeds; a difference of {size:.2%} would have been seen four times "
+        "in five.",
+    )
+
+
+def test_with_several_schemes_the_intervals_hold_at_once() -> None:
+    """A difference that excludes zero by itself may not do so as one of four."""
+    assert compare_verdict(compared(("macaron", 0.006), seeds=4)).kind == "settled"
+    many = compared(("macaron", 0.006), ("parallel", 0.0), ("strang", 0.0), ("heun", 0.0))
+    assert compare_verdict(many).kind == "open"
+    kind, sentence = compare_verdict(compared(("macaron", 0.1), ("parallel", 0.0), ("strang", -0.1)))
+    assert kind == "settled"
+    assert sentence.startswith("macaron is better than lie by 10.05% (95% interval ")
+    assert "; strang is worse than lie by 9.95% (95% interval " in sentence
+    assert "; intervals hold for all 3 differences at once; parallel cannot be told apart from lie with 4" in sentence
+
+
+@pytest.mark.parametrize(
+    ("seeds", "sentence"),
+    [
+        (1, "One seed is too few to tell lie and macaron apart: use --seeds 5."),
+        (2, "Two seeds are too few to tell lie and macaron apart: use --seeds 5."),
+    ],
+)
+def test_too_few_seeds_are_no_certainty(seeds: int, sentence: str) -> None:
+    assert compare_verdict(compared(("macaron", 0.3), seeds=seeds)) == ("too few", sentence)
+
+
+def test_equal_seeds_are_no_certainty() -> None:
+    runs = [trial(text, seed, value) for text, value in (("lie", 0.9), ("macaron", 0.8)) for seed in range(5)]
+    kind, sentence = compare_verdict(comparison(runs))
+    assert kind == "too few"
+    assert sentence.startswith("All 5 seeds give the same difference, so too few seeds show how far")
+
+
+def test_runs_without_figures_are_told() -> None:
+    lost = [trial("parallel", 0, None)]
+    assert compare_verdict(comparison(lost)).sentence == "No run of parallel gave a figure."
+    _, sentence = compare_verdict(comparison([*compared(("macaron", 0.05)).trials, *lost]))
+    assert sentence.endswith("; parallel gave no figure to compare.")
+    _, sentence = compare_verdict(comparison([trial("lie", 0, 0.9), *lost]))
+    assert sentence == "No other scheme has a figure to compare with lie's; parallel gave no figure to compare."
+    assert compare_verdict(compared()).sentence == (
+        "lie has a test accuracy of 90.00% (too few seeds: all equal); nothing was compared."
+    )
+
+
+def test_a_translator_s_verdict_is_over_sentences_and_seeds() -> None:
+    kind, sentence = compare_verdict(translation(5))
+    assert kind == "open"
+    assert "with 5 seeds; a difference of 0.7" in sentence
+    assert compare_verdict(translation(1)).kind == "too few"  # though its interval over sentences exists
+
+
+def test_the_verdict_of_orders_is_the_largest_gap() -> None:
+    kind, sentence = orders_verdict(orders(("lie", "strang-midpoint"), measured=True))
+    assert kind == "settled"
+    assert re.fullmatch(
+        r"2 schemes of orders 1 to 2: the measured slopes are within 0.0\d of the orders computed from the notation\.",
+        sentence,
+    )
+    assert orders_verdict(orders(("lie",))).sentence.startswith("1 scheme of order 1, computed")
+    assert orders_verdict(orders(("=A =F",))).sentence.startswith("1 scheme of no order")
+
+
+def test_it_is_the_same_sentence_three_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = compared(("macaron", 0.0))
+    (tmp_path / "result.json").write_text(json.dumps(result.document()))
+    sentence = compare_verdict(result).sentence
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert " ".join(capsys.readouterr().out.split()).startswith(sentence)
+    assert cli.main(["report", str(tmp_path), "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith(f"{sentence}\n\n| task")
+    assert cli.main(["report", str(tmp_path), str(tmp_path), "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith(f"- {tmp_path.name}: {sentence}\n- {tmp_path.name}: {sentence}\n\n| task")
+    [shown] = re.findall(r'</h1>\n<p class="verdict open">(.*?)</p>', compare_page(result))
+    assert unescape(shown) == sentence
