@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check gpu lint clean
+.PHONY: demo test check gpu lint matrix clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,11 @@ check: $(STAMP) lint
 
 gpu: $(STAMP)
 	$(BIN)/python -m pytest tests/gpu
+
+# runs other people's programs on our models and writes the table in docs/guide/clients.md
+matrix: $(STAMP)
+	$(BIN)/python -m pytest tests/clients --record results/clients/matrix.json
+	$(BIN)/python tests/helpers/client_table.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info
