@@ -47,7 +47,7 @@ class ImageConfig(SplitstepConfig):
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """The brightness of colours (ITU-R 601), [B, 3, H, W] -> [B, 1, H, W]: pipelines make colour images of grey ones."""
+    """The brightness of colours (ITU-R 601), [B, 3, H, W] -> [B, 1, H, W]: pipelines turn grey images into these."""
     red, green, blue = pixels.split(1, 1)
     return green + 0.299 * (red - green) + 0.114 * (blue - green)  # equal channels come back bit for bit
 
