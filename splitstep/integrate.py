@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -73,6 +73,8 @@ class Event(NamedTuple):
 
 Observe = Callable[[Event], None]
 At = Callable[[Any, Site], Any]
+Advance = Callable[[State, Any], State]  # one step: (x, context) -> x
+Run = Callable[[Advance, State, Any], State]  # calls it, now or now and again in the backward pass
 
 
 def visits(program: Sequence[Move], step: Step, index: int, branch: int = 0) -> Iterator[Visit]:
@@ -194,12 +196,13 @@ def integrate(
     context: Any = None,
     observe: Observe | None = None,
     at: At | None = None,
+    run: Run | None = None,
 ) -> State:
     """The state after all steps.
 
     `observe` is called with an `Event` for each part. `at(context, site)` returns the context for one evaluation, so
-    cache slots and the like depend on the evaluation's name and not on the order of calls. A doubled scheme takes and
-    returns a pair of states.
+    cache slots and the like depend on the evaluation's name and not on the order of calls. `run(advance, x, context)`
+    may recompute a step instead of storing what is inside. A doubled scheme takes and returns a pair of states.
     """
     if not isinstance(scheme, Scheme):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f'integrate takes a Scheme, not {scheme!r}: make one with ss.scheme("A F").')
@@ -207,7 +210,10 @@ def integrate(
     index = -1
     for index, step in enumerate(steps):
         _check_step(scheme, index, step)
-        x = advance(scheme, index, step, x, context, observe, at)
+        if run is None:
+            x = advance(scheme, index, step, x, context, observe, at)
+        else:
+            x = run(partial(advance, scheme, index, step, observe=observe, at=at), x, context)
     if index < 0:
         raise ValueError("integrate got no steps: pass at least one Step, such as uniform(fields, end=1.0, n=8).")
     return x

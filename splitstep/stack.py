@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .integrate import At, Observe, Site, Step, Time, integrate, refine
+from .integrate import At, Observe, Run, Site, Step, Time, integrate, refine
 from .reversible import integrate_reversibly
 from .scheme import Scheme
 
@@ -57,13 +57,15 @@ class Stack(nn.Module):
         at: At | None = None,
         t: Time = 0.0,
         lengths: Sequence[float] | None = None,
+        run: Run | None = None,
     ) -> Tensor:
         steps = self.steps(t, lengths)
         if not self.scheme.doubled:
-            return integrate(self.scheme, steps, x, context, observe, at)
-        rebuild = self.training and observe is None and len(self.scheme.branches) == 1
-        run = integrate_reversibly if rebuild else integrate
-        a, b = run(self.scheme, steps, (x, x), context, observe, at)
+            return integrate(self.scheme, steps, x, context, observe, at, run)
+        if self.training and observe is None and len(self.scheme.branches) == 1:
+            a, b = integrate_reversibly(self.scheme, steps, (x, x), context, observe, at)
+        else:
+            a, b = integrate(self.scheme, steps, (x, x), context, observe, at, run)
         return (a + b) / 2
 
 

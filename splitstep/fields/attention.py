@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
-from typing import Any, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..kernels.dropout import dropout
 from ..kernels.rotary import heads_of, split_rotary
-from .context import Context, FieldSpec
+from .context import Context, FieldSpec, Record
 
 EMPTY = Context()
 ALIGNED = 8  # numbers in a row of a mask: fused kernels copy one whose rows begin elsewhere
@@ -51,6 +51,10 @@ def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
     look nowhere, such as one of a row of padding, looks everywhere: a softmax over nothing is not a number.
     """
     width = mask.shape[-1]
+    if torch.compiler.is_exporting():  # for any width
+        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(
+            ~mask & mask.any(-1, keepdim=True), -inf
+        )
     room = torch.zeros(*mask.shape[:-1], width + -width % ALIGNED, dtype=dtype, device=mask.device)[..., :width]
     return room.masked_fill_(~mask & mask.any(-1, keepdim=True), -inf)
 
@@ -113,6 +117,7 @@ class Pairing(NamedTuple):
 class Attention(nn.Module):
     """W_o softmax(q k^T / sqrt(e)) v; what q, k and v are made of is what the kinds of attention differ in."""
 
+    looks_at: ClassVar[str]  # "own" or "cross": whose keys
     out: nn.Linear
 
     def __init__(self, spec: FieldSpec) -> None:
@@ -125,23 +130,27 @@ class Attention(nn.Module):
         """The queries of x, with the keys and values that they meet."""
         raise NotImplementedError
 
-    def mix(self, pair: Pairing, seed: Tensor | None) -> Tensor:
-        """softmax(q k^T / sqrt(e)) v by the fused kernel, or written out if its dropout mask must be a pure function.
+    def mix(self, pair: Pairing, seed: Tensor | None, record: Record | None = None) -> Tensor:
+        """softmax(q k^T / sqrt(e)) v by the fused kernel, or written out if its dropout mask must be a pure function or
+        if somebody wants to see the weights.
 
         Fused dropout draws from the device's own generator, which only a field that is evaluated once a step may do.
         """
         q, k, v, mask, causal = pair
         p = 0.0 if seed is None else self.p_softmax
-        if p == 0.0 or (self.once and q.is_cuda):
+        if record is None and (p == 0.0 or (self.once and q.is_cuda)):
             return functional.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal, enable_gqa=pair.shared > 1
             )
         v = v if pair.shared == 1 else v.repeat_interleave(pair.shared, 1)
-        return dropout(pair.weights(), p, seed, 4 * self.salt) @ v
+        weights = pair.weights()
+        if record is not None:
+            record(self.looks_at, weights)
+        return dropout(weights, p, seed, 4 * self.salt) @ v
 
     def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
         c = EMPTY if context is None else context
-        y = self.mix(self.pairing(x, c), c.seed)
+        y = self.mix(self.pairing(x, c), c.seed, c.record)
         return dropout(self.out(y.transpose(1, 2).flatten(2)), self.p, c.seed, 4 * self.salt + 1)
 
 
@@ -149,18 +158,21 @@ class Attention(nn.Module):
 class SelfAttention(Attention):
     """A(t, x) = W_o softmax(q k^T / sqrt(e)) v with q, k, v from norm(x); grouped where kv_heads < heads."""
 
+    looks_at = "own"
+
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__(spec)
         queries, keys = spec.heads * self.size, (spec.kv_heads or spec.heads) * self.size
-        self.qkv = QueriesKeysValues(spec.width, (queries, keys, keys), spec.bias)
+        self.sizes = (queries, keys, keys)
+        self.qkv = QueriesKeysValues(spec.width, self.sizes, spec.bias)
         self.out = nn.Linear(queries, spec.width, spec.bias)
 
     def pairing(self, x: Tensor, context: Context) -> Pairing:
         qkv = self.qkv(self.norm(x))
         if context.rotary is None:
-            q, k, v = (heads_of(y, self.size) for y in qkv.split(self.qkv.sizes, -1))
+            q, k, v = (heads_of(y, self.size) for y in qkv.split(self.sizes, -1))
         else:
-            queries, keys, _ = (n // self.size for n in self.qkv.sizes)
+            queries, keys, _ = (n // self.size for n in self.sizes)
             q, k, v = split_rotary(qkv, context.rotary, queries, keys)
         if context.cache is not None:
             k, v = context.cache.update(k, v, context.slot)
@@ -176,6 +188,8 @@ class SelfAttention(Attention):
 class CrossAttention(Attention):
     """C(t, x) = W_o softmax(q k^T / sqrt(e)) v with q from norm(x) and k, v from the encoder's states."""
 
+    looks_at = "cross"
+
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__(spec)
         queries = spec.heads * self.size  # and as many keys: none are shared
@@ -190,9 +204,8 @@ class CrossAttention(Attention):
     def keys_and_values(self, context: Context) -> tuple[Tensor, Tensor]:
         assert context.memory is not None
         cache, slot = context.cross_cache, context.cross_slot
-        if cache is not None and slot is not None and slot < len(cache.layers) and cache.get_seq_length(slot) > 0:
-            layer = cache.layers[slot]
-            return layer.keys, layer.values
+        if cache is not None and (known := cache.known(slot)) is not None:
+            return known
         k, v = (heads_of(y, self.size) for y in self.kv(context.memory).chunk(2, -1))
         return (k, v) if cache is None else cache.update(k, v, slot)
 

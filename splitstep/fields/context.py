@@ -30,6 +30,9 @@ class FieldSpec:
     activation_dropout: float = 0.0
 
 
+Record = Callable[[str, Tensor], None]  # ("own" or "cross", attention weights [B, heads, T, S])
+
+
 class Context(NamedTuple):
     """Masks, positions, cache, encoder states and the dropout seed of one forward pass.
 
@@ -40,9 +43,10 @@ class Context(NamedTuple):
     causal: bool = False  # no query sees later keys; only without `mask`
     rotary: tuple[Tensor, Tensor] | None = None  # cosine and sine, [B or 1, 1, T, E]
     cache: Any = None  # keeps keys and values: update(k, v, slot) -> (k, v)
-    cross_cache: Any = None  # the same for the encoder's states, whose number is fixed
+    cross_cache: Any = None  # the same for the encoder's states; known(slot) -> (k, v), or None before the first update
     slot: int | None = None  # where this evaluation keeps its keys and values
     cross_slot: int | None = None
     memory: Tensor | None = None  # encoder states, [B, R, width]
     memory_mask: Tensor | None = None  # like `mask`, for the encoder's states, [B, 1, 1, R]
     seed: Tensor | None = None  # an integer; None: no dropout
+    record: Record | None = None  # is told the attention weights of every evaluation, before dropout

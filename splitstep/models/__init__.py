@@ -4,19 +4,20 @@ from ..support.imports import uncollected
 
 with uncollected():
     from .base import SplitstepModel
-    from .causal import CausalConfig, SplitstepForCausalLM
+    from .causal import CausalConfig, SplitstepCausalModel, SplitstepForCausalLM
     from .config import SplitstepConfig
     from .cost import Cost, cost, twin
     from .depth import coarsened, refined
-    from .image import ImageConfig, SplitstepForImageClassification
+    from .image import ImageConfig, SplitstepForImageClassification, SplitstepImageModel
     from .kinds import KINDS
-    from .masked import MaskedConfig, SplitstepForMaskedLM
-    from .sequence import SequenceConfig, SplitstepForSequenceClassification
-    from .translation import SplitstepForTranslation, TranslationConfig
+    from .masked import MaskedConfig, SplitstepForMaskedLM, SplitstepMaskedModel
+    from .sequence import SequenceConfig, SplitstepForSequenceClassification, SplitstepSequenceModel
+    from .translation import SplitstepForTranslation, SplitstepTranslationModel, TranslationConfig
 
 __all__ = [
-    "KINDS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig", "SplitstepConfig",
-    "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
-    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepModel", "TranslationConfig",
-    "coarsened", "cost", "refined", "twin",
+    "KINDS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig", "SplitstepCausalModel",
+    "SplitstepConfig", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
+    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
+    "SplitstepModel", "SplitstepSequenceModel", "SplitstepTranslationModel", "TranslationConfig", "coarsened", "cost",
+    "refined", "twin",
 ]  # fmt: skip

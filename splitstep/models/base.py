@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 from transformers.utils import logging
 
 from ..fields.attention import QueriesKeysValues, unplanned_attention
 from ..stack import Stack
 from .body import Embedding, sinusoid_table
+from .cache import SourceCache
 from .config import SplitstepConfig
 
 
@@ -59,13 +60,12 @@ def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -
         )
 
 
-@final
-class SourceCache(DynamicCache):
-    """Keys and values of the source. All beams of a source share them, so reordering the beams changes nothing here;
-    transformers would copy everything in every step."""
+class Headless(nn.Module):
+    """A model without its head, as `base_model` of transformers: it owns nothing and calls what it is made of."""
 
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Leave everything as it is."""
+    def __init__(self, forward: Callable[..., Any]) -> None:
+        super().__init__()
+        self.forward = forward
 
 
 class SplitstepModel(PreTrainedModel):
@@ -75,6 +75,9 @@ class SplitstepModel(PreTrainedModel):
     config_class = SplitstepConfig
     base_model_prefix = "body"
     _supports_sdpa = True
+    _supports_attention_backend = False
+    supports_gradient_checkpointing = True
+    _can_compile_fullgraph = True
     per_token: ClassVar[tuple[str, ...]] = ("head",)  # matrices around the stacks that multiply every token
     per_example: ClassVar[tuple[str, ...]] = ()  # those that multiply one vector of each example
 
@@ -104,6 +107,15 @@ class SplitstepModel(PreTrainedModel):
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = "AutoModel") -> None:
         """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
+
+    def bare(self, *inputs: Any, **named: Any) -> Any:
+        """The states, as the model without a head returns them."""
+        raise NotImplementedError
+
+    @property
+    def base_model(self) -> nn.Module:
+        """The model without its head: trainers call it to work out logits by themselves."""
+        return Headless(self.bare)
 
     def _init_weights(self, module: nn.Module) -> None:
         config: SplitstepConfig = self.config

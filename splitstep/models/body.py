@@ -6,30 +6,29 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count, product
 from math import log
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.checkpoint import checkpoint
 
-from ..fields import Context, FieldSpec, Projection, barrier, draw_seed, dropout, norm, rotary
+from ..fields import Context, FieldSpec, Projection, draw_seed, dropout, norm, rotary
 from ..fields.attention import running_type
-from ..integrate import At, Event, Observe, Site
+from ..integrate import Advance, At, Observe, Site, State
 from ..letters import LETTERS
-from ..scheme import Scheme
 from ..stack import Stack
+from .arguments import given_one
+from .cache import CACHES, Past, caching, slots_of
 from .config import SplitstepConfig, TextConfig, feed_forwards
+from .masks import causal_mask, padding_barrier, positions_of
 
-CACHES = ("self", "cross")
 EMBEDDING_SALT = 3  # fields use 4 * salt and 4 * salt + 1, so 3 is free
 
 
 def norm_of(config: SplitstepConfig, used: bool) -> nn.Module:
     """A norm as the config describes it, or none."""
     return norm(config.norm if used else "none", config.width, config.norm_eps, config.norm_affine)
-
-
-def caching(scheme: Scheme, cache: str) -> str:
-    """The letters of the scheme that keep keys and values in this cache."""
-    return "".join(sorted({name[0] for name in scheme.fields if LETTERS[name[0]].cache == cache}))
 
 
 def build_stack(config: SplitstepConfig, number: int, salts: Iterator[int]) -> Stack:
@@ -101,21 +100,38 @@ class Embedding(nn.Module):
 
     def forward(
         self,
-        tokens: Tensor,
+        tokens: Tensor | None,
         mask: Tensor | None = None,
         seed: Tensor | None = None,
-        past: int | None = None,
+        past: int | Past | None = None,
         salt: int = EMBEDDING_SALT,
         types: Tensor | None = None,
         positions: Tensor | None = None,
+        embeds: Tensor | None = None,
     ) -> tuple[Tensor, Context]:
-        """The states of tokens and their context: causal after `past` earlier tokens; not causal if `past` is None."""
-        length, end = tokens.shape[1], tokens.shape[1] + (past or 0)
-        self.config.check_length(end)
-        known = positions is None and end <= self.config.max_positions
+        """The states of tokens, or of their vectors, and their context: causal after `past` earlier tokens; not causal
+        if `past` is None."""
+        given = given_one(tokens, embeds)
+        length = given.shape[1]
+        earlier = past if isinstance(past, Past) else Past(past or 0)
+        end = None if earlier.known is None else earlier.known + length
+        if end is not None:
+            self.config.check_length(end)
+        known = positions is None and end is not None and end <= self.config.max_positions
         if positions is None:
-            positions = positions_of(mask, length, past or 0, tokens.device)
-        x = self.tokens(tokens)
+            positions = positions_of(mask, length, earlier.tokens, given.device)
+        x = self.vectors(tokens, embeds, positions, types, known)
+        like = self.tokens.weight
+        ahead = padding_barrier(mask, like) if past is None else causal_mask(mask, length, earlier, like)
+        causal = past is not None and ahead is None and length > 1
+        context = Context(mask=ahead, causal=causal, rotary=rotary_angles(self.config, positions, like), seed=seed)
+        return dropout(self.norm(x), self.config.dropout, seed, salt), context
+
+    def vectors(
+        self, tokens: Tensor | None, embeds: Tensor | None, positions: Tensor, types: Tensor | None, known: bool
+    ) -> Tensor:
+        """scale * E[token] + position + type; `known`: all positions are in the table of sinusoids."""
+        x: Any = self.tokens(tokens) if embeds is None else embeds
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.positions is not None:
@@ -123,16 +139,9 @@ class Embedding(nn.Module):
         elif self.sinusoids is not None:
             x = x + (self.sinusoids[positions] if known else sinusoids(positions, self.config.width)).to(x.dtype)
         if self.types is not None:
-            x = x + self.types(torch.zeros_like(tokens) if types is None else types)
-        ahead = self.barrier(mask) if past is None else causal_mask(mask, length, past, self.tokens.weight)
-        causal = past is not None and ahead is None and length > 1
-        angles = rotary_angles(self.config, positions, self.tokens.weight)
-        context = Context(mask=ahead, causal=causal, rotary=angles, seed=seed)
-        return dropout(self.norm(x), self.config.dropout, seed, salt), context
-
-    def barrier(self, mask: Tensor | None) -> Tensor | None:
-        """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of the token vectors."""
-        return None if mask is None else barrier(mask.bool()[:, None, None, :], running_type(self.tokens.weight))
+            nothing = torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
+            x = x + self.types(nothing if types is None else types)
+        return x
 
 
 def rotary_angles(config: SplitstepConfig, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -142,51 +151,11 @@ def rotary_angles(config: SplitstepConfig, positions: Tensor, like: Tensor) -> t
     return rotary(positions, config.head_width, config.rotary_base, running_type(like))
 
 
-def positions_of(mask: Tensor | None, length: int, past: int, device: torch.device) -> Tensor:
-    """Positions [B or 1, T] of the newest tokens; padding on the left does not count."""
-    if mask is None:
-        return torch.arange(past, past + length, device=device)[None]
-    return (mask.long().cumsum(-1) - 1).clamp(min=0)[:, -length:]
-
-
-def causal_mask(mask: Tensor | None, length: int, past: int, like: Tensor) -> Tensor | None:
-    """The barrier to the future and to padding, [B, 1, T, past + T], in the type of `like` and on its device; None
-    if a causal kernel needs no mask."""
-    if mask is None and (past == 0 or length == 1):
-        return None
-    seen = torch.ones(length, past + length, dtype=torch.bool, device=like.device).tril(past)[None, None]
-    if mask is not None:
-        seen = seen & mask.to(like.device).bool()[:, None, None, :]
-    return barrier(seen, running_type(like))
-
-
 def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, device: torch.device) -> Tensor | None:
     """The dropout seed of this pass: None outside training or without dropout."""
     if not module.training or not (config.dropout or config.attention_dropout or config.activation_dropout):
         return None
     return (draw_seed(device) if seed is None else seed).to(torch.int32)  # here, not in every dropout
-
-
-class Watch:
-    """Keeps hidden states as Hugging Face counts them, if wanted: at the start of every layer, and the last one.
-
-    For a doubled state it keeps the mean of the halves, as at the end of a stack.
-    """
-
-    def __init__(self, config: SplitstepConfig, inner: Observe | None, wanted: bool | None) -> None:
-        self.kept: list[Tensor] | None = [] if (config.output_hidden_states if wanted is None else wanted) else None
-        self.inner, self.substeps = inner, config.substeps
-        self.observe: Observe | None = inner if self.kept is None else self.see
-
-    def see(self, event: Event) -> None:
-        assert self.kept is not None
-        if event.site.part == 0 and event.site.branch == 0 and event.site.step % self.substeps == 0:
-            self.kept.append(event.before)
-        if self.inner is not None:
-            self.inner(event)
-
-    def states(self, last: Tensor) -> tuple[Tensor, ...] | None:
-        return None if self.kept is None else (*self.kept, last)
 
 
 class Body(nn.Module):
@@ -196,7 +165,18 @@ class Body(nn.Module):
         super().__init__()
         self.stack = build_stack(config, number, count() if salts is None else salts)
         self.norm = norm_of(config, not self.stack.scheme.projections)
+        self.slots = slots_of(self.stack.scheme, len(self.stack.layers) * self.stack.substeps)
+        self.gradient_checkpointing = False  # transformers sets these two
+        self._gradient_checkpointing_func: Any = checkpoint
 
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None
-        return self.norm(self.stack(x, context, observe, slots(self.stack) if cached else None))
+        once = cached or observe is not None  # what must not happen again when a step is run again
+        run = self.recomputed if self.gradient_checkpointing and self.training and not once else None
+        return self.norm(self.stack(x, context, observe, slots(self.stack) if cached else None, run=run))
+
+    def recomputed(self, advance: Advance, x: State, context: Context) -> State:
+        """One step whose inner states are not stored: the backward pass runs it again. Each tensor of the context is an
+        argument of its own, because a reentrant checkpoint sends no gradient to tensors inside of others."""
+        leaves, form = tree_flatten((x, context))
+        return self._gradient_checkpointing_func(lambda *again: advance(*tree_unflatten(list(again), form)), *leaves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import fields
 from inspect import get_annotations
 from itertools import islice, repeat
@@ -19,6 +20,7 @@ from ..schemes import scheme
 from ..support.typed import read_as, suits
 from ..support.words import counted, nearest
 from . import auto_map
+from .cache import slots_of
 
 FORMAT = 1  # of config.json; newer ones are refused
 DEEPEST = 10_000  # layers: building each takes milliseconds, and comes before anything can weigh them
@@ -57,6 +59,7 @@ class SplitstepConfig(PreTrainedConfig):
     """
 
     model_type: ClassVar[str] = "splitstep"
+    _sized_for_cache: ClassVar[bool] = False
     depths: ClassVar[tuple[str, ...]] = ("layers",)  # the entries that count the layers of each stack, in order
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
     attribute_map: ClassVar[dict[str, str]] = {
@@ -227,6 +230,19 @@ class SplitstepConfig(PreTrainedConfig):
     def stacks(self) -> list[tuple[Scheme, int]]:
         """The schemes that the network runs, each with its number of layers."""
         return [(scheme(self.scheme), self.layers)]
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Any:
+        """This config; for a decoder, a copy with as many layers as its cache has slots.
+
+        Caches of transformers ask for it and have a slot for each layer. A scheme needs one for each evaluation.
+        """
+        if not decoder or encoder or self._sized_for_cache:  # `generate` asks for it, and the cache asks the answer
+            return self
+        last, layers = self.stacks()[-1]
+        sized = copy(self)
+        vars(sized)["_sized_for_cache"] = True
+        sized.layers = max(1, *slots_of(last, layers * self.substeps)[1:])
+        return sized
 
 
 class TextConfig(SplitstepConfig):

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor, nn
-from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 
 from ..integrate import Observe
-from ..kernels.loss import cross_entropy
+from .arguments import answer, check_arguments, given_one
 from .base import TextModel
-from .body import Body, Embedding, Watch, seed_for
+from .body import Body, Embedding, seed_for
+from .watch import Watch
 
 
 class Encoder(nn.Module):
@@ -28,31 +29,80 @@ class Encoder(nn.Module):
 
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         seed: Tensor | None = None,
-        observe: Observe | None = None,
+        watch: Watch | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
     ) -> Tensor:
-        x, context = self.embedding(input_ids, attention_mask, seed, types=token_type_ids)
-        return self.body(x, context, observe)
+        x, context = self.embedding(
+            input_ids, attention_mask, seed, types=token_type_ids, positions=position_ids, embeds=inputs_embeds
+        )
+        if watch is None:
+            return self.body(x, context)
+        return self.body(x, context._replace(record=watch.record), watch.observe)
 
 
 class EncoderModel(TextModel):
-    """What the models with one encoder share. Each defines `read_out`, and the record that it returns."""
+    """What the models with one encoder share: from tokens to states."""
 
     base_model_prefix = "encoder"
     tokens_at = "encoder.embedding.tokens"
     encoder: Encoder
+
+    def read(
+        self,
+        watch: Watch,
+        tokens: Tensor | None,
+        embeds: Tensor | None,
+        mask: Tensor | None,
+        positions: Tensor | None,
+        types: Tensor | None,
+        dropout_seed: Tensor | None,
+    ) -> Tensor:
+        """The states of tokens, or of their vectors."""
+        seed = seed_for(self, self.config, dropout_seed, given_one(tokens, embeds).device)
+        return self.encoder(tokens, mask, types, seed, watch, positions, embeds)
+
+    def bare(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> BaseModelOutput:
+        """The states, as the model without a head returns them."""
+        check_arguments(self, others)
+        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
+        x = self.read(watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed)
+        return answer(self.config, return_dict, BaseModelOutput(x, watch.states(x), watch.attentions()))  # pyright: ignore
+
+
+class EncoderHead(EncoderModel):
+    """What the models with a head on one encoder share. Each defines `read_out`, `loss_of` and its record."""
+
     Output: type[MaskedLMOutput] | type[SequenceClassifierOutput]
 
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Logits of the states, plain and as `cross_entropy` reads them: what `project` returns."""
         raise NotImplementedError
 
+    def loss_of(self, logits: Tensor, labels: Tensor, items: Tensor | int | None, wide: Tensor) -> Tensor:
+        """The loss of these logits, given as `read_out` returns them."""
+        raise NotImplementedError
+
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
@@ -60,11 +110,29 @@ class EncoderModel(TextModel):
         dropout_seed: Tensor | None = None,
         output_hidden_states: bool | None = None,
         observe: Observe | None = None,
-        **unused: Any,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
     ) -> MaskedLMOutput | SequenceClassifierOutput:
-        seed = seed_for(self, self.config, dropout_seed, input_ids.device)
-        watch = Watch(self.config, observe, output_hidden_states)
-        x = self.encoder(input_ids, attention_mask, token_type_ids, seed, watch.observe)
+        check_arguments(self, others)
+        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
+        x = self.read(watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed)
         logits, wide = self.read_out(x, attention_mask)
-        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch, wide=wide)
-        return self.Output(loss, logits, watch.states(x))  # pyright: ignore
+        loss = None if labels is None else self.loss_of(logits, labels, num_items_in_batch, wide)
+        out = self.Output(loss, logits, watch.states(x), watch.attentions())  # pyright: ignore
+        return answer(self.config, return_dict, out)
+
+
+class EncoderStates(EncoderModel):
+    """What encoders without a head share. Each has the config of a model with one."""
+
+    per_token = ()
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(config)
+        self.post_init()
+
+    forward = EncoderModel.bare

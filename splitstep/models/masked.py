@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import MaskedLMOutput
 
 from ..fields import ACTIVATIONS, norm
+from ..kernels.loss import cross_entropy
 from ..kernels.output_product import project
 from .base import VocabularyHead
 from .config import TextConfig
-from .encoder import Encoder, EncoderModel
+from .encoder import Encoder, EncoderHead, EncoderModel, EncoderStates
 from .kinds import KINDS, kind
 
 
@@ -22,7 +23,7 @@ class MaskedConfig(TextConfig):
     model_type: ClassVar[str] = "splitstep-masked"
 
 
-class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
+class SplitstepForMaskedLM(VocabularyHead, EncoderHead):
     """A masked language model: encoder, then dense, activation, norm and the tied output matrix with a bias."""
 
     config_class = MaskedConfig
@@ -41,5 +42,15 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))
 
+    def loss_of(self, logits: Tensor, labels: Tensor, items: Tensor | int | None, wide: Tensor) -> Tensor:
+        return cross_entropy(logits, labels, items, wide=wide)
 
-KINDS.add("masked", kind(MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM))
+
+@final
+class SplitstepMaskedModel(EncoderStates):
+    """A masked language model without its head."""
+
+    config_class = MaskedConfig
+
+
+KINDS.add("masked", kind(MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM, SplitstepMaskedModel))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from ..kernels.output_product import project
+from .classes import class_loss
 from .config import TextConfig
-from .encoder import Encoder, EncoderModel
+from .encoder import Encoder, EncoderHead, EncoderStates
 from .kinds import KINDS, kind
 
 
@@ -22,7 +23,7 @@ class SequenceConfig(TextConfig):
     pool: Literal["mean", "first"] = "mean"
 
 
-class SplitstepForSequenceClassification(EncoderModel):
+class SplitstepForSequenceClassification(EncoderHead):
     """A classifier of token sequences."""
 
     config_class = SequenceConfig
@@ -38,6 +39,9 @@ class SplitstepForSequenceClassification(EncoderModel):
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return project(self.head, pooled(x, mask, self.config.pool))
 
+    def loss_of(self, logits: Tensor, labels: Tensor, items: Tensor | int | None, wide: Tensor) -> Tensor:
+        return class_loss(self.config, logits, labels, items, wide)
+
 
 def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
     """One vector per sequence: the first token's, or the mean over tokens that are not padding."""
@@ -45,8 +49,25 @@ def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
         return x[:, 0]
     if mask is None:
         return x.mean(1)
+    if mask.ndim != 2:
+        raise ValueError(
+            f"A mean over tokens needs to know the padding: pass an attention_mask [batch, tokens], not one of shape "
+            f"{list(mask.shape)}, or use pool=first."
+        )
     weight = mask.to(x.dtype)[..., None]
     return (x * weight).sum(1) / weight.sum(1).clamp(min=1)
 
 
-KINDS.add("sequence", kind(SequenceConfig, SplitstepForSequenceClassification, AutoModelForSequenceClassification))
+@final
+class SplitstepSequenceModel(EncoderStates):
+    """A classifier of token sequences without its head."""
+
+    config_class = SequenceConfig
+
+
+KINDS.add(
+    "sequence",
+    kind(
+        SequenceConfig, SplitstepForSequenceClassification, AutoModelForSequenceClassification, SplitstepSequenceModel
+    ),
+)

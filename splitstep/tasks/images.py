@@ -119,8 +119,8 @@ class Images(Classes):
             "do_rescale": True,
             "rescale_factor": 1 / self._standard.white,
             "do_normalize": True,
-            "image_mean": [self._standard.mean],
-            "image_std": [self._standard.deviation],
+            "image_mean": self._standard.mean,  # one number, not a list: pipelines open grey images as colour ones
+            "image_std": self._standard.deviation,
         }
         (folder / "preprocessor_config.json").write_text(json.dumps(processor, indent=2) + "\n", encoding="utf-8")
 

@@ -1,0 +1,54 @@
+"""Who may look at whom, and where tokens stand: barriers and positions from the masks that callers pass."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..fields import barrier
+from ..fields.attention import running_type
+from .cache import Past
+
+
+def positions_of(mask: Tensor | None, length: int, past: int | Tensor, device: torch.device) -> Tensor:
+    """Positions [B or 1, T] of the newest tokens; padding on the left does not count."""
+    if mask is None or mask.ndim == 4:
+        return (torch.arange(length, device=device) + past)[None]
+    counts = (mask.long().cumsum(-1) - 1).clamp(min=0)
+    if isinstance(past, int):
+        return counts[:, -length:]
+    return counts.index_select(1, torch.arange(length, device=device) + past)
+
+
+def whole_barrier(mask: Tensor, like: Tensor) -> Tensor:
+    """The barrier of a mask [B, 1 or heads, T, S] that leaves nothing to add: True where a query looks, or numbers that
+    are added to its scores."""
+    mask = mask.to(like.device)
+    return barrier(mask, running_type(like)) if mask.dtype is torch.bool else mask.to(running_type(like))
+
+
+def padding_barrier(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of `like`."""
+    if mask is None or mask.ndim == 4:
+        return None if mask is None else whole_barrier(mask, like)
+    return barrier(mask.bool()[:, None, None, :], running_type(like))
+
+
+def causal_mask(mask: Tensor | None, length: int, past: Past, like: Tensor) -> Tensor | None:
+    """The barrier to the future, to padding and to the unused room of a static cache, [B, 1, T, S], in the type of
+    `like` and on its device; None if a causal kernel needs no mask."""
+    if mask is not None and mask.ndim == 4:
+        return whole_barrier(mask, like)
+    seen, room = past
+    if mask is None and room is None and (length == 1 or (isinstance(seen, int) and seen == 0)):
+        return None
+    keys = room
+    if keys is None:
+        assert isinstance(seen, int), "a cache that grows knows its length"
+        keys = seen + length
+    rows = torch.arange(length, device=like.device)[:, None] + seen
+    visible = (torch.arange(keys, device=like.device) <= rows)[None, None]
+    if mask is not None:
+        given = mask.to(like.device).bool()
+        visible = visible & torch.nn.functional.pad(given, (0, keys - given.shape[1]))[:, None, None, :]
+    return barrier(visible, running_type(like))
