@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..recipes import find_recipe
-from .options import Data, Json, NewDirectory, Out
+from .options import Data, Json, Out
 from .output import Output
 
 if TYPE_CHECKING:
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Recipe entries to change, such as train.steps=2000."),
+]
+RunOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="A new directory for the run, or an interrupted one. Default: runs/RECIPE."
+    ),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run.")]
 Beams = Annotated[
@@ -43,8 +49,7 @@ def train(
     context: typer.Context,
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe by name, such as digits, or a YAML file.")],
     overrides: Overrides = None,
-    *,
-    out: NewDirectory,
+    out: RunOut = None,
     data: Data = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log to DIR/tensorboard.")] = False,
     as_json: Json = False,
@@ -53,13 +58,14 @@ def train(
 
     \b
     Example:
-      splitstep train digits --out runs/digits
+      splitstep train digits
       splitstep train enwik8 scheme=macaron train.steps=20000 --out runs/e8
       accelerate launch -m splitstep train enwik8 --out runs/e8
 
     Ctrl-C saves a checkpoint before it stops. If the run diverges, the result says at which step.
     """
-    find_recipe(recipe)  # refuses a wrong name before torch is imported
+    file = find_recipe(recipe)  # refuses a wrong name before torch is imported
+    out = out or default_out(file)
     from ..training import load_recipe
     from ..training import train as run
     from ..training.stop import Stop, Stopped
@@ -74,6 +80,12 @@ def train(
         raise typer.Exit(128 + stopped.number) from None
     if prints:
         Output(as_json, None).emit(result.document(), lambda: _run_table(result, out))
+
+
+def default_out(recipe: Path) -> Path:
+    """Where a run goes if nobody says so: the run's own directory if the recipe lies there, else runs/NAME."""
+    run = recipe.parent
+    return run if (run / "environment.json").is_file() else Path("runs") / recipe.stem
 
 
 def _run_table(result: RunResult, out: Path) -> RenderableType:

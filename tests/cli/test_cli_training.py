@@ -565,3 +565,15 @@ def test_nobody_works_on_after_the_end(tmp_path: Path, end: signal.Signals) -> N
     while any(map(psutil.pid_exists, workers)) and time.monotonic() < limit:
         time.sleep(0.1)
     assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in workers)
+
+
+def test_a_run_goes_to_a_directory_of_its_name_and_continues_in_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ("model.layers=1", "model.width=16", "train.batch=8")
+    assert cli.main(["train", "digits", *small, "train.steps=2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 2
+    assert cli.main(["train", "runs/digits/recipe.yaml", "train.steps=4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 4
+    assert [one.name for one in Path("runs").iterdir()] == ["digits"]

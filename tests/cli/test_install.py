@@ -54,11 +54,11 @@ def test_an_installed_wheel_trains_a_recipe_by_name_outside_the_checkout(install
         sys.executable, "-c", "import splitstep; print(splitstep.__file__)", cwd=tmp_path, PYTHONPATH=str(installed)
     )
     assert Path(imported.strip()) == installed / "splitstep" / "__init__.py"
-    words = ("train", "digits", "train.steps=3", "train.evaluate_every=3", "--out", "run", "--json")
+    words = ("train", "digits", "train.steps=3", "train.evaluate_every=3", "--json")
     printed = run(installed / "bin" / "splitstep", *words, cwd=tmp_path, PYTHONPATH=str(installed))
     result = json.loads(printed)
     assert (result["status"], result["task"], result["steps"]) == ("finished", "digits", 3)
-    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+    assert (tmp_path / "runs" / "digits" / "model" / "model.safetensors").is_file()
 
 
 @pytest.mark.slow
