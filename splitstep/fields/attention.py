@@ -51,7 +51,7 @@ def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
     look nowhere, such as one of a row of padding, looks everywhere: a softmax over nothing is not a number.
     """
     width = mask.shape[-1]
-    if torch.compiler.is_exporting():  # for any width
+    if torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling():  # an export, for any width
         return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(
             ~mask & mask.any(-1, keepdim=True), -inf
         )
