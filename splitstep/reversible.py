@@ -127,7 +127,8 @@ class Rebuild(torch.autograd.Function):
         problem: Problem = ctx.problem
         check_backward(ctx)
         extra, groups = split([tensor.detach() for tensor in ctx.rest], ctx.sizes)
-        *pair, first = ctx.saved_tensors
+        a, b, first = ctx.saved_tensors
+        pair = [a, b]  # by hand: dynamo of PyTorch 2.11 makes a tuple of `*pair`
         g = list(grads)
         g_extra = [torch.zeros_like(leaf) for leaf in extra]
         g_groups: list[Any] = [None] * len(groups)
