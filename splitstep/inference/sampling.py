@@ -11,6 +11,7 @@ from torch import Tensor
 from ..tasks.options import check_int64
 
 MOST_KEPT = 10**9  # of top_k: more than any vocabulary
+LEAST = 1e-6  # of a temperature that is not 0: smaller ones are 0 in single precision
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"generate needs a temperature of at least 0; got {self.temperature}")
+        if not (self.temperature == 0 or LEAST <= self.temperature < math.inf):
+            raise ValueError(f"generate needs a temperature of 0 or at least {LEAST}; got {self.temperature}")
         if self.top_k is not None and not 1 <= self.top_k <= MOST_KEPT:
             raise ValueError(f"generate needs a top-k of at least 1 and at most {MOST_KEPT:,}; got {self.top_k}")
         if self.top_p is not None and not 0 < self.top_p <= 1:

@@ -20,16 +20,17 @@ LET_THROUGH = frozenset({
     "output_router_logits", "use_cache",
 })  # fmt: skip
 # Names that mean something in transformers which these models do not do: only None may pass.
-ONLY_NONE = frozenset({
-    "cross_attn_head_mask", "cu_seq_lens_k", "cu_seq_lens_q", "decoder_head_mask", "decoder_position_ids",
-    "head_mask", "is_causal", "max_length_k", "max_length_q", "position_ids", "seq_idx",
-})  # fmt: skip
+PACKED = frozenset({"cu_seq_lens_k", "cu_seq_lens_q", "max_length_k", "max_length_q", "seq_idx"})
+ONLY_NONE = PACKED | {
+    "cross_attn_head_mask", "decoder_head_mask", "decoder_position_ids", "head_mask", "is_causal", "position_ids",
+}  # fmt: skip
 
 
-def check_arguments(model: Any, others: dict[str, Any]) -> None:
-    """Refuse arguments that `forward` does not know, with the nearest name."""
+def check_arguments(model: Any, others: dict[str, Any], packed: bool = False) -> None:
+    """Refuse arguments that `forward` does not know, with the nearest name. If the positions of a packed row say where
+    its texts begin, other arguments may say so again."""
     for name, value in others.items():
-        if name in LET_THROUGH or (name in ONLY_NONE and value is None):
+        if name in LET_THROUGH or (name in ONLY_NONE and value is None) or (packed and name in PACKED):
             continue
         title = type(model).__name__
         if name in ONLY_NONE:

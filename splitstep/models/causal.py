@@ -17,6 +17,7 @@ from .body import Body, Embedding, seed_for
 from .cache import check_room, past_of
 from .config import TextConfig
 from .kinds import KINDS, kind
+from .masks import packed_mask
 from .watch import Watch
 
 
@@ -52,6 +53,8 @@ class CausalModel(TextModel):
     ) -> Tensor:
         """The states of tokens, or of their vectors, after those in the cache."""
         given = given_one(tokens, embeds)
+        if positions is not None and mask is None and cache is None:
+            mask = packed_mask(positions)
         past = past_of(cache, self.body.slots)
         if self.body.slots.own:
             check_room(past, given.shape[1], mask)
@@ -76,7 +79,7 @@ class CausalModel(TextModel):
         **others: Any,
     ) -> BaseModelOutputWithPast:
         """The states, as the model without a head returns them."""
-        check_arguments(self, others)
+        check_arguments(self, others, packed=position_ids is not None)
         cache = self.cache_for(past_key_values, use_cache)
         watch = Watch(self.config, observe, output_hidden_states, output_attentions)
         x = self.read(
@@ -117,7 +120,7 @@ class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin
         return_dict: bool | None = None,
         **others: Any,
     ) -> CausalLMOutputWithPast:
-        check_arguments(self, others)
+        check_arguments(self, others, packed=position_ids is not None)
         cache = self.cache_for(past_key_values, use_cache, labels is None)
         watch = Watch(self.config, observe, output_hidden_states, output_attentions)
         x = self.read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ..fields import barrier
 from ..fields.attention import running_type
@@ -21,10 +22,19 @@ def positions_of(mask: Tensor | None, length: int, past: int | Tensor, device: t
 
 
 def whole_barrier(mask: Tensor, like: Tensor) -> Tensor:
-    """The barrier of a mask [B, 1 or heads, T, S] that leaves nothing to add: True where a query looks, or numbers that
-    are added to its scores."""
+    """The barrier of a mask [B, 1 or heads, T, S] that leaves nothing to add: True or 1 where a query looks, or floats
+    that are added to its scores."""
     mask = mask.to(like.device)
-    return barrier(mask, running_type(like)) if mask.dtype is torch.bool else mask.to(running_type(like))
+    if mask.is_floating_point():
+        return mask.to(running_type(like))
+    return barrier(mask.bool(), running_type(like))
+
+
+def packed_mask(positions: Tensor) -> Tensor:
+    """Who looks at whom in rows [B, T] of several texts each, [B, 1, T, T]: a text begins where positions do not go on
+    by one, and a token looks at earlier ones of its own text. transformers reads such positions in the same way."""
+    text = functional.pad((positions[:, 1:] != positions[:, :-1] + 1).long(), (1, 0)).cumsum(-1)
+    return (text[:, None, :] == text[:, :, None]).tril()[:, None]
 
 
 def padding_barrier(mask: Tensor | None, like: Tensor) -> Tensor | None:
@@ -50,5 +60,5 @@ def causal_mask(mask: Tensor | None, length: int, past: Past, like: Tensor) -> T
     visible = (torch.arange(keys, device=like.device) <= rows)[None, None]
     if mask is not None:
         given = mask.to(like.device).bool()
-        visible = visible & torch.nn.functional.pad(given, (0, keys - given.shape[1]))[:, None, None, :]
+        visible = visible & functional.pad(given, (0, keys - given.shape[1]))[:, None, None, :]
     return barrier(visible, running_type(like))

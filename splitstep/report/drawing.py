@@ -25,6 +25,11 @@ SHADES = 20  # of a heat map
 SIZE = 1000  # of the drawing's own coordinates
 
 
+def finite(*numbers: float | None) -> bool:
+    """Whether these can be drawn: each is a finite number or is not there."""
+    return all(one is None or math.isfinite(one) for one in numbers)
+
+
 class Tip(NamedTuple):
     """What hovering shows at a place; a tip without y is shown anywhere above and below its x."""
 
@@ -192,6 +197,7 @@ def line_tips(chart: LineChart, along: Scale) -> list[Tip]:
 
 @plotted.register
 def _points(chart: PointChart) -> Plot:
+    chart = replace(chart, points=[one for one in chart.points if finite(one.x, one.y, one.low, one.high)])
     along = scale(chart.x, (point.x for point in chart.points), 0.12)
     ends = (y for point in chart.points for y in (point.y, point.low, point.high) if y is not None)
     up = scale(chart.y, ends, 0.08)
@@ -220,6 +226,9 @@ def whisker(x: float, top: float, bottom: float, i: int) -> str:
 
 @plotted.register
 def _complex(chart: ComplexPlane) -> Plot:
+    chart = replace(
+        chart, groups=[(name, [z for z in group if finite(z.real, z.imag)]) for name, group in chart.groups]
+    )
     every = [z for _, group in chart.groups for z in group]
     reach = [] if chart.radius is None else [-chart.radius, chart.radius]
     along, up = (
@@ -244,6 +253,7 @@ def _complex(chart: ComplexPlane) -> Plot:
 
 @plotted.register
 def _bars(chart: BarChart) -> Plot:
+    chart = replace(chart, bars=[one for one in chart.bars if finite(one.value, one.low, one.high)])
     ends = (x for bar in chart.bars for x in (0.0, bar.value, bar.low, bar.high) if x is not None)
     along, rows = scale(chart.x, ends), max(len(chart.bars), 1)
     svg, dots, tips = list[str](), list[str](), list[Tip]()

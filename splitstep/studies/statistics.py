@@ -60,9 +60,13 @@ def estimate(values: Sequence[float], level: float = LEVEL, bounds: Bounds = UNB
     half = student_half(values, level)
     if half is None:
         return Estimate(mean, None, None, n)
+    return Estimate(mean, *within(mean, half, bounds), n)
+
+
+def within(mean: float, half: float, bounds: Bounds) -> tuple[float, float]:
+    """mean - half and mean + half, or the bounds if these are nearer."""
     low = mean - half if bounds.least is None else max(mean - half, bounds.least)
-    high = mean + half if bounds.greatest is None else min(mean + half, bounds.greatest)
-    return Estimate(mean, low, high, n)
+    return low, mean + half if bounds.greatest is None else min(mean + half, bounds.greatest)
 
 
 def student_half(values: Sequence[float], level: float = LEVEL) -> float | None:
@@ -89,17 +93,24 @@ def paired_difference(
     return estimate(found, bounds=bounds.of_differences)
 
 
-def jointly(found: Estimate, many: int) -> Estimate:
+def half_width(found: Estimate) -> float | None:
+    """Half the width of an interval before it was cut at a bound: that of its longer side."""
+    if found.low is None or found.high is None:
+        return None
+    return max(found.mean - found.low, found.high - found.mean)
+
+
+def jointly(found: Estimate, many: int, bounds: Bounds = UNBOUNDED) -> Estimate:
     """One of several differences, with an interval so wide that all of them hold at once in 95% of the cases.
 
-    This is Bonferroni's correction: each is a Student's t interval of level 1 - 0.05 / many.
+    This is Bonferroni's correction: each is a Student's t interval of level 1 - 0.05 / many. The bounds are those of
+    the values.
     """
-    if found.low is None or found.high is None:
+    half = half_width(found)
+    if half is None:
         return found
-    wider = student_t(found.n, 1 - (1 - LEVEL) / many) / student_t(found.n, LEVEL)
-    return found._replace(
-        low=found.mean - wider * (found.mean - found.low), high=found.mean + wider * (found.high - found.mean)
-    )
+    half *= student_t(found.n, 1 - (1 - LEVEL) / many) / student_t(found.n, LEVEL)
+    return Estimate(found.mean, *within(found.mean, half, bounds.of_differences), found.n)
 
 
 def detectable(found: Estimate, many: int = 1, power: float = POWER) -> float | None:
@@ -111,9 +122,10 @@ def detectable(found: Estimate, many: int = 1, power: float = POWER) -> float | 
     """
     from scipy.special import nctdtrinc
 
-    if found.low is None or found.high is None:
+    half = half_width(found)
+    if half is None:
         return None
-    error = (found.high - found.low) / (2 * student_t(found.n, LEVEL))
+    error = half / student_t(found.n, LEVEL)
     quantile = student_t(found.n, 1 - (1 - LEVEL) / many)
     return float(nctdtrinc(found.n - 1, 1 - power, quantile)) * error
 

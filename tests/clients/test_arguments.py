@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -157,3 +158,25 @@ def test_generate_returns_attention_weights_of_every_step(scheme: str) -> None:
     )  # fmt: skip
     assert len(out.encoder_attentions) == 2 * model.encoder.body.stack.scheme.count("A")
     assert out.cross_attentions[-1][0].shape[-2:] == (1, LENGTH)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_texts_of_a_packed_row_do_not_see_each_other(scheme: str, positions: str) -> None:
+    """As in transformers, positions that begin anew begin a text; the collators of trainers pass nothing else."""
+    model, ids = tiny("causal", scheme=scheme, positions=positions).eval(), tokens()[:1]
+    cuts = [0, 2, LENGTH - 1, LENGTH]
+    pieces = [ids[:, a:b] for a, b in pairwise(cuts)]
+    restart = torch.cat([torch.arange(piece.shape[1]) for piece in pieces])[None]
+    ends = torch.tensor(cuts)
+    packed = model(ids, position_ids=restart, use_cache=False, cu_seq_lens_q=ends, max_length_q=LENGTH).logits
+    alone = torch.cat([model(piece, use_cache=False).logits for piece in pieces], 1)
+    torch.testing.assert_close(packed, alone, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="does nothing with cu_seq_lens_q"):
+        model(ids, cu_seq_lens_q=ends)
+
+
+def test_a_mask_of_whole_numbers_is_one_of_truth_values() -> None:
+    model, ids = tiny("causal").eval(), tokens()
+    mask = torch.ones(LENGTH, LENGTH, dtype=torch.long).tril()[None, None].expand(len(ids), -1, -1, -1)
+    torch.testing.assert_close(model(ids, attention_mask=mask).logits, model(ids).logits)

@@ -25,11 +25,12 @@ def byte_tokenizer_with_padding() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), eos_token=newline, pad_token=zero)
 
 
-@pytest.mark.parametrize("adapter", [False, True])
-def test_a_few_steps_lower_the_loss(adapter: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("adapter", "packing"), [(False, False), (True, False), (False, True)])
+def test_a_few_steps_lower_the_loss(adapter: bool, packing: bool, tmp_path: Path) -> None:
     how: dict[str, Any] = dict(
         output_dir=str(tmp_path), max_steps=8, per_device_train_batch_size=4, learning_rate=2e-2, report_to="none",
-        disable_tqdm=True, use_cpu=True, logging_steps=1, max_length=24, save_strategy="no", bf16=False,
+        disable_tqdm=True, use_cpu=True, logging_steps=1, max_length=24, packing=packing,
+        save_strategy="no", bf16=False,
     )  # fmt: skip
     model = tiny("causal", "macaron", sharp=False, vocab_size=256, positions="rotary", tie_word_embeddings=True)
     more: dict[str, Any] = {}

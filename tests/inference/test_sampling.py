@@ -89,9 +89,10 @@ def test_tokens_are_drawn_with_these_probabilities(temperature: float, top_k: in
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"temperature": -1.0}, "temperature of at least 0; got -1.0"),
-        ({"temperature": math.inf}, "temperature of at least 0; got inf"),
-        ({"temperature": math.nan}, "temperature of at least 0; got nan"),
+        ({"temperature": -1.0}, "temperature of 0 or at least 1e-06; got -1.0"),
+        ({"temperature": 1e-320}, "temperature of 0 or at least 1e-06; got 1e-320"),
+        ({"temperature": math.inf}, "temperature of 0 or at least 1e-06; got inf"),
+        ({"temperature": math.nan}, "temperature of 0 or at least 1e-06; got nan"),
         ({"top_k": 0}, "top-k of at least 1 and at most 1,000,000,000; got 0"),
         ({"top_k": 10**20}, "top-k of at least 1 and at most 1,000,000,000; got 1"),
         ({"top_p": 0.0}, "top-p above 0 and at most 1; got 0.0"),

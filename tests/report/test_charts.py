@@ -142,3 +142,15 @@ def test_the_documented_chart_is_drawn(tmp_path: Path, monkeypatch: pytest.Monke
     assert "lie: 1.1 [1, 1.2]" in (tmp_path / "losses.html").read_text()
     names = re.findall(r"^\| `(\w+)` \|", text.split("splitstep.report.charts")[1], re.M)
     assert set(names) == {type(chart).__name__ for chart in CHARTS.values()}
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_a_number_is_left_out(bad: float) -> None:
+    points = [Point("a", 1.0, 2.0), Point("b", 2.0, bad)]
+    charts: list[Chart] = [
+        PointChart("points", Axis(), Axis(), points),
+        BarChart("bars", Axis(), [Bar("a", 1.0), Bar("b", bad)]),
+        ComplexPlane("plane", [("a", [1 + 1j, complex(bad, 0.0)])]),
+    ]
+    for chart in charts:
+        assert not re.search("nan|inf", chart_to_html(chart).lower())

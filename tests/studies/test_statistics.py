@@ -140,3 +140,17 @@ def test_intervals_cover_the_truth_as_often_as_they_say(n: int) -> None:
         covered += found.low <= 1.0 <= found.high
     spread = math.sqrt(0.95 * 0.05 / len(draws))
     assert abs(covered / len(draws) - 0.95) < 4 * spread
+
+
+def test_bounds_neither_narrow_nor_widen_a_verdict() -> None:
+    """What was cut at a bound is not what the spread says, and no joint interval leaves the bounds."""
+    accuracy = Bounds(0.0, 1.0)
+    wild = paired_difference({0: 0.9, 1: 0.99, 2: 0.95}, {0: 0.05, 1: 0.03, 2: 0.3}, accuracy)
+    plain = paired_difference({0: 0.9, 1: 0.99, 2: 0.95}, {0: 0.05, 1: 0.03, 2: 0.3})
+    assert wild is not None
+    assert plain is not None
+    assert wild.high == 1.0
+    joint = jointly(wild, 5, accuracy)
+    assert joint.high == 1.0
+    assert joint.low == pytest.approx(jointly(plain, 5).low)
+    assert detectable(wild) == pytest.approx(detectable(plain))

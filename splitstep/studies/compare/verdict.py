@@ -9,7 +9,7 @@ from ...notation import shortened
 from ...report.verdict import Verdict
 from ...support.words import counted, listed
 from ...tasks.task import title_of
-from ..statistics import FEWEST, Estimate, detectable, jointly
+from ..statistics import FEWEST, Bounds, Estimate, detectable, jointly
 from .result import Comparison, Row
 
 
@@ -26,8 +26,11 @@ class Gap(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        low, high = self.joint.low, self.joint.high
-        return not self.few and low is not None and high is not None and not low <= 0 <= high
+        return not self.few and excludes_zero(self.joint)
+
+
+def excludes_zero(found: Estimate) -> bool:
+    return found.low is not None and found.high is not None and not found.low <= 0 <= found.high
 
 
 def compare_verdict(result: Comparison) -> Verdict:
@@ -38,16 +41,18 @@ def compare_verdict(result: Comparison) -> Verdict:
     if not others:
         return Verdict("open", alone(result, first))
     found = [(row, difference(result, row)) for row in others]
+    bounds = Bounds(result.metric.least, result.metric.greatest)
     known = [(row, one) for row, one in found if one is not None]
-    gaps = [Gap(shortened(row.name), one, jointly(one, len(known))) for row, one in known]
+    gaps = [Gap(shortened(row.name), one, jointly(one, len(known), bounds)) for row, one in known]
     lost = [shortened(row.name) for row, one in found if one is None]
     if all(gap.few for gap in gaps):
         return Verdict("too few", sentence([too_few(result, gaps), *missing(lost)]))
     told = [gap for gap in gaps if gap.apart]
     clauses = [told_apart(result, gap) for gap in told]
-    if len(gaps) > 1 and told:
-        clauses.append(f"intervals hold for all {len(gaps)} differences at once")
-    clauses += [*not_told_apart(result, gaps), *missing(lost)]
+    clauses += not_told_apart(result, gaps)
+    if len(gaps) > 1 and any(excludes_zero(gap.found) for gap in gaps):
+        clauses.append(f"this holds for all {len(gaps)} differences at once, the table's intervals one by one")
+    clauses += missing(lost)
     return Verdict("settled" if told else "open", sentence(clauses))
 
 
@@ -92,8 +97,16 @@ def not_told_apart(result: Comparison, gaps: Sequence[Gap]) -> list[str]:
     seeds = counted(min(gap.found.n for gap in still), "seed")
     who = f"{listed([gap.name for gap in still])} cannot" if len(still) < len(gaps) else "Nothing can"
     sizes = [size for gap in still if (size := detectable(gap.found, len(gaps))) is not None]
-    seen = f"a difference of {result.metric.format.format(max(sizes))} would have been seen four times in five"
-    return [f"{who} be told apart from {shortened(result.rows[0].name)} with {seeds}", *([seen] if sizes else [])]
+    apart = f"{who} be told apart from {shortened(result.rows[0].name)} with {seeds}"
+    return [apart, would_be_seen(result, max(sizes))] if sizes else [apart]
+
+
+def would_be_seen(result: Comparison, size: float) -> str:
+    """The difference that this many seeds would have shown; none, if it is larger than any that there can be."""
+    least, greatest = result.metric.least, result.metric.greatest
+    if least is not None and greatest is not None and size > greatest - least:
+        return "they differ so much that no difference would have been seen four times in five"
+    return f"a difference of {result.metric.format.format(size)} would have been seen four times in five"
 
 
 def too_few(result: Comparison, gaps: Sequence[Gap]) -> str:
