@@ -49,9 +49,11 @@ def compare_verdict(result: Comparison) -> Verdict:
         return Verdict("too few", sentence([too_few(result, gaps), *missing(lost)]))
     told = [gap for gap in gaps if gap.apart]
     clauses = [told_apart(result, gap) for gap in told]
+    if len(gaps) > 1 and told:
+        clauses.append(f"intervals hold for all {len(gaps)} differences at once")
     clauses += not_told_apart(result, gaps)
-    if len(gaps) > 1 and any(excludes_zero(gap.found) for gap in gaps):
-        clauses.append(f"this holds for all {len(gaps)} differences at once, the table's intervals one by one")
+    if not told and any(excludes_zero(gap.found) for gap in gaps):
+        clauses.append(f"the intervals in the table hold one by one, not for all {len(gaps)} differences at once")
     clauses += missing(lost)
     return Verdict("settled" if told else "open", sentence(clauses))
 
