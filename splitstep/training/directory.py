@@ -176,7 +176,7 @@ class RunDirectory:
         """Refuse a directory that holds several runs instead of one."""
         runs = [] if self.recipe_file.is_file() else sorted(self.path.glob("runs/*/recipe.yaml"))
         if runs:
-            raise ValueError(f"{self.path} is a comparison: name one of its runs, such as {runs[0].parent}")
+            raise ValueError(f"{self.path} holds several runs: name one of them, such as {runs[0].parent}")
 
     def holds(self, recipe: Mapping[str, Any]) -> bool:
         """Whether a run of this recipe is here; a run of another is refused. Entries that an older version did not

@@ -150,7 +150,7 @@ def test_a_run_that_is_not_over_and_a_comparison_are_refused(digits: Path, tmp_p
     (unfinished / "result.json").unlink()
     with pytest.raises(ValueError, match=r"has not finished: continue it with `splitstep train .*recipe.yaml --out"):
         ss.load(unfinished)
-    with pytest.raises(ValueError, match=r"is a comparison: name one of its runs"):
+    with pytest.raises(ValueError, match=r"holds several runs: name one of them"):
         ss.load(tmp_path)
     with pytest.raises(ValueError, match=r"^there is no directory .*nothing: name a run or a model's folder$"):
         ss.load(tmp_path / "nothing")

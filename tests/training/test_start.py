@@ -179,7 +179,7 @@ def other_start(folder: Path, case: str) -> Path:
         ("damaged", "is damaged: "),
         ("foreign", "is a bert model: name one that splitstep trained"),
         ("unfinished", "holds no model: name a finished run"),
-        ("comparison", "is a comparison: name one of its runs"),
+        ("comparison", "holds several runs: name one of them"),
     ],
 )
 def test_what_is_no_start_is_one_line(case: str, needle: str, finished: Path, tmp_path: Path) -> None:

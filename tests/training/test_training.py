@@ -488,7 +488,7 @@ def test_a_comparison_is_no_run_and_is_not_called_damaged(
         (tmp_path / "runs" / name / "recipe.yaml").write_text("task: numbers\n")
     if finished:
         (tmp_path / "result.json").write_text('{"study": "compare"}')
-    with pytest.raises(ValueError, match=r"is a comparison: name one of its runs, such as .*lie-seed0$"):
+    with pytest.raises(ValueError, match=r"holds several runs: name one of them, such as .*lie-seed0$"):
         ask(tmp_path)
 
 
