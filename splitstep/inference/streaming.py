@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import final
 
-PART = "\ufffd"  # what a decoder writes for bytes that are no character, such as the beginning of one
+PART = "\ufffd"  # what a decoder writes for bytes that are not a character, such as the beginning of one
 
 
 @final

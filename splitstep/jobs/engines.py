@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, TypeVar, final
 
+from ..support.words import first_line
+
 T = TypeVar("T")
 
 TRIES = 2  # how often a job is started if its process dies
@@ -84,8 +86,8 @@ def _dask(address: str) -> Iterator[Engine]:
         client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError, RuntimeError) as error:
         raise ValueError(
-            f"no Dask scheduler answers at {address} within {ANSWER_SECONDS} s ({_line(error)}): check the address, "
-            "such as tcp://HOST:8786, or use --engine local."
+            f"no Dask scheduler answers at {address} within {ANSWER_SECONDS} s ({first_line(error).rstrip('.:')}): "
+            "check the address, such as tcp://HOST:8786, or use --engine local."
         ) from None
     try:
         client.wait_for_workers(1, timeout=ANSWER_SECONDS)
@@ -101,10 +103,6 @@ def _dask(address: str) -> Iterator[Engine]:
     finally:
         executor.shutdown(wait=False)
         client.close(timeout=5)
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".:")
 
 
 @final

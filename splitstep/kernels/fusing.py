@@ -48,7 +48,7 @@ def transformed(*tensors: Tensor | None) -> bool:
 def checked(what: str, kind: str, make: Callable[[], T]) -> T | None:
     """What `make` imports and checks, on devices of this kind; None if PyTorch's own operations must do.
 
-    A missing Triton is no reason for a warning. A missing compiler, an unknown device or wrong results are: the user
+    A missing Triton needs no warning. A missing compiler, an unknown device or wrong results are: the user
     should know why the program is slower.
     """
     if kind != "cuda" or not torch.cuda.is_available():

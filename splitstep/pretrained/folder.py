@@ -93,7 +93,7 @@ def listed(folder: Path) -> list[Path]:
     if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
         raise ValueError(f"{folder / INDEX} is damaged: it has no weight_map; copy it again")
     if outside := [name for name in names.values() if Path(name).name != name or not name.endswith(".safetensors")]:
-        raise ValueError(f"{folder / INDEX} names {outside[0]!r}, which is no safetensors file of this folder")
+        raise ValueError(f"{folder / INDEX} names {outside[0]!r}, which is not a safetensors file of this folder")
     return sorted({folder / name for name in names.values()})
 
 

@@ -78,7 +78,7 @@ def agree(kernels: Kernels, device: str, truncates: Sequence[torch.dtype] = ()) 
 
 
 def strange(kernels: Kernels, device: str) -> None:
-    """Classes that are ruled out; rows that are no numbers; labels that are no classes."""
+    """Classes that are ruled out; rows that are not numbers; labels that are not classes."""
     logits, labels = sample(6, 5000, 5000, device)
     logits[0, :4000] = -torch.inf  # more than a block
     labels[0] = 4500

@@ -205,7 +205,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "index cut off": (lambda f: (f / "model.safetensors.index.json").write_text("{}"), r"has no weight_map"),
     "index points away": (
         lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../a.safetensors"}}'),
-        r"names '../a.safetensors', which is no safetensors file of this folder",
+        r"names '../a.safetensors', which is not a safetensors file of this folder",
     ),
     "deeper config": (lambda f: write_config(f, num_hidden_layers=3), r"the files lack the weights model.layers.2"),
     "wider config": (lambda f: write_config(f, hidden_size=32), r"does not open: "),

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end `splitstep train` after a checkpoint, and the command that it names goes on."""
+"""Ctrl-C and SIGTERM end `splitstep train` after a checkpoint, and the command that it names continues."""
 
 import json
 import os
