@@ -61,6 +61,7 @@ class Planned(NamedTuple):
     seed: int
     recipe: Recipe
     folder: str
+    arm: str = ""  # of an ablation: what differs from the recipe besides the scheme
 
 
 def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Sequence[Setting]) -> list[Planned]:
@@ -105,12 +106,12 @@ def check_runs(runs: Sequence[Planned], out: Path, task: Task) -> list[Planned]:
 
     Refuses schemes without an equal-cost twin and folders of other runs, before anything is computed.
     """
-    work: dict[tuple[str, Setting], int] = {}  # the same for all seeds
+    work: dict[tuple[str, str, Setting], int] = {}  # the same for all seeds
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out")
     for run in runs:
-        kind = (run.scheme, run.setting)
+        kind = (run.arm, run.scheme, run.setting)
         if kind not in work:
             work[kind] = run.recipe.train.steps * cost(run.recipe.config(task), task.length).flops
         RunDirectory(out / run.folder).holds(run.recipe.document())
-    return sorted(runs, key=lambda run: -work[run.scheme, run.setting])
+    return sorted(runs, key=lambda run: -work[run.arm, run.scheme, run.setting])

@@ -42,6 +42,7 @@ class Trial(RunOutcome):
     train_loss: Curve
     valid_loss: Curve
     valid_metric: Curve
+    arm: str = ""  # of an ablation; older documents have none
 
 
 @dataclass(frozen=True)
