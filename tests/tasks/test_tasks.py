@@ -464,7 +464,9 @@ def anatomy(tokens: list[str]) -> tuple[int, list[int]]:
     return deepest, counts
 
 
-@pytest.mark.parametrize(("name", "low", "high"), [("lra", 501, 1999), ("long", 500, 1000), ("short", 4, 63), ("original", 1, 10**9)])
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("lra", 501, 1999), ("long", 500, 1000), ("short", 4, 63), ("original", 1, 10**9)]
+)
 def test_generated_trees_keep_the_rules(name: str, low: int, high: int) -> None:
     variant = replace(VARIANTS[name], train=300, valid=20, test=20)
     text = generate(variant, seed=1)
