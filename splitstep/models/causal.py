@@ -15,9 +15,9 @@ from .arguments import answer, check_arguments, given_one, kept
 from .base import SplitstepGenerationMixin, TextModel, VocabularyHead
 from .body import Body, Embedding, seed_for
 from .cache import check_room, past_of
-from .config import TextConfig
+from .config import SplitstepConfig, TextConfig
 from .kinds import KINDS, kind
-from .masks import packed_mask
+from .masks import packed_documents, packed_mask
 from .watch import Watch
 
 
@@ -25,6 +25,17 @@ class CausalConfig(TextConfig):
     """A language model that predicts the next token."""
 
     model_type: ClassVar[str] = "splitstep-causal"
+    kinds_of_ends: ClassVar[tuple[str, ...]] = ("upwind",)
+
+    ends: str = "upwind"
+
+    def check_terms(self) -> None:
+        if self.ends in SplitstepConfig.kinds_of_ends:
+            raise ValueError(
+                f"ends={self.ends!r} is for diffusion that looks both ways, and a causal model may not look at later "
+                "tokens: leave ends out, and D is the upwind relaxation of a token towards the one before it."
+            )
+        super().check_terms()
 
 
 class CausalModel(TextModel):
@@ -53,13 +64,17 @@ class CausalModel(TextModel):
     ) -> Tensor:
         """The states of tokens, or of their vectors, after those in the cache."""
         given = given_one(tokens, embeds)
+        documents = None
         if positions is not None and mask is None and cache is None:
-            mask = packed_mask(positions)
+            documents = packed_documents(positions)
+            mask = packed_mask(documents)
         past = past_of(cache, self.body.slots)
         if self.body.slots.own:
             check_room(past, given.shape[1], mask)
         seed = seed_for(self, self.config, dropout_seed, given.device)
-        x, context = self.embedding(tokens, mask, seed, past, types=types, positions=positions, embeds=embeds)
+        x, context = self.embedding(
+            tokens, mask, seed, past, types=types, positions=positions, embeds=embeds, documents=documents
+        )
         return self.body(x, context._replace(cache=cache, record=watch.record), watch.observe)
 
     def bare(

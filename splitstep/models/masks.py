@@ -30,11 +30,27 @@ def whole_barrier(mask: Tensor, like: Tensor) -> Tensor:
     return barrier(mask.bool(), running_type(like))
 
 
-def packed_mask(positions: Tensor) -> Tensor:
-    """Who looks at whom in rows [B, T] of several texts each, [B, 1, T, T]: a text begins where positions do not go on
-    by one, and a token looks at earlier ones of its own text. transformers reads such positions in the same way."""
-    text = functional.pad((positions[:, 1:] != positions[:, :-1] + 1).long(), (1, 0)).cumsum(-1)
+def packed_documents(positions: Tensor) -> Tensor:
+    """The number of each token's text in rows [B, T] of several texts each, from 1: a text begins where positions do
+    not go on by one. transformers reads such positions in the same way."""
+    return functional.pad((positions[:, 1:] != positions[:, :-1] + 1).long(), (1, 0)).cumsum(-1) + 1
+
+
+def packed_mask(text: Tensor) -> Tensor:
+    """Who looks at whom in rows of several texts each, [B, 1, T, T]: a token looks at earlier ones of its own text."""
     return (text[:, None, :] == text[:, :, None]).tril()[:, None]
+
+
+def documents_of(mask: Tensor | None, room: int | None = None) -> Tensor | None:
+    """The document of each key [B, S], from a mask: 1, or 0 for padding and the unused room of a static cache."""
+    if mask is None:
+        return None
+    if mask.ndim == 4:
+        raise ValueError(
+            f"An attention_mask of shape {list(mask.shape)} does not say which tokens are padding, and diffusion D "
+            "must know: pass one of [batch, tokens], or position_ids that begin anew with each text."
+        )
+    return functional.pad(mask.bool().long(), (0, room - mask.shape[1])) if room else mask.bool().long()
 
 
 def padding_barrier(mask: Tensor | None, like: Tensor) -> Tensor | None:

@@ -47,6 +47,9 @@ class TranslationConfig(TextConfig):
         self.check_positive("decoder_layers", most=DEEPEST)
         self.check_probability("label_smoothing")
 
+    def stencils(self) -> list[str]:
+        return [self.ends, "upwind"]
+
     def stacks(self) -> list[tuple[Scheme, int]]:
         encoder = scheme(self.scheme)
         return [(encoder, self.layers), (decoder(encoder), self.decoder_layers)]
