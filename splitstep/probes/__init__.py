@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from ..integrate import Event
 from ..stack import Stack
 from ..support.registry import Registry
+from .drift import Drift
+from .gradients import Gradients
 from .increment_norms import IncrementNorms
 from .probe import Figures, Pass, Probe
 from .state_norms import StateNorms
+from .states import States
+from .watching import watch
 
 __all__ = ["PROBES", "Figures", "Pass", "Probe", "observe"]
 
+
+def accept(given: Any) -> Callable[[], Probe]:
+    """A class of another package, if it is a probe."""
+    if not (isinstance(given, type) and issubclass(given, Probe)):
+        raise ValueError("it must be a subclass of splitstep.probes.Probe")
+    return given
+
+
 PROBES: Registry[Callable[[], Probe]] = Registry(
-    "probe", {"state_norms": StateNorms, "increment_norms": IncrementNorms}
+    "probe",
+    {
+        "state_norms": StateNorms,
+        "increment_norms": IncrementNorms,
+        "drift": Drift,
+        "gradients": Gradients,
+        "states": States,
+    },
+    accept=accept,
 )
 
 
@@ -28,20 +46,4 @@ def observe(model: nn.Module, batch: Mapping[str, Any], probes: Sequence[str]) -
     The model keeps its mode (training or evaluation) and must pass `observe` on to its stacks.
     """
     stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
-    made = {name: {stack: PROBES.find(name)() for stack in stacks} for name in probes}
-    ends: dict[str, Tensor] = {}
-    begun: list[str] = []
-
-    def see(event: Event) -> None:
-        for by_stack in made.values():
-            by_stack[begun[-1]](event)
-
-    with ExitStack() as hooks:
-        for name, stack in stacks.items():
-            hooks.enter_context(stack.register_forward_pre_hook(lambda *_, name=name: begun.append(name)))
-            hooks.enter_context(stack.register_forward_hook(lambda *given, name=name: ends.update({name: given[-1]})))
-        output = model(**batch, use_cache=False, observe=see)
-    return {
-        name: {stack: one.figures(Pass(model, batch, stack, ends[stack], output)) for stack, one in by_stack.items()}
-        for name, by_stack in made.items()
-    }
+    return watch(model, batch, {name: {stack: PROBES.find(name)() for stack in stacks} for name in probes}, stacks)

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import yaml
+from torch import Tensor
 
-from ..support.files import fsync, is_leftover, naming, sweep, write_atomically
+from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
 from ..support.typed import plain, read_as
 from ..support.yaml_text import parse
 from .recipe import Recipe, read_recipe
 from .run_result import RunResult, Start
+from .tensor_file import contents
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
@@ -84,6 +86,7 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.model = path / "model"
         self.translations = path / "translations"
+        self.probes = path / "probes"
 
     def claim(self, recipe: Mapping[str, Any]) -> bool:
         """Take the directory for a run of this recipe, and return whether it extends the run that is there."""
@@ -143,6 +146,7 @@ class RunDirectory:
                     raise
             sweep(self.path)
             sweep(self.checkpoints)
+            sweep(self.probes)
             yield
         finally:
             os.close(handle)
@@ -240,11 +244,40 @@ class RunDirectory:
         lines = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.is_file() else []
         return [record for record in map(_read, lines) if record is not None]
 
+    def tensors_file(self, step: int) -> Path:
+        """Where the tensors are that probes found after this step."""
+        return self.probes / f"step-{step:08d}.safetensors"
+
+    def write_tensors(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+        """Write what probes found, by names of the form probe/stack/series."""
+        path = self.tensors_file(step)
+        with naming(path):
+            self.probes.mkdir(exist_ok=True)
+            with whole_file(path) as file:
+                file.writelines(contents(tensors))
+
+    def tensors(self, step: int) -> dict[str, Tensor]:
+        """The tensors that probes found after this step."""
+        from safetensors.torch import load_file
+
+        if not self.tensors_file(step).is_file():
+            known = ", ".join(map(str, self.tensor_steps())) or "none"
+            raise ValueError(f"{self.path} has no tensors of probes at step {step}; the steps that have: {known}")
+        return load_file(self.tensors_file(step))
+
+    def tensor_steps(self) -> list[int]:
+        """The steps after which probes have found tensors, ascending."""
+        names = (file.stem.removeprefix("step-") for file in self.probes.glob("step-*.safetensors"))
+        return sorted(int(name) for name in names if name.isdecimal())
+
     def rewind(self, step: int) -> None:
-        """Drop what was logged after the checkpoint that a run continues from."""
+        """Drop what was logged after the checkpoint that a run continues from; without one, everything."""
         if self.metrics.is_file():
-            kept = [json.dumps(record) for record in self.logged() if record["step"] <= step]
+            kept = [json.dumps(record) for record in self.logged() if step and record["step"] <= step]
             write_atomically(self.metrics, "".join(f"{line}\n" for line in kept))
+        for late in self.tensor_steps():
+            if late > step or not step:
+                self.tensors_file(late).unlink()
 
     def flush_metrics(self) -> None:
         """Flush the metrics to the disk, before a checkpoint relies on them."""

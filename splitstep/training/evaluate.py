@@ -1,15 +1,14 @@
-"""The figures of a model on one split of a task: teacher-forced, running freely, and of probes."""
+"""The figures of a model on one split of a task: teacher-forced, and running freely."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import nn
 
-from ..probes import Figures, observe
 from ..tasks import Batch, FreeRun, Task
 from .processes import World
 from .progress import Counting
@@ -77,16 +76,6 @@ def evaluate(
         summed = world.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64, device=device))
         totals = dict(zip(names, summed.tolist(), strict=True))
     return task.summary(totals)
-
-
-def probe(
-    model: nn.Module, task: Task, probes: Sequence[str], size: int, precision: torch.dtype
-) -> dict[str, dict[str, Figures]]:
-    """What probes find in the first validation batch, which is the same at each evaluation and on each process."""
-    device = next(model.parameters()).device
-    batch = {name: x.to(device) for name, x in next(task.batches("valid", size)).items()}
-    with evaluating(model), autocast(precision, device):
-        return observe(model, batch, probes)
 
 
 def free_run(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
+from torch import Tensor
+
+from ..probes import Figures
 from ..support.typed import plain
 from .directory import RunDirectory
 from .progress import Progress
@@ -35,3 +38,21 @@ class Journal:
             for name, value in figures.items():
                 if isinstance(value, float):
                     self.writer.add_scalar(f"{split}/{name}", value, step)
+
+    def write_probes(self, step: int, found: Mapping[str, Mapping[str, Figures]]) -> None:
+        """Log what probes found: numbers as one record, by probe, stack and series, and tensors in a file."""
+        if self.silent:
+            return
+        tensors: dict[str, Tensor] = {}
+        kept: dict[str, dict[str, dict[str, tuple[float, ...]]]] = {}
+        for probe, stacks in found.items():
+            for stack, figures in stacks.items():
+                series = kept.setdefault(probe, {}).setdefault(stack, {})
+                for name, value in figures.items():
+                    if isinstance(value, Tensor):
+                        tensors[f"{probe}/{stack}/{name}"] = value
+                    else:
+                        series[name] = value
+        if tensors:
+            self.directory.write_tensors(step, tensors)
+        self.write(step, "probe", kept)

@@ -12,11 +12,12 @@ from ..schemes import label
 from ..support.out_of_memory import no_memory
 from ..support.words import counted
 from .directory import Environment, RunDirectory, git_hash, versions
-from .evaluate import evaluate, free_run, probe
+from .evaluate import evaluate, free_run
 from .journal import Journal, open_tensorboard
 from .processes import World, this_world
 from .progress import Progress
 from .recipe import Recipe, evaluates
+from .recording import Recorder
 from .result import finish, finish_diverged
 from .run import Diverged, Run
 from .run_result import RunResult
@@ -27,7 +28,9 @@ from .work import prefetched
 
 def fit(run: Run, journal: Journal, stop: Stop = NEVER) -> None:
     """Train from the run's present step to the end, or until it is asked to stop."""
-    options = run.options
+    options, recorder = run.options, Recorder(run, journal)
+    if run.state.step == 0:
+        recorder.record_if_due()
     with prefetched(run.work, run.state.step, options.steps) as works:
         for work in works:
             lr = learning_rate(options, run.state.step)
@@ -41,6 +44,7 @@ def fit(run: Run, journal: Journal, stop: Stop = NEVER) -> None:
             if evaluating:
                 with run.clock.paused():
                     validate(run, journal)
+            recorder.record_if_due()
             if step in run.snapshots:
                 with run.clock.paused():
                     run.add_snapshot()
@@ -74,8 +78,6 @@ def validate(run: Run, journal: Journal) -> None:
             assert found is not None, f"task {run.task.name} has no figure {name}"
             figures |= found.figures
         run.keep_if_best(figures)
-    if run.recipe.probes:
-        journal.write(run.state.step, "probe", probe(run.model, run.task, run.recipe.probes, size, run.precision))
     journal.write(run.state.step, "valid", figures)
     shown = name if name in figures else "loss"
     journal.progress.update(run.state.step, {f"valid {shown}": figures[shown]}, force=True)

@@ -53,6 +53,8 @@ class TrainOptions:
     best: Literal["metric", "loss"] = "metric"  # the validation figure that "best" goes by
     average: int = 10  # snapshots
     average_every: int = 0  # steps, counted back from the last; 0: at each evaluation
+    probe_every: int = 0  # steps; 0: at each evaluation
+    probe_batch: int = 0  # examples of the validation split that probes see; 0: 64
     checkpoint_seconds: float = 60.0
     keep_checkpoints: int = 2  # the newest, so a run survives if one is damaged; 0: all
 
@@ -76,7 +78,7 @@ class TrainOptions:
 
 LEAST = {
     "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
-    "evaluate_batch": 0, "average": 1, "average_every": 0, "keep_checkpoints": 0,
+    "evaluate_batch": 0, "average": 1, "average_every": 0, "keep_checkpoints": 0, "probe_every": 0, "probe_batch": 0,
 }  # fmt: skip
 MOST = {"batch": 10**7, "average": 10**6}  # both are listed in memory before training begins
 RANGES = {
@@ -106,6 +108,14 @@ def evaluation_steps(options: TrainOptions) -> int:
 def evaluates(options: TrainOptions, step: int) -> bool:
     """Whether a run is evaluated after this step: at regular intervals, and after the last."""
     return step == options.steps or step % evaluation_steps(options) == 0
+
+
+def records(options: TrainOptions, step: int) -> bool:
+    """Whether probes are recorded after this step: with each evaluation or, if `probe_every` is given, at such
+    intervals, before the first update (step 0) and after the last."""
+    if options.probe_every == 0:
+        return step > 0 and evaluates(options, step)
+    return step == options.steps or step % options.probe_every == 0
 
 
 def snapshot_steps(options: TrainOptions) -> tuple[int, ...]:

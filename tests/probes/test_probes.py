@@ -94,7 +94,7 @@ def test_each_stack_has_figures_of_its_own() -> None:
     assert found["increment_norms"]["decoder.stack"].keys() == {"A", "C", "F"}
 
 
-class Ends:
+class Ends(Probe):
     """A probe that hands on what it is given at the end."""
 
     seen: list[Pass] = []  # noqa: RUF012
@@ -168,7 +168,7 @@ def test_the_record_is_of_the_first_validation_batch(tmp_path: Path) -> None:
     best = max(result.values(), key=lambda r: r["accuracy"])
     assert evaluate(model, task, "valid", 400, torch.float32)["accuracy"] == best["accuracy"]
     with torch.no_grad():
-        found = observe(model, next(task.batches("valid", 400)), BOTH)
+        found = observe(model, next(task.batches("valid", 64)), BOTH)
     [record] = [r for r in records if r["step"] == best["step"]]
     for name in BOTH:
         for series, values in found[name]["body.stack"].items():
@@ -176,9 +176,9 @@ def test_the_record_is_of_the_first_validation_batch(tmp_path: Path) -> None:
 
 
 def test_an_unwatched_run_observes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from splitstep.training import loop
+    from splitstep.training import recording
 
-    monkeypatch.setattr(loop, "probe", None)  # calling it would fail
+    monkeypatch.setattr(recording, "observe", None)  # calling it would fail
     train(read_recipe(RECIPE, "r"), tmp_path / "run", quiet=True)
     assert {r["split"] for r in lines(tmp_path / "run")} == {"train", "valid"}
 
@@ -193,10 +193,10 @@ def test_a_translator_is_watched(tmp_path: Path) -> None:
 
 def test_a_length_that_is_no_number_is_written_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A state can be too long for float32 while the loss behind a norm is fine."""
-    from splitstep.training import loop
+    from splitstep.training import recording
 
     found = {"state_norms": {"body.stack": {"x": (1.0, math.inf, math.nan)}}}
-    monkeypatch.setattr(loop, "probe", lambda *_: found)
+    monkeypatch.setattr(recording, "observe", lambda *_: found)
     train(read_recipe({**RECIPE, "probes": ["state_norms"]}, "r"), tmp_path / "run", quiet=True)
     [record, _] = [r for r in lines(tmp_path / "run") if r["split"] == "probe"]
     assert record["state_norms"]["body.stack"]["x"] == [1.0, "inf", "nan"]

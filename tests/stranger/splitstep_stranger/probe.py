@@ -1,10 +1,10 @@
 """The largest coordinate of the state at the start of each layer."""
 
 from splitstep.integrate import Event
-from splitstep.probes import Figures, Pass
+from splitstep.probes import Figures, Pass, Probe
 
 
-class Largest:
+class Largest(Probe):
     """max |x| over tokens and coordinates, layer by layer."""
 
     def __init__(self) -> None:

@@ -1,0 +1,84 @@
+"""One pass of a batch through a model, watched by several probes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..fields import Context
+from ..integrate import Event
+from ..kernels.loss import IGNORED
+from ..stack import Stack
+from .probe import Figures, Pass, Probe
+
+Made = Mapping[str, Mapping[str, Probe]]  # by the names of probe and stack
+Found = dict[str, dict[str, Figures]]
+
+
+def watch(model: nn.Module, batch: Mapping[str, Any], probes: Made, stacks: Mapping[str, Stack]) -> Found:
+    """What the probes find: they share one forward pass and, if one of them asks for gradients, one backward pass."""
+    asking = [name for name, made in probes.items() if any(one.gradients for one in made.values())]
+    if asking and batch.get("labels") is None:
+        raise ValueError(f'probe "{asking[0]}" differentiates the loss, and the batch has no labels: add them')
+    ends: dict[str, Tensor] = {}
+    decoders: set[str] = set()
+    begun: list[str] = []
+
+    def begin(name: str, _: nn.Module, given: Any) -> None:
+        begun.append(name)
+        if asking and not given[0].requires_grad:  # what is before the stack may be frozen
+            given[0].requires_grad_()
+
+    def see(event: Event) -> None:
+        if isinstance(event.context, Context) and event.context.memory is not None:
+            decoders.add(begun[-1])
+        for made in probes.values():
+            made[begun[-1]](event)
+
+    with ExitStack() as held:
+        for name, stack in stacks.items():
+            held.enter_context(stack.register_forward_pre_hook(partial(begin, name)))
+            held.enter_context(stack.register_forward_hook(lambda *given, name=name: ends.update({name: given[-1]})))
+        held.enter_context(torch.set_grad_enabled(bool(asking) or torch.is_grad_enabled()))
+        output = model(**batch, use_cache=False, observe=see)
+    passes = {
+        name: Pass(model, batch, name, x, output, real_tokens(batch, x, name in decoders)) for name, x in ends.items()
+    }
+    gradients = differentiate(output, probes, passes) if asking else {}
+    return {
+        name: {
+            stack: one.figures(passes[stack]._replace(gradients=gradients.get((name, stack), ())))
+            for stack, one in made.items()
+            if stack in passes
+        }
+        for name, made in probes.items()
+    }
+
+
+def real_tokens(batch: Mapping[str, Any], x: Tensor, decodes: bool) -> Tensor | None:
+    """Which tokens [B, T] of a stack's states are no padding; None if all of them are real. A decoder that is given no
+    mask has a real token wherever it has a label."""
+    mask = batch.get("decoder_attention_mask" if decodes else "attention_mask")
+    labels = batch.get("labels") if decodes else None
+    if mask is None and labels is not None:
+        mask = labels != IGNORED
+    return mask.bool() if mask is not None and mask.shape == x.shape[:2] else None
+
+
+def differentiate(output: Any, probes: Made, passes: Mapping[str, Pass]) -> dict[tuple[str, str], tuple[Tensor, ...]]:
+    """The gradients of the loss by the sources of each probe, from one backward pass."""
+    wanted = {
+        (name, stack): list(one.sources(passes[stack]))
+        for name, made in probes.items()
+        for stack, one in made.items()
+        if one.gradients and stack in passes
+    }
+    sources = [source for found in wanted.values() for source in found]
+    gradients = torch.autograd.grad(output.loss, sources, allow_unused=True)
+    filled = (torch.zeros_like(x) if g is None else g for x, g in zip(sources, gradients, strict=True))
+    return {key: tuple(next(filled) for _ in found) for key, found in wanted.items()}
