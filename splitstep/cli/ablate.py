@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ..recipes import find_recipe, recipe_of_task
-from .compare import MOST_SEEDS, EngineOption, Task, Words
+from .compare import MOST_SEEDS, EngineOption, Task, Words, document_of, recipe_for
 from .options import Data, Json
 from .output import Output
 
@@ -52,19 +51,16 @@ def ablate(
     Prints what the seeds say about each claim, and writes DIR/result.json and DIR/report.html. If interrupted, the same
     command continues: finished runs are kept.
     """
-    name, document = _document_of(list(words or []), task)
+    name, document = document_of("ablate", list(words or []), task)
     from ..studies.ablate import STUDY
     from ..studies.ablate import ablate as study
-    from ..studies.ablate.arms import read_ablate, split_arms
     from ..studies.ablate.plan import read_rates
-    from ..training import read_recipe
+    from ..studies.arms import read_ablate, split_arms
     from ..training.processes import launched
 
     if launched("WORLD_SIZE") > 1:
         raise ValueError("ablate starts its own processes: run it without torchrun, with --engine local=N.")
-    recipe, options = read_recipe(document, name), read_ablate(document, name)
-    if task is not None and recipe.task != task:
-        raise ValueError(f"--task {task}, but the recipe {name} is for {recipe.task}: leave one of the two out.")
+    recipe, options = recipe_for(task, name, document), read_ablate(document, name)
     count = seeds if seeds is not None else options.seeds if options.seeds is not None else 3
     if not 1 <= count <= MOST_SEEDS:
         raise ValueError(f"--seeds {count}: give at least 1 and at most {MOST_SEEDS:,}.")
@@ -83,15 +79,3 @@ def ablate(
     )
     output.emit(result.document(), lambda: STUDY.to_terminal(result))
     print(f"Report: {STUDY.write_page(result, folder)}", file=sys.stderr)
-
-
-def _document_of(words: list[str], task: str | None) -> tuple[str, Any]:
-    """The name and the document of the recipe that is named first, or of the task's, with its entries changed."""
-    name = words.pop(0) if words and "=" not in words[0] else None
-    if name is None and task is None:
-        raise ValueError("Missing recipe: name one, as in `splitstep ablate digits`, or give --task digits.")
-    found = recipe_of_task(str(task)) if name is None else name
-    find_recipe(found)  # refuses a wrong name before torch is imported
-    from ..training.recipe import load_document
-
-    return found, load_document(found, words)

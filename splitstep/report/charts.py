@@ -40,6 +40,15 @@ class Point(NamedTuple):
     remark: str = ""
 
 
+class Trail(NamedTuple):
+    """Points that a line joins, with one value, such as a time, that colours them; each point has a name."""
+
+    value: float
+    names: Sequence[str]
+    x: Sequence[float]
+    y: Sequence[float]
+
+
 class Bar(NamedTuple):
     """A named value, with its interval if it has one."""
 
@@ -72,6 +81,18 @@ class PointChart:
     y: Axis
     points: Sequence[Point]
     reads: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class TrailChart:
+    """Trails whose colour is a third figure, from one colour at its least value to another at its greatest."""
+
+    title: str
+    x: Axis
+    y: Axis
+    colour: Axis
+    trails: Sequence[Trail]
     name: str = ""
 
 
@@ -115,7 +136,7 @@ class SmallMultiples:
     """Small charts beside each other; if all have the same legend, it is shown once."""
 
     title: str
-    charts: Sequence[LineChart | PointChart | HeatMap]
+    charts: Sequence[LineChart | PointChart | TrailChart | HeatMap]
 
 
-Chart = LineChart | PointChart | ComplexPlane | BarChart | HeatMap | SmallMultiples
+Chart = LineChart | PointChart | TrailChart | ComplexPlane | BarChart | HeatMap | SmallMultiples

@@ -15,7 +15,7 @@ from functools import singledispatch
 from html import escape
 from typing import NamedTuple
 
-from .charts import Axis, BarChart, Chart, ComplexPlane, HeatMap, LineChart, PointChart, SmallMultiples
+from .charts import Axis, BarChart, Chart, ComplexPlane, HeatMap, LineChart, PointChart, SmallMultiples, TrailChart
 from .scales import Scale, scale
 
 COLOURS = 8  # in the style; after these they repeat with another stroke
@@ -55,6 +55,7 @@ class Plot:
     aspect: float | None = None  # width by height
     height: str = ""  # else that of the style
     note: str = ""
+    key: str = ""  # HTML: what colours mean, if they are no names
 
 
 def colour(i: int) -> str:
@@ -89,7 +90,7 @@ def framed(plot: Plot, level: str = "h2") -> str:
     x, y = plot.titles
     note = f'<p class="soft">{escape(plot.note)}</p>' if plot.note else ""
     return (
-        f'<div class="chart"{attribute("id", plot.name)}>{headed(plot.title, level)}{legend(plot.legend)}'
+        f'<div class="chart"{attribute("id", plot.name)}>{headed(plot.title, level)}{legend(plot.legend)}{plot.key}'
         f'<div class="plot"{attribute("data-tips", tips)}><div class="title-y">{escape(y)}</div>'
         f'<div class="marks-y"><b>{escape(widest)}</b>{marks_y}</div><div class="area"{attribute("style", size)}>'
         f'<svg viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none" role="img"'
@@ -216,6 +217,34 @@ def _points(chart: PointChart) -> Plot:
     legend = [(i, name) for name, i in order.items()]
     titles = chart.x.title, chart.y.title
     return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, [], dots, tips, legend)
+
+
+@plotted.register
+def _trails(chart: TrailChart) -> Plot:
+    along = scale(chart.x, (x for trail in chart.trails for x in trail.x))
+    up = scale(chart.y, (y for trail in chart.trails for y in trail.y))
+    values = [trail.value for trail in chart.trails] or [0.0]
+    least, span = min(values), max(values) - min(values) or 1.0
+    svg, dots, tips = list[str](), list[str](), list[Tip]()
+    for trail in chart.trails:
+        style = graded((trail.value - least) / span)
+        at = [(along.at(x), 1 - up.at(y)) for x, y in zip(trail.x, trail.y, strict=True)]
+        svg.append(f'<path class="line thin" style="{style}" d="{path(at)}"/>')
+        for name, (x, y), *figures in zip(trail.names, at, trail.x, trail.y, strict=True):
+            if finite(x, y):
+                dots.append(f'<i class="dot small" style="left:{100 * x:.2f}%;top:{100 * y:.2f}%;{style}"></i>')
+                told = (f"{a.title} {a.form.format(one)}" for a, one in zip((chart.x, chart.y), figures, strict=True))
+                head = f"{name}, {chart.colour.title} {chart.colour.form.format(trail.value)}"
+                tips.append(Tip(x, y, head, [(0, ", ".join(told))]))
+    ends = [escape(chart.colour.form.format(value)) for value in (least, max(values))]
+    key = f'<div class="key">{escape(chart.colour.title)} {ends[0]}<i></i>{ends[1]}</div>'
+    titles = chart.x.title, chart.y.title
+    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, (), key=key)
+
+
+def graded(share: float) -> str:
+    """A colour between that of the least value and that of the greatest."""
+    return f"--c:color-mix(in oklab,var(--late) {100 * share:.0f}%,var(--early))"
 
 
 def whisker(x: float, top: float, bottom: float, i: int) -> str:

@@ -10,10 +10,14 @@ import pytest
 from inline import here
 
 from splitstep.studies.ablate import STUDY, ablate
-from splitstep.studies.ablate.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
 from splitstep.studies.ablate.plan import default_rates, equal_shapes, rate_stage, read_rates, seed_stage
 from splitstep.studies.ablate.result import read_ablation
-from splitstep.studies.compare import running
+from splitstep.studies.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
+from splitstep.studies.compare import compare, running
+from splitstep.studies.compare.page import compare_page
+from splitstep.studies.compare.plan import plan
+from splitstep.studies.compare.result import read_comparison
+from splitstep.studies.compare.rows import against
 from splitstep.training import Recipe, read_recipe
 
 
@@ -162,3 +166,28 @@ def test_each_arm_s_own_rate_is_the_best_on_validation(inline: None, tmp_path: P
         best = min(valid, key=lambda setting: (-valid[setting], float(setting[0].removeprefix("train.lr="))))
         assert (f"train.lr={arm.own.rate:g}",) == best
         assert arm.shared.rate == result.full.own.rate
+
+
+# Arms of a comparison
+
+
+def test_a_comparison_has_a_row_for_each_scheme_and_arm(inline: None, tmp_path: Path) -> None:
+    result = compare(tiny(), ["lie", "macaron"], (0,), tmp_path, arms=["full", "no-norm", "no-residual"], quiet=True)
+    assert [(row.scheme, row.arm) for row in result.rows] == [
+        ("A F", ""), ("A F", "no-norm"), ("=A =F", "no-residual"),
+        ("F0/2 A F1/2", ""), ("F0/2 A F1/2", "no-norm"), ("=F0/2 =A =F1/2", "no-residual"),
+    ]  # fmt: skip
+    assert [row.name for row in result.rows][:3] == ["lie", "lie, no-norm", "=A =F, no-residual"]
+    assert len({trial.folder for trial in result.trials}) == 6
+    assert result.trials[0].folder == "runs/lie-seed0"  # as without arms
+    assert result.rows[1].cost.parameters < result.rows[0].cost.parameters
+    again = read_comparison(json.loads(json.dumps(result.document())), "there")
+    assert again.rows == result.rows
+    other = against(result, "lie, no-norm")
+    assert (other.rows[0].name, other.rows[1].difference is None) == ("lie, no-norm", False)
+    assert "lie, no-norm" in compare_page(result)
+
+
+def test_arms_of_a_comparison_that_are_the_same_run_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"--arms: .* would repeat"):
+        plan(tiny(match="none"), ["lie", "=A =F"], (0,), [], ["no-residual"])

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...tasks import Metric
+from ..arms import FULL
 from ..compare.result import Trial
 from ..compare.rows import figures
 from ..statistics import Bounds, estimate, paired_difference
-from .arms import FULL
 from .plan import setting_of
 from .result import Lost, Outcome
 

@@ -11,9 +11,9 @@ from ...support.typed import Figure, plain
 from ...tasks.task import Metric
 from ...training.run_result import Divergence
 from .. import read_document
+from ..arms import FULL
 from ..compare.result import RecipeEntries, Trial
 from ..statistics import Estimate
-from .arms import FULL
 
 FORMAT = 1  # of result.json; a reader refuses a newer one
 
@@ -47,7 +47,7 @@ class Outcome:
     difference: Estimate | None  # to the full arm at this outcome's kind of rate, of the test metric, seed by seed
     drift: Estimate | None = None  # cos(u_L, u_0)
     growth: Estimate | None = None  # of the gradient per layer, at its largest
-    exploded: int = 0  # seeds that end non-finite, or whose growth exceeds the limit
+    not_finite: int = 0  # seeds that end with a loss or a gradient that is not finite
     alignment: Estimate | None = None  # CKA with the full arm minus CKA of two seeds of it
     profiles: dict[str, tuple[Estimate | None, ...]] = field(default_factory=dict)
     maps: dict[str, tuple[tuple[Figure, ...], ...]] = field(default_factory=dict)

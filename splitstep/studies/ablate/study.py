@@ -15,12 +15,12 @@ from ...tasks.fetch import data_root
 from ...training import Recipe
 from ...training.directory import stamp
 from ...training.progress import Progress
+from ..arms import PAPER, Assignments, find_arms, recipes_of
 from ..compare.plan import Planned, check_runs
 from ..compare.result import RecipeEntries, Trial
 from ..compare.rows import choose_setting
 from ..compare.running import run_all
 from ..compare.trials import thinned
-from .arms import PAPER, Assignments, find_arms, recipes_of
 from .outcomes import outcomes_of
 from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage
 from .result import Ablation, ArmResult

@@ -86,12 +86,13 @@ def against_cost(result: Comparison) -> list[str]:
 
 
 def pictures(result: Comparison) -> list[str]:
+    names = {row.scheme: row.name for row in reversed(result.rows)}  # arms may share a scheme
     return [
         "<h2>The schemes</h2>",
         '<p class="soft">One step from left to right. A is attention, F feed-forward. The number below a box is its '
         "fraction of the step; dots above it are the stages of its tableau; dashed boxes are projections. F0 and F1 "
         "have weights of their own; two boxes F share theirs.</p>",
-        diagrams((row.name, scheme(row.scheme)) for row in result.rows),
+        diagrams((name, scheme(notation)) for notation, name in reversed(names.items())),
     ]
 
 

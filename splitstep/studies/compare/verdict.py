@@ -75,8 +75,8 @@ def difference(result: Comparison, row: Row) -> Estimate | None:
     """The difference to the first scheme; of translators that on the first test set, over sentences and seeds."""
     if not result.tests:
         return row.difference
-    split = result.tests[0].split
-    return next((one.difference for one in result.tests if (one.split, one.scheme) == (split, row.scheme)), None)
+    wanted = result.tests[0].split, row.scheme, row.arm
+    return next((one.difference for one in result.tests if (one.split, one.scheme, one.arm) == wanted), None)
 
 
 def told_apart(result: Comparison, gap: Gap) -> str:

@@ -1,4 +1,4 @@
-"""Arms of an ablation: a name, and what differs from the recipe."""
+"""Arms of an ablation or a comparison: a name, and what differs from the recipe."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ...scheme import Scheme, map_substeps
-from ...schemes import scheme
-from ...support.registry import Registry
-from ...support.typed import nearest, read_as
-from ...training import Recipe, read_recipe
-from ...training.recipe import ABLATE, check_entries
+from ..scheme import Scheme, map_substeps
+from ..schemes import scheme
+from ..support.registry import Registry
+from ..support.typed import nearest, read_as
+from ..training import Recipe, read_recipe
+from ..training.recipe import ABLATE, check_entries
 
 FULL = "full"
 Assignments = Mapping[str, Any]  # entries of the recipe, such as {"model.norm": "none"}
