@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..tasks import Metric
     from ..training.run_result import RunResult, SplitResult
 
+DIVERGED = 1  # the exit code: the input was right, and yet there is no model
+
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Recipe entries to change, such as train.steps=2000."),
@@ -68,7 +70,7 @@ def train(
       splitstep train enwik8 scheme=macaron train.steps=20000 --out runs/e8
       accelerate launch -m splitstep train enwik8 --out runs/e8
 
-    Ctrl-C saves a checkpoint before it stops. If the run diverges, the result says at which step.
+    Ctrl-C saves a checkpoint before it stops. If the run diverges, the result says at which step; the exit code is 1.
     """
     file = find_recipe(recipe)  # refuses a wrong name before torch is imported
     out = out or default_out(file)
@@ -86,6 +88,14 @@ def train(
         raise typer.Exit(128 + stopped.number) from None
     if prints:
         Output(as_json, None).emit(result.document(), lambda: _run_table(result, out))
+    if result.diverged:
+        if prints:
+            sys.stdout.flush()
+            told = (
+                f"The run diverged at step {result.diverged.step} (loss {result.diverged.loss}), so there is no model"
+            )
+            print(f"{told}: lower train.lr, or raise train.warmup, with another --out.", file=sys.stderr)
+        raise typer.Exit(DIVERGED)
 
 
 def default_out(recipe: Path) -> Path:
