@@ -22,6 +22,7 @@ from ..stack import Stack
 from .arguments import given_one
 from .cache import CACHES, Past, caching, slots_of
 from .config import SplitstepConfig, TextConfig, feed_forwards
+from .inputs import check_positions, look_up
 from .masks import causal_mask, documents_of, padding_barrier, positions_of
 
 EMBEDDING_SALT = 3  # fields use 4 * salt and 4 * salt + 1, so 3 is free
@@ -132,6 +133,8 @@ class Embedding(nn.Module):
         known = positions is None and end is not None and end <= self.config.max_positions
         if positions is None:
             positions = positions_of(mask, length, earlier.tokens, given.device)
+        else:
+            check_positions(positions, given)
         x = self.vectors(tokens, embeds, positions, types, known)
         like = self.tokens.weight
         ahead = padding_barrier(mask, like) if past is None else causal_mask(mask, length, earlier, like)
@@ -146,16 +149,16 @@ class Embedding(nn.Module):
         self, tokens: Tensor | None, embeds: Tensor | None, positions: Tensor, types: Tensor | None, known: bool
     ) -> Tensor:
         """scale * E[token] + position + type; `known`: all positions are in the table of sinusoids."""
-        x: Any = self.tokens(tokens) if embeds is None else embeds
+        x: Any = embeds if tokens is None else look_up(self.tokens, tokens, "input_ids")
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.positions is not None:
-            x = x + self.positions(positions)
+            x = x + look_up(self.positions, positions, "position_ids")
         elif self.sinusoids is not None:
             x = x + (self.sinusoids[positions] if known else sinusoids(positions, self.config.width)).to(x.dtype)
         if self.types is not None:
             nothing = torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
-            x = x + self.types(nothing if types is None else types)
+            x = x + look_up(self.types, nothing if types is None else types, "token_type_ids")
         return x
 
 

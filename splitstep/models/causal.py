@@ -16,6 +16,7 @@ from .base import SplitstepGenerationMixin, TextModel, VocabularyHead
 from .body import Body, Embedding, seed_for
 from .cache import check_room, past_of
 from .config import SplitstepConfig, TextConfig
+from .inputs import check_labels, check_positions
 from .kinds import KINDS, kind
 from .masks import packed_documents, packed_mask
 from .watch import Watch
@@ -66,6 +67,7 @@ class CausalModel(TextModel):
         given = given_one(tokens, embeds)
         documents = None
         if positions is not None and mask is None and cache is None:
+            check_positions(positions, given)
             documents = packed_documents(positions)
             mask = packed_mask(documents)
         past = past_of(cache, self.body.slots)
@@ -142,7 +144,10 @@ class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin
             watch, cache, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed
         )
         logits, wide = project(self.head, kept(x, logits_to_keep))
-        loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
+        loss = None
+        if labels is not None:
+            check_labels(labels, logits)
+            loss = cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
         out = CausalLMOutputWithPast(loss, logits, cache, watch.states(x), watch.attentions())  # pyright: ignore
         return answer(self.config, return_dict, out)
 

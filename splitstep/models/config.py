@@ -115,8 +115,8 @@ class SplitstepConfig(PreTrainedConfig):
                 f"This config has format {self.format}, newer than {FORMAT}, the newest that this version of splitstep "
                 "reads: install a newer splitstep (pip install -U splitstep)."
             )
-        for usual in self.attribute_map.keys() & kwargs.keys():
-            setattr(self, usual, kwargs.pop(usual))
+        for usual in sorted(self.attribute_map.keys() & kwargs.keys()):
+            self.take(usual, kwargs.pop(usual))
         self.check_entries(kwargs)
         if isinstance(self.scheme, (str, Scheme)):
             self.scheme = str(scheme(self.scheme))
@@ -134,6 +134,14 @@ class SplitstepConfig(PreTrainedConfig):
         self.check_probability("dropout", "attention_dropout", "activation_dropout")
         self.check_ffn()
         self.check_terms()
+
+    def take(self, usual: str, value: Any) -> None:
+        """Set an entry by its usual name, unless our name for it says something else."""
+        own = self.attribute_map[usual]
+        defaults = {one.name: one.default for one in fields(self)}
+        if (here := getattr(self, own)) not in (value, defaults[own]):
+            raise ValueError(f"{usual}={value!r} and {own}={here!r} are two names of one entry: give one of them.")
+        setattr(self, usual, value)
 
     def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write config.json, and the file by which programs that have not imported splitstep find its classes."""

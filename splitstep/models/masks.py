@@ -9,10 +9,13 @@ from torch.nn import functional
 from ..fields import barrier
 from ..fields.attention import running_type
 from .cache import Past
+from .inputs import check_mask
 
 
 def positions_of(mask: Tensor | None, length: int, past: int | Tensor, device: torch.device) -> Tensor:
     """Positions [B or 1, T] of the newest tokens; padding on the left does not count."""
+    if mask is not None:
+        check_mask(mask)
     if mask is None or mask.ndim == 4:
         return (torch.arange(length, device=device) + past)[None]
     counts = (mask.long().cumsum(-1) - 1).clamp(min=0)
@@ -55,6 +58,8 @@ def documents_of(mask: Tensor | None, room: int | None = None) -> Tensor | None:
 
 def padding_barrier(mask: Tensor | None, like: Tensor) -> Tensor | None:
     """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of `like`."""
+    if mask is not None:
+        check_mask(mask)
     if mask is None or mask.ndim == 4:
         return None if mask is None else whole_barrier(mask, like)
     return barrier(mask.bool()[:, None, None, :], running_type(like))
@@ -63,6 +68,8 @@ def padding_barrier(mask: Tensor | None, like: Tensor) -> Tensor | None:
 def causal_mask(mask: Tensor | None, length: int, past: Past, like: Tensor) -> Tensor | None:
     """The barrier to the future, to padding and to the unused room of a static cache, [B, 1, T, S], in the type of
     `like` and on its device; None if a causal kernel needs no mask."""
+    if mask is not None:
+        check_mask(mask)
     if mask is not None and mask.ndim == 4:
         return whole_barrier(mask, like)
     seen, room = past

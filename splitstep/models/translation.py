@@ -20,6 +20,7 @@ from .body import EMBEDDING_SALT, Body, seed_for
 from .cache import SourceKeys, check_room, past_of
 from .config import DEEPEST, TextConfig
 from .encoder import Encoder
+from .inputs import check_labels
 from .kinds import KINDS, kind
 from .masks import padding_barrier
 from .watch import Watch
@@ -206,6 +207,7 @@ class SplitstepForTranslation(VocabularyHead, TranslationModel, SplitstepGenerat
         logits, wide = project(self.head, y)
         loss = None
         if labels is not None:
+            check_labels(labels, logits)
             loss = cross_entropy(logits, labels, num_items_in_batch, self.config.label_smoothing, wide)
         return answer(self.config, return_dict, Seq2SeqLMOutput(loss, logits, *seen))  # pyright: ignore
 
