@@ -8,7 +8,8 @@
     sum     = field { "+" field }  |  "(" field { "+" field } ")"
     scale   = "/" integer  |  "*" number
 
-White space separates parts; a tableau alone at the end holds for every part that names none.
+White space separates parts; "@exact" stands where a tableau does; a tableau alone at the end holds for every part that
+names none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from functools import lru_cache
 
 from .scheme import PROJECTIONS, Part, Project, Scheme, Substep
 from .support.words import nearest
-from .tableau import EULER, TABLEAUX, Coefficient, Tableau, coefficient
+from .tableau import EULER, EXACT, TABLEAUX, Coefficient, Tableau, coefficient
 
 EXPONENT = r"(?:[eE][-+]?[0-9]+)"
 NUMBER = rf"-?(?:[0-9]+/[0-9]+|[0-9]+\.[0-9]*{EXPONENT}?|\.[0-9]+{EXPONENT}?|[0-9]+{EXPONENT}?)"
@@ -138,6 +139,8 @@ def _global(text: str, position: int) -> tuple[Tableau, int]:
 
 
 def _tableau(text: str, position: int, name: str) -> Tableau:
+    if name == EXACT.name:
+        return EXACT
     if name not in TABLEAUX:
         hint = f"did you mean @{near}?" if (near := nearest(name, TABLEAUX)) else "use one of these."
         raise fail(text, position, f"unknown tableau {name!r}; known: {', '.join(TABLEAUX)}; {hint}")
@@ -186,7 +189,7 @@ def _advice(text: str, position: int) -> str:
 
 def write(scheme: Scheme) -> str:
     """The canonical text: `read(write(s)) == s` bit for bit."""
-    for tableau in {s.tableau for _, s in scheme.substeps}:
+    for tableau in {s.tableau for _, s in scheme.substeps if not s.exact}:
         if TABLEAUX.get(tableau.name) != tableau:
             raise ValueError(
                 f"The notation cannot name the tableau {tableau.name!r}, which is not in splitstep.TABLEAUX: register "

@@ -41,6 +41,11 @@ class ImageConfig(SplitstepConfig):
             raise ValueError(f"image_size={self.image_size} is not divisible by patch={self.patch}.")
         self.max_positions = (self.image_size // self.patch) ** 2
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        side = self.image_size // self.patch
+        return side, side
+
     def check_length(self, length: int) -> None:
         if length != self.max_positions:
             raise ValueError(f"length={length}: an image of this config always has {self.max_positions} patches.")

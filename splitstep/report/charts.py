@@ -11,7 +11,8 @@ NUMBER = "{:,.4g}"
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis measures; `form` prints its values. A logarithmic axis whose values are not positive is linear."""
+    """What an axis measures; `form` prints its values. A logarithmic axis says so in its title, and
+    leaves out values that are not positive; a note below the chart says that. With no other values it is linear."""
 
     title: str = ""
     form: str = NUMBER

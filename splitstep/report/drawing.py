@@ -23,6 +23,9 @@ DASHES = ("", "8 4", "2 3", "8 3 2 3")
 FEW = 15  # a line of fewer points has dots
 SHADES = 20  # of a heat map
 SIZE = 1000  # of the drawing's own coordinates
+BEYOND = "The first steps reach beyond the chart; hovering shows their figures."
+NOT_POSITIVE = "A logarithmic axis has no place for figures that are not positive; hovering shows them."
+LEFT_OUT = "Points with figures that are not positive have no place on a logarithmic axis and are left out."
 
 
 def finite(*numbers: float | None) -> bool:
@@ -177,12 +180,17 @@ def _lines(chart: LineChart) -> Plot:
         legend.append((i, line.name))
     svg += [f'<path class="level" d="M0 {number(1 - up.at(level))}H{SIZE}"/>' for level in levels]
     outside = chart.y.shown is not None and any(not up.low <= y <= up.high for line in chart.lines for y in line.y)
-    note = "The first steps reach beyond the chart; hovering shows their figures." if outside else ""
-    titles = chart.x.title, chart.y.title
+    notes = [BEYOND] * outside + [NOT_POSITIVE] * (along.outside or up.outside)
+    tips, titles = line_tips(chart, along), titles_of(chart, along, up)
     return Plot(
-        chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, line_tips(chart, along), legend,
-        note=note,
-    )  # fmt: skip
+        chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, legend, note=" ".join(notes)
+    )
+
+
+def titles_of(chart: LineChart | PointChart, along: Scale, up: Scale) -> tuple[str, str]:
+    """The titles of the axes, with what they are drawn on."""
+    x, y = (axis.title + ", logarithmic" * on.log for axis, on in ((chart.x, along), (chart.y, up)))
+    return x, y
 
 
 def line_tips(chart: LineChart, along: Scale) -> list[Tip]:
@@ -203,11 +211,13 @@ def _points(chart: PointChart) -> Plot:
     ends = (y for point in chart.points for y in (point.y, point.low, point.high) if y is not None)
     up = scale(chart.y, ends, 0.08)
     order = {name: i for i, name in enumerate(dict.fromkeys(point.name for point in chart.points))}
+    drawn = [one for one in chart.points if (one.x > 0 or not along.log) and (one.y > 0 or not up.log)]
     dots, tips = list[str](), list[Tip]()
-    for point in chart.points:
+    for point in drawn:
         i, x, y = order[point.name], along.at(point.x), 1 - up.at(point.y)
         if point.low is not None and point.high is not None:
-            dots.append(whisker(x, 1 - up.at(point.high), 1 - up.at(point.low), i))
+            bottom = 1.0 if up.log and point.low <= 0 else 1 - up.at(point.low)
+            dots.append(whisker(x, 1 - up.at(point.high), bottom, i))
         dots.append(dot(x, y, i))
         text = f"{chart.y.form.format(point.y)}{interval(point.low, point.high, chart.y.form)}"
         about = [f"{chart.x.title} {chart.x.form.format(point.x)}", *([point.remark] if point.remark else [])]
@@ -215,8 +225,8 @@ def _points(chart: PointChart) -> Plot:
             Tip(x, y, subtitle(point.name, chart.reads), [(i % COLOURS, text), *((i % COLOURS, one) for one in about)])
         )
     legend = [(i, name) for name, i in order.items()]
-    titles = chart.x.title, chart.y.title
-    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, [], dots, tips, legend)
+    titles, note = titles_of(chart, along, up), LEFT_OUT if len(drawn) < len(chart.points) else ""
+    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, [], dots, tips, legend, note=note)
 
 
 @plotted.register
@@ -284,7 +294,7 @@ def _complex(chart: ComplexPlane) -> Plot:
 def _bars(chart: BarChart) -> Plot:
     chart = replace(chart, bars=[one for one in chart.bars if finite(one.value, one.low, one.high)])
     ends = (x for bar in chart.bars for x in (0.0, bar.value, bar.low, bar.high) if x is not None)
-    along, rows = scale(chart.x, ends), max(len(chart.bars), 1)
+    along, rows = scale(replace(chart.x, log=False), ends), max(len(chart.bars), 1)
     svg, dots, tips = list[str](), list[str](), list[Tip]()
     for i, bar in enumerate(chart.bars):
         middle, half = (i + 0.68) / rows, 0.2 / rows

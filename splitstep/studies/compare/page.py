@@ -56,7 +56,7 @@ def loss_curves(result: Comparison) -> list[str]:
         charts.append(curves(result, "valid_metric", title, metric_axis(result), "chart-metric"))
     return [
         chart_to_html(curves(result, "train_loss", "Training loss", LOSS, "chart-train")),
-        f'<p class="soft">{what if len(result.seeds) > 1 else "One seed."} Losses are on a logarithmic axis.</p>',
+        f'<p class="soft">{what if len(result.seeds) > 1 else "One seed."}</p>',
         side_by_side([chart_to_html(one) for one in charts]),
     ]
 
