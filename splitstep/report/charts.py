@@ -130,6 +130,7 @@ class HeatMap:
     values: Sequence[Sequence[float]]
     form: str = NUMBER
     name: str = ""
+    strongest: float | None = None  # the figure of the strongest colour, if it is not the largest of this map
 
 
 @dataclass(frozen=True)

@@ -315,14 +315,15 @@ def _bars(chart: BarChart) -> Plot:
 @plotted.register
 def _heat(chart: HeatMap) -> Plot:
     """One path for the cells of each shade, so large maps stay small files."""
-    most = max((abs(value) for row in chart.values for value in row if math.isfinite(value)), default=0.0) or 1.0
+    largest = max((abs(value) for row in chart.values for value in row if math.isfinite(value)), default=0.0)
+    most = chart.strongest or largest or 1.0
     wide, high = 1 / max(len(chart.columns), 1), 1 / max(len(chart.rows), 1)
     cells, tips = defaultdict[tuple[bool, int], list[str]](list), list[Tip]()
     for r, (row, values) in enumerate(zip(chart.rows, chart.values, strict=True)):
         for c, (column, value) in enumerate(zip(chart.columns, values, strict=True)):
             if math.isfinite(value):
                 box = f"M{number(c * wide)} {number(r * high)}h{number(wide)}v{number(high)}h-{number(wide)}Z"
-                cells[value < 0, round(SHADES * abs(value) / most)].append(box)
+                cells[value < 0, round(SHADES * min(abs(value) / most, 1.0))].append(box)
             head = f"{chart.y} {row}, {chart.x} {column}"
             tips.append(Tip((c + 0.5) * wide, (r + 0.5) * high, head, [(0, chart.form.format(value))]))
     svg = [

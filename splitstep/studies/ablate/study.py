@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
+from ...probes import PROBES
 from ...tasks import Task
 from ...tasks.fetch import data_root
 from ...training import Recipe
@@ -23,7 +24,10 @@ from ..compare.running import run_all
 from ..compare.trials import thinned
 from .outcomes import outcomes_of
 from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage
+from .records import PROBES as WATCHING
+from .records import RECORDS
 from .result import Ablation, ArmResult
+from .verdict import claims_of
 
 POINTS = 25  # of a curve in the result, at most
 
@@ -50,7 +54,7 @@ def ablate(
     if not seeds or len(set(seeds)) != len(seeds):
         raise ValueError(f"an ablation needs different seeds; got {list(seeds)}")
     task = recipe.load_task(data)
-    watched = equal_shapes(recipe, task)
+    watched = with_probes(equal_shapes(recipe, task))
     chosen = find_arms(arms, watched, own_arms)
     recipes = recipes_of(watched, chosen)
     tried = check_rates(rates or default_rates(recipe))
@@ -62,13 +66,14 @@ def ablate(
     found |= where.execute([run for run in seed_stage(recipes, own, seeds) if run.folder not in found], "seeds")
     trials = list(found.values())
     measured = outcomes_of(trials, own, task.metric, out)
+    results = [ArmResult(a.name, recipes[a.name].scheme, dict(a.assignments), *measured[a.name]) for a in chosen]
     return Ablation(
         task=recipe.task,
         metric=task.metric,
         seeds=tuple(seeds),
         rates=tried,
-        arms=tuple(ArmResult(a.name, recipes[a.name].scheme, dict(a.assignments), *measured[a.name]) for a in chosen),
-        claims=(),
+        arms=tuple(results),
+        claims=claims_of(results),
         replay=(),
         trials=tuple(map(thin, trials)),
         recipe=RecipeEntries(**watched.document()),
@@ -78,6 +83,14 @@ def ablate(
         command=command,
         **stamp(),
     )
+
+
+def with_probes(recipe: Recipe) -> Recipe:
+    """The recipe with all probes, recording at least so often as the study needs."""
+    train, probes = recipe.train, dict.fromkeys((*recipe.probes, *(name for name in WATCHING if name in PROBES)))
+    every = max(1, train.steps // RECORDS)
+    often = every if train.probe_every == 0 else min(every, train.probe_every)
+    return replace(recipe, probes=tuple(probes), train=replace(train, probe_every=often))
 
 
 class Where(NamedTuple):

@@ -7,6 +7,7 @@ from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
 from ...tasks.task import title_of
 from ..compare.tables import estimated, signed, status_cell
+from ..statistics import Estimate
 from .plan import rate_of
 from .result import Ablation, ArmResult, Outcome
 
@@ -14,7 +15,84 @@ ARM = Column("arm", text=True)
 
 
 def ablation_tables(result: Ablation) -> list[Table]:
-    return [arms_table(result), runs_table(result)]
+    """Claims, arms, what diverged, replay, all runs."""
+    begin = [claims_table(result), arms_table(result), measures_table(result)]
+    return [*begin, *lost_table(result), *replay_table(result), runs_table(result)]
+
+
+def claims_table(result: Ablation) -> Table:
+    """Each claim with its ruling, at the arms' own rates and at the full arm's."""
+    records = [
+        {
+            Column("claim", text=True): claim.text,
+            Column("verdict", text=True): claim.ruling,
+            Column("by", text=True): claim.number,
+            Column(f"at rate {result.full.own.rate:g}", text=True): claim.at_shared_rate,
+            Column("by that rate's", text=True, detail=ON_PAGES): claim.number_at_shared_rate,
+        }
+        for claim in result.claims
+    ]
+    note = "The verdict is that of each arm's own learning rate. The rules are in docs/theory/laboratory.md."
+    return Table.of(records, "Claims", [note])
+
+
+def measures_table(result: Ablation) -> Table:
+    """The figures that decide the claims."""
+    records = [
+        {
+            ARM: arm.name,
+            Column(("cosine", "last layer, input")): estimated(arm.own.drift, "{:.3f}"),
+            Column(("gradient growth", "per layer, largest")): estimated(arm.own.growth, "{:.3g}"),
+            Column(("CKA with full", "minus two seeds'")): estimated(arm.own.alignment, "{:+.3f}"),
+            Column(("sensitivity", "last layer")): estimated(last(arm.own, "sensitivity"), "{:+.3f}"),
+            Column(("entropy", "last layer, nats")): estimated(last(arm.own, "entropy"), "{:.2f}"),
+        }
+        for arm in result.arms
+    ]
+    return Table.of(records, "Measured at the end of training", ["Each arm at its own learning rate."])
+
+
+def last(outcome: Outcome, name: str) -> Estimate | None:
+    """A figure of the last layer."""
+    found = outcome.profiles.get(name)
+    return found[-1] if found else None
+
+
+def lost_table(result: Ablation) -> list[Table]:
+    """The runs that diverged: when, where first, and how the norms grew. No table if there are none."""
+    records = [
+        {
+            ARM: t.arm,
+            Column("rate"): f"{rate_of(t.setting):g}",
+            Column("seed"): str(t.seed),
+            Column("step"): f"{t.diverged.step:,}",
+            Column("loss"): f"{t.diverged.loss:.3g}",
+            Column("gradient norm"): f"{t.diverged.gradient_norm:.3g}",
+            Column("first in layer"): str(t.diverged.layer),
+            Column("state norms", text=True): ", ".join(f"{one:.3g}" for one in t.diverged.state_norms),
+        }
+        for t in result.trials
+        if t.diverged is not None
+    ]
+    note = "State norms are those after the embedding and after each layer, on the batch of that step."
+    return [Table.of(records, "Runs that diverged", [note])] if records else []
+
+
+def replay_table(result: Ablation) -> list[Table]:
+    """The trained full network without some of its structure. No table if nothing was replayed."""
+    form, title = result.metric.format, title_of(result.metric)
+    records = [
+        {
+            ARM: one.name,
+            Column((f"{title}, test", "[95%]")): estimated(one.test, form),
+            Column(("against full", "[95%]")): estimated(one.difference, signed(form)),
+            Column(("cosine", "last layer")): estimated(one.cosine[-1] if one.cosine else None, "{:.3f}"),
+            Column(("CKA", "last layer")): estimated(one.cka[-1] if one.cka else None, "{:.3f}"),
+        }
+        for one in result.replay
+    ]
+    note = "The weights of the trained full network, run without some of its structure, against the network itself."
+    return [Table.of(records, "Replay", [note])] if records else []
 
 
 def arms_table(result: Ablation) -> Table:
