@@ -15,6 +15,7 @@ from ..statistics import Bounds, estimate, paired_difference
 from .pairs import along, at_last, compared, other_seeds, same_seed
 from .plan import setting_of
 from .records import (
+    LAYERED,
     Values,
     Watched,
     by_seed,
@@ -69,7 +70,7 @@ def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metr
         not_finite=sum(map(not_finite, trials)),
         alignment=over_seeds(alignments(cka, base).values()) if list(runs) != list(full) else None,
         profiles={name: found for name, found in profiles.items() if found},
-        maps=head_maps({"js": heads}, runs),
+        maps=head_maps({"jensen_shannon": heads}, runs),
     )
 
 
@@ -112,11 +113,8 @@ def head_maps(found: Mapping[str, Mapping[int, Values]], runs: Sequence[Watched]
     return maps
 
 
-KEPT_SERIES = ("drift", "neighbours", "gradients", "growth", "entropy", "sensitivity", "information_x", "information_y")
-
-
 def series(runs: Sequence[Watched], full: Sequence[Watched]) -> dict[str, Series]:
     """The figures along training."""
-    found = {name: series_of([run.figures[name] for run in runs if name in run.figures]) for name in KEPT_SERIES}
+    found = {name: series_of([run.figures[name] for run in runs if name in run.figures]) for name in LAYERED}
     found["cka"] = series_of(along(runs, full, other_seeds, cka_layers, "states", "tokens"))
     return {name: one for name, one in found.items() if one is not None}
