@@ -155,6 +155,8 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> RenderableType:
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # nothing is cut on a narrow terminal
     for row in rows:
         table.add_row(*map(Text, row))
     return table

@@ -55,5 +55,6 @@ class Context(NamedTuple):
     memory: Tensor | None = None  # encoder states, [B, R, width]
     memory_mask: Tensor | None = None  # like `mask`, for the encoder's states, [B, 1, 1, R]
     seed: Tensor | None = None  # an integer; None: no dropout
-    documents: Tensor | None = None  # [B, S], the document of each key, 0 for padding; None: one document in each row
+    documents: Tensor | None = None  # [B, S]: of each key, 0 for padding; None: one in each row; causal models may have
+    # [B, T, S] instead: whether a key is of the query's document
     record: Record | None = None  # is told the attention weights of every evaluation, before dropout

@@ -105,23 +105,29 @@ def line_of(x: Tensor, documents: Tensor | None) -> Line:
 def cosine_basis(line: Line, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The modes of documents with reflecting ends: vectors V [B or 1, S, S], one in each column, and rates [B or 1, S].
 
-    The token of rank k holds mode k of its document, cos(pi k (i + 1/2) / n), whose rate is 4 sin^2(pi k / 2n). Angles
-    are reduced in whole numbers: in float32 those of long documents would be off.
+    The token of rank k holds mode k of its document, cos(pi k (i + 1/2) / n), whose rate is 4 sin^2(pi k / 2n).
     """
     i, k, n = line.rank[:, :, None], line.rank[:, None, :], line.length[:, :, None]
-    angle = (k * (2 * i + 1) % (4 * n)).to(dtype) / (2 * n) * pi
     size = torch.where(k == 0, 1.0, 2.0).to(dtype) / n
-    vectors = torch.where(line.same, size.sqrt() * angle.cos(), 0.0)
+    vectors = torch.where(line.same, size.sqrt() * sine(k * (2 * i + 1) + n, 4 * n, dtype), 0.0)
     return vectors, rates(line.rank, line.length, dtype)
 
 
 def sine_basis(line: Line, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The same for fixed ends: sin(pi k i / (n - 1)) between them, with rate 4 sin^2(pi k / 2(n - 1))."""
     i, k, n = line.rank[:, :, None], line.rank[:, None, :], (line.length[:, :, None] - 1).clamp(min=1)
-    angle = (k * i % (2 * n)).to(dtype) / n * pi
     inner = line.same & (k > 0) & (k < n) & (i > 0) & (i < n)
-    vectors = torch.where(inner, (2.0 / n.to(dtype)).sqrt() * angle.sin(), 0.0)
+    vectors = torch.where(inner, (2.0 / n.to(dtype)).sqrt() * sine(k * i, 2 * n, dtype), 0.0)
     return vectors, rates(line.rank, (line.length - 1).clamp(min=1), dtype)
+
+
+def sine(m: Tensor, period: Tensor, dtype: torch.dtype) -> Tensor:
+    """sin(2 pi m / period) for whole numbers and an even period. They are folded to a quarter of the period first: in
+    float32 the large angles of long documents would be off."""
+    half = period // 2
+    m = (m + half) % period - half
+    m = torch.where(2 * m.abs() > half, m.sign() * half - m, m)
+    return (m.to(dtype) / half * pi).sin()
 
 
 def rates(k: Tensor, n: Tensor, dtype: torch.dtype) -> Tensor:
@@ -149,15 +155,30 @@ def heat(s: Tensor, x: Tensor, line: Line, ends: str) -> Tensor:
     return x + vectors @ (torch.expm1(-s * rate)[..., None] * (vectors.mT @ y))
 
 
-def second_difference(x: Tensor, line: Line, ends: str) -> Tensor:
+def earlier_neighbours(documents: Tensor) -> Tensor:
+    """The index of the token before each one in its document [B, S]; a first token, or padding, is its own."""
+    tokens = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    latest = torch.where(documents > 0, tokens, -1).cummax(-1).values  # the last real token up to each
+    before = functional.pad(latest[:, :-1], (1, 0), value=-1).clamp(min=0)
+    linked = (documents > 0) & (documents.gather(1, before) == documents)
+    return torch.where(linked, before, tokens)
+
+
+def neighbours(x: Tensor, documents: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The indices of the tokens before and after each one, itself if there is none, and its own; [B or 1, S] each."""
+    if documents is None:
+        documents = torch.ones(1, x.shape[1], dtype=torch.long, device=x.device)
+    documents = documents.to(x.device)
+    tokens = torch.arange(documents.shape[1], device=x.device)
+    after = documents.shape[1] - 1 - earlier_neighbours(documents.flip(-1)).flip(-1)
+    return earlier_neighbours(documents), after, tokens
+
+
+def second_difference(x: Tensor, documents: Tensor | None, ends: str) -> Tensor:
     """x_(i-1) - 2 x_i + x_(i+1) in each document: nothing passes a reflecting end, fixed ones have no rate."""
-    tokens = torch.arange(x.shape[1], device=x.device)
-    before = torch.where(line.same.tril(-1), tokens, -1).amax(-1)
-    after = torch.where(line.same.triu(1), tokens, x.shape[1]).amin(-1)
-    before, after = torch.where(before < 0, tokens, before), torch.where(after == x.shape[1], tokens, after)
+    before, after, own = neighbours(x, documents)
     y = picked(x, before) - 2 * x + picked(x, after)
-    inner = (line.rank > 0) & (line.rank < line.length - 1)
-    return y if ends == "reflecting" else torch.where(inner[..., None], y, 0.0)
+    return y if ends == "reflecting" else torch.where(((before != own) & (after != own))[..., None], y, 0.0)
 
 
 @final
@@ -165,7 +186,7 @@ class TokenDiffusion(Diffusion):
     """D(t, x) = alpha (x_(i-1) - 2 x_i + x_(i+1)) along the tokens of a document."""
 
     def stencil(self, x: Tensor, context: Context) -> Tensor:
-        return second_difference(x, line_of(x, context.documents), self.ends)
+        return second_difference(x, context.documents, self.ends)
 
     def solve(self, s: Tensor, x: Tensor, context: Context) -> Tensor:
         return heat(s, x, line_of(x, context.documents), self.ends)
@@ -192,7 +213,7 @@ class GridDiffusion(Diffusion):
         return x.unflatten(0, (-1, self.grid[1])).transpose(1, 2).flatten(1, 2)
 
     def stencil(self, x: Tensor, context: Context) -> Tensor:
-        rows, columns = (second_difference(y, line_of(y, None), self.ends) for y in self.lines(x))
+        rows, columns = (second_difference(y, None, self.ends) for y in self.lines(x))
         return rows.view_as(x) + self.from_columns(columns)
 
     def solve(self, s: Tensor, x: Tensor, context: Context) -> Tensor:
@@ -206,32 +227,27 @@ class GridDiffusion(Diffusion):
         return 4 * length * sum(self.grid) * self.width
 
 
-class Tokens(NamedTuple):
-    """Earlier and new tokens of causal documents. S earlier and new ones, T new ones."""
+def states_of(x: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+    """The states of all tokens, earlier ones from the cache, [B, S, width], and where the new ones x stand, [T]."""
+    new = torch.arange(x.shape[1], device=x.device)
+    if context.cache is None:
+        return x, new
+    new = new + context.cache.get_seq_length(context.slot)
+    kept, _ = context.cache.update(x[:, None], x[:, None, :, :1], context.slot)  # values are of no use here
+    return kept[:, 0], new
 
-    states: Tensor  # [B, S, width]
-    number: Tensor  # [B or 1, S]: how many real tokens there are up to each, itself included
-    own: Tensor  # [T]: where the new ones stand
-    sees: Tensor  # [B or 1, T, S]: whether a token is a new one itself or an earlier one of its document
 
-
-def tokens_of(x: Tensor, context: Context) -> Tokens:
-    """The new tokens x, with earlier ones from the cache."""
-    cache, slot = context.cache, context.slot
-    own = torch.arange(x.shape[1], device=x.device) + (0 if cache is None else cache.get_seq_length(slot))
-    if cache is not None:
-        kept, _ = cache.update(x[:, None], x[:, None, :, :1], slot)
-        states = kept[:, 0]
-    else:
-        states = x
-    everywhere = torch.arange(states.shape[1], device=x.device)
-    earlier = everywhere <= own[:, None]
-    if context.documents is None:
-        return Tokens(states, everywhere[None], own, earlier[None])
-    documents = context.documents.to(x.device)
-    mine = documents.index_select(1, own)[:, :, None]
-    sees = (earlier & (mine == documents[:, None, :]) & (mine > 0)) | (everywhere == own[:, None])
-    return Tokens(states, (documents > 0).cumsum(-1), own, sees)
+def earlier(documents: Tensor | None, new: Tensor, tokens: int) -> Tensor:
+    """Which tokens are of a new one's document and not after it, itself included; [B or 1, T, S]."""
+    everywhere = torch.arange(tokens, device=new.device)
+    behind = (everywhere <= new[:, None])[None]
+    if documents is None:
+        return behind
+    documents = documents.to(new.device)
+    if documents.ndim == 2:
+        mine = documents.index_select(1, new)[:, :, None]
+        documents = (mine == documents[:, None]) & (mine > 0)
+    return (behind & documents) | (everywhere == new[:, None])
 
 
 @final
@@ -239,21 +255,23 @@ class UpwindDiffusion(Diffusion):
     """D(t, x) = alpha (x_(i-1) - x_i): every token relaxes towards the one before it; the first one stays."""
 
     def stencil(self, x: Tensor, context: Context) -> Tensor:
-        tokens = tokens_of(x, context)
-        everywhere = torch.arange(tokens.states.shape[1], device=x.device)
-        earlier = tokens.sees & (everywhere < tokens.own[:, None])
-        before = torch.where(earlier, everywhere, -1).amax(-1)
-        return picked(tokens.states, torch.where(before < 0, tokens.own, before)) - x
+        states, new = states_of(x, context)
+        if context.documents is None:
+            return picked(states, (new - 1).clamp(min=0)[None]) - x
+        everywhere = torch.arange(states.shape[1], device=x.device)
+        others = earlier(context.documents, new, states.shape[1]) & (everywhere < new[:, None])
+        before = torch.where(others, everywhere, -1).amax(-1)
+        return picked(states, torch.where(before < 0, new, before)) - x
 
     def solve(self, s: Tensor, x: Tensor, context: Context) -> Tensor:
         """sum_k p_k x_(i-k) with p_k = e^-s s^k / k!; what would come from before the first token comes from it."""
-        tokens = tokens_of(x, context)
-        number = tokens.number.index_select(1, tokens.own)
-        k = (number[:, :, None] - tokens.number[:, None, :]).clamp(min=0).to(x.dtype)
-        p = torch.where(tokens.sees, (torch.xlogy(k, s) - s - torch.lgamma(k + 1)).exp(), 0.0)
-        first = tokens.sees.int().argmax(-1, keepdim=True)
+        states, new = states_of(x, context)
+        sees = earlier(context.documents, new, states.shape[1])
+        k = (sees.flip(-1).cumsum(-1).flip(-1) - 1).clamp(min=0).to(x.dtype)  # how many tokens back
+        p = torch.where(sees, (torch.xlogy(k, s) - s - torch.lgamma(k + 1)).exp(), 0.0)
+        first = sees.int().argmax(-1, keepdim=True)
         p = p.scatter_add(-1, first, 1 - p.sum(-1, keepdim=True))
-        return p @ tokens.states.to(x.dtype)
+        return p @ states.to(x.dtype)
 
     def flow_flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one exact flow: one product with the weights."""

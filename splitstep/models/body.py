@@ -140,7 +140,7 @@ class Embedding(nn.Module):
         ahead = padding_barrier(mask, like) if past is None else causal_mask(mask, length, earlier, like)
         causal = past is not None and ahead is None and length > 1
         if documents is None and "D" in self.config.scheme:
-            documents = documents_of(mask, earlier.room)
+            documents = documents_of(mask, past is not None, earlier.room)
         angles = rotary_angles(self.config, positions, like)
         context = Context(mask=ahead, causal=causal, rotary=angles, seed=seed, documents=documents)
         return dropout(self.norm(x), self.config.dropout, seed, salt), context

@@ -19,7 +19,7 @@ from ..scheme import Scheme
 from ..schemes import scheme
 from ..stability import beyond_limit
 from ..support.typed import read_as, suits
-from ..support.words import counted, nearest
+from ..support.words import NEAR, counted, nearest
 from . import auto_map
 from .cache import slots_of
 
@@ -184,7 +184,7 @@ class SplitstepConfig(PreTrainedConfig):
         ours = [f.name for f in fields(self)] + list(self.attribute_map)
         from_file = self.transformers_version is not None
         for key in unknown.keys() - THEIRS:
-            near = nearest(key, ours, 0.8 if from_file else 0.6)
+            near = nearest(key, ours, 0.8 if from_file else NEAR)
             if near or not (from_file or key.startswith("_")):
                 hint = f"did you mean {near}?" if near else f"the entries are {', '.join(sorted(ours))}."
                 raise ValueError(f"Unknown config entry {key}={unknown[key]!r}: {hint}")

@@ -44,16 +44,22 @@ def packed_mask(text: Tensor) -> Tensor:
     return (text[:, None, :] == text[:, :, None]).tril()[:, None]
 
 
-def documents_of(mask: Tensor | None, room: int | None = None) -> Tensor | None:
-    """The document of each key [B, S], from a mask: 1, or 0 for padding and the unused room of a static cache."""
+def documents_of(mask: Tensor | None, causal: bool, room: int | None = None) -> Tensor | None:
+    """The document of each key [B, S] as a mask shows it: 1, or 0 for padding and the unused room of a static cache.
+
+    A mask [B, 1 or heads, T, S] shows which keys a query looks at. Two tokens that look at each other are of one
+    document; in a causal model it is returned as it is, [B, T, S].
+    """
     if mask is None:
         return None
-    if mask.ndim == 4:
-        raise ValueError(
-            f"An attention_mask of shape {list(mask.shape)} does not say which tokens are padding, and diffusion D "
-            "must know: pass one of [batch, tokens], or position_ids that begin anew with each text."
-        )
-    return functional.pad(mask.bool().long(), (0, room - mask.shape[1])) if room else mask.bool().long()
+    if mask.ndim == 2:
+        return functional.pad(mask.bool().long(), (0, room - mask.shape[1])) if room else mask.bool().long()
+    looks = mask[:, 0] > torch.finfo(mask.dtype).min / 2 if mask.is_floating_point() else mask[:, 0].bool()
+    if causal:
+        return looks
+    looks = looks.expand(-1, looks.shape[-1], -1)
+    same = (looks & looks.mT) | torch.eye(looks.shape[-1], dtype=torch.bool, device=mask.device)
+    return same.int().argmax(-1) + 1
 
 
 def padding_barrier(mask: Tensor | None, like: Tensor) -> Tensor | None:

@@ -239,7 +239,7 @@ def check_entries(given: Mapping[str, Any], names: Sequence[str], owner: str) ->
     for key in given:
         if key not in names:
             known = f"its entries are {', '.join(names)}"
-            raise ValueError(f'{owner} has no entry "{key}"{nearest(str(key), names)} {known}')
+            raise ValueError(f'{owner} has no entry "{key}"{nearest(str(key), names, known)}')
 
 
 def check_numbers(section: Mapping[str, Any], where: str) -> None:

@@ -92,7 +92,7 @@ def finish(run: Run, progress: Progress) -> RunResult:
         with whole_folder(run.directory.model) as part, silent():
             model.save_pretrained(part)
             run.task.save_with(part)
-            (part / "README.md").write_text(model_card(result, model.config, run.task), encoding="utf-8")
+            (part / "README.md").write_text(model_card(result, model.config, run.task, part), encoding="utf-8")
         if written:
             with whole_folder(run.directory.translations) as part:
                 for split, found in written.items():

@@ -117,6 +117,18 @@ def test_a_run_that_diverges_is_a_result_and_a_failure(folder: Path, capsys: pyt
     assert "has no model" in refusal(capsys, "evaluate", "run")
 
 
+def test_nothing_is_cut_at_60_columns(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = "-".join(["a-long-name"] * 8)
+    assert cli.main(["train", "tiny.yaml", "--out", out]) == 0
+    printed = capsys.readouterr().out
+    assert "\u2026" not in printed
+    assert max(map(len, printed.splitlines())) <= 60
+    assert f"{out}/model" in re.sub(r"\n +", "", printed)
+
+
 def test_generate_goes_on_from_a_prompt_and_depends_on_the_seed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,7 +127,7 @@ def test_a_strangers_letter_is_drawn_in_its_colour() -> None:
 
 
 UNKNOWN = [
-    ("A F Z", "needs a field Z, which this model does not have: it has A (attention), F (feed-forward), D (diffusion), S (stabiliser) and the"),
+    ("A F Z", "it has A (attention), F (feed-forward), D (diffusion), S (stabiliser) and the"),
     ("A C F", "a decoder adds C (cross-attention) by itself"),
 ]
 
