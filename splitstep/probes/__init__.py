@@ -9,10 +9,13 @@ from torch import nn
 
 from ..stack import Stack
 from ..support.registry import Registry
+from .attention import AttentionWeights
 from .drift import Drift
 from .gradients import Gradients
 from .increment_norms import IncrementNorms
+from .information import Information
 from .probe import Figures, Pass, Probe
+from .sensitivity import Sensitivity
 from .state_norms import StateNorms
 from .states import States
 from .watching import watch
@@ -35,6 +38,9 @@ PROBES: Registry[Callable[[], Probe]] = Registry(
         "drift": Drift,
         "gradients": Gradients,
         "states": States,
+        "attention": AttentionWeights,
+        "sensitivity": Sensitivity,
+        "information": Information,
     },
     accept=accept,
 )

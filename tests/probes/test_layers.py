@@ -133,7 +133,7 @@ def test_gradients_of_all_states_and_weights_are_those_of_a_backward_pass(scheme
     assert figures["rate"] == (pytest.approx((x[0] / x[2]) ** 0.5),)
 
 
-@pytest.mark.parametrize("name", [name for name in PROBES if name not in ("ends", "attention", "information")])
+@pytest.mark.parametrize("name", [name for name in PROBES if name not in ("attention", "information")])
 @pytest.mark.parametrize("kind", PADDED)
 def test_what_stands_in_padding_changes_nothing(kind: str, name: str) -> None:
     """With other tokens at masked positions the figures stay: padding does not count, and nobody sees it."""
@@ -189,3 +189,19 @@ def test_only_gradients_need_a_graph() -> None:
     observe(model, given, ["drift", "states"])
     observe(model, given, ["drift", "gradients"])
     assert seen == [False, True]
+
+
+@pytest.mark.parametrize("size", [1e12, 1e25, float("nan")])
+def test_an_explosion_is_measured_and_not_an_error(size: float) -> None:
+    """A network that has blown up is a result: every probe answers, with numbers that are not finite if need be."""
+    model, given = tiny("sequence"), {**inputs("sequence"), "labels": labels("sequence")}
+    with torch.no_grad():
+        for layer in model.encoder.body.stack.layers:
+            layer["F"].down.weight.mul_(size)
+    found: Any = observe(model, given, list(PROBES))
+    assert found.keys() == set(PROBES)
+    lengths = found["state_norms"]["encoder.body.stack"]["x"]
+    assert lengths[0] < 1e3
+    assert not lengths[-1] < 1e11
+    drift = found["drift"]["encoder.body.stack"]["input"]
+    assert all(abs(value) <= 1.001 for value in drift) == (size == size)
