@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
-from ...probes import PROBES
 from ...tasks import Metric, Task
 from ...tasks.fetch import data_root
 from ...training import Recipe
@@ -24,8 +23,7 @@ from ..compare.running import run_all
 from ..compare.trials import thinned
 from .outcomes import outcomes_of
 from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage, setting_of
-from .records import PROBES as WATCHING
-from .records import RECORDS
+from .records import PROBES, RECORDS
 from .replay import replay
 from .result import Ablation, ArmResult
 from .verdict import claims_of
@@ -88,7 +86,7 @@ def ablate(
 
 def with_probes(recipe: Recipe) -> Recipe:
     """The recipe with all probes, recording at least so often as the study needs."""
-    train, probes = recipe.train, dict.fromkeys((*recipe.probes, *(name for name in WATCHING if name in PROBES)))
+    train, probes = recipe.train, dict.fromkeys((*recipe.probes, *PROBES))
     every = max(1, train.steps // RECORDS)
     often = every if train.probe_every == 0 else min(every, train.probe_every)
     return replace(recipe, probes=tuple(probes), train=replace(train, probe_every=often))
