@@ -18,6 +18,7 @@ class Axis:
     form: str = NUMBER
     log: bool = False
     shown: tuple[float, float] | None = None  # the range, if it is not that of the data
+    apart: float = 0.0  # the least distance between two marks: 1 for whole numbers
 
 
 class Line(NamedTuple):

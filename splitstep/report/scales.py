@@ -19,6 +19,7 @@ class Scale(NamedTuple):
     high: float
     log: bool
     form: str
+    apart: float = 0.0  # the least distance between two marks
     outside: bool = False  # some values have no place, since a logarithmic axis shows positive ones alone
 
     def at(self, value: float) -> float:
@@ -33,7 +34,7 @@ class Scale(NamedTuple):
         """Values with marks, and how they are written."""
         if self.log and math.log10(self.high) - math.log10(self.low) >= 0.9:
             return [(value, short(value)) for value in decades(self.low, self.high)]
-        step = nice((self.high - self.low) / MARKS)
+        step = max(nice((self.high - self.low) / MARKS), self.apart)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [(k * step, self.write(k * step, step)) for k in range(first, last + 1)]
 
@@ -57,7 +58,7 @@ def scale(axis: Axis, values: Iterable[float], room: float = ROOM) -> Scale:
     elif axis.shown is None:
         wider = room * (high - low) or abs(high) * room or 1.0
         low, high = low - wider, high + wider
-    return Scale(low, high, log, axis.form, len(found) < len(every))
+    return Scale(low, high, log, axis.form, axis.apart, len(found) < len(every))
 
 
 def nice(step: float) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..scheme import Scheme, map_substeps
+from ..scheme import Scheme, with_diffusion, with_projections, without_residuals
 from ..schemes import scheme
 from ..support.registry import Registry
 from ..support.typed import nearest, read_as
@@ -39,10 +39,6 @@ def changed_scheme(change: Callable[[Scheme], Scheme]) -> Callable[[Recipe], Ass
     return lambda recipe: {"scheme": str(change(scheme(recipe.scheme)))}
 
 
-def without_residuals(s: Scheme) -> Scheme:
-    return map_substeps(s, lambda part: replace(part, replaces=True))
-
-
 ARMS: Registry[Callable[[Recipe], Assignments]] = Registry(
     "arm",
     {
@@ -50,6 +46,9 @@ ARMS: Registry[Callable[[Recipe], Assignments]] = Registry(
         "no-residual": changed_scheme(without_residuals),
         "no-norm": lambda recipe: {"model.norm": "none"},
         "neither": lambda recipe: {"model.norm": "none", **changed_scheme(without_residuals)(recipe)},
+        "post": changed_scheme(with_projections),
+        "sandwich": lambda recipe: {"model.norm_at": "both"},
+        "diffusion": changed_scheme(with_diffusion),
     },
 )
 PAPER = (FULL, "no-residual", "no-norm", "neither")  # the arms of the paper's claims

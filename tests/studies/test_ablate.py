@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from inline import here
+from made_up import ablation, about, outcome
 
 from splitstep.studies.ablate import STUDY, ablate
+from splitstep.studies.ablate.page import ablation_page
 from splitstep.studies.ablate.plan import default_rates, equal_shapes, rate_stage, read_rates, seed_stage
-from splitstep.studies.ablate.result import read_ablation
+from splitstep.studies.ablate.result import ArmResult, Lost, read_ablation
+from splitstep.studies.ablate.verdict import claims_of
 from splitstep.studies.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
 from splitstep.studies.compare import compare, running
 from splitstep.studies.compare.page import compare_page
@@ -19,6 +24,7 @@ from splitstep.studies.compare.plan import plan
 from splitstep.studies.compare.result import read_comparison
 from splitstep.studies.compare.rows import against
 from splitstep.training import Recipe, read_recipe
+from splitstep.training.run_result import Divergence
 
 
 def tiny(**entries: Any) -> Recipe:
@@ -191,3 +197,100 @@ def test_a_comparison_has_a_row_for_each_scheme_and_arm(inline: None, tmp_path: 
 def test_arms_of_a_comparison_that_are_the_same_run_are_refused() -> None:
     with pytest.raises(ValueError, match=r"--arms: .* would repeat"):
         plan(tiny(match="none"), ["lie", "=A =F"], (0,), [], ["no-residual"])
+
+
+# What is concluded
+
+
+def ruled(name: str, **outcomes: Any) -> str:
+    """The ruling on a claim; arms that are not given have figures that decide nothing."""
+    every = {arm: outcomes.get(arm.replace("-", "_"), outcome()) for arm in PAPER}
+    [claim] = [one for one in claims_of([ArmResult(a, "A F", {}, o, o) for a, o in every.items()]) if one.name == name]
+    assert (claim.ruling, claim.number) == (claim.at_shared_rate, claim.number_at_shared_rate)
+    return claim.ruling
+
+
+@pytest.mark.parametrize(
+    ("without", "full", "says"),
+    [
+        (about(0.02), about(0.5), "supported"),
+        (about(0.02), about(0.11), "supported"),
+        (about(0.2), about(0.5), "not supported"),
+        (about(0.02), about(0.02), "not supported"),  # residuals do not prevent drift
+        (about(0.11), about(0.5), "not supported"),  # at the limit is no drift
+        (about(0.095), about(0.5), "undecided"),
+        (about(0.02), about(0.105), "undecided"),
+        (about(0.02, None), about(0.5), "undecided"),  # no interval decides nothing
+        (about(0.02), None, "undecided"),
+    ],
+)
+def test_drift_is_decided_by_the_interval_of_the_cosine(without: Any, full: Any, says: str) -> None:
+    assert ruled("drift", no_residual=outcome(drift=without), full=outcome(drift=full)) == says
+
+
+CALM, WILD, OPEN = (outcome(growth=about(*one)) for one in ((2.0,), (20.0,), (10.0,)))
+LOST = Lost(0, Divergence(3, math.nan))
+
+
+@pytest.mark.parametrize(
+    ("without", "full", "says"),
+    [
+        (WILD, CALM, "supported"),
+        (outcome(finished=0, lost=(LOST,) * 3, not_finite=3), CALM, "supported"),
+        (outcome(finished=1, lost=(LOST,) * 2, not_finite=2, growth=about(2.0)), CALM, "undecided"),
+        (CALM, CALM, "not supported"),
+        (WILD, WILD, "not supported"),  # the full arm explodes too
+        (OPEN, CALM, "undecided"),
+        (WILD, OPEN, "undecided"),
+        (
+            outcome(finished=0, lost=(LOST,) * 3, growth=about(2.0)),
+            CALM,
+            "not supported",
+        ),  # its loss grew, but is finite
+    ],
+)
+def test_explosion_is_decided_by_ends_that_are_not_finite_and_by_growth(without: Any, full: Any, says: str) -> None:
+    assert ruled("explosion", no_norm=without, full=full) == says
+
+
+@pytest.mark.parametrize(
+    ("figures", "says"),
+    [
+        ((-0.1, -0.2, -0.3), "supported"),
+        ((-0.1, -0.2, 0.02), "not supported"),
+        ((-0.1, -0.2, 0.0), "undecided"),
+        ((-0.1, -0.2, None), "undecided"),
+    ],
+)
+def test_alignment_is_decided_by_all_three_arms(figures: tuple[float | None, ...], says: str) -> None:
+    arms = ("no_residual", "no_norm", "neither")
+    found = {
+        name: outcome(alignment=None if one is None else about(one)) for name, one in zip(arms, figures, strict=True)
+    }
+    assert ruled("alignment", **found) == says
+
+
+def test_a_claim_about_an_arm_that_was_not_run_is_undecided() -> None:
+    [drift, explosion, alignment] = claims_of([ArmResult("full", "A F", {}, outcome(), outcome())])
+    assert {drift.ruling, explosion.ruling, alignment.ruling} == {"undecided"}
+    assert alignment.number == "not run: no-residual, no-norm, neither"
+
+
+# What is shown
+
+
+@pytest.mark.parametrize("lost", ["", "no-norm", "full"])
+def test_the_page_shows_every_analysis_and_says_what_diverged(lost: str) -> None:
+    found = ablation(lost=lost)
+    again = read_ablation(json.loads(json.dumps(found.document(), allow_nan=False)), "there")
+    page = re.sub(r"<script>.*?</script>", "", ablation_page(again), count=1, flags=re.DOTALL)
+    for name in ("Drift", "Gradients", "Information plane", "Attention", "Representations", "Sensitivity", "Replay"):
+        assert name in page
+    assert all(f"{claim.text}: {claim.ruling}" in page for claim in found.claims)
+    assert "NaN" not in page
+    assert ("3 of 3 diverged" in page) == bool(lost)
+    assert ("Runs that diverged" in page) == bool(lost)
+
+
+def test_a_result_is_small_even_for_a_deep_network_and_many_runs() -> None:
+    assert len(json.dumps(ablation(layers=12, seeds=5).document(), indent=2)) < 1_000_000

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Trail, TrailChart
-from ...tasks.task import title_of
 from ..compare.charts import LOSS, STEP, band
 from ..compare.result import Curve
 from ..statistics import Estimate
 from .plan import setting_of
+from .records import GROUP
 from .result import Ablation, ArmResult, Series
 
-LAYER = Axis("layer", "{:.0f}")
+LAYER = Axis("layer", "{:.0f}", apart=1.0)
 COSINE = Axis("cosine", "{:.3f}")
 INTERVAL = "mean [95% interval]"
 
@@ -36,10 +36,13 @@ def over_layers(result: Ablation, figure: Figure, baseline: str = "") -> LineCha
         found = arm.own.profiles.get(figure.name, ())
         known = [(figure.first + i, one) for i, one in enumerate(found) if one is not None]
         if known:
-            name = f"{arm.name} ({baseline})" if baseline and arm is result.full else arm.name
-            lines.append(profile_line(name, known))
+            lines.append(profile_line(named(result, arm, baseline), known))
     reads = INTERVAL if any(line.low for line in lines) else "mean"
     return LineChart(figure.title, LAYER, figure.y, lines, reads, figure.level, f"chart-{figure.name}-layers")
+
+
+def named(result: Ablation, arm: ArmResult, baseline: str) -> str:
+    return f"{arm.name} ({baseline})" if baseline and arm is result.full else arm.name
 
 
 def profile_line(name: str, known: Sequence[tuple[int, Estimate]]) -> Line:
@@ -49,13 +52,13 @@ def profile_line(name: str, known: Sequence[tuple[int, Estimate]]) -> Line:
     return Line(name, x, y, [one.low or 0.0 for _, one in known], [one.high or 0.0 for _, one in known])
 
 
-def along_training(result: Ablation, figure: Figure, layer: int = -1) -> LineChart:
+def along_training(result: Ablation, figure: Figure, layer: int = -1, baseline: str = "") -> LineChart:
     """A figure of one layer against the step, arm by arm: means over seeds."""
     lines = list[Line]()
     for arm in result.arms:
         found = arm.own.series.get(figure.name)
         if found is not None:
-            lines.append(Line(arm.name, found.steps, [record[layer] for record in found.values]))
+            lines.append(Line(named(result, arm, baseline), found.steps, [record[layer] for record in found.values]))
     return LineChart(figure.title, STEP, figure.y, lines, "mean", figure.level, f"chart-{figure.name}-steps")
 
 
@@ -85,6 +88,29 @@ def relative_to_last(norms: Sequence[float]) -> list[float]:
     """The decimal logarithm of each norm over the last one."""
     last = norms[-1]
     return [math.log10(one / last) if one > 0 and last > 0 and math.isfinite(one / last) else math.nan for one in norms]
+
+
+def group_maps(result: Ablation) -> SmallMultiples:
+    """The gradient of each group of parameters in each layer at the end, over the full arm's, a map for each arm."""
+    groups = [name for name in result.full.own.profiles if name.startswith(GROUP)]
+    charts = list[HeatMap]()
+    for arm in result.arms[1:]:
+        known = [name for name in groups if name in arm.own.profiles]
+        rows = [ratios(arm.own.profiles[name], result.full.own.profiles[name]) for name in known]
+        layers = [str(1 + i) for i in range(max(map(len, rows), default=0))]
+        even = [[*row, *[math.nan] * (len(layers) - len(row))] for row in rows]
+        names = [name.removeprefix(GROUP) for name in known]
+        charts.append(HeatMap(arm.name, "layer", "group", layers, names, even, "{:+.2f}"))
+    return SmallMultiples("", charts)
+
+
+def ratios(ours: Sequence[Estimate | None], theirs: Sequence[Estimate | None]) -> list[float]:
+    """The decimal logarithm of each mean over the other one."""
+    pairs = zip(ours, theirs, strict=False)
+    return [
+        math.log10(a.mean / b.mean) if a is not None and b is not None and a.mean > 0 < b.mean else math.nan
+        for a, b in pairs
+    ]
 
 
 def head_maps(result: Ablation, name: str, title: str, form: str) -> SmallMultiples:
@@ -129,7 +155,3 @@ def loss_curves(result: Ablation, column: str, title: str, name: str) -> LineCha
             steps, low, mean, high = band(curves)
             lines.append(Line(arm.name, steps, mean, *((low, high) if len(curves) > 1 else ())))
     return LineChart(title, STEP, LOSS, lines, "mean [least, greatest seed]", name=name)
-
-
-def metric_title(result: Ablation) -> str:
-    return title_of(result.metric)

@@ -15,17 +15,18 @@ from ..statistics import Bounds, estimate, paired_difference
 from .pairs import along, at_last, compared, other_seeds, same_seed
 from .plan import setting_of
 from .records import (
+    LAYERED,
     Values,
     Watched,
     by_seed,
+    mean_values,
     over_seeds,
     profile_of,
     read_watched,
-    rounded,
     series_of,
 )
 from .result import Lost, Outcome, Series
-from .similar import cka_layers, cosine_layers, divergence_heads
+from .similar import attention_heads, by_head, cka_layers, cosine_layers
 
 
 def outcomes_of(
@@ -53,7 +54,6 @@ def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metr
     cka = compared(runs, full, other_seeds, at_last("states", "tokens"), cka_layers)
     base = compared(full, full, other_seeds, at_last("states", "tokens"), cka_layers)
     cosine = compared(runs, full, same_seed, at_last("states", "tokens"), cosine_layers)
-    heads = compared(runs, full, same_seed, at_last("attention", "A weights"), divergence_heads)
     names = dict.fromkeys(name for run in runs for name in run.figures)
     profiles = {name: profile_of(last for run in runs if (last := run.last(name))) for name in names}
     profiles |= {"cka": profile_of(cka.values()), "cosine": profile_of(cosine.values())}
@@ -69,7 +69,7 @@ def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metr
         not_finite=sum(map(not_finite, trials)),
         alignment=over_seeds(alignments(cka, base).values()) if list(runs) != list(full) else None,
         profiles={name: found for name, found in profiles.items() if found},
-        maps=head_maps({"js": heads}, runs),
+        maps=head_maps(runs, full),
     )
 
 
@@ -100,23 +100,17 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values) if values else math.nan
 
 
-def head_maps(found: Mapping[str, Mapping[int, Values]], runs: Sequence[Watched]) -> dict[str, tuple[Values, ...]]:
-    """The means over seeds of figures for each layer and head."""
-    layers = max((len(run.last("entropy") or ()) for run in runs), default=0)
-    maps: dict[str, tuple[Values, ...]] = {}
-    for name, seeds in found.items():
-        if seeds and layers:
-            means = [rounded(mean(column)) for column in zip(*seeds.values(), strict=True)]
-            heads = len(means) // layers
-            maps[name] = tuple(tuple(means[i * heads : (i + 1) * heads]) for i in range(layers))
-    return maps
-
-
-KEPT_SERIES = ("drift", "neighbours", "gradients", "growth", "entropy", "sensitivity", "information_x", "information_y")
+def head_maps(runs: Sequence[Watched], full: Sequence[Watched]) -> dict[str, tuple[Values, ...]]:
+    """How far attention is from the full arm's, from the same start, for each layer and head: means over seeds."""
+    real = next((one for run in full if (one := at_last("attention", "A queries")(run)) is not None), None)
+    found = compared(runs, full, same_seed, at_last("attention", "A weights"), attention_heads(real))
+    known = [values for values in found.values() if all(map(math.isfinite, values))]
+    layers = next((len(run.last("entropy") or ()) for run in runs), 0)
+    return by_head(mean_values(known), layers) if known and layers else {}
 
 
 def series(runs: Sequence[Watched], full: Sequence[Watched]) -> dict[str, Series]:
     """The figures along training."""
-    found = {name: series_of([run.figures[name] for run in runs if name in run.figures]) for name in KEPT_SERIES}
+    found = {name: series_of([run.figures[name] for run in runs if name in run.figures]) for name in LAYERED}
     found["cka"] = series_of(along(runs, full, other_seeds, cka_layers, "states", "tokens"))
     return {name: one for name, one in found.items() if one is not None}

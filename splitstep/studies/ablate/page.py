@@ -18,6 +18,7 @@ from .charts import (
     COSINE,
     Figure,
     along_training,
+    group_maps,
     has,
     head_maps,
     heat_maps,
@@ -26,8 +27,8 @@ from .charts import (
     over_layers,
     relative_to_last,
 )
-from .result import Ablation
-from .tables import arms_table, claims_table, lost_table, measures_table, replay_table, runs_table
+from .result import Ablation, Claim
+from .tables import arms_table, information_table, lost_table, measures_table, replay_table, runs_table
 from .verdict import DRIFT, EXPLOSION, claim_verdict
 
 NORM = Axis("norm", "{:.3g}", log=True)
@@ -39,11 +40,10 @@ def ablation_page(result: Ablation) -> str:
     title = f"{result.task}: {', '.join(arm.name for arm in result.arms)}"
     body = [
         f"<h1>{escape(title)}</h1>",
-        *(verdict_to_html(claim_verdict(claim)) for claim in result.claims),
+        *(part for claim in result.claims for part in claimed(result, claim)),
         f'<p class="soft">{escape(summary(result))}</p>',
         to_html(arms_table(result)),
         to_html(measures_table(result)),
-        to_html(claims_table(result)),
         *map(to_html, lost_table(result)),
         *(part for section in SECTIONS for part in section(result)),
         *map(to_html, replay_table(result)),
@@ -53,6 +53,15 @@ def ablation_page(result: Ablation) -> str:
         *reproduce(result, "splitstep.studies.ablate.ablate(...)"),
     ]
     return page(title, body)
+
+
+def claimed(result: Ablation, claim: Claim) -> list[str]:
+    """A claim with its verdict and, if an arm has another rate of its own, what the full arm's rate says."""
+    shown = [verdict_to_html(claim_verdict(claim))]
+    if any(arm.own.rate != arm.shared.rate for arm in result.arms):
+        at = f"At the full arm's learning rate, {result.full.own.rate:g}: {claim.at_shared_rate}"
+        shown.append(f'<p class="soft">{escape(f"{at}; {claim.number_at_shared_rate}.")}</p>')
+    return shown
 
 
 def summary(result: Ablation) -> str:
@@ -89,6 +98,9 @@ def gradients(result: Ablation) -> list[str]:
                 "after the last: its decimal logarithm, +1 is ten times as large. Layer 0 is the stack's input."),
         chart_to_html(heat_maps(result, maps, relative_to_last)),
         side_by_side([chart_to_html(along_training(result, growth)), chart_to_html(along_training(result, first, 0))]),
+        '<h3>Parameters</h3><p class="soft">The gradient of each group of parameters at the end of training over the '
+        "full arm's, again as a decimal logarithm.</p>",
+        chart_to_html(group_maps(result)),
     ]  # fmt: skip
 
 
@@ -98,20 +110,21 @@ def information(result: Ablation) -> list[str]:
     return [
         chart_to_html(information_planes(result)),
         '<p class="soft">What the states T of each layer know about the input X and the label Y, with noise added to T '
-        "after a fixed projection. A line joins the layers of one record. Estimates are biased; compare arms, and read "
-        "docs/theory/laboratory.md.</p>",
+        "after a fixed projection: sigma is 1, relative to the spread of T. A line joins the layers of one record. The "
+        "table has other estimators, other noise, and what each is off by where the truth is known.</p>",
+        *map(to_html, information_table(result)),
     ]
 
 
 def attention(result: Ablation) -> list[str]:
     parts = list[str]()
-    if any("js" in arm.own.maps for arm in result.arms):
+    if any("jensen_shannon" in arm.own.maps for arm in result.arms):
         parts += headed(
             "Attention",
             "How far each head attends elsewhere than the same head of the full arm from the same start: the "
             "Jensen-Shannon divergence in nats, at most 0.693. The first map has two seeds of the full arm.",
         )
-        parts.append(chart_to_html(head_maps(result, "js", "", "{:.3f}")))
+        parts.append(chart_to_html(head_maps(result, "jensen_shannon", "", "{:.3f}")))
     if has(result, "entropy"):
         entropy = Figure("entropy", "Entropy of attention", Axis("nats", "{:.2f}"))
         parts.append(chart_to_html(over_layers(result, entropy)))
@@ -132,20 +145,23 @@ def fidelity(result: Ablation) -> list[str]:
             chart_to_html(over_layers(result, cka, "two seeds")),
             chart_to_html(over_layers(result, cosine, "two starts")),
         ]),
-        *([chart_to_html(along_training(result, along))] if any("cka" in a.own.series for a in result.arms) else []),
+        chart_to_html(along_training(result, along, baseline="two seeds")),
     ]  # fmt: skip
 
 
 def sensitivity(result: Ablation) -> list[str]:
     if not has(result, "sensitivity"):
         return []
-    layers = Figure("sensitivity", "Over the layers", Axis("exponent per layer", "{:.3f}"), level=0.0)
-    along = Figure("sensitivity", "Along training, the last layer", Axis("exponent per layer", "{:.3f}"), level=0.0)
+    layers = Figure("sensitivity", "Growth in each layer", Axis("logarithm", "{:.3f}"), level=0.0)
+    along = Figure("exponent", "The exponent along training", Axis("exponent", "{:.3f}"), level=0.0)
     return [
-        *headed("Sensitivity", "The finite-time Lyapunov exponent: the growth of a small perturbation of the input, as "
-                "a logarithm per layer. Above 0 it grows."),
+        *headed(
+            "Sensitivity",
+            "The growth of a small perturbation of the stack's input, as a natural logarithm: in each layer, and per "
+            "unit of time over the whole stack, the finite-time Lyapunov exponent. Above 0 it grows.",
+        ),
         side_by_side([chart_to_html(over_layers(result, layers)), chart_to_html(along_training(result, along))]),
-    ]  # fmt: skip
+    ]
 
 
 SECTIONS: tuple[Section, ...] = (drift, gradients, information, attention, fidelity, sensitivity)

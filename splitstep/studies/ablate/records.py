@@ -25,7 +25,11 @@ LAYERED = {
     "growth": ("gradients", "rate"),
     "entropy": ("attention", "A"),
     "sensitivity": ("sensitivity", "growth"),
+    "exponent": ("sensitivity", "exponent"),
+    "information_x": ("information", "I(X;T) mixture 1"),
+    "information_y": ("information", "I(Y;T) mixture 1"),
 }  # the probe and the series of each figure
+ERROR, BIAS = " error", " bias"  # after the name of an estimate of information
 GROUP = "gradient of "  # before the name of a group of parameters
 
 Values = tuple[float, ...]  # of the layers
@@ -85,6 +89,9 @@ def layered(record: Mapping[str, Any]) -> Iterable[tuple[str, Values]]:
     for series, values in stacks.get("gradients", {}).items():
         if "." in series:
             yield f"{GROUP}{series}", numbers(values)
+    for series, values in stacks.get("information", {}).items():
+        if not series.endswith(ERROR):
+            yield series, numbers(values)
 
 
 def numbers(values: Sequence[Any]) -> Values:

@@ -1,36 +1,42 @@
-"""Similarity of two networks, layer by layer and head by head."""
+"""Two networks compared layer by layer, and head by head."""
 
 from __future__ import annotations
 
-import torch
+import math
+
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
 
-from .records import Values
-
-
-def linear_cka(x: Tensor, y: Tensor) -> float:
-    x, y = (v.double() - v.double().mean(0) for v in (x, y))
-    return float((x.T @ y).square().sum() / ((x.T @ x).norm() * (y.T @ y).norm()))
+from ...probes.divergence import COMPARISONS, compare_attention
+from ...probes.similarity import linear_cka, mean_cosine
+from .pairs import Measure
+from .records import Values, rounded
 
 
 def cka_layers(x: Tensor, y: Tensor) -> Values:
-    """Linear CKA of each layer's states [L, N, width]."""
-    return tuple(linear_cka(a, b) for a, b in zip(x, y, strict=True))
+    """Linear CKA of each layer's states [L + 1, N, width]."""
+    return tuple(linear_cka(x, y).tolist())
 
 
 def cosine_layers(x: Tensor, y: Tensor) -> Values:
-    """The mean cosine of each layer's states [L, N, width]; NaN if the widths differ."""
-    if x.shape != y.shape:
-        return (float("nan"),) * len(x)
-    return tuple(cosine_similarity(x, y, dim=-1).mean(-1).tolist())
+    """The mean cosine of each layer's states [L + 1, N, width]; NaN if the widths differ."""
+    return tuple(mean_cosine(x, y).tolist()) if x.shape == y.shape else (math.nan,) * len(x)
 
 
-def divergence_heads(x: Tensor, y: Tensor) -> Values:
-    """The mean Jensen-Shannon divergence of attention weights [L, n, heads, T, S], one after the other by layer and
-    head; NaN if the heads differ."""
-    if x.shape != y.shape:
-        return (float("nan"),) * (x.shape[0] * x.shape[2])
-    middle = (x + y) / 2
-    js = torch.special.entr(middle) - (torch.special.entr(x) + torch.special.entr(y)) / 2
-    return tuple(js.sum(-1).mean((1, 3)).flatten().tolist())
+def attention_heads(real: Tensor | None) -> Measure:
+    """Compares attention weights [L, n, heads, T, S]: each comparison one after the other, by layer and head. `real`
+    [n, T] says which queries are no padding. All are NaN if the numbers of heads differ."""
+
+    def measure(x: Tensor, y: Tensor) -> Values:
+        if x.shape != y.shape:
+            return (math.nan,) * (len(COMPARISONS) * x.shape[0] * x.shape[2])
+        found = compare_attention(x, y, None if real is None else real.bool())
+        return tuple(value for one in found.values() for value in one.flatten().tolist())
+
+    return measure
+
+
+def by_head(values: Values, layers: int) -> dict[str, tuple[Values, ...]]:
+    """What `attention_heads` has found: `[layer][head]` by the name of the comparison."""
+    heads = len(values) // (len(COMPARISONS) * layers)
+    rows = [tuple(map(rounded, values[i : i + heads])) for i in range(0, len(values), heads)]
+    return {name: tuple(rows[i * layers : (i + 1) * layers]) for i, name in enumerate(COMPARISONS)}

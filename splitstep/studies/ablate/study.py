@@ -10,22 +10,21 @@ from typing import NamedTuple
 
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
-from ...probes import PROBES
-from ...tasks import Task
+from ...tasks import Metric, Task
 from ...tasks.fetch import data_root
 from ...training import Recipe
 from ...training.directory import stamp
 from ...training.progress import Progress
-from ..arms import PAPER, Assignments, find_arms, recipes_of
+from ..arms import FULL, PAPER, Assignments, find_arms, recipes_of
 from ..compare.plan import Planned, check_runs
 from ..compare.result import RecipeEntries, Trial
 from ..compare.rows import choose_setting
 from ..compare.running import run_all
 from ..compare.trials import thinned
 from .outcomes import outcomes_of
-from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage
-from .records import PROBES as WATCHING
-from .records import RECORDS
+from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage, setting_of
+from .records import PROBES, RECORDS
+from .replay import replay
 from .result import Ablation, ArmResult
 from .verdict import claims_of
 
@@ -62,7 +61,7 @@ def ablate(
     check_runs(possible_runs(recipes, tried, seeds), out, task)
     where = Where(task, out, data_root(data).resolve(), engine, quiet)
     found = where.execute(rate_stage(recipes, tried, seeds), "rates")
-    own = {arm: best_rate(found.values(), arm, task) for arm in recipes}
+    own = {arm: best_rate(found.values(), arm, recipe, task.metric) for arm in recipes}
     found |= where.execute([run for run in seed_stage(recipes, own, seeds) if run.folder not in found], "seeds")
     trials = list(found.values())
     measured = outcomes_of(trials, own, task.metric, out)
@@ -74,7 +73,7 @@ def ablate(
         rates=tried,
         arms=tuple(results),
         claims=claims_of(results),
-        replay=(),
+        replay=replay(watched, task, [t for t in trials if at_own_rate(t, own)], out),
         trials=tuple(map(thin, trials)),
         recipe=RecipeEntries(**watched.document()),
         data=json.loads(json.dumps(task.describe())),
@@ -87,7 +86,7 @@ def ablate(
 
 def with_probes(recipe: Recipe) -> Recipe:
     """The recipe with all probes, recording at least so often as the study needs."""
-    train, probes = recipe.train, dict.fromkeys((*recipe.probes, *(name for name in WATCHING if name in PROBES)))
+    train, probes = recipe.train, dict.fromkeys((*recipe.probes, *PROBES))
     every = max(1, train.steps // RECORDS)
     often = every if train.probe_every == 0 else min(every, train.probe_every)
     return replace(recipe, probes=tuple(probes), train=replace(train, probe_every=often))
@@ -111,9 +110,16 @@ class Where(NamedTuple):
         return {run.folder: ended[run.folder] for run in runs}
 
 
-def best_rate(trials: Iterable[Trial], arm: str, task: Task) -> float:
-    """The rate at which an arm's validation figure is best; the smallest one if the arm diverges at each."""
-    return rate_of(choose_setting([trial for trial in trials if trial.arm == arm], task.metric))
+def at_own_rate(trial: Trial, own: Mapping[str, float]) -> bool:
+    """Whether a run is one of the full arm at its own rate."""
+    return trial.arm == FULL and trial.setting == setting_of(own[FULL])
+
+
+def best_rate(trials: Iterable[Trial], arm: str, recipe: Recipe, metric: Metric) -> float:
+    """The rate at which an arm's validation figure is best, that by which runs keep their weights; the smallest rate if
+    the arm diverges at each."""
+    figure = metric if recipe.train.best == "metric" else Metric("loss", False, "{:.3f}")
+    return rate_of(choose_setting([trial for trial in trials if trial.arm == arm], figure))
 
 
 def thin(trial: Trial) -> Trial:

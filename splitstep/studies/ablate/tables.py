@@ -9,6 +9,7 @@ from ...tasks.task import title_of
 from ..compare.tables import estimated, signed, status_cell
 from ..statistics import Estimate
 from .plan import rate_of
+from .records import BIAS
 from .result import Ablation, ArmResult, Outcome
 
 ARM = Column("arm", text=True)
@@ -17,7 +18,7 @@ ARM = Column("arm", text=True)
 def ablation_tables(result: Ablation) -> list[Table]:
     """Claims, arms, what diverged, replay, all runs."""
     begin = [claims_table(result), arms_table(result), measures_table(result)]
-    return [*begin, *lost_table(result), *replay_table(result), runs_table(result)]
+    return [*begin, *lost_table(result), *replay_table(result), *information_table(result), runs_table(result)]
 
 
 def claims_table(result: Ablation) -> Table:
@@ -28,7 +29,6 @@ def claims_table(result: Ablation) -> Table:
             Column("verdict", text=True): claim.ruling,
             Column("by", text=True): claim.number,
             Column(f"at rate {result.full.own.rate:g}", text=True): claim.at_shared_rate,
-            Column("by that rate's", text=True, detail=ON_PAGES): claim.number_at_shared_rate,
         }
         for claim in result.claims
     ]
@@ -44,7 +44,7 @@ def measures_table(result: Ablation) -> Table:
             Column(("cosine", "last layer, input")): estimated(arm.own.drift, "{:.3f}"),
             Column(("gradient growth", "per layer, largest")): estimated(arm.own.growth, "{:.3g}"),
             Column(("CKA with full", "minus two seeds'")): estimated(arm.own.alignment, "{:+.3f}"),
-            Column(("sensitivity", "last layer")): estimated(last(arm.own, "sensitivity"), "{:+.3f}"),
+            Column(("sensitivity", "exponent")): estimated(last(arm.own, "exponent"), "{:+.3f}"),
             Column(("entropy", "last layer, nats")): estimated(last(arm.own, "entropy"), "{:.2f}"),
         }
         for arm in result.arms
@@ -56,6 +56,29 @@ def last(outcome: Outcome, name: str) -> Estimate | None:
     """A figure of the last layer."""
     found = outcome.profiles.get(name)
     return found[-1] if found else None
+
+
+def information_table(result: Ablation) -> list[Table]:
+    """Every estimate of information in the last layer, with its bias on Gaussians; no table if there is none."""
+    full = result.full.own.profiles
+    records = [
+        {
+            Column("estimate", text=True): name.replace("mixture ", "mixture, sigma "),
+            Column(("bias", "on Gaussians")): estimated(last(result.full.own, f"{name}{BIAS}"), "{:+.3f}"),
+        }
+        | {Column(arm.name): estimated(last(arm.own, name), "{:.3f}") for arm in result.arms}
+        for name in full
+        if name.startswith("I(") and not name.endswith(BIAS)
+    ]
+    note = (
+        "In nats, of the last layer at the end of training. T has few dimensions after a fixed projection, and noise "
+        "of the given sigma relative to its spread. The bias is that for as many Gaussian samples."
+    )
+    return (
+        [Table([*records[0]], [list(one.values()) for one in records], "Information", [note], ON_PAGES)]
+        if records
+        else []
+    )
 
 
 def lost_table(result: Ablation) -> list[Table]:
@@ -116,8 +139,12 @@ def arm_record(result: Ablation, arm: ArmResult) -> Record:
         Column("own rate"): f"{arm.own.rate:g}",
         Column((f"{title}, test", "[95%]")): tested(arm.own, form),
         Column(("against full", "[95%]")): "" if first else estimated(arm.own.difference, signed(form)),
-        Column((f"at rate {result.full.own.rate:g}", "[95%]")): "" if first else tested(arm.shared, form),
+        Column((f"at rate {result.full.own.rate:g}", "[95%]")): "" if first else at_shared_rate(arm, form),
     }
+
+
+def at_shared_rate(arm: ArmResult, form: str) -> Cell:
+    return "the same" if arm.own.rate == arm.shared.rate else tested(arm.shared, form)
 
 
 def tested(outcome: Outcome, form: str) -> Cell:
