@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from inline import here
 from made_up import ablation, about, outcome
 
@@ -16,6 +17,7 @@ from splitstep.studies.ablate import STUDY, ablate
 from splitstep.studies.ablate.page import ablation_page
 from splitstep.studies.ablate.plan import default_rates, equal_shapes, rate_stage, read_rates, seed_stage
 from splitstep.studies.ablate.result import ArmResult, Lost, read_ablation
+from splitstep.studies.ablate.similar import cka_layers
 from splitstep.studies.ablate.verdict import claims_of
 from splitstep.studies.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
 from splitstep.studies.compare import compare, running
@@ -294,3 +296,11 @@ def test_the_page_shows_every_analysis_and_says_what_diverged(lost: str) -> None
 
 def test_a_result_is_small_even_for_a_deep_network_and_many_runs() -> None:
     assert len(json.dumps(ablation(layers=12, seeds=5).document(), indent=2)) < 1_000_000
+
+
+def test_a_layer_of_equal_states_has_no_cka_with_any_other_and_infinite_states_have_none_at_all() -> None:
+    x = torch.randn(3, 8, 4, generator=torch.Generator().manual_seed(0))
+    y = x.clone()
+    y[1], y[2] = 1.0, torch.inf
+    found = cka_layers(x, y)
+    assert found[0] == pytest.approx(1.0) and found[1] == 0.0 and math.isnan(found[2])
