@@ -303,4 +303,6 @@ def test_a_layer_of_equal_states_has_no_cka_with_any_other_and_infinite_states_h
     y = x.clone()
     y[1], y[2] = 1.0, torch.inf
     found = cka_layers(x, y)
-    assert found[0] == pytest.approx(1.0) and found[1] == 0.0 and math.isnan(found[2])
+    assert found[0] == pytest.approx(1.0)
+    assert found[1] == 0.0
+    assert math.isnan(found[2])
