@@ -96,7 +96,7 @@ def levels(variant: str) -> list[dict[str, str | float]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--variant", default="lra", help="the variant of the task: lra, original or short")
+    parser.add_argument("--variant", default="lra", help="the variant of the task: lra, long, original or short")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     options = parser.parse_args()
     rows = levels(options.variant)

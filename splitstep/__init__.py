@@ -6,7 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .integrate import Event, Field, Site, Step, integrate, refine, uniform
-from .scheme import Scheme, average, compose, decoder, unshare, with_tableau
+from .scheme import (
+    Scheme,
+    average,
+    compose,
+    decoder,
+    unshare,
+    with_diffusion,
+    with_projections,
+    with_tableau,
+    without_residuals,
+)
 from .schemes import SCHEMES, scheme
 from .support.auto_classes import register_by_name
 from .tableau import TABLEAUX, Tableau
@@ -23,7 +33,7 @@ __all__ = [  # noqa: F405
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
     "SplitstepSequenceModel", "SplitstepTranslationModel", "Stack", "Step", "Tableau", "TranslationConfig", "average",
     "compose", "cost", "decoder", "integrate", "load", "pretrained", "refine", "scheme", "twin", "uniform", "unshare",
-    "with_tableau",
+    "with_diffusion", "with_projections", "with_tableau", "without_residuals",
 ]  # fmt: skip
 ELSEWHERE = {"Stack": ".stack", "load": ".inference.runs", "pretrained": ""}
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # they import torch

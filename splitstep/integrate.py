@@ -5,16 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from .moves import Move
 from .notation import shown
-from .scheme import Move, Scheme
+from .scheme import Scheme
 
 if TYPE_CHECKING:
     from torch import Tensor  # for annotations only: the import takes a second
 
 Time: TypeAlias = "float | Tensor"
 Field: TypeAlias = Callable[["Time", "Tensor", Any], "Tensor"]  # f(t, x, context) -> dx/dt
+
+
+@runtime_checkable
+class ExactField(Protocol):
+    """A field that can solve x' = f(t, x) itself, for parts such as D/2@exact."""
+
+    def __call__(self, t: Time, x: Tensor, context: Any) -> Tensor:
+        """dx/dt."""
+        ...
+
+    def flow(self, t: Time, h: float, x: Tensor, context: Any) -> Tensor:
+        """x(t + h)."""
+        ...
+
+
 State = Any  # a Tensor, or a pair (a, b) of them if the scheme is doubled
 
 
@@ -104,13 +120,24 @@ def total(terms: Iterable[Tensor]) -> Tensor:
 
 def slope(visit: Visit, name: str, t: Time, x: Tensor, context: Any) -> Tensor:
     """k = f(t, x) of one field; a result of the wrong shape or type is refused."""
-    k = visit.step.fields[name](t, x, context)
+    return checked(visit, name, visit.step.fields[name](t, x, context), x)
+
+
+def checked(visit: Visit, name: str, k: Tensor, x: Tensor) -> Tensor:
     if wrong := _misfit(k, x):
         raise ValueError(
             f"Field {name} of step {visit.site.step} returned {wrong}: it must return a tensor of the state's shape "
             f"{tuple(x.shape)} and {x.dtype}, or of less precision."
         )
     return k
+
+
+def flowed(visit: Visit, x: Tensor, context: Any) -> dict[str, Tensor]:
+    """What an exact flow adds: x(t + h) - x."""
+    [name], [t] = visit.move.fields, visit.times
+    field: Any = visit.step.fields[name]
+    after = field.flow(t, visit.move.fraction * visit.step.h, x, context)
+    return {name: checked(visit, name, after, x) - x}
 
 
 def _misfit(k: Any, x: Tensor) -> str:
@@ -132,6 +159,8 @@ def increments(visit: Visit, x: Tensor, contexts: Sequence[Any]) -> dict[str, Te
 
     A part that replaces the state or projects it has no factor h.
     """
+    if visit.move.kind == "flow":
+        return flowed(visit, x, contexts[0])
     move, h = visit.move, visit.move.fraction * visit.step.h
     spans = [h * move.colours.count(colour) for colour in move.colours]  # how far the part moves each field's clock
     slopes: list[dict[str, Tensor]] = []
@@ -150,7 +179,7 @@ def increments(visit: Visit, x: Tensor, contexts: Sequence[Any]) -> dict[str, Te
 
 def moved(move: Move, x: Tensor, added: Mapping[str, Tensor]) -> Tensor:
     """The state, or the half that moves, after a part."""
-    if move.kind == "add":
+    if move.kind in ("add", "flow"):
         return total([x, *added.values()])
     new = total(added.values())
     return new.to(x.dtype) if move.kind == "replace" else new  # the stream keeps its precision under autocast
@@ -238,6 +267,12 @@ def _check_step(scheme: Scheme, index: int, step: Step) -> None:
             f"Step {index} has no field {', '.join(sorted(missing))}: the scheme {shown(scheme)!r} needs "
             f"{', '.join(sorted(needed))}; the step has {', '.join(sorted(step.fields))}."
         )
+    for name in scheme.solved:
+        if not isinstance(step.fields[name], ExactField):
+            raise ValueError(
+                f"Field {name} of step {index} has no method flow(t, h, x, context), which {shown(scheme)!r} needs: "
+                f"add one, or write {name} with a tableau such as {name}@heun."
+            )
 
 
 def uniform(fields: Mapping[str, Field], end: float, n: int) -> list[Step]:

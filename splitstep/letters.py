@@ -12,17 +12,21 @@ from .support.registry import Registry
 
 @dataclass(frozen=True)
 class Letter:
-    """A letter's title and colour, whether it may run backwards in time, and the function that makes its field.
+    """A letter's title and colour, what its field can do, and the function that makes its field.
 
     `field` takes a `FieldSpec` and returns a module f(t, x, context) with a method flops(length, memory). It is a
     function or the path of one ("package.module:function"); None: no model has the field yet. `cache` says where the
     field's keys and values are kept during generation: nowhere, in the cache of the sequence itself, or in that of the
-    encoder's states, which only a decoder has.
+    encoder's states, which only a decoder has. `backwards`: it may run backwards in time. `exact`: its field solves its
+    own equation, by a method flow(t, h, x, context). `branch`: a network around which there may be a residual
+    connection; the others are terms that mean something as rates of change only.
     """
 
     title: str
     colour: str
     backwards: bool = True
+    exact: bool = False
+    branch: bool = True
     field: str | Callable[[Any], Any] | None = None
     cache: Literal["none", "self", "cross"] = "none"
 
@@ -44,6 +48,15 @@ LETTERS: Registry[Letter] = Registry(
         "A": Letter("attention", "#2f6db5", field="splitstep.fields.attention:SelfAttention", cache="self"),
         "F": Letter("feed-forward", "#c8641b", field="splitstep.fields.feed_forward:FeedForward"),
         "C": Letter("cross-attention", "#2a8a57", field="splitstep.fields.attention:CrossAttention", cache="cross"),
-        "D": Letter("diffusion", "#7a4fb0", backwards=False),
+        "D": Letter(
+            "diffusion",
+            "#7a4fb0",
+            backwards=False,
+            exact=True,
+            branch=False,
+            field="splitstep.fields.diffusion:diffusion",
+            cache="self",
+        ),
+        "S": Letter("stabiliser", "#a8323e", branch=False, field="splitstep.fields.stabiliser:Stabiliser"),
     },
 )

@@ -8,7 +8,8 @@
     sum     = field { "+" field }  |  "(" field { "+" field } ")"
     scale   = "/" integer  |  "*" number
 
-White space separates parts; a tableau alone at the end holds for every part that names none.
+White space separates parts; "@exact" stands where a tableau does; a tableau alone at the end holds for every part that
+names none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from functools import lru_cache
 
 from .scheme import PROJECTIONS, Part, Project, Scheme, Substep
 from .support.words import nearest
-from .tableau import EULER, TABLEAUX, Coefficient, Tableau, coefficient
+from .tableau import EULER, EXACT, TABLEAUX, Coefficient, Tableau, coefficient
 
 EXPONENT = r"(?:[eE][-+]?[0-9]+)"
 NUMBER = rf"-?(?:[0-9]+/[0-9]+|[0-9]+\.[0-9]*{EXPONENT}?|\.[0-9]+{EXPONENT}?|[0-9]+{EXPONENT}?)"
@@ -60,7 +61,7 @@ def read(text: str) -> Scheme:
         if tableau != EULER and all(own for _, program in branches for _, own in program):
             reason = f"no part is left for @{tableau.name}: parts that replace the state have no stages."
             raise fail(text, text.rindex("@"), reason)
-        return Scheme(tuple((w, tuple(_finish(part, tableau) for part in program)) for w, program in branches))
+        return Scheme(tuple((w, tuple(_finish(text, part, tableau) for part in program)) for w, program in branches))
     except ValueError as error:
         message = str(error)
         raise ValueError(message if message.startswith("Scheme ") else f"Scheme {text!r}: {message}") from None
@@ -127,9 +128,12 @@ def _part(text: str, found: re.Match[str]) -> Pending:
     return part, bool(found["tableau"]) or part.replaces
 
 
-def _finish(pending: Pending, tableau: Tableau) -> Part:
+def _finish(text: str, pending: Pending, tableau: Tableau) -> Part:
     part, own = pending
-    return part if own or isinstance(part, Project) else replace(part, tableau=tableau)
+    try:
+        return part if own or isinstance(part, Project) else replace(part, tableau=tableau)
+    except ValueError as error:  # @exact for all, and a part without an exact flow
+        raise fail(text, text.rindex("@"), str(error)) from None
 
 
 def _global(text: str, position: int) -> tuple[Tableau, int]:
@@ -138,6 +142,8 @@ def _global(text: str, position: int) -> tuple[Tableau, int]:
 
 
 def _tableau(text: str, position: int, name: str) -> Tableau:
+    if name == EXACT.name:
+        return EXACT
     if name not in TABLEAUX:
         hint = f"did you mean @{near}?" if (near := nearest(name, TABLEAUX)) else "use one of these."
         raise fail(text, position, f"unknown tableau {name!r}; known: {', '.join(TABLEAUX)}; {hint}")
@@ -186,7 +192,7 @@ def _advice(text: str, position: int) -> str:
 
 def write(scheme: Scheme) -> str:
     """The canonical text: `read(write(s)) == s` bit for bit."""
-    for tableau in {s.tableau for _, s in scheme.substeps}:
+    for tableau in {s.tableau for _, s in scheme.substeps if not s.exact}:
         if TABLEAUX.get(tableau.name) != tableau:
             raise ValueError(
                 f"The notation cannot name the tableau {tableau.name!r}, which is not in splitstep.TABLEAUX: register "

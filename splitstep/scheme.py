@@ -9,10 +9,13 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain, count
 from math import isclose
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from .letters import LETTERS
-from .tableau import EULER, Coefficient, Tableau, coefficient
+from .tableau import EULER, EXACT, Coefficient, Tableau, coefficient
+
+if TYPE_CHECKING:
+    from .moves import Move
 
 PROJECTIONS = frozenset("NMP")
 
@@ -62,6 +65,33 @@ class Substep:
                 f"={'+'.join(self.fields)} replaces the state: it has no stages (@{self.tableau.name}) and no halves; "
                 f"write ={'+'.join(self.fields)} alone."
             )
+        self._check_terms()
+
+    def _check_terms(self) -> None:
+        """Refuse what the fields' letters cannot do: be solved exactly, replace the state, move half of a pair."""
+        text, letters = "+".join(self.fields), {name[0]: LETTERS.get(name[0]) for name in self.fields}
+        unsolved = [name for name, letter in letters.items() if letter and not letter.exact]
+        if self.exact and (unsolved or self.half or len(self.fields) > 1):
+            reads = "a half of a pair reads the other half" if self.half else ""
+            why = f"{unsolved[0]} has none" if unsolved else reads
+            raise ValueError(
+                f"{text}@exact: only a single field that solves its own equation has an exact flow"
+                f"{why and f', and {why}'}; write @exact after such a part alone, as in D/2@exact A F D/2@exact."
+            )
+        terms = [name for name, letter in letters.items() if letter and not letter.branch]
+        if self.replaces and terms:
+            raise ValueError(f"={text} replaces the state by a rate of change, which {terms[0]} is: write {text}.")
+        forward = [name for name in letters if not runs_backwards(name)]
+        if self.half and forward:
+            raise ValueError(
+                f"{self.half}:{text}: in a pair (a, b) the difference a - b would run {forward[0]} backwards, which is "
+                f"ill-posed: use {forward[0]} in a scheme without halves."
+            )
+
+    @property
+    def exact(self) -> bool:
+        """Whether the field itself solves x' = f(t, x) over the part."""
+        return self.tableau == EXACT
 
     @property
     def colours(self) -> tuple[str, ...]:
@@ -82,25 +112,6 @@ class Project:
 
 Part = Substep | Project
 Program = tuple[Part, ...]
-
-
-class Stage(NamedTuple):
-    """One evaluation of a part: its abscissa and the (earlier stage, coefficient) pairs of its state."""
-
-    c: float
-    row: tuple[tuple[int, float], ...]
-
-
-class Move(NamedTuple):
-    """A part as `integrate` runs it: in plain floats, without the stages that nothing uses."""
-
-    fields: tuple[str, ...]
-    colours: tuple[str, ...]
-    fraction: float
-    stages: tuple[Stage, ...]
-    weights: tuple[float, ...]
-    kind: str  # "add", "replace" or "project"
-    half: int  # 0 or 1 in a doubled state, -1 otherwise
 
 
 @dataclass(frozen=True)
@@ -159,7 +170,9 @@ class Scheme:
     @cached_property
     def plan(self) -> tuple[tuple[float, tuple[Move, ...]], ...]:
         """The scheme in plain floats, as `integrate` runs it."""
-        return tuple((float(w), tuple(map(_lower, program))) for w, program in self.branches)
+        from .moves import lower
+
+        return tuple((float(w), tuple(map(lower, program))) for w, program in self.branches)
 
     @cached_property
     def evaluations(self) -> int:
@@ -167,8 +180,17 @@ class Scheme:
         return sum(self.count(name) for name in self.fields)
 
     def count(self, name: str) -> int:
-        """How often one step evaluates the field of this name."""
+        """How often one step evaluates the field of this name, an exact flow counted as one evaluation."""
         return sum(len(m.stages) for _, program in self.plan for m in program if name in m.fields)
+
+    def flows(self, name: str) -> int:
+        """How many of these evaluations are exact flows."""
+        return sum(name in m.fields for _, program in self.plan for m in program if m.kind == "flow")
+
+    @cached_property
+    def solved(self) -> tuple[str, ...]:
+        """Names of the fields whose exact flows the scheme needs."""
+        return tuple(name for name in self.fields if self.flows(name))
 
     @cached_property
     def order(self) -> int | None:
@@ -210,45 +232,13 @@ class Scheme:
         return f"scheme({shown(self)!r})"
 
 
-def _lower(part: Part) -> Move:
-    if isinstance(part, Project):
-        return Move((part.field,), (), 0.0, (Stage(0.0, ()),), (1.0,), "project", -1)
-    live = _live_stages(part)
-    number = {old: new for new, old in enumerate(live)}
-    rows = [() if part.half else part.tableau.a[j] for j in live]
-    stages = tuple(
-        Stage(float(part.tableau.c[j]), tuple((number[i], float(a)) for i, a in enumerate(row) if a))
-        for j, row in zip(live, rows, strict=True)
-    )
-    return Move(
-        part.fields,
-        part.colours,
-        float(part.fraction),
-        stages,
-        tuple(float(part.tableau.b[j]) for j in live),
-        "replace" if part.replaces else "add",
-        "ab".index(part.half) if part.half else -1,
-    )
-
-
-def _live_stages(part: Substep) -> tuple[int, ...]:
-    """The stages that the result depends on. In a doubled state no stage depends on another, because the fields read
-    the half that does not move: midpoint needs one evaluation there, not two."""
-    live = {j for j, b in enumerate(part.tableau.b) if b}
-    if not part.half:
-        for j in reversed(range(len(part.tableau.b))):
-            if j in live:
-                live |= {i for i, a in enumerate(part.tableau.a[j]) if a}
-    return tuple(sorted(live))
-
-
 def map_substeps(scheme: Scheme, f: Callable[[Substep], Substep]) -> Scheme:
     return Scheme(tuple((w, tuple(f(s) if isinstance(s, Substep) else s for s in p)) for w, p in scheme.branches))
 
 
 def with_tableau(scheme: Scheme, tableau: Tableau) -> Scheme:
-    """The same splitting with every sub-flow advanced by `tableau`."""
-    return map_substeps(scheme, lambda s: replace(s, tableau=tableau))
+    """The same splitting with every sub-flow advanced by `tableau`, apart from exact ones."""
+    return map_substeps(scheme, lambda s: s if s.exact else replace(s, tableau=tableau))
 
 
 def compose(scheme: Scheme, *weights: Fraction | float) -> Scheme:
@@ -316,3 +306,56 @@ def decoder(scheme: Scheme) -> Scheme:
             yield waiting
 
     return Scheme(tuple((w, tuple(parts(program))) for w, program in scheme.branches))
+
+
+def _branch(name: str) -> bool:
+    """Whether a field is a network, which may have a residual connection; D and S are other terms of the equation."""
+    return name[0] not in LETTERS or LETTERS[name[0]].branch
+
+
+def _branch_part(part: Part) -> bool:
+    return isinstance(part, Substep) and all(map(_branch, part.fields))
+
+
+def without_residuals(scheme: Scheme) -> Scheme:
+    """Every network replaces the state: "A F" becomes "=A =F". Diffusion, stabiliser and projections stay."""
+    if mixed := [s for _, s in scheme.substeps if not _branch_part(s) and any(map(_branch, s.fields))]:
+        text = "+".join(mixed[0].fields)
+        raise ValueError(f"The part {text} of {str(scheme)!r} sums a network and another term: use a part for each.")
+    staged = [s.tableau.name for _, s in scheme.substeps if _branch_part(s) and s.tableau != EULER]
+    if scheme.doubled or staged:
+        has = "moves halves of a pair" if scheme.doubled else f"has stages (@{staged[0]})"
+        raise ValueError(
+            f"{str(scheme)!r} {has}, and a part that replaces the state has neither: use a scheme such as A F."
+        )
+    return map_substeps(scheme, lambda s: replace(s, replaces=True) if _branch_part(s) else s)
+
+
+def with_projections(scheme: Scheme) -> Scheme:
+    """A projection after every network: "A F" becomes "A N F M". The names are N, M, P, then N0, N1, ..."""
+    if scheme.doubled or scheme.projections:
+        has = "moves halves of a pair, which nothing projects" if scheme.doubled else "has projections already"
+        raise ValueError(f"{str(scheme)!r} {has}: use a scheme such as A F.")
+    free = chain("NMP", map("N{}".format, count()))
+
+    def parts(program: Program) -> Iterator[Part]:
+        for part in program:
+            yield part
+            if _branch_part(part):
+                yield Project(next(free))
+
+    return Scheme(tuple((w, tuple(parts(program))) for w, program in scheme.branches))
+
+
+def with_diffusion(scheme: Scheme) -> Scheme:
+    """Exact diffusion at the end of a step: "A F" becomes "A F D@exact". A program that reads the same backwards gets
+    half of it at either end, which keeps its order 2: "F/2 A F/2" becomes "D/2@exact F/2 A F/2 D/2@exact"."""
+    if scheme.doubled or any(name[0] == "D" for name in scheme.fields):
+        has = "moves halves of a pair, in which D is ill-posed" if scheme.doubled else "has diffusion already"
+        raise ValueError(f"{str(scheme)!r} {has}: use a scheme such as A F.")
+
+    def parts(program: Program) -> Program:
+        half = Substep(("D",), Fraction(1, 2), EXACT)
+        return (half, *program, half) if program == program[::-1] else (*program, replace(half, fraction=Fraction(1)))
+
+    return Scheme(tuple((w, parts(program)) for w, program in scheme.branches))

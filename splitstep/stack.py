@@ -28,7 +28,7 @@ class Stack(nn.Module):
             raise ValueError(f"A stack has at least one layer of one step; got layers={layers}, substeps={substeps}.")
         self.scheme, self.step, self.substeps = scheme, step, substeps
         names = (*scheme.fields, *scheme.projections)
-        _ = scheme.plan, scheme.doubled, scheme.replaces  # cached now: a compiler cannot trace the locks involved
+        _ = scheme.plan, scheme.doubled, scheme.replaces, scheme.solved  # cached now: a compiler cannot trace the locks
         self.layers = nn.ModuleList(nn.ModuleDict({name: make(name, i) for name in names}) for i in range(layers))
         self.numbers: dict[str, dict[tuple[int, int, int], int]] = {}
 

@@ -20,6 +20,7 @@ import typer
 from typer.main import get_command
 
 from ..support.words import did_you_mean
+from .ablate import ablate
 from .compare import compare
 from .recipes import recipes, tasks
 from .report import report
@@ -56,7 +57,7 @@ def splitstep(
     """
 
 
-for verb in (schemes, recipes, tasks, train, evaluate, translate, generate, compare, report):
+for verb in (schemes, recipes, tasks, train, evaluate, translate, generate, compare, ablate, report):
     app.command()(verb)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,6 +55,9 @@ def compare(
     out: NewDirectory,
     match: Match = None,
     sweep: Sweep = None,
+    arms: Annotated[
+        str, typer.Option("--arms", help="Also train each scheme without some of its structure, such as full,no-norm.")
+    ] = "full",
     engine: EngineOption = "local",
     data: Data = None,
     as_json: Json = False,
@@ -72,7 +76,8 @@ def compare(
     """
     if not 1 <= seeds <= MOST_SEEDS:
         raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
-    recipe = _recipe_of(list(words or []), task, match)
+    name, document = document_of("compare", list(words or []), task, [] if match is None else [f"match={match}"])
+    from ..studies.arms import read_ablate, split_arms
     from ..studies.compare import STUDY
     from ..studies.compare import compare as study
     from ..studies.compare.plan import read_sweep, split_schemes
@@ -80,6 +85,7 @@ def compare(
 
     if launched("WORLD_SIZE") > 1:
         raise ValueError("compare starts its own processes: run it without torchrun, with --engine local=N.")
+    recipe = recipe_for(task, name, document)
     output = Output(as_json, out).check()  # the first run makes it, after everything is checked
     result = study(
         recipe,
@@ -87,6 +93,8 @@ def compare(
         range(recipe.train.seed, recipe.train.seed + seeds),
         out,
         sweep=read_sweep(sweep or []),
+        arms=split_arms(arms),
+        own_arms=read_ablate(document, name).arms,
         engine=engine,
         data=data,
         command=shlex.join(context.obj),
@@ -95,18 +103,23 @@ def compare(
     print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
 
 
-def _recipe_of(words: list[str], task: str | None, match: str | None) -> Recipe:
-    """The recipe that is named first, or the one of the task, with its entries changed."""
+def document_of(verb: str, words: list[str], task: str | None, more: Sequence[str] = ()) -> tuple[str, Any]:
+    """The name and the document of the recipe that is named first, or of the task's, with its entries changed."""
     name = words.pop(0) if words and "=" not in words[0] else None
-    if match is not None:
-        words.append(f"match={match}")
     if name is None and task is None:
-        raise ValueError("Missing recipe: name one, as in `splitstep compare digits ...`, or give --task digits.")
+        raise ValueError(f"Missing recipe: name one, as in `splitstep {verb} digits ...`, or give --task digits.")
     found = recipe_of_task(str(task)) if name is None else name
     find_recipe(found)  # refuses a wrong name before torch is imported
-    from ..training import load_recipe
+    from ..training.recipe import load_document
 
-    recipe = load_recipe(found, words)
+    return found, load_document(found, [*words, *more])
+
+
+def recipe_for(task: str | None, name: str, document: Any) -> Recipe:
+    """The recipe of a document, which must be for the task if one is given."""
+    from ..training import read_recipe
+
+    recipe = read_recipe(document, name)
     if task is not None and recipe.task != task:
-        raise ValueError(f"--task {task}, but the recipe {found} is for {recipe.task}: leave one of the two out.")
+        raise ValueError(f"--task {task}, but the recipe {name} is for {recipe.task}: leave one of the two out.")
     return recipe

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..tasks import Metric
-    from ..training.run_result import RunResult, SplitResult
+    from ..training.run_result import Divergence, RunResult, SplitResult
+
+DIVERGED = 1  # the exit code: the input was right, and yet there is no model
 
 Overrides = Annotated[
     list[str] | None,
@@ -33,6 +35,12 @@ RunOut = Annotated[
     ),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run.")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A finished run, a model's folder, a GGUF file, or a model's name on the Hub."
+    ),
+]
 Beams = Annotated[
     int | None,
     typer.Option("--beams", help="The number of beams to translate with; 1 is greedy. Default: as in the recipe."),
@@ -62,7 +70,7 @@ def train(
       splitstep train enwik8 scheme=macaron train.steps=20000 --out runs/e8
       accelerate launch -m splitstep train enwik8 --out runs/e8
 
-    Ctrl-C saves a checkpoint before it stops. If the run diverges, the result says at which step.
+    Ctrl-C saves a checkpoint before it stops. If the run diverges, the result says at which step; the exit code is 1.
     """
     file = find_recipe(recipe)  # refuses a wrong name before torch is imported
     out = out or default_out(file)
@@ -80,6 +88,14 @@ def train(
         raise typer.Exit(128 + stopped.number) from None
     if prints:
         Output(as_json, None).emit(result.document(), lambda: _run_table(result, out))
+    if result.diverged:
+        if prints:
+            sys.stdout.flush()
+            told = (
+                f"The run diverged at step {result.diverged.step} (loss {result.diverged.loss}), so there is no model"
+            )
+            print(f"{told}: lower train.lr, or raise train.warmup, with another --out.", file=sys.stderr)
+        raise typer.Exit(DIVERGED)
 
 
 def default_out(recipe: Path) -> Path:
@@ -102,7 +118,7 @@ def _run_table(result: RunResult, out: Path) -> RenderableType:
         return metric.format.format(values[metric.name]) if values else "-"
 
     rows = [
-        ("status", f"diverged at step {diverged.step}, loss {diverged.loss}" if diverged else "finished"),
+        ("status", _status(diverged)),
         ("scheme", name + ("" if name == notation else f", {notation}")),
         (title_of(metric), f"test {figure(result.test)}, valid {figure(result.valid)}"),
         *((f"  {split}", f"{figure(one.figures)}; {_scores(one, metric)}") for split, one in splits.items()),
@@ -117,6 +133,12 @@ def _run_table(result: RunResult, out: Path) -> RenderableType:
         ("model", str(out / "model") if not diverged else "none"),
     ]
     return _pairs(rows)
+
+
+def _status(diverged: Divergence | None) -> str:
+    if diverged is None:
+        return "finished"
+    return f"diverged at step {diverged.step}, loss {diverged.loss}{diverged.reason and f'; {diverged.reason}'}"
 
 
 def _scores(found: SplitResult, metric: Metric) -> str:
@@ -139,13 +161,22 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> RenderableType:
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")  # nothing is cut on a narrow terminal
     for row in rows:
         table.add_row(*map(Text, row))
     return table
 
 
 def evaluate(
-    run: Run,
+    model: Model,
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="With --task: options of the task, such as data.length=64."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="NAME", help="The task of a model that is not a run.")
+    ] = None,
     split: Annotated[str, typer.Option("--split", help="The split to evaluate on, such as valid or test.")] = "test",
     beams: Beams = None,
     length_penalty: Penalty = None,
@@ -155,20 +186,29 @@ def evaluate(
 ) -> None:
     """Evaluate a run's model on a split of its data. Translators are also scored by BLEU and chrF.
 
+    A model that is not a run needs a --task with the same tokens or classes.
+
     \b
     Example:
       splitstep evaluate runs/digits
       splitstep evaluate runs/digits --split valid --json
       splitstep evaluate runs/m30k --split test2016
+      splitstep evaluate runs/digits/model --task digits
+      splitstep evaluate my-model --task text data.path=notes.txt
     """
-    from ..inference.evaluate import evaluate_run
+    from ..inference.evaluate import evaluate_model, evaluate_run
     from ..inference.translate import Wanted
     from ..support.words import counted
     from ..training.progress import counting
 
-    output = _beside(run, as_json, out)
+    output = _beside(Path(model), as_json, out)
     evaluated, translated = counting("evaluated", unit="batches"), counting("translated")
-    result = evaluate_run(run, split, data, Wanted(beams, length_penalty), evaluated, translated)
+    wanted = Wanted(beams, length_penalty)
+    if task is None:
+        result = evaluate_run(_a_run(model, options), split, data, wanted, evaluated, translated)
+    else:
+        wanted.refuse_for(task)
+        result = evaluate_model(model, task, options or [], split, data, evaluated)
     named = result.translated.scores if result.translated else ()
     scored = {one.key for one in named}
     lines = f", {counted(result.translated.lines, 'line')}" if result.translated else ""
@@ -177,6 +217,21 @@ def evaluate(
     remark = {True: "", False: "  (not comparable: the references are not published text)"}
     rows += [(one.name, f"{one.value:.2f}  {one.signature}{remark[one.comparable]}") for one in named]
     output.emit(result.document(), lambda: _pairs(rows))
+
+
+def _a_run(model: str, options: Sequence[str] | None) -> Path:
+    """The path of a run, whose recipe names its task and the options; other models are refused."""
+    from ..training.directory import RunDirectory
+
+    path = Path(model).expanduser()
+    if not RunDirectory(path).is_run():
+        raise ValueError(
+            f"{model} is not a run of splitstep (it has no recipe.yaml): name a run, or say on what to evaluate the "
+            "model, such as --task stdlib"
+        )
+    if options:
+        raise ValueError(f"{model} is a run, which has its own data: leave out {options[0]}")
+    return path
 
 
 def translate(
@@ -209,7 +264,7 @@ def translate(
 
 
 def generate(
-    run: Run,
+    model: Model,
     prompt: Annotated[str, typer.Option("--prompt", help="The text to continue.")] = "The ",
     tokens: Annotated[int, typer.Option("--tokens", help="The number of tokens to write.")] = 200,
     temperature: Annotated[
@@ -229,20 +284,21 @@ def generate(
     as_json: Json = False,
     out: Out = None,
 ) -> None:
-    """Continue a prompt with a run's language model. The text is printed as it comes.
+    """Continue a prompt with a language model. The text is printed as it comes.
 
     \b
     Example:
       splitstep generate runs/e8 --prompt "The "
       splitstep generate runs/e8 --prompt "The " --tokens 500 --temperature 0.8 --top-p 0.9 --seed 1
       splitstep generate runs/code --prompt "def " --top-k 40 --stop "def " --stop "class "
+      splitstep generate model.gguf --prompt "A splitting method is" --tokens 30 --temperature 0
     """
     from ..inference.generate import generate as write
     from ..inference.sampling import Sampling
 
-    output = _beside(run, as_json, out)
+    output = _beside(Path(model), as_json, out)
     how = Sampling(temperature, top_k, top_p, seed)
-    result = write(run, prompt, tokens, how, stop or [], data, (lambda piece: None) if as_json else _print_at_once)
+    result = write(model, prompt, tokens, how, stop or [], data, (lambda piece: None) if as_json else _print_at_once)
     output.emit(result.document(), lambda: "\n")  # all but the end of the line is there already
 
 

@@ -38,9 +38,10 @@ def schemes(
     A notation that starts with a minus sign goes after `--`.
     """
     from ..schemes import scheme
+
+    texts = [str(scheme(text)) for text in notations or []]  # refuses a wrong one before torch is imported
     from ..studies.orders import STUDY, orders
 
-    texts = [str(scheme(text)) for text in notations or []]
     output = Output(as_json, out).open()
     result = orders(texts, measure)
     output.emit(result.document(), lambda: STUDY.to_terminal(result))

@@ -123,7 +123,7 @@ class Attention(nn.Module):
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
         self.size = check_heads(spec.width, spec.heads, spec.kv_heads, spec.head_size)
-        self.norm = spec.norm()
+        self.norm, self.output_norm = spec.norm(), spec.output_norm()
         self.p, self.p_softmax, self.once, self.salt = spec.dropout, spec.attention_dropout, spec.once, spec.salt
 
     def pairing(self, x: Tensor, context: Context) -> Pairing:
@@ -151,7 +151,8 @@ class Attention(nn.Module):
     def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
         c = EMPTY if context is None else context
         y = self.mix(self.pairing(x, c), c.seed, c.record)
-        return dropout(self.out(y.transpose(1, 2).flatten(2)), self.p, c.seed, 4 * self.salt + 1)
+        y = self.output_norm(self.out(y.transpose(1, 2).flatten(2)))
+        return dropout(y, self.p, c.seed, 4 * self.salt + 1)
 
 
 @final

@@ -15,6 +15,8 @@ class FieldSpec:
 
     width: int
     norm: Callable[[], nn.Module] = nn.Identity  # makes the norm that is applied to x; none in post-norm schemes
+    output_norm: Callable[[], nn.Module] = nn.Identity  # makes the norm of what a network returns: sandwich norms
+    projection: Callable[[], nn.Module] = nn.Identity  # makes the norm that the model's projections have
     name: str = ""  # its letter, and a number if the letter has several sets of weights: F0
     layer: int = 0
     salt: int = 0  # unique: dropout masks may use 4 * salt and 4 * salt + 1
@@ -28,6 +30,10 @@ class FieldSpec:
     dropout: float = 0.0
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
+    diffusion: float = 0.1  # alpha at the start of training
+    ends: str = "reflecting"  # of diffusion: "reflecting", "fixed", or "upwind" in causal stacks
+    grid: tuple[int, int] | None = None  # rows and columns of an image's patches
+    stabiliser: float = 1.0  # gamma
 
 
 Record = Callable[[str, Tensor], None]  # ("own" or "cross", attention weights [B, heads, T, S])
@@ -49,4 +55,6 @@ class Context(NamedTuple):
     memory: Tensor | None = None  # encoder states, [B, R, width]
     memory_mask: Tensor | None = None  # like `mask`, for the encoder's states, [B, 1, 1, R]
     seed: Tensor | None = None  # an integer; None: no dropout
+    documents: Tensor | None = None  # [B, S]: of each key, 0 for padding; None: one in each row; causal models may have
+    # [B, T, S] instead: whether a key is of the query's document
     record: Record | None = None  # is told the attention weights of every evaluation, before dropout

@@ -28,7 +28,7 @@ class FeedForward(nn.Module):
         if spec.activation not in ACTIVATIONS:
             raise ValueError(f"Unknown activation {spec.activation!r}: use one of {', '.join(ACTIVATIONS)}.")
         assert spec.ffn is not None
-        self.norm = spec.norm()
+        self.norm, self.output_norm = spec.norm(), spec.output_norm()
         self.gated = spec.activation == "swiglu"
         self.act = ACTIVATIONS[spec.activation]
         self.up = nn.Linear(spec.width, spec.ffn * (2 if self.gated else 1), spec.bias)
@@ -44,7 +44,7 @@ class FeedForward(nn.Module):
         else:
             y = self.act(y)
         y = dropout(y, self.p_act, seed, 4 * self.salt)
-        return dropout(self.down(y), self.p, seed, 4 * self.salt + 1)
+        return dropout(self.output_norm(self.down(y)), self.p, seed, 4 * self.salt + 1)
 
     def flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one evaluation on `length` tokens."""

@@ -16,11 +16,11 @@ class TextStream:
     bytes are in several tokens is held back until it is whole.
     """
 
-    def __init__(self, decode: Callable[[list[int]], str]) -> None:
+    def __init__(self, decode: Callable[[list[int]], str], before: Sequence[int] = ()) -> None:
         self.decode = decode
-        self.window: list[int] = []
-        self.context = 0  # how many tokens of the window are shown as a whole
-        self.shown = 0  # characters of the window's text
+        self.window = list(before)  # tokens whose text is there already
+        self.context = len(self.window)  # how many tokens of the window are shown as a whole
+        self.shown = len(decode(self.window)) if self.window else 0  # characters of the window's text
 
     def push(self, token: int) -> str:
         """The text that this token adds."""
@@ -39,12 +39,29 @@ class TextStream:
         return self.decode(self.window)[self.shown :] if self.window else ""
 
 
-def text_pieces(tokens: Iterable[int], decode: Callable[[list[int]], str]) -> Iterator[str]:
-    """The text of the tokens, as soon as it is certain."""
-    stream = TextStream(decode)
+def text_pieces(tokens: Iterable[int], decode: Callable[[list[int]], str], before: Sequence[int] = ()) -> Iterator[str]:
+    """The text of the tokens after those `before`, as soon as it is certain."""
+    stream = TextStream(decode, before)
     for token in tokens:
         yield stream.push(token)
     yield stream.end()
+
+
+@final
+class EndTokens:
+    """Lets tokens through up to the first that ends a text, which is left out."""
+
+    def __init__(self, ends: frozenset[int]) -> None:
+        self.ends = ends
+        self.found: int | None = None
+
+    def before(self, tokens: Iterable[int]) -> Iterator[int]:
+        """The tokens before the end."""
+        for token in tokens:
+            if token in self.ends:
+                self.found = token
+                return
+            yield token
 
 
 @final

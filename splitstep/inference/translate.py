@@ -32,6 +32,11 @@ class Wanted(NamedTuple):
             )
         return found
 
+    def refuse_for(self, task: str) -> None:
+        """Refuse search options for a task in which nothing is searched for."""
+        if self != Wanted():
+            raise ValueError(f'task "{task}" has no translations to search for: leave out --beams and --length-penalty')
+
 
 AS_TRAINED = Wanted()
 

@@ -13,6 +13,7 @@ from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
 from transformers.utils import logging
 
+from ..fields import Diffusion
 from ..fields.attention import QueriesKeysValues, unplanned_attention
 from ..stack import Stack
 from .body import Embedding, sinusoid_table
@@ -130,6 +131,8 @@ class SplitstepModel(PreTrainedModel):
                 nn.init.ones_(module.weight)
             if isinstance(module, nn.LayerNorm) and module.bias is not None:
                 nn.init.zeros_(module.bias)
+        elif isinstance(module, Diffusion):
+            nn.init.constant_(module.a, module.start)
         elif isinstance(module, Embedding) and module.sinusoids is not None:  # files do not hold them
             with torch.no_grad():
                 module.sinusoids.copy_(sinusoid_table(module.config))

@@ -17,11 +17,13 @@ from ..fields import Context, FieldSpec, Projection, draw_seed, dropout, norm, r
 from ..fields.attention import running_type
 from ..integrate import Advance, At, Observe, Site, State
 from ..letters import LETTERS
+from ..scheme import Scheme
 from ..stack import Stack
 from .arguments import given_one
 from .cache import CACHES, Past, caching, slots_of
 from .config import SplitstepConfig, TextConfig, feed_forwards
-from .masks import causal_mask, padding_barrier, positions_of
+from .inputs import check_positions, look_up
+from .masks import causal_mask, documents_of, padding_barrier, positions_of
 
 EMBEDDING_SALT = 3  # fields use 4 * salt and 4 * salt + 1, so 3 is free
 
@@ -33,13 +35,10 @@ def norm_of(config: SplitstepConfig, used: bool) -> nn.Module:
 
 def build_stack(config: SplitstepConfig, number: int, salts: Iterator[int]) -> Stack:
     """One of the config's stacks; the letters of its scheme make the fields."""
-    (scheme, layers), widths = config.stacks()[number], config.ffn_rows()[number]
-    for (_, part), cache in product(scheme.substeps, CACHES):
-        if sum(name[0] in caching(scheme, cache) for name in part.fields) > 1:
-            raise ValueError(
-                f"The part {'+'.join(part.fields)} of {str(scheme)!r} sums several attentions, which would share one "
-                "cache slot: use more heads, or one part for each."
-            )
+    (scheme, layers), widths, ends = config.stacks()[number], config.ffn_rows()[number], config.stencils()[number]
+    config.check_diffusion()  # again: twins have other steps
+    if ends == "upwind":
+        check_slots(scheme)
     ffn = [dict(zip(feed_forwards(scheme), row, strict=True)) for row in widths]
 
     def make(name: str, layer: int) -> nn.Module:
@@ -48,15 +47,28 @@ def build_stack(config: SplitstepConfig, number: int, salts: Iterator[int]) -> S
             return Projection(norm_of(config, True))
         many = config.activation if isinstance(config.activation, dict) else {name: config.activation}
         spec = FieldSpec(
-            width=config.width, norm=partial(norm_of, config, not scheme.projections), name=name, layer=layer,
-            salt=salt, once=config.substeps * scheme.count(name) == 1 and not scheme.doubled, heads=config.heads,
+            width=config.width, norm=partial(norm_of, config, not scheme.projections),
+            output_norm=partial(norm_of, config, config.norm_at == "both"), projection=partial(norm_of, config, True),
+            name=name, layer=layer, salt=salt,
+            once=config.substeps * scheme.count(name) == 1 and not scheme.doubled, heads=config.heads,
             kv_heads=config.kv_heads, head_size=config.head_size, ffn=ffn[layer].get(name), activation=many.get(name),
             bias=config.bias, dropout=config.dropout, attention_dropout=config.attention_dropout,
-            activation_dropout=config.activation_dropout,
+            activation_dropout=config.activation_dropout, diffusion=float(config.diffusion), ends=ends,
+            grid=config.grid, stabiliser=float(config.stabiliser),
         )  # fmt: skip
         return LETTERS[name[0]].make(spec)
 
     return Stack(scheme, layers, make, float(config.step), config.substeps)
+
+
+def check_slots(scheme: Scheme) -> None:
+    """Refuse a part whose fields would share one cache slot."""
+    for (_, part), cache in product(scheme.substeps, CACHES):
+        if sum(name[0] in caching(scheme, cache) for name in part.fields) > 1:
+            raise ValueError(
+                f"The part {'+'.join(part.fields)} of {str(scheme)!r} sums several fields that look at earlier tokens, "
+                "which would share one cache slot: use more heads, or one part for each."
+            )
 
 
 def slots(stack: Stack) -> At:
@@ -108,9 +120,10 @@ class Embedding(nn.Module):
         types: Tensor | None = None,
         positions: Tensor | None = None,
         embeds: Tensor | None = None,
+        documents: Tensor | None = None,
     ) -> tuple[Tensor, Context]:
         """The states of tokens, or of their vectors, and their context: causal after `past` earlier tokens; not causal
-        if `past` is None."""
+        if `past` is None. Documents are those of the mask unless they are given."""
         given = given_one(tokens, embeds)
         length = given.shape[1]
         earlier = past if isinstance(past, Past) else Past(past or 0)
@@ -120,27 +133,32 @@ class Embedding(nn.Module):
         known = positions is None and end is not None and end <= self.config.max_positions
         if positions is None:
             positions = positions_of(mask, length, earlier.tokens, given.device)
+        else:
+            check_positions(positions, given)
         x = self.vectors(tokens, embeds, positions, types, known)
         like = self.tokens.weight
         ahead = padding_barrier(mask, like) if past is None else causal_mask(mask, length, earlier, like)
         causal = past is not None and ahead is None and length > 1
-        context = Context(mask=ahead, causal=causal, rotary=rotary_angles(self.config, positions, like), seed=seed)
+        if documents is None and "D" in self.config.scheme:
+            documents = documents_of(mask, past is not None, earlier.room)
+        angles = rotary_angles(self.config, positions, like)
+        context = Context(mask=ahead, causal=causal, rotary=angles, seed=seed, documents=documents)
         return dropout(self.norm(x), self.config.dropout, seed, salt), context
 
     def vectors(
         self, tokens: Tensor | None, embeds: Tensor | None, positions: Tensor, types: Tensor | None, known: bool
     ) -> Tensor:
         """scale * E[token] + position + type; `known`: all positions are in the table of sinusoids."""
-        x: Any = self.tokens(tokens) if embeds is None else embeds
+        x: Any = embeds if tokens is None else look_up(self.tokens, tokens, "input_ids")
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.positions is not None:
-            x = x + self.positions(positions)
+            x = x + look_up(self.positions, positions, "position_ids")
         elif self.sinusoids is not None:
             x = x + (self.sinusoids[positions] if known else sinusoids(positions, self.config.width)).to(x.dtype)
         if self.types is not None:
             nothing = torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
-            x = x + self.types(nothing if types is None else types)
+            x = x + look_up(self.types, nothing if types is None else types, "token_type_ids")
         return x
 
 

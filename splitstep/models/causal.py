@@ -15,9 +15,10 @@ from .arguments import answer, check_arguments, given_one, kept
 from .base import SplitstepGenerationMixin, TextModel, VocabularyHead
 from .body import Body, Embedding, seed_for
 from .cache import check_room, past_of
-from .config import TextConfig
+from .config import SplitstepConfig, TextConfig
+from .inputs import check_labels, check_positions
 from .kinds import KINDS, kind
-from .masks import packed_mask
+from .masks import packed_documents, packed_mask
 from .watch import Watch
 
 
@@ -25,6 +26,17 @@ class CausalConfig(TextConfig):
     """A language model that predicts the next token."""
 
     model_type: ClassVar[str] = "splitstep-causal"
+    kinds_of_ends: ClassVar[tuple[str, ...]] = ("upwind",)
+
+    ends: str = "upwind"
+
+    def check_terms(self) -> None:
+        if self.ends in SplitstepConfig.kinds_of_ends:
+            raise ValueError(
+                f"ends={self.ends!r} is for diffusion that looks both ways, and a causal model may not look at later "
+                "tokens: leave ends out, and D is the upwind relaxation of a token towards the one before it."
+            )
+        super().check_terms()
 
 
 class CausalModel(TextModel):
@@ -53,13 +65,18 @@ class CausalModel(TextModel):
     ) -> Tensor:
         """The states of tokens, or of their vectors, after those in the cache."""
         given = given_one(tokens, embeds)
+        documents = None
         if positions is not None and mask is None and cache is None:
-            mask = packed_mask(positions)
+            check_positions(positions, given)
+            documents = packed_documents(positions)
+            mask = packed_mask(documents)
         past = past_of(cache, self.body.slots)
         if self.body.slots.own:
             check_room(past, given.shape[1], mask)
         seed = seed_for(self, self.config, dropout_seed, given.device)
-        x, context = self.embedding(tokens, mask, seed, past, types=types, positions=positions, embeds=embeds)
+        x, context = self.embedding(
+            tokens, mask, seed, past, types=types, positions=positions, embeds=embeds, documents=documents
+        )
         return self.body(x, context._replace(cache=cache, record=watch.record), watch.observe)
 
     def bare(
@@ -127,7 +144,10 @@ class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin
             watch, cache, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed
         )
         logits, wide = project(self.head, kept(x, logits_to_keep))
-        loss = None if labels is None else cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
+        loss = None
+        if labels is not None:
+            check_labels(labels, logits)
+            loss = cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
         out = CausalLMOutputWithPast(loss, logits, cache, watch.states(x), watch.attentions())  # pyright: ignore
         return answer(self.config, return_dict, out)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..kernels.loss import cross_entropy
+from .inputs import check_labels
 
 
 def problem_of(config: Any, labels: Tensor) -> str:
@@ -27,6 +28,7 @@ def class_loss(
     or the sum divided by `items`. The config keeps what the problem was: pipelines read it."""
     problem = problem_of(config, labels)
     if problem == "single_label_classification":
+        check_labels(labels.flatten(), logits)
         return cross_entropy(logits, labels.flatten(), items, wide=wide)
     if config.problem_type is None:
         config.problem_type = problem

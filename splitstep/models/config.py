@@ -17,8 +17,9 @@ from ..fields.attention import check_heads
 from ..letters import LETTERS
 from ..scheme import Scheme
 from ..schemes import scheme
+from ..stability import beyond_limit
 from ..support.typed import read_as, suits
-from ..support.words import counted, nearest
+from ..support.words import NEAR, counted, nearest
 from . import auto_map
 from .cache import slots_of
 
@@ -56,11 +57,16 @@ class SplitstepConfig(PreTrainedConfig):
     width of each feed-forward field: one number, or a list with one entry per field, layer by layer. A scheme with
     projections is post-norm: its fields have no norm of their own and the stack ends without one. `rotary_bias` is the
     initial bias of all queries and keys: it makes rotary attention start local, with scores that fall with distance.
+
+    `diffusion` is alpha of the letter D at the start, `ends` what happens at a document's ends; `stabiliser` is gamma
+    of the letter S. `norm_at` is "input" (x + f(norm(x))) or "both": x + norm(f(norm(x))), sandwich norms.
     """
 
     model_type: ClassVar[str] = "splitstep"
     _sized_for_cache: ClassVar[bool] = False
     depths: ClassVar[tuple[str, ...]] = ("layers",)  # the entries that count the layers of each stack, in order
+    axes: ClassVar[int] = 1  # along which diffusion acts
+    kinds_of_ends: ClassVar[tuple[str, ...]] = ("reflecting", "fixed")
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
     attribute_map: ClassVar[dict[str, str]] = {
         "hidden_size": "width",
@@ -86,6 +92,10 @@ class SplitstepConfig(PreTrainedConfig):
     norm: str = "layer"
     norm_affine: bool = True
     norm_eps: float = 1e-5
+    norm_at: Literal["input", "both"] = "input"
+    diffusion: float | int = 0.1
+    ends: str = "reflecting"
+    stabiliser: float | int = 1.0
     bias: bool = True
     positions: Literal["none", "sinusoidal", "learned", "rotary"] = "learned"
     rotary_base: float | int = 10000.0
@@ -106,8 +116,8 @@ class SplitstepConfig(PreTrainedConfig):
                 f"This config has format {self.format}, newer than {FORMAT}, the newest that this version of splitstep "
                 "reads: install a newer splitstep (pip install -U splitstep)."
             )
-        for usual in self.attribute_map.keys() & kwargs.keys():
-            setattr(self, usual, kwargs.pop(usual))
+        for usual in sorted(self.attribute_map.keys() & kwargs.keys()):
+            self.take(usual, kwargs.pop(usual))
         self.check_entries(kwargs)
         if isinstance(self.scheme, (str, Scheme)):
             self.scheme = str(scheme(self.scheme))
@@ -115,7 +125,7 @@ class SplitstepConfig(PreTrainedConfig):
             read_as(kind, getattr(self, name), name)
         self.check_positive("layers", "substeps", most=DEEPEST)
         self.check_positive("width", "heads", "kv_heads", "head_size", "max_positions", most=LARGEST)
-        self.check_positive("step", "norm_eps", "rotary_base")
+        self.check_positive("step", "norm_eps", "rotary_base", "diffusion", "stabiliser")
         if not 0 <= self.init_std < inf:
             raise ValueError(f"init_std={self.init_std} must be 0 or a positive number.")
         super().__post_init__(**kwargs)
@@ -124,6 +134,15 @@ class SplitstepConfig(PreTrainedConfig):
         self.check_attention()
         self.check_probability("dropout", "attention_dropout", "activation_dropout")
         self.check_ffn()
+        self.check_terms()
+
+    def take(self, usual: str, value: Any) -> None:
+        """Set an entry by its usual name, unless our name for it says something else."""
+        own = self.attribute_map[usual]
+        defaults = {one.name: one.default for one in fields(self)}
+        if (here := getattr(self, own)) not in (value, defaults[own]):
+            raise ValueError(f"{usual}={value!r} and {own}={here!r} are two names of one entry: give one of them.")
+        setattr(self, usual, value)
 
     def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write config.json, and the file by which programs that have not imported splitstep find its classes."""
@@ -166,7 +185,7 @@ class SplitstepConfig(PreTrainedConfig):
         ours = [f.name for f in fields(self)] + list(self.attribute_map)
         from_file = self.transformers_version is not None
         for key in unknown.keys() - THEIRS:
-            near = nearest(key, ours, 0.8 if from_file else 0.6)
+            near = nearest(key, ours, 0.8 if from_file else NEAR)
             if near or not (from_file or key.startswith("_")):
                 hint = f"did you mean {near}?" if near else f"the entries are {', '.join(sorted(ours))}."
                 raise ValueError(f"Unknown config entry {key}={unknown[key]!r}: {hint}")
@@ -203,6 +222,37 @@ class SplitstepConfig(PreTrainedConfig):
                 f"rotary_bias={self.rotary_bias} is the initial bias of rotary attention: use a finite number, with "
                 "positions=rotary and bias=true."
             )
+
+    def check_terms(self) -> None:
+        """Refuse norms, ends and steps that do not fit the scheme."""
+        used = {name[0] for name in scheme(self.scheme).fields}
+        if self.norm_at == "both" and scheme(self.scheme).projections:
+            raise ValueError(
+                f"norm_at='both' puts norms inside of the fields, which those of {self.scheme!r} do not have: it is "
+                "post-norm; use a scheme without N, M and P, or norm_at=input."
+            )
+        if "S" in used and self.norm == "none":
+            raise ValueError(
+                f"The stabiliser S of {self.scheme!r} pulls towards the norm of the state, and norm='none': use "
+                "norm=layer or norm=rms, or a scheme without S."
+            )
+        check_choice("ends", self.ends, self.kinds_of_ends)
+        self.check_diffusion()
+
+    def check_diffusion(self) -> None:
+        """Refuse explicit diffusion whose step is beyond the limit of its tableau."""
+        for (s, _), ends in zip(self.stacks(), self.stencils(), strict=True):
+            if wrong := beyond_limit(s, self.diffusion, self.step / self.substeps, ends, self.axes):
+                raise ValueError(f"diffusion={self.diffusion}: {wrong}.")
+
+    def stencils(self) -> list[str]:
+        """For each stack, what diffusion does at the ends of a document."""
+        return [self.ends]
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of an image's patches; None: tokens stand in a line."""
+        return None
 
     def check_ffn(self) -> None:
         widths = self.ffn if isinstance(self.ffn, list) else [self.ffn]

@@ -93,7 +93,9 @@ def field_flops(model: SplitstepModel, length: int, source: int) -> Iterator[tup
     for stack, n in zip(stacks, tokens, strict=True):
         for layer in stack.layers:
             for name, field in layer.items():  # pyright: ignore[reportCallIssue]
-                yield field, stack.substeps * stack.scheme.count(name) * field.flops(n, source)
+                flows = stack.scheme.flows(name)
+                flops = (stack.scheme.count(name) - flows) * field.flops(n, source)
+                yield field, stack.substeps * (flops + (flows * field.flow_flops(n, source) if flows else 0))
 
 
 def ends_flops(model: SplitstepModel, length: int) -> int:

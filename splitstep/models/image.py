@@ -24,6 +24,7 @@ class ImageConfig(SplitstepConfig):
     """A classifier of images cut into square patches."""
 
     model_type: ClassVar[str] = "splitstep-image"
+    axes: ClassVar[int] = 2
     attribute_map: ClassVar[dict[str, str]] = {
         **SplitstepConfig.attribute_map,
         "num_channels": "channels",
@@ -40,6 +41,11 @@ class ImageConfig(SplitstepConfig):
         if self.image_size % self.patch:
             raise ValueError(f"image_size={self.image_size} is not divisible by patch={self.patch}.")
         self.max_positions = (self.image_size // self.patch) ** 2
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        side = self.image_size // self.patch
+        return side, side
 
     def check_length(self, length: int) -> None:
         if length != self.max_positions:

@@ -14,6 +14,7 @@ from ..kernels.output_product import project
 from .base import VocabularyHead
 from .config import TextConfig
 from .encoder import Encoder, EncoderHead, EncoderModel, EncoderStates
+from .inputs import check_labels
 from .kinds import KINDS, kind
 
 
@@ -43,6 +44,7 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderHead):
         return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))
 
     def loss_of(self, logits: Tensor, labels: Tensor, items: Tensor | int | None, wide: Tensor) -> Tensor:
+        check_labels(labels, logits)
         return cross_entropy(logits, labels, items, wide=wide)
 
 

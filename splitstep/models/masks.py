@@ -9,10 +9,13 @@ from torch.nn import functional
 from ..fields import barrier
 from ..fields.attention import running_type
 from .cache import Past
+from .inputs import check_mask
 
 
 def positions_of(mask: Tensor | None, length: int, past: int | Tensor, device: torch.device) -> Tensor:
     """Positions [B or 1, T] of the newest tokens; padding on the left does not count."""
+    if mask is not None:
+        check_mask(mask)
     if mask is None or mask.ndim == 4:
         return (torch.arange(length, device=device) + past)[None]
     counts = (mask.long().cumsum(-1) - 1).clamp(min=0)
@@ -30,15 +33,39 @@ def whole_barrier(mask: Tensor, like: Tensor) -> Tensor:
     return barrier(mask.bool(), running_type(like))
 
 
-def packed_mask(positions: Tensor) -> Tensor:
-    """Who looks at whom in rows [B, T] of several texts each, [B, 1, T, T]: a text begins where positions do not go on
-    by one, and a token looks at earlier ones of its own text. transformers reads such positions in the same way."""
-    text = functional.pad((positions[:, 1:] != positions[:, :-1] + 1).long(), (1, 0)).cumsum(-1)
+def packed_documents(positions: Tensor) -> Tensor:
+    """The number of each token's text in rows [B, T] of several texts each, from 1: a text begins where positions do
+    not go on by one. transformers reads such positions in the same way."""
+    return functional.pad((positions[:, 1:] != positions[:, :-1] + 1).long(), (1, 0)).cumsum(-1) + 1
+
+
+def packed_mask(text: Tensor) -> Tensor:
+    """Who looks at whom in rows of several texts each, [B, 1, T, T]: a token looks at earlier ones of its own text."""
     return (text[:, None, :] == text[:, :, None]).tril()[:, None]
+
+
+def documents_of(mask: Tensor | None, causal: bool, room: int | None = None) -> Tensor | None:
+    """The document of each key [B, S] as a mask shows it: 1, or 0 for padding and the unused room of a static cache.
+
+    A mask [B, 1 or heads, T, S] shows which keys a query looks at. Two tokens that look at each other are of one
+    document; in a causal model it is returned as it is, [B, T, S].
+    """
+    if mask is None:
+        return None
+    if mask.ndim == 2:
+        return functional.pad(mask.bool().long(), (0, room - mask.shape[1])) if room else mask.bool().long()
+    looks = mask[:, 0] > torch.finfo(mask.dtype).min / 2 if mask.is_floating_point() else mask[:, 0].bool()
+    if causal:
+        return looks
+    looks = looks.expand(-1, looks.shape[-1], -1)
+    same = (looks & looks.mT) | torch.eye(looks.shape[-1], dtype=torch.bool, device=mask.device)
+    return same.int().argmax(-1) + 1
 
 
 def padding_barrier(mask: Tensor | None, like: Tensor) -> Tensor | None:
     """The barrier to padding keys, the same for every query, [B, 1, 1, S], in the type of `like`."""
+    if mask is not None:
+        check_mask(mask)
     if mask is None or mask.ndim == 4:
         return None if mask is None else whole_barrier(mask, like)
     return barrier(mask.bool()[:, None, None, :], running_type(like))
@@ -47,6 +74,8 @@ def padding_barrier(mask: Tensor | None, like: Tensor) -> Tensor | None:
 def causal_mask(mask: Tensor | None, length: int, past: Past, like: Tensor) -> Tensor | None:
     """The barrier to the future, to padding and to the unused room of a static cache, [B, 1, T, S], in the type of
     `like` and on its device; None if a causal kernel needs no mask."""
+    if mask is not None:
+        check_mask(mask)
     if mask is not None and mask.ndim == 4:
         return whole_barrier(mask, like)
     seen, room = past

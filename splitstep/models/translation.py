@@ -20,6 +20,7 @@ from .body import EMBEDDING_SALT, Body, seed_for
 from .cache import SourceKeys, check_room, past_of
 from .config import DEEPEST, TextConfig
 from .encoder import Encoder
+from .inputs import check_labels
 from .kinds import KINDS, kind
 from .masks import padding_barrier
 from .watch import Watch
@@ -46,6 +47,9 @@ class TranslationConfig(TextConfig):
         super().__post_init__(**kwargs)
         self.check_positive("decoder_layers", most=DEEPEST)
         self.check_probability("label_smoothing")
+
+    def stencils(self) -> list[str]:
+        return [self.ends, "upwind"]
 
     def stacks(self) -> list[tuple[Scheme, int]]:
         encoder = scheme(self.scheme)
@@ -203,6 +207,7 @@ class SplitstepForTranslation(VocabularyHead, TranslationModel, SplitstepGenerat
         logits, wide = project(self.head, y)
         loss = None
         if labels is not None:
+            check_labels(labels, logits)
             loss = cross_entropy(logits, labels, num_items_in_batch, self.config.label_smoothing, wide)
         return answer(self.config, return_dict, Seq2SeqLMOutput(loss, logits, *seen))  # pyright: ignore
 

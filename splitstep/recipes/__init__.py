@@ -72,7 +72,7 @@ def read_about(entries: Any, where: str) -> About:
         for key in entries:
             if key not in names:
                 known = f"its entries are {', '.join(names)}"
-                raise ValueError(f'{where}: about has no entry "{key}"{nearest(str(key), names)} {known}')
+                raise ValueError(f'{where}: about has no entry "{key}"{nearest(str(key), names, known)}')
     return read_as(About, entries, f"{where}: about")
 
 

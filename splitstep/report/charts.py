@@ -11,12 +11,14 @@ NUMBER = "{:,.4g}"
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis measures; `form` prints its values. A logarithmic axis whose values are not positive is linear."""
+    """What an axis measures; `form` prints its values. A logarithmic axis says so in its title, and
+    leaves out values that are not positive; a note below the chart says that. With no other values it is linear."""
 
     title: str = ""
     form: str = NUMBER
     log: bool = False
     shown: tuple[float, float] | None = None  # the range, if it is not that of the data
+    apart: float = 0.0  # the least distance between two marks: 1 for whole numbers
 
 
 class Line(NamedTuple):
@@ -38,6 +40,15 @@ class Point(NamedTuple):
     low: float | None = None
     high: float | None = None
     remark: str = ""
+
+
+class Trail(NamedTuple):
+    """Points that a line joins, with one value, such as a time, that colours them; each point has a name."""
+
+    value: float
+    names: Sequence[str]
+    x: Sequence[float]
+    y: Sequence[float]
 
 
 class Bar(NamedTuple):
@@ -76,6 +87,18 @@ class PointChart:
 
 
 @dataclass(frozen=True)
+class TrailChart:
+    """Trails whose colour is a third figure, from one colour at its least value to another at its greatest."""
+
+    title: str
+    x: Axis
+    y: Axis
+    colour: Axis
+    trails: Sequence[Trail]
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class ComplexPlane:
     """Groups of complex numbers, on equal scales; with a circle about zero if it has a radius."""
 
@@ -108,6 +131,7 @@ class HeatMap:
     values: Sequence[Sequence[float]]
     form: str = NUMBER
     name: str = ""
+    strongest: float | None = None  # the figure of the strongest colour, if it is not the largest of this map
 
 
 @dataclass(frozen=True)
@@ -115,7 +139,7 @@ class SmallMultiples:
     """Small charts beside each other; if all have the same legend, it is shown once."""
 
     title: str
-    charts: Sequence[LineChart | PointChart | HeatMap]
+    charts: Sequence[LineChart | PointChart | TrailChart | HeatMap]
 
 
-Chart = LineChart | PointChart | ComplexPlane | BarChart | HeatMap | SmallMultiples
+Chart = LineChart | PointChart | TrailChart | ComplexPlane | BarChart | HeatMap | SmallMultiples

@@ -15,7 +15,7 @@ from functools import singledispatch
 from html import escape
 from typing import NamedTuple
 
-from .charts import Axis, BarChart, Chart, ComplexPlane, HeatMap, LineChart, PointChart, SmallMultiples
+from .charts import Axis, BarChart, Chart, ComplexPlane, HeatMap, LineChart, PointChart, SmallMultiples, TrailChart
 from .scales import Scale, scale
 
 COLOURS = 8  # in the style; after these they repeat with another stroke
@@ -23,6 +23,9 @@ DASHES = ("", "8 4", "2 3", "8 3 2 3")
 FEW = 15  # a line of fewer points has dots
 SHADES = 20  # of a heat map
 SIZE = 1000  # of the drawing's own coordinates
+BEYOND = "The first steps reach beyond the chart; hovering shows their figures."
+NOT_POSITIVE = "A logarithmic axis has no place for figures that are not positive; hovering shows them."
+LEFT_OUT = "Points with figures that are not positive have no place on a logarithmic axis and are left out."
 
 
 def finite(*numbers: float | None) -> bool:
@@ -55,6 +58,7 @@ class Plot:
     aspect: float | None = None  # width by height
     height: str = ""  # else that of the style
     note: str = ""
+    key: str = ""  # HTML: what colours mean, if they are no names
 
 
 def colour(i: int) -> str:
@@ -89,7 +93,7 @@ def framed(plot: Plot, level: str = "h2") -> str:
     x, y = plot.titles
     note = f'<p class="soft">{escape(plot.note)}</p>' if plot.note else ""
     return (
-        f'<div class="chart"{attribute("id", plot.name)}>{headed(plot.title, level)}{legend(plot.legend)}'
+        f'<div class="chart"{attribute("id", plot.name)}>{headed(plot.title, level)}{legend(plot.legend)}{plot.key}'
         f'<div class="plot"{attribute("data-tips", tips)}><div class="title-y">{escape(y)}</div>'
         f'<div class="marks-y"><b>{escape(widest)}</b>{marks_y}</div><div class="area"{attribute("style", size)}>'
         f'<svg viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none" role="img"'
@@ -176,12 +180,17 @@ def _lines(chart: LineChart) -> Plot:
         legend.append((i, line.name))
     svg += [f'<path class="level" d="M0 {number(1 - up.at(level))}H{SIZE}"/>' for level in levels]
     outside = chart.y.shown is not None and any(not up.low <= y <= up.high for line in chart.lines for y in line.y)
-    note = "The first steps reach beyond the chart; hovering shows their figures." if outside else ""
-    titles = chart.x.title, chart.y.title
+    notes = [BEYOND] * outside + [NOT_POSITIVE] * (along.outside or up.outside)
+    tips, titles = line_tips(chart, along), titles_of(chart, along, up)
     return Plot(
-        chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, line_tips(chart, along), legend,
-        note=note,
-    )  # fmt: skip
+        chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, legend, note=" ".join(notes)
+    )
+
+
+def titles_of(chart: LineChart | PointChart, along: Scale, up: Scale) -> tuple[str, str]:
+    """The titles of the axes, with what they are drawn on."""
+    x, y = (axis.title + ", logarithmic" * on.log for axis, on in ((chart.x, along), (chart.y, up)))
+    return x, y
 
 
 def line_tips(chart: LineChart, along: Scale) -> list[Tip]:
@@ -202,11 +211,13 @@ def _points(chart: PointChart) -> Plot:
     ends = (y for point in chart.points for y in (point.y, point.low, point.high) if y is not None)
     up = scale(chart.y, ends, 0.08)
     order = {name: i for i, name in enumerate(dict.fromkeys(point.name for point in chart.points))}
+    drawn = [one for one in chart.points if (one.x > 0 or not along.log) and (one.y > 0 or not up.log)]
     dots, tips = list[str](), list[Tip]()
-    for point in chart.points:
+    for point in drawn:
         i, x, y = order[point.name], along.at(point.x), 1 - up.at(point.y)
         if point.low is not None and point.high is not None:
-            dots.append(whisker(x, 1 - up.at(point.high), 1 - up.at(point.low), i))
+            bottom = 1.0 if up.log and point.low <= 0 else 1 - up.at(point.low)
+            dots.append(whisker(x, 1 - up.at(point.high), bottom, i))
         dots.append(dot(x, y, i))
         text = f"{chart.y.form.format(point.y)}{interval(point.low, point.high, chart.y.form)}"
         about = [f"{chart.x.title} {chart.x.form.format(point.x)}", *([point.remark] if point.remark else [])]
@@ -214,8 +225,36 @@ def _points(chart: PointChart) -> Plot:
             Tip(x, y, subtitle(point.name, chart.reads), [(i % COLOURS, text), *((i % COLOURS, one) for one in about)])
         )
     legend = [(i, name) for name, i in order.items()]
+    titles, note = titles_of(chart, along, up), LEFT_OUT if len(drawn) < len(chart.points) else ""
+    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, [], dots, tips, legend, note=note)
+
+
+@plotted.register
+def _trails(chart: TrailChart) -> Plot:
+    along = scale(chart.x, (x for trail in chart.trails for x in trail.x))
+    up = scale(chart.y, (y for trail in chart.trails for y in trail.y))
+    values = [trail.value for trail in chart.trails] or [0.0]
+    least, span = min(values), max(values) - min(values) or 1.0
+    svg, dots, tips = list[str](), list[str](), list[Tip]()
+    for trail in chart.trails:
+        style = graded((trail.value - least) / span)
+        at = [(along.at(x), 1 - up.at(y)) for x, y in zip(trail.x, trail.y, strict=True)]
+        svg.append(f'<path class="line thin" style="{style}" d="{path(at)}"/>')
+        for name, (x, y), *figures in zip(trail.names, at, trail.x, trail.y, strict=True):
+            if finite(x, y):
+                dots.append(f'<i class="dot small" style="left:{100 * x:.2f}%;top:{100 * y:.2f}%;{style}"></i>')
+                told = (f"{a.title} {a.form.format(one)}" for a, one in zip((chart.x, chart.y), figures, strict=True))
+                head = f"{name}, {chart.colour.title} {chart.colour.form.format(trail.value)}"
+                tips.append(Tip(x, y, head, [(0, ", ".join(told))]))
+    ends = [escape(chart.colour.form.format(value)) for value in (least, max(values))]
+    key = f'<div class="key">{escape(chart.colour.title)} {ends[0]}<i></i>{ends[1]}</div>'
     titles = chart.x.title, chart.y.title
-    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, [], dots, tips, legend)
+    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, (), key=key)
+
+
+def graded(share: float) -> str:
+    """A colour between that of the least value and that of the greatest."""
+    return f"--c:color-mix(in oklab,var(--late) {100 * share:.0f}%,var(--early))"
 
 
 def whisker(x: float, top: float, bottom: float, i: int) -> str:
@@ -255,7 +294,7 @@ def _complex(chart: ComplexPlane) -> Plot:
 def _bars(chart: BarChart) -> Plot:
     chart = replace(chart, bars=[one for one in chart.bars if finite(one.value, one.low, one.high)])
     ends = (x for bar in chart.bars for x in (0.0, bar.value, bar.low, bar.high) if x is not None)
-    along, rows = scale(chart.x, ends), max(len(chart.bars), 1)
+    along, rows = scale(replace(chart.x, log=False), ends), max(len(chart.bars), 1)
     svg, dots, tips = list[str](), list[str](), list[Tip]()
     for i, bar in enumerate(chart.bars):
         middle, half = (i + 0.68) / rows, 0.2 / rows
@@ -276,14 +315,15 @@ def _bars(chart: BarChart) -> Plot:
 @plotted.register
 def _heat(chart: HeatMap) -> Plot:
     """One path for the cells of each shade, so large maps stay small files."""
-    most = max((abs(value) for row in chart.values for value in row if math.isfinite(value)), default=0.0) or 1.0
+    largest = max((abs(value) for row in chart.values for value in row if math.isfinite(value)), default=0.0)
+    most = chart.strongest or largest or 1.0
     wide, high = 1 / max(len(chart.columns), 1), 1 / max(len(chart.rows), 1)
     cells, tips = defaultdict[tuple[bool, int], list[str]](list), list[Tip]()
     for r, (row, values) in enumerate(zip(chart.rows, chart.values, strict=True)):
         for c, (column, value) in enumerate(zip(chart.columns, values, strict=True)):
             if math.isfinite(value):
                 box = f"M{number(c * wide)} {number(r * high)}h{number(wide)}v{number(high)}h-{number(wide)}Z"
-                cells[value < 0, round(SHADES * abs(value) / most)].append(box)
+                cells[value < 0, round(SHADES * min(abs(value) / most, 1.0))].append(box)
             head = f"{chart.y} {row}, {chart.x} {column}"
             tips.append(Tip((c + 0.5) * wide, (r + 0.5) * high, head, [(0, chart.form.format(value))]))
     svg = [

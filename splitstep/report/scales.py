@@ -19,9 +19,11 @@ class Scale(NamedTuple):
     high: float
     log: bool
     form: str
+    apart: float = 0.0  # the least distance between two marks
+    outside: bool = False  # some values have no place, since a logarithmic axis shows positive ones alone
 
     def at(self, value: float) -> float:
-        """Where a value stands: 0 at the low end and 1 at the high end."""
+        """Where a value stands: 0 at the low end and 1 at the high end; on a logarithmic axis, zero is far below."""
         if self.log:
             low, high, value = math.log(self.low), math.log(self.high), math.log(max(value, 1e-300))
         else:
@@ -30,9 +32,9 @@ class Scale(NamedTuple):
 
     def marks(self) -> list[tuple[float, str]]:
         """Values with marks, and how they are written."""
-        if self.log and self.high / self.low >= 8:
+        if self.log and math.log10(self.high) - math.log10(self.low) >= 0.9:
             return [(value, short(value)) for value in decades(self.low, self.high)]
-        step = nice((self.high - self.low) / MARKS)
+        step = max(nice((self.high - self.low) / MARKS), self.apart)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [(k * step, self.write(k * step, step)) for k in range(first, last + 1)]
 
@@ -45,16 +47,18 @@ class Scale(NamedTuple):
 
 def scale(axis: Axis, values: Iterable[float], room: float = ROOM) -> Scale:
     """The scale of an axis that shows these values, with a little room beside them."""
-    found = [value for value in values if math.isfinite(value)]
-    log = axis.log and bool(found) and min(found) > 0
+    every = [value for value in values if math.isfinite(value)]
+    positive = [value for value in every if value > 0]
+    log = axis.log and bool(positive)
+    found = positive if log else every
     low, high = axis.shown or (min(found, default=0.0), max(found, default=1.0))
     if axis.shown is None and log:
-        wider = max(high / low, 1.1) ** room
-        low, high = low / wider, high * wider
+        wider = math.exp(room * max(math.log(high) - math.log(low), 0.1))
+        low, high = max(low / wider, 1e-300), high * wider
     elif axis.shown is None:
         wider = room * (high - low) or abs(high) * room or 1.0
         low, high = low - wider, high + wider
-    return Scale(low, high, log, axis.form)
+    return Scale(low, high, log, axis.form, axis.apart, len(found) < len(every))
 
 
 def nice(step: float) -> float:
@@ -69,7 +73,7 @@ def decimals(step: float) -> int:
 
 def decades(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten in a range; if it is a wide one, powers of ten alone, or some of them."""
-    span = math.log10(high / low)
+    span = math.log10(high) - math.log10(low)
     factors = (1, 2, 5) if span < 3 else (1,)
     every = max(1, math.ceil(span / (MARKS + 1)))
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

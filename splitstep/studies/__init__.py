@@ -64,7 +64,11 @@ def _checked(value: Any) -> Study[Any]:
     return value
 
 
-PATHS = {"compare": "splitstep.studies.compare:STUDY", "orders": "splitstep.studies.orders:STUDY"}
+PATHS = {
+    "ablate": "splitstep.studies.ablate:STUDY",
+    "compare": "splitstep.studies.compare:STUDY",
+    "orders": "splitstep.studies.orders:STUDY",
+}
 STUDIES = Registry("study", None, "studies", _checked, PATHS)
 
 

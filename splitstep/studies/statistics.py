@@ -151,7 +151,8 @@ def mean_difference(found: np.ndarray, resampled: np.ndarray) -> Estimate:
     Half its width is the root of the sum of two squares: Student's t over the S differences, and 1.96 times the
     standard deviation of their mean on resampled sentences [B, S]. Resampling seeds as well would give an interval that
     contains the truth in only about 70% of the cases with three seeds: so few show too little of their spread. With one
-    pair the interval is that of the percentiles over sentences; two pairs have none.
+    pair the interval is that of the percentiles over sentences; two pairs have none, nor have pairs whose differences
+    are all equal: sentences alone would make a certainty of seeds that do not show their spread.
     """
     from scipy.special import ndtri
 
@@ -159,9 +160,9 @@ def mean_difference(found: np.ndarray, resampled: np.ndarray) -> Estimate:
     if n == 1:
         low, high = np.percentile(means, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
         return Estimate(mean, float(low), float(high), 1)
-    if n < FEWEST:
+    seeds = student_half(found.tolist())
+    if seeds is None:
         return Estimate(mean, None, None, n)
-    seeds = student_half(found.tolist()) or 0.0  # equal seeds leave the spread over sentences
     half = math.hypot(seeds, float(ndtri((1 + LEVEL) / 2) * means.std(ddof=1)))
     return Estimate(mean, mean - half, mean + half, n)
 

@@ -78,7 +78,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """The thing of this name, or an error that lists the names."""
         if name not in self:
             known = f"the {self.plural} are {', '.join(self)}"
-            raise ValueError(f'there is no {self.sort} "{name}"{nearest(name, self)} {known}')
+            raise ValueError(f'there is no {self.sort} "{name}"{nearest(name, self, known)}')
         return self[name]
 
     def __iter__(self) -> Iterator[str]:

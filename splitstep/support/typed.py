@@ -31,7 +31,7 @@ def read_as(kind: Any, value: Any, where: str) -> Any:
     """The value as this type: a record from an object, a tuple from a list, and so on recursively."""
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if not suits(kind, value):
-        near = nearest(str(value), map(str, arguments)).rstrip(";") if origin is Literal else ""
+        near = nearest(str(value), map(str, arguments)) if origin is Literal else ""
         shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
         raise ValueError(f"{where} is {shown}, and needs {spell(kind)}{near}")
     if origin in UNIONS:
@@ -75,10 +75,10 @@ def spell(kind: Any) -> str:
     return WORDS.get(kind, "entries of its own")
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The middle of an error: a question with the nearest right name, or only a semicolon if none is near."""
+def nearest(name: str, names: Iterable[str], known: str = "") -> str:
+    """The end of an error: a question with the nearest right name, or what is known if none is near."""
     near = words.nearest(name, names)
-    return f'; did you mean "{near}"?' if near else ";"
+    return f'; did you mean "{near}"?' if near else known and f"; {known}"
 
 
 def read_record(kind: Any, value: dict[str, Any], where: str) -> Any:

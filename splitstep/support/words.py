@@ -14,7 +14,10 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+NEAR = 0.66  # how alike words must be, from 0 to 1, for one to be a misspelling of the other
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = NEAR) -> str | None:
     """The known word that is nearest to a wrong one; None if none is near."""
     return next(iter(get_close_matches(word, list(known), 1, cutoff)), None)
 
@@ -22,7 +25,7 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of an error about a wrong word: the word it may have meant, or all known words."""
     names = list(known)
-    near = nearest(word, names, 0.5)
+    near = nearest(word, names)
     return f"Did you mean {near}?" if near else f"Known: {', '.join(names)}."
 
 

@@ -16,7 +16,14 @@ from . import sampler
 from .cache import Arrays
 from .options import at_least
 from .task import BITS_PER_BYTE, IGNORED, PERPLEXITY, Batch, Task, check_split, check_totals, hashes, score_tokens
-from .tokenizer import byte_tokenizer, save_tokenizer, word_tokenizer
+from .tokenizer import (
+    BYTE_PADDING,
+    WORD_PADDING,
+    byte_tokenizer,
+    padded_on_the_left,
+    save_tokenizer,
+    word_tokenizer,
+)
 
 BYTES = 256  # the vocabulary of text that is read byte by byte
 
@@ -98,7 +105,8 @@ class Language(Task):
     def save_with(self, folder: Path) -> None:
         """A tokenizer that does as `encode` and `decode`."""
         tokenizer = word_tokenizer(self._words) if self._words else byte_tokenizer()
-        save_tokenizer(folder, tokenizer, {"model_max_length": self._length})
+        padding = padded_on_the_left(WORD_PADDING if self._words else BYTE_PADDING)
+        save_tokenizer(folder, tokenizer, {"model_max_length": self._length, **padding})
 
     @property
     @final

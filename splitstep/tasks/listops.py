@@ -51,6 +51,7 @@ VARIANTS: dict[str, Variant] = {
     "short": Variant(4, 4, 4, 63, 20_000, 2_000, 2_000, (16, 32, 64)),
     "original": Variant(20, 5, 1, None, 90_000, 2_000, 10_000, ()),
     "lra": Variant(10, 10, 501, 1999, 96_000, 2_000, 2_000, (768, 1024, 1280, 1536, 2000)),
+    "long": Variant(10, 10, 500, 1000, 96_000, 2_000, 10_000, (640, 768, 896, 1008)),
 }
 
 
@@ -58,7 +59,7 @@ VARIANTS: dict[str, Variant] = {
 class ListOpsOptions:
     """`train`, `valid`, `test`: how many trees, and `buckets`: padded lengths, if they are not the variant's own."""
 
-    variant: Literal["short", "original", "lra"] = "short"
+    variant: Literal["short", "original", "lra", "long"] = "short"
     seed: int = 0
     train: int | None = None
     valid: int | None = None

@@ -18,7 +18,8 @@ def read_options(kind: type[T], given: Mapping[str, object], owner: str) -> T:
     for key in given:
         if key not in names:
             known = ", ".join(f"{name} ({spell(hints[name])})" for name in names) or "none"
-            raise ValueError(f'{owner} has no option "{key}"{nearest(str(key), names)} its options are: {known}')
+            end = nearest(str(key), names, f"its options are: {known}")
+            raise ValueError(f'{owner} has no option "{key}"{end}')
     values = {key: read_option(hints[key], value, f"{owner}: option {key}") for key, value in given.items()}
     with errors_at(owner):
         return kind(**values)

@@ -6,14 +6,23 @@ from pathlib import Path
 from typing import Any
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
+# The padding of a language model is a token that it has anyway, and that no text needs: byte 0xFF is in no UTF-8 text
+# (ByteLevel writes it as this character), and an unknown word says nothing.
+BYTE_PADDING, WORD_PADDING = "\u00ff", "<unk>"
 BLANKS = r"[\s\x1c-\x1f]+"  # what `str.split` splits at
 
 
-def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int]) -> None:
+def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int | bool]) -> None:
     """Write what AutoTokenizer reads; `entries` go into its config, such as `pad_token` and `model_max_length`."""
     tokenizer.save(str(folder / TOKENIZER), pretty=False)
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **entries, "clean_up_tokenization_spaces": False}
     (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+
+
+def padded_on_the_left(padding: str) -> dict[str, str | bool]:
+    """Entries for a language model's tokenizer: batches are padded before the text, since words are added after it.
+    The same characters in a text are text."""
+    return {"pad_token": padding, "padding_side": "left", "split_special_tokens": True}
 
 
 def byte_tokenizer() -> Any:

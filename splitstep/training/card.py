@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -14,6 +15,7 @@ from ..models.kinds import kind_of
 from ..schemes import name_of
 from ..support.words import counted
 from ..tasks import Metric, Task
+from ..tasks.tokenizer import TOKENIZER
 from .run_result import Figures, RunResult
 
 PIPELINES = {
@@ -59,10 +61,13 @@ found = ss.load("{place}")  # found.model, and found.tokenizer or found.processo
 In any program with transformers, if splitstep is installed; the flag lets it run the small file `splitstep_models.py`:
 
 ```python
-from transformers import {auto}
+from transformers import {imports}
 
 model = {auto}.from_pretrained("{place}", trust_remote_code=True)
-```
+{reader}```
+"""
+READER = """\
+tokenizer = AutoTokenizer.from_pretrained("{place}")
 """
 
 
@@ -72,8 +77,10 @@ def escaped(value: Any) -> str:
     return MARKUP.sub(r"\\\1", html.escape(line, quote=False))
 
 
-def model_card(result: RunResult, config: SplitstepConfig, task: Task) -> str:
-    """The card of a run's model."""
+def model_card(result: RunResult, config: SplitstepConfig, task: Task, folder: Path) -> str:
+    """The card of a run's model, which is in this folder with what reads its inputs."""
+    place = "path/to/this/folder"
+    reads_text = (folder / TOKENIZER).is_file()
     auto = kind_of(config).auto.__name__
     tags = {"library_name": "transformers", "pipeline_tag": PIPELINES.get(auto), "tags": ["splitstep", result.task]}
     scheme = result.scheme.name or result.scheme.notation
@@ -86,8 +93,10 @@ def model_card(result: RunResult, config: SplitstepConfig, task: Task) -> str:
         figures="\n\n".join(figures_of(result)),
         seed=result.seed,
         kept=kept_as(result),
-        place="path/to/this/folder",
+        place=place,
         auto=auto,
+        imports=f"{auto}, AutoTokenizer" if reads_text else auto,
+        reader=READER.format(place=place) if reads_text else "",
     )
 
 

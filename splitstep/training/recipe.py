@@ -206,6 +206,7 @@ def dictated(task: Task) -> dict[str, Any]:
 
 
 SECTIONS, ABOUT = ("data", "model", "train"), "about"
+ABLATE = "ablate"  # a section that `splitstep ablate` reads; it is no part of a run
 OURS = frozenset({"scheme", "format", "matched"})  # config entries that a recipe's `model` does not take
 
 
@@ -214,7 +215,7 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
     if not isinstance(document, Mapping):
         raise ValueError(f"{where} is not a recipe: it needs entries such as `task: digits`")
     names = [f.name for f in dataclasses.fields(Recipe)]
-    check_entries(document, [*names, ABOUT], where)
+    check_entries(document, [*names, ABOUT, ABLATE], where)
     if ABOUT in document:  # no part of the recipe: it changes nothing about a run
         read_about(document[ABOUT], where)
     values = read_entries({key: document[key] for key in names if key in document and key not in SECTIONS}, where)
@@ -238,7 +239,7 @@ def check_entries(given: Mapping[str, Any], names: Sequence[str], owner: str) ->
     for key in given:
         if key not in names:
             known = f"its entries are {', '.join(names)}"
-            raise ValueError(f'{owner} has no entry "{key}"{nearest(str(key), names)} {known}')
+            raise ValueError(f'{owner} has no entry "{key}"{nearest(str(key), names, known)}')
 
 
 def check_numbers(section: Mapping[str, Any], where: str) -> None:
@@ -291,5 +292,10 @@ def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
 
 def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
     """The recipe in a YAML file, or the package's own of that name, with overrides."""
+    return read_recipe(load_document(path, assignments), path)
+
+
+def load_document(path: str, assignments: Sequence[str] = ()) -> Any:
+    """The document in a YAML file, or in the package's own recipe of that name, with overrides; not checked yet."""
     document = parse_file(find_recipe(path), path)
-    return read_recipe(override(document, assignments) if isinstance(document, Mapping) else document, path)
+    return override(document, assignments) if isinstance(document, Mapping) else document

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..integrate import ExactField
 from ..stack import Stack
 from .objective import Learner
 from .processes import World, launch_flag
@@ -55,7 +56,8 @@ def shard(learner: Learner) -> None:
     for stack in [module for module in model.modules() if isinstance(module, Stack) and not module.scheme.doubled]:
         for layer in stack.layers:
             for field in layer.values():  # pyright: ignore[reportCallIssue]
-                if any(True for _ in field.parameters()):
+                called = not isinstance(field, ExactField)  # a flow is another method, which no hook of theirs sees
+                if called and any(True for _ in field.parameters()):
                     fully_shard(field, mesh=mesh)
     fully_shard(model, mesh=mesh, reshard_after_forward=True)  # else an evaluation leaves parameters unsharded
     if isinstance(objective, nn.Module):

@@ -105,11 +105,28 @@ def test_a_run_is_evaluated_in_another_folder_with_the_one_that_its_files_are_na
     assert found["figures"] == pytest.approx(result["test"], abs=1e-6)
 
 
-def test_a_run_that_diverges_ends_well_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_diverges_is_a_result_and_a_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("train", "tiny.yaml", "train.lr=1e30", "train.warmup=0", "train.clip=0", "--out", "run")
-    assert cli.main(words) == 0
-    assert "diverged at step" in capsys.readouterr().out
+    for again in ((), ("--json",)):  # the second time it is read from the disk
+        assert cli.main((*words, *again)) == 1
+        printed = capsys.readouterr()
+        assert ("diverged at step" if not again else '"status": "diverged"') in printed.out
+        [line] = [line for line in printed.err.splitlines() if line.startswith("The run")]
+        assert re.fullmatch(r"The run diverged at step \d+ \(loss .*\), so there is no model: lower train.lr.*", line)
+    assert json.loads((folder / "run" / "result.json").read_text())["status"] == "diverged"
     assert "has no model" in refusal(capsys, "evaluate", "run")
+
+
+def test_nothing_is_cut_at_60_columns(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = "-".join(["a-long-name"] * 8)
+    assert cli.main(["train", "tiny.yaml", "--out", out]) == 0
+    printed = capsys.readouterr().out
+    assert "\u2026" not in printed
+    assert max(map(len, printed.splitlines())) <= 60
+    assert f"{out}/model" in re.sub(r"\n +", "", printed)
 
 
 def test_generate_goes_on_from_a_prompt_and_depends_on_the_seed(
@@ -375,7 +392,9 @@ COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
         (("train", "tiny.yaml", "train.mode=capture", "--out", "out"), "CUDA"),
         (("evaluate", "nowhere"), "no recipe.yaml"),
         (("evaluate", "nowhere", "--split", "test", "--out", "nowhere"), "the run's own directory"),
-        (("generate", "nowhere"), "no recipe.yaml"),
+        (("evaluate", "nowhere"), "--task stdlib"),
+        (("evaluate", "nowhere", "--task", "stdlob"), 'did you mean "stdlib"?'),
+        (("generate", "no/where/at-all"), "no/where/at-all is not there: name a run of splitstep, a model's folder"),
         (("report", "nowhere"), "has no result.json"),
         (("report", "nowhere", "--markdown", "--json"), "leave out --json and --out"),
         (("report", "nowhere", "--against", "lie"), "add --markdown"),

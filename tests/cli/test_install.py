@@ -92,6 +92,7 @@ sys.exit(f"imported {sorted(heavy)}" if heavy else code)
         ("compare", "digits", "--schemes", "lie", "--seeds", "0", "--out", "run"),
         ("recipes", "digist"),
         ("tasks", "--marksdown"),
+        ("schemes", "wrong"),
         ("generate",),
         (),
     ],

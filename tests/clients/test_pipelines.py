@@ -57,6 +57,19 @@ def test_text_generation_continues_as_generate_does(folders: dict[str, Path]) ->
     assert found["generated_text"] == tokenizer.decode(ids[0])
 
 
+def test_batches_of_prompts_are_continued_as_one_by_one(folders: dict[str, Path]) -> None:
+    prompts = ["import os", "x", "def \0\u00ff(a, b)", "class A:"]  # NUL, and the character of the padding byte
+    words = pipeline("text-generation", model=str(folders["stdlib"]))
+    how: dict[str, Any] = {"max_new_tokens": 8, "do_sample": False}
+    alone = [words(prompt, **how)[0]["generated_text"] for prompt in prompts]
+    assert [found["generated_text"] for [found] in words(prompts, batch_size=4, **how)] == alone
+    assert all(text.startswith(prompt) for prompt, text in zip(prompts, alone, strict=True))
+    tokenizer = AutoTokenizer.from_pretrained(folders["stdlib"])
+    batch = tokenizer(prompts, padding=True, return_tensors="pt")
+    model = ss.SplitstepForCausalLM.from_pretrained(folders["stdlib"])
+    assert tokenizer.batch_decode(model.generate(**batch, **how), skip_special_tokens=True) == alone
+
+
 def test_text_classification_gives_the_softmax_of_the_head(folders: dict[str, Path]) -> None:
     folder = folders["listops"]
     lines = ["[MAX 2 9 ]", "[MIN 1 [MAX 3 4 ] 7 ]"]

@@ -21,7 +21,7 @@ LEFT_OUT = {
     "make ": "the Makefile runs the tests, and not the other way round",
     "torchrun ": "needs enwik8 and several processes; tests/training starts processes with recipes of its own",
     "accelerate launch ": "needs enwik8 and several processes; tests/training starts processes with recipes of its own",
-    "dask ": "needs several machines; tests/jobs starts a scheduler and workers of its own",
+    "dask ": "needs several machines; tests/studies/test_compare.py starts workers of its own",
     "splitstep compare ...": "is not a whole command",
     "splitstep compare wikitext2": "needs the text of WikiText-2, which is fetched by hand",
     "splitstep compare mnist": "needs the images of MNIST, which are fetched",

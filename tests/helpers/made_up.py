@@ -9,6 +9,9 @@ from typing import Any
 
 from splitstep.models.cost import Cost
 from splitstep.schemes import scheme
+from splitstep.studies.ablate.result import Ablation, ArmResult, Lost, Outcome, Replayed, Series
+from splitstep.studies.ablate.verdict import claims_of
+from splitstep.studies.arms import PAPER
 from splitstep.studies.compare.plan import slug
 from splitstep.studies.compare.result import Comparison, Curve, OnTestSet, Pair, Scored, Trial
 from splitstep.studies.compare.rows import rows_of
@@ -86,3 +89,62 @@ def translation(seeds: int) -> Comparison:
     return dataclasses.replace(
         found, task="multi30k", metric=BLEU, recipe=recipe, trials=trials, tests=tuple(one(*pair) for pair in splits)
     )
+
+
+def outcome(**entries: Any) -> Outcome:
+    """An arm at one rate, of three runs that finished."""
+    plain = {"rate": 1e-3, "finished": 3, "lost": (), "test": None, "valid": None, "difference": None}
+    return Outcome(**{**plain, **entries})
+
+
+def about(mean: float, half: float | None = 0.01) -> Estimate:
+    """A figure of three seeds with an interval of this half width, or without one."""
+    return Estimate(mean, None, None, 2) if half is None else Estimate(mean, mean - half, mean + half, 3)
+
+
+def ablation(seeds: int = 3, layers: int = 3, lost: str = "") -> Ablation:
+    """An ablation of the paper's arms with every figure; all runs of one arm may have diverged."""
+    trials = [
+        dataclasses.replace(
+            trial("=A =F" if name in ("no-residual", "neither") else "A F", seed, None if name == lost else 0.9),
+            arm=name, setting=("train.lr=0.001",),
+        )
+        for name in PAPER
+        for seed in range(seeds)
+    ]  # fmt: skip
+    arms = []
+    for i, name in enumerate(PAPER):
+        found = figures_of(i, layers) if name != lost else {}
+        gone = tuple(Lost(t.seed, t.diverged) for t in trials if t.arm == name and t.diverged is not None)
+        one = outcome(finished=0 if gone else seeds, lost=gone, not_finite=len(gone), **found)
+        arms.append(ArmResult(name, trials[i * seeds].scheme, {"model.norm": "none"} if i else {}, one, one))
+    replayed = (Replayed("no-norm", about(0.5), about(-0.4), (about(1.0), about(0.8)), (about(1.0), about(0.7))),)
+    common = comparison(trials)
+    return Ablation(
+        task="digits", metric=ACCURACY, seeds=tuple(range(seeds)), rates=(1e-3, 3e-3), arms=tuple(arms),
+        claims=claims_of(arms), replay=replayed, trials=tuple(trials), recipe=common.recipe, data={}, engine="local",
+        threads=1, command="splitstep ablate --task digits", versions={}, commit=None, date="2026-01-31",
+    )  # fmt: skip
+
+
+def figures_of(i: int, layers: int) -> dict[str, Any]:
+    """The figures of the arm number i."""
+    steps = tuple(range(0, 300, 15))
+    names = {"drift": 0, "neighbours": 0, "entropy": 0, "sensitivity": 0, "gradients": 1, "cka": 1, "cosine": 1}
+    names |= {"information_x": 1, "information_y": 1, "I(X;T) mixture 1": 1, "gradient of A.qkv": 0}
+    profiles = {name: tuple(about(0.9 / (1 + k + i)) for k in range(layers + more)) for name, more in names.items()} | {
+        "growth": (about(1.5),),
+        "exponent": (about(0.2),),
+        "I(X;T) mixture 1 bias": (about(0.01),),
+    }
+    series = {
+        name: Series(steps, tuple(tuple(one.mean * (1 + s / 300) for one in found) for s in steps))
+        for name, found in profiles.items()
+        if not name.startswith(("I(", "gradient of"))
+    }
+    heads = tuple(tuple(0.01 * (1 + i + k * h) for h in range(4)) for k in range(layers))
+    return {
+        "test": about(0.9 - 0.1 * i), "valid": about(0.9), "difference": about(-0.1 * i) if i else None,
+        "drift": about(0.5 if i % 2 == 0 else 0.02), "growth": about(1.5 + i), "alignment": about(-0.1) if i else None,
+        "profiles": profiles, "series": series, "maps": {name: heads for name in ("kl", "jensen_shannon", "cosine")},
+    }  # fmt: skip

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from splitstep import TABLEAUX, Scheme
 from splitstep.scheme import Part, Project, Substep, map_substeps
-from splitstep.tableau import EULER, Coefficient
+from splitstep.tableau import EULER, EXACT, Coefficient
 
 LETTERS = "ACDFGZ"
+EXACT_LETTERS = "DGZ"  # diffusion, and letters of one's own
 tableaux = st.sampled_from([*TABLEAUX.values()])
 positive = st.one_of(
     st.fractions(Fraction(1, 1000), Fraction(1, 5), max_denominator=10**6),
@@ -30,8 +31,9 @@ def programs(draw: st.DrawFn, letters: list[str], doubled: bool, replacing: bool
     total: dict[str, Coefficient] = {}
 
     def add(names: list[str], fraction: Coefficient, half: str) -> None:
-        replaces = replacing and draw(st.booleans())
-        tableau = EULER if replaces else draw(tableaux)
+        replaces = replacing and "D" not in "".join(names) and draw(st.booleans())
+        solved = not half and len(names) == 1 and names[0][0] in EXACT_LETTERS and draw(st.booleans())
+        tableau = EULER if replaces else EXACT if solved else draw(tableaux)
         parts.append(Substep(tuple(names), fraction, tableau, replaces, half))
         for name in names:
             total[name[0] + half] = total.get(name[0] + half, Fraction(0)) + fraction
@@ -56,8 +58,9 @@ def programs(draw: st.DrawFn, letters: list[str], doubled: bool, replacing: bool
 
 @st.composite
 def schemes(draw: st.DrawFn) -> Scheme:
-    letters = draw(st.lists(st.sampled_from(LETTERS), min_size=1, max_size=3, unique=True))
     doubled, replacing = draw(st.booleans()), draw(st.booleans())
+    known = LETTERS.replace("D", "") if doubled else LETTERS  # backwards in the difference of the halves
+    letters = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))
     weights: list[Coefficient] = draw(st.lists(signed, max_size=2))
     weights.append(1 - sum(weights, Fraction(0)))
     body = programs(letters, doubled, replacing and not doubled)
@@ -66,4 +69,4 @@ def schemes(draw: st.DrawFn) -> Scheme:
     result = Scheme(branches)
     if same is None:
         return result
-    return map_substeps(result, lambda s: s if s.replaces else replace(s, tableau=same))
+    return map_substeps(result, lambda s: s if s.replaces or s.exact else replace(s, tableau=same))

@@ -70,9 +70,9 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_the_rows_of_the_table() -> None:
-    assert list(LETTERS) == ["A", "F", "C", "D"]
+    assert list(LETTERS) == ["A", "F", "C", "D", "S"]
     assert [letter for letter, row in LETTERS.items() if not row.backwards] == ["D"]
-    assert [letter for letter, row in LETTERS.items() if row.free] == ["A", "F"]
+    assert [letter for letter, row in LETTERS.items() if row.free] == ["A", "F", "D", "S"]
 
 
 @pytest.mark.usefixtures("stranger")
@@ -116,7 +116,7 @@ def test_a_strangers_keys_have_cache_slots_of_their_own(scheme: str) -> None:
     pieces = [model(tokens[:, i : i + 1], past_key_values=cache).logits for i in range(6)]
     torch.testing.assert_close(torch.cat(pieces, 1), whole, atol=1e-5, rtol=1e-5)
     assert len(cache.layers) == 2 * (ss.scheme(scheme).count("A") + ss.scheme(scheme).count("G"))
-    with pytest.raises(ValueError, match=r"A\+G of 'A\+G F' sums several attentions"):
+    with pytest.raises(ValueError, match=r"A\+G of 'A\+G F' sums several fields that look at earlier tokens"):
         ss.SplitstepForCausalLM(ss.CausalConfig(**TEXT, scheme="A+G F"))
 
 
@@ -127,8 +127,7 @@ def test_a_strangers_letter_is_drawn_in_its_colour() -> None:
 
 
 UNKNOWN = [
-    ("A F Z", "needs a field Z, which this model does not have: it has A (attention), F (feed-forward) and the"),
-    ("A F D", "needs a field D (diffusion), which no model has yet: it has A (attention), F (feed-forward)"),
+    ("A F Z", "it has A (attention), F (feed-forward), D (diffusion), S (stabiliser) and the"),
     ("A C F", "a decoder adds C (cross-attention) by itself"),
 ]
 

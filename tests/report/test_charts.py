@@ -77,13 +77,37 @@ def test_losses_stand_on_a_logarithmic_axis() -> None:
     )
     heights = [float(y) for _, y in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path)]
     assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1], abs=0.2)
-    assert not scale(LOSS, [0.0, 1.0]).log  # zero has no place on it
+
+
+def test_zero_has_no_place_on_a_logarithmic_axis_and_the_chart_says_so() -> None:
+    exact = LINE._replace(y=(1.0, 0.1, 0.0), low=(0.9, 0.09, -0.1))
+    drawn = chart_to_html(LineChart("Loss", STEP, LOSS, [exact]))
+    assert "loss, logarithmic" in drawn
+    assert "A logarithmic axis has no place for figures that are not positive; hovering shows them." in drawn
+    assert tips(drawn)[2][3] == [[0, "lie: 0 [-0.1, 0.02]"]]
+    heights = [
+        float(y) for y in re.findall(r" ([-\d.]+)", re.findall(r'class="line" style="[^"]*" d="([^"]*)"', drawn)[-1])
+    ]
+    assert heights[2] > 1000 > heights[1] > heights[0]  # the line leaves the chart
+    assert "not positive" not in chart_to_html(CHARTS["lines"])
+    linear = chart_to_html(LineChart("Loss", STEP, LOSS, [Line("a", (1, 2), (0.0, -1.0))]))  # nothing is positive
+    assert "logarithmic" not in linear
+    points = [Point("a", 1, 2.0, -1.0, 3.0), Point("b", 2, 0.0), Point("c", 3, 20.0)]
+    drawn = chart_to_html(PointChart("", STEP, LOSS, points))
+    assert [tip[2] for tip in tips(drawn)] == ["a", "c"]
+    assert "Points with figures that are not positive have no place on a logarithmic axis and are left out." in drawn
+    assert all(0 <= float(top) <= 100 for top in re.findall(r"<i [^>]*top:([-\d.]+)%", drawn))
+    bars = chart_to_html(BarChart("", LOSS, [Bar("a", 2.0)]))
+    assert "logarithmic" not in bars
 
 
 @given(st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=6), st.booleans())
 def test_all_values_have_a_place_and_marks_are_in_sight(values: list[float], log: bool) -> None:
     found = scale(Axis(log=log), values)
-    assert all(-1e-6 <= found.at(value) <= 1 + 1e-6 for value in values)
+    assert found.log == (log and max(values) > 0)
+    placed = [value for value in values if value > 0 or not found.log]
+    assert found.outside == (len(placed) < len(values))
+    assert all(-1e-6 <= found.at(value) <= 1 + 1e-6 for value in placed)
     marks = found.marks()
     assert all(-1e-6 <= found.at(value) <= 1 + 1e-6 for value, _ in marks)
     assert len(marks) <= 25

@@ -31,9 +31,9 @@ def compared(*gaps: tuple[str, float], seeds: int = 4) -> Comparison:
 def test_a_scheme_is_better_or_worse_by_its_difference_with_its_interval() -> None:
     kind, sentence = compare_verdict(compared(("macaron", 0.02)))
     assert kind == "settled"
-    assert sentence == "macaron is better than lie by 2.05% (95% interval 1.51% to 2.59%)."
+    assert sentence == "macaron is better than lie by 2.05 points (95% interval 1.51 to 2.59)."
     _, sentence = compare_verdict(compared(("macaron", -0.05)))
-    assert sentence.startswith("macaron is worse than lie by 4.95% (95% interval ")
+    assert sentence.startswith("macaron is worse than lie by 4.95 points (95% interval ")
 
 
 def test_of_a_loss_less_is_better() -> None:
@@ -51,8 +51,8 @@ def test_an_open_comparison_says_what_would_have_been_seen() -> None:
     assert size is not None
     assert compare_verdict(result) == (
         "open",
-        f"Nothing can be told apart from lie with 4 seeds; a difference of {size:.2%} would have been seen four times "
-        "in five.",
+        f"Nothing can be told apart from lie with 4 seeds; a difference of {100 * size:.2f} points would have been "
+        "seen four times in five.",
     )
 
 
@@ -63,8 +63,8 @@ def test_with_several_schemes_the_intervals_hold_at_once() -> None:
     assert compare_verdict(many).kind == "open"
     kind, sentence = compare_verdict(compared(("macaron", 0.1), ("parallel", 0.0), ("strang", -0.1)))
     assert kind == "settled"
-    assert sentence.startswith("macaron is better than lie by 10.05% (95% interval ")
-    assert "; strang is worse than lie by 9.95% (95% interval " in sentence
+    assert sentence.startswith("macaron is better than lie by 10.05 points (95% interval ")
+    assert "; strang is worse than lie by 9.95 points (95% interval " in sentence
     assert "; intervals hold for all 3 differences at once; parallel cannot be told apart from lie with 4" in sentence
 
 

@@ -221,7 +221,8 @@ def test_the_interval_is_over_seeds_and_sentences() -> None:
     assert one.high is not None
     assert one.low < one.mean < one.high
     same, _ = difference_of(np.stack([counts[0.1]] * 4), np.stack([counts[0.2]] * 4), bleu_of)
-    assert same == pytest.approx((one.mean, one.low, one.high, 4), rel=0.05)  # the seeds agree: sentences alone
+    assert same == (pytest.approx(one.mean), None, None, 4)  # equal seeds do not show their spread
+    assert same.lacks == "too few seeds: all equal"
     found = np.array([1.0, 3.0, 2.0])
     calm = mean_difference(found, np.tile(found, (9, 1)))  # no sentence matters: seeds alone
     assert calm == pytest.approx((2, 2 - 2.4841377, 2 + 2.4841377, 3))  # t_2 = 4.302653 times 1 / sqrt(3)
@@ -231,12 +232,11 @@ def test_the_interval_is_over_seeds_and_sentences() -> None:
     assert (equal, p) == ((0, 0, 0, 1), 1)
 
 
-def test_two_pairs_of_runs_have_no_interval() -> None:
+def test_two_pairs_of_runs_and_equal_ones_have_no_interval() -> None:
     found = mean_difference(np.array([0.1, 0.3]), np.random.default_rng(0).normal(0.2, 0.1, (100, 2)))
     assert found == pytest.approx((0.2, None, None, 2))
     equal = mean_difference(np.full(3, 0.2), np.random.default_rng(0).normal(0.2, 0.1, (100, 3)))
-    assert equal.low is not None  # sentences have a spread, even if seeds have none
-    assert equal.low < 0.2
+    assert equal == pytest.approx((0.2, None, None, 3))
 
 
 @pytest.mark.parametrize(("seeds", "t"), [(3, 4.303), (5, 2.776)])
@@ -254,12 +254,13 @@ def test_intervals_contain_the_truth_as_often_as_they_say(seeds: int, t: float) 
         right = (random.random((2, seeds, 40)) < quality).astype(float)
         counts = np.stack([right, np.ones_like(right)], -1)
         found, _ = difference_of(counts[0], counts[1], match_of, samples=100)
-        assert found.low is not None
-        assert found.high is not None
+        if found.low is None or found.high is None:
+            continue  # by chance all seeds are equal
         held += found.low <= 0 <= found.high
         means.append(found.mean)
         halves.append((found.high - found.low) / 2)
-    assert held / times > 0.93
+    assert len(means) > 0.97 * times
+    assert held / len(means) > 0.93
     assert np.sqrt(np.mean(np.square(halves))) < 1.25 * t * np.std(means)
 
 

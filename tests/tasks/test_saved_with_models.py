@@ -67,6 +67,19 @@ def test_bytes_are_the_task_s(by_bytes: Saved, text: str) -> None:
     assert tokenizer.decode(made.encode(text)) == text
 
 
+def test_padding_stands_before_the_text_and_is_no_text(by_bytes: Saved, by_words: Saved, tmp_path: Path) -> None:
+    for number, (made, tokenizer) in enumerate((by_bytes, by_words)):
+        lines = ["the cat", "\u00ff\0\u0100 <unk>", "the"]
+        tokenizer.save_pretrained(tmp_path / str(number))
+        for one in (tokenizer, AutoTokenizer.from_pretrained(tmp_path / str(number))):
+            found = one(lines, padding=True)
+            assert 0 <= one.pad_token_id < made.shape["vocab_size"]
+            for line, ids, mask in zip(lines, found.input_ids, found.attention_mask, strict=True):
+                own = made.encode(line)
+                assert mask == [0] * (len(ids) - len(own)) + [1] * len(own)
+                assert ids[-len(own) :] == own
+
+
 @given(st.lists(st.sampled_from([0, 10, 97, 0x80, 0xA0, 0xC0, 0xC3, 0xE2, 0x82, 0xED, 0xF0, 0x9F, 0xFF])))
 def test_bytes_that_are_no_text_are_decoded_as_the_task_does(by_bytes: Saved, ids: list[int]) -> None:
     made, tokenizer = by_bytes

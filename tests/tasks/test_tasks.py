@@ -464,7 +464,9 @@ def anatomy(tokens: list[str]) -> tuple[int, list[int]]:
     return deepest, counts
 
 
-@pytest.mark.parametrize(("name", "low", "high"), [("lra", 501, 1999), ("short", 4, 63), ("original", 1, 10**9)])
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("lra", 501, 1999), ("long", 500, 1000), ("short", 4, 63), ("original", 1, 10**9)]
+)
 def test_generated_trees_keep_the_rules(name: str, low: int, high: int) -> None:
     variant = replace(VARIANTS[name], train=300, valid=20, test=20)
     text = generate(variant, seed=1)
@@ -477,7 +479,7 @@ def test_generated_trees_keep_the_rules(name: str, low: int, high: int) -> None:
         depth, counts = anatomy(tree)
         depths.add(depth)
         arguments.update(counts)
-    limits = {"lra": (10, 10), "short": (4, 4), "original": (20, 5)}
+    limits = {"lra": (10, 10), "long": (10, 10), "short": (4, 4), "original": (20, 5)}
     depth, most = limits[name]
     assert max(depths) <= depth
     assert arguments == set(range(2, most + 1))
@@ -557,8 +559,8 @@ def test_listops_refuses_buckets_that_would_cut() -> None:
         task("listops", {"train": 300, "valid": 5, "test": 5, "buckets": [8, 16]})
     with pytest.raises(ValueError, match="increasing lengths"):
         ListOpsOptions(buckets=(32, 16))
-    with pytest.raises(ValueError, match='"short" or "original" or "lra"'):
-        task("listops", {"variant": "long"})
+    with pytest.raises(ValueError, match='"short" or "original" or "lra" or "long"'):
+        task("listops", {"variant": "longest"})
 
 
 def test_listops_cache_is_read_back_and_mended(cache: Path) -> None:

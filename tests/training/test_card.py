@@ -80,6 +80,10 @@ def test_a_model_that_generates_is_saved_with_all_that_it_needs(tmp_path: Path) 
         "README.md", "config.json", "generation_config.json", "model.safetensors", "splitstep_models.py",
         "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
+    snippet = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), flags=re.DOTALL)[1]
+    opened: dict[str, Any] = {}
+    exec(snippet.replace("path/to/this/folder", str(folder)), opened)  # the card's own code
+    assert opened["tokenizer"]("def ").input_ids == list(b"def ")
     found = ss.load(folder.parent)
     ids = found.needs_tokenizer()("def ", return_tensors="pt").input_ids
     assert found.model.generate(ids, max_new_tokens=3, do_sample=False).shape == (1, 7)

@@ -7,12 +7,13 @@ from html import escape
 from ...notation import shortened
 from ...report.diagram import diagrams
 from ...report.drawing import chart_to_html
-from ...report.page import page, pairs, side_by_side
+from ...report.page import page, side_by_side
 from ...report.tables import to_html
 from ...report.verdict import verdict_to_html
 from ...schemes import scheme
 from ...support.words import counted
 from ...tasks.task import title_of
+from ..reproduce import reproduce
 from ..statistics import FEWEST
 from .charts import LOSS, curves, differences, metric_axis, quality
 from .result import Comparison
@@ -36,7 +37,7 @@ def compare_page(result: Comparison) -> str:
         *pictures(result),
         matched,
         runs,
-        *reproduce(result),
+        *reproduce(result, "splitstep.studies.compare.compare(...)"),
     ]
     return page(title, body)
 
@@ -55,7 +56,7 @@ def loss_curves(result: Comparison) -> list[str]:
         charts.append(curves(result, "valid_metric", title, metric_axis(result), "chart-metric"))
     return [
         chart_to_html(curves(result, "train_loss", "Training loss", LOSS, "chart-train")),
-        f'<p class="soft">{what if len(result.seeds) > 1 else "One seed."} Losses are on a logarithmic axis.</p>',
+        f'<p class="soft">{what if len(result.seeds) > 1 else "One seed."}</p>',
         side_by_side([chart_to_html(one) for one in charts]),
     ]
 
@@ -86,34 +87,11 @@ def against_cost(result: Comparison) -> list[str]:
 
 
 def pictures(result: Comparison) -> list[str]:
+    names = {row.scheme: row.name for row in reversed(result.rows)}  # arms may share a scheme
     return [
         "<h2>The schemes</h2>",
         '<p class="soft">One step from left to right. A is attention, F feed-forward. The number below a box is its '
         "fraction of the step; dots above it are the stages of its tableau; dashed boxes are projections. F0 and F1 "
         "have weights of their own; two boxes F share theirs.</p>",
-        diagrams((row.name, scheme(row.scheme)) for row in result.rows),
-    ]
-
-
-def reproduce(result: Comparison) -> list[str]:
-    import yaml
-
-    known = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    data = {name: value for name, value in result.data.items() if name != "sha256"}
-    return [
-        "<h2>How to reproduce</h2>",
-        f"<pre>{escape(result.command or 'splitstep.studies.compare.compare(...) with the recipe below')}</pre>",
-        pairs(
-            [
-                ("commit", result.commit or "unknown"),
-                ("versions", known),
-                ("devices", ", ".join(result.devices)),
-                ("engine", f"{result.engine}, {counted(result.threads, 'thread')} per run"),
-                ("date", result.date),
-            ]
-        ),
-        "<p>The recipe, with all defaults written out:</p>",
-        f"<pre>{escape(yaml.safe_dump(result.recipe, sort_keys=False))}</pre>",
-        "<p>The data, as the task read it; hashes are in result.json:</p>",
-        f"<pre>{escape(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100))}</pre>",
+        diagrams((name, scheme(notation)) for notation, name in reversed(names.items())),
     ]

@@ -1,10 +1,10 @@
-"""The runs of a comparison: schemes x settings of a sweep x seeds, each with its recipe and its folder."""
+"""The runs of a comparison: schemes x arms x settings of a sweep x seeds, each with its recipe and its folder."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -15,6 +15,7 @@ from ...schemes import name_of, scheme
 from ...tasks import Task
 from ...training import Recipe, override, read_recipe
 from ...training.directory import RunDirectory
+from ..arms import FULL, Assignments, find_arms, recipe_of
 from .result import Setting
 
 
@@ -61,9 +62,17 @@ class Planned(NamedTuple):
     seed: int
     recipe: Recipe
     folder: str
+    arm: str = ""  # of an ablation: what differs from the recipe besides the scheme
 
 
-def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Sequence[Setting]) -> list[Planned]:
+def plan(
+    recipe: Recipe,
+    schemes: Sequence[str],
+    seeds: Sequence[int],
+    sweep: Sequence[Setting],
+    arms: Sequence[str] = (FULL,),
+    own_arms: Mapping[str, Assignments] | None = None,
+) -> list[Planned]:
     """All runs, every recipe of them checked."""
     notations = [str(scheme(text)) for text in schemes]
     for position, notation in enumerate(notations):
@@ -71,18 +80,45 @@ def plan(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], sweep: Se
             raise ValueError(f"{schemes[position]!r} is listed twice: name each scheme once")
     if len(notations) < 1 or len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"a comparison needs schemes and different seeds; got {list(schemes)} and {list(seeds)}")
-    runs = list[Planned]()
-    for notation, setting in product(notations, sweep or [()]):
-        own = read_recipe(override({**recipe.document(), "scheme": notation}, setting), "the recipe")
-        folder = "-".join([slug(notation), *map(file_name, setting)])
-        for seed in seeds:
-            seeded = replace(own, train=replace(own.train, seed=seed))
-            runs.append(Planned(notation, setting, seed, seeded, f"runs/{folder}-seed{seed}"))
-    first = [run for run in runs if (run.scheme, run.seed) == (runs[0].scheme, runs[0].seed)]
-    for position, run in enumerate(first):
-        if run.recipe in [other.recipe for other in first[:position]]:
-            raise ValueError(f"--sweep: {', '.join(run.setting)} repeats an earlier setting: list each once")
+    runs = [
+        run._replace(recipe=replace(run.recipe, train=replace(run.recipe.train, seed=seed)), seed=seed, folder=folder)
+        for run in kinds(notations, sweep, lambda notation: arms_of(recipe, notation, arms, own_arms))
+        for seed in seeds
+        for folder in [f"{run.folder}-seed{seed}"]
+    ]
+    check_different([run for run in runs if run.seed == runs[0].seed])
     return runs
+
+
+def arms_of(
+    recipe: Recipe, notation: str, arms: Sequence[str], own_arms: Mapping[str, Assignments] | None
+) -> dict[str, Recipe]:
+    """The recipe of each arm of a scheme, by name; the full arm needs no name."""
+    based = read_recipe({**recipe.document(), "scheme": notation}, "the recipe")
+    found = find_arms(arms, based, own_arms)
+    return {"" if arm.name == FULL else arm.name: recipe_of(based, arm) for arm in found}
+
+
+def kinds(
+    notations: Sequence[str], sweep: Sequence[Setting], arms: Callable[[str], Mapping[str, Recipe]]
+) -> Iterator[Planned]:
+    """A run of each scheme, arm and setting, without its seed."""
+    for notation in notations:
+        for (arm, changed), setting in product(arms(notation).items(), sweep or [()]):
+            own = read_recipe(override(changed.document(), setting), "the recipe")
+            folder = "-".join(filter(None, [slug(notation), arm, *map(file_name, setting)]))
+            yield Planned(own.scheme, setting, own.train.seed, own, f"runs/{folder}", arm)
+
+
+def check_different(runs: Sequence[Planned]) -> None:
+    """Refuse two runs of the same recipe."""
+    for position, run in enumerate(runs):
+        for other in runs[:position]:
+            if run.recipe != other.recipe:
+                continue
+            if (run.scheme, run.arm) == (other.scheme, other.arm):
+                raise ValueError(f"--sweep: {', '.join(run.setting)} repeats an earlier setting: list each once")
+            raise ValueError(f"--arms: {run.folder} would repeat {other.folder}: leave out one of the arms or schemes")
 
 
 def file_name(assignment: str) -> str:
@@ -105,12 +141,12 @@ def check_runs(runs: Sequence[Planned], out: Path, task: Task) -> list[Planned]:
 
     Refuses schemes without an equal-cost twin and folders of other runs, before anything is computed.
     """
-    work: dict[tuple[str, Setting], int] = {}  # the same for all seeds
+    work: dict[tuple[str, str, Setting], int] = {}  # the same for all seeds
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out")
     for run in runs:
-        kind = (run.scheme, run.setting)
+        kind = (run.arm, run.scheme, run.setting)
         if kind not in work:
             work[kind] = run.recipe.train.steps * cost(run.recipe.config(task), task.length).flops
         RunDirectory(out / run.folder).holds(run.recipe.document())
-    return sorted(runs, key=lambda run: -work[run.scheme, run.setting])
+    return sorted(runs, key=lambda run: -work[run.arm, run.scheme, run.setting])

@@ -42,6 +42,7 @@ class Trial(RunOutcome):
     train_loss: Curve
     valid_loss: Curve
     valid_metric: Curve
+    arm: str = ""  # of an ablation; older documents have none
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Row:
     seconds: float
     tokens_per_second: float | None
     not_finite: int = 0  # finished runs with an infinite or NaN figure, which no mean includes
+    arm: str = ""  # what differs from the recipe besides the scheme; older documents have none
 
 
 class Scored(NamedTuple):
@@ -95,6 +97,7 @@ class OnTestSet:
     scores: tuple[Scored, ...]
     difference: Estimate | None  # its interval is over sentences and seeds
     pairs: tuple[Pair, ...]
+    arm: str = ""
 
     def score(self, key: str) -> Scored | None:
         return next((one for one in self.scores if one.key == key), None)
@@ -135,7 +138,7 @@ class Comparison:
 
     def chosen(self, row: Row) -> list[Trial]:
         """The runs that the row is the mean of, including those that diverged."""
-        return [t for t in self.trials if (t.scheme, t.setting) == (row.scheme, row.setting)]
+        return [t for t in self.trials if (t.scheme, t.arm, t.setting) == (row.scheme, row.arm, row.setting)]
 
 
 def check_sense(found: Comparison) -> None:

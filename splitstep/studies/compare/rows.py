@@ -13,12 +13,12 @@ from .result import Comparison, Row, Setting, Trial
 
 
 def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
-    """A row per scheme, in order."""
+    """A row per scheme and arm, in order."""
     rows: list[Row] = []
     first: dict[int, float] = {}
     bounds = Bounds(metric.least, metric.greatest)
-    for notation in dict.fromkeys(t.scheme for t in trials):
-        every = [t for t in trials if t.scheme == notation]
+    for notation, arm in dict.fromkeys((t.scheme, t.arm) for t in trials):
+        every = [t for t in trials if (t.scheme, t.arm) == (notation, arm)]
         setting = choose_setting(every, metric)
         own = [t for t in every if t.setting == setting]
         finished = [t for t in own if t.status == "finished"]
@@ -29,7 +29,7 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
         s = scheme(notation)
         rows.append(
             Row(
-                name=label(notation),
+                name=row_name(notation, arm),
                 scheme=notation,
                 setting=setting,
                 finished=len(finished),
@@ -45,22 +45,29 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
                 seconds=math.fsum(t.seconds for t in own) / len(own),
                 tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
                 not_finite=sum(not is_finite(t, metric.name) for t in finished),
+                arm=arm,
             )
         )
     return rows
 
 
+def row_name(notation: str, arm: str) -> str:
+    """A scheme by its name, with the arm if it has one."""
+    return f"{label(notation)}, {arm}" if arm else label(notation)
+
+
 def against(result: Comparison, text: str) -> Comparison:
-    """The comparison with another of its schemes first, so differences are to that one."""
-    notation = str(scheme(text))
-    if notation not in {t.scheme for t in result.trials}:
-        raise ValueError(f"{text} is not in this comparison: use one of {', '.join(row.name for row in result.rows)}.")
+    """The comparison with another of its rows first, so differences are to that one."""
+    names = {row.name: (row.scheme, row.arm) for row in result.rows}
+    first = names[text] if text in names else (str(scheme(text)), "")
+    if first not in names.values():
+        raise ValueError(f"{text} is not in this comparison: use one of {', '.join(names)}.")
     if result.tests:
         raise ValueError(
             f"differences on test sets need the translations: run `splitstep compare` again with {text} first; "
             "finished runs are kept."
         )
-    trials = sorted(result.trials, key=lambda t: t.scheme != notation)
+    trials = sorted(result.trials, key=lambda t: (t.scheme, t.arm) != first)
     return replace(result, trials=tuple(trials), rows=tuple(rows_of(trials, result.metric)))
 
 

@@ -15,6 +15,7 @@ from ...tasks.translation import Translation
 from ...training import Recipe
 from ...training.directory import stamp
 from ...training.progress import Progress
+from ..arms import FULL, Assignments
 from .plan import Planned, check_runs, plan
 from .result import Comparison, OnTestSet, RecipeEntries, Row, Setting
 from .rows import rows_of
@@ -30,6 +31,8 @@ def compare(
     out: Path,
     *,
     sweep: Sequence[Setting] = (),
+    arms: Sequence[str] = (FULL,),
+    own_arms: Mapping[str, Assignments] | None = None,
     engine: str = "local",
     data: Path | None = None,
     command: str | None = None,
@@ -38,10 +41,11 @@ def compare(
     """Train every scheme with every seed at the cost of the recipe's reference; finished runs in `out` are reused.
 
     With a sweep each scheme is trained at every setting, and its row has the setting that is best on the validation
-    split. The test figures of a row are means over the runs that finished; runs that diverged are counted apart.
+    split. With arms each scheme has a row for every one of them. The test figures of a row are means over the runs
+    that finished; runs that diverged are counted apart.
     """
     check_engine(engine)
-    runs = plan(recipe, schemes, seeds, sweep)
+    runs = plan(recipe, schemes, seeds, sweep, arms, own_arms)
     task = recipe.load_task(data)  # here a missing file is reported once, and caches are made before workers need them
     out = out.resolve()
     ordered = check_runs(runs, out, task)
@@ -76,7 +80,7 @@ def tests_of(
     tasks: dict[str, Task] = {}
     systems = []
     for row in rows:
-        own = [run for run in runs if (run.scheme, run.setting) == (row.scheme, row.setting)]
+        own = [run for run in runs if (run.scheme, run.arm, run.setting) == (row.scheme, row.arm, row.setting)]
         asked = json.dumps(own[0].recipe.data, sort_keys=True)
         if asked not in tasks:
             tasks[asked] = own[0].recipe.load_task(data)
@@ -84,5 +88,5 @@ def tests_of(
         assert isinstance(task, Translation)
         found = {run.seed: ended[run.folder] for run in own}
         finished = {seed: one for seed, one in found.items() if one.trial.status == "finished"}
-        systems.append(System(row.scheme, task, finished))
+        systems.append(System(row.scheme, task, finished, row.arm))
     return on_test_sets(systems)

@@ -14,7 +14,7 @@ from ...tasks.task import title_of
 from ...tasks.translation import EXACT_MATCH
 from ..statistics import Estimate, estimate, paired_difference
 from .result import Comparison, OnTestSet, Row, Scored, Trial
-from .rows import is_finite, losses, rows_of
+from .rows import is_finite, losses, row_name, rows_of
 from .wording import kept_text, widths
 
 TASK, SCHEME = Column("task", text=True, grouped=True), Column("scheme", text=True)
@@ -71,9 +71,9 @@ def by_setting(result: Comparison) -> list[Sequence[Row]]:
     return [rows for rows in found if rows] or [result.rows]
 
 
-def scheme_name(notation: str) -> str:
-    """A scheme by its name, else by its notation."""
-    name = label(notation)
+def scheme_name(notation: str, arm: str = "") -> str:
+    """A scheme by its name, else by its notation, with its arm if it has one."""
+    name = row_name(notation, arm)
     return name if name != notation else Code(shortened(name))
 
 
@@ -183,7 +183,7 @@ def record_of_test_set(block: Block, one: OnTestSet, scores: Sequence[Scored], m
     found, pairs = one.score(metric.key), [f"{p.seed}: {p.difference:+.2f}, p {p.p:.3f}" for p in one.pairs]
     return {
         Column("test set", text=True, grouped=True): (f"{block.name} {one.split}".strip(), counted(one.lines, "line")),
-        SCHEME: scheme_name(one.scheme),
+        SCHEME: scheme_name(one.scheme, one.arm),
         Column((metric.name, "[95%]")): estimated(found and found.mean, block.result.metric.format),
         AGAINST: difference_on_test_set(block.result, one),
         Column(("seeds apart", "p below 0.05")): significant_seeds(one),
@@ -204,7 +204,8 @@ def mean_score(score: Scored | None) -> Cell:
 def difference_on_test_set(result: Comparison, one: OnTestSet) -> Cell:
     """The difference to the first scheme with its interval; one seed has an interval over sentences alone."""
     if one.difference is None:
-        return "" if one.scheme == result.rows[0].scheme else "-"
+        first = result.rows[0]
+        return "" if (one.scheme, one.arm) == (first.scheme, first.arm) else "-"
     alone = ["(sentences alone)"] if one.difference.n == 1 else []
     return *lines(estimated(one.difference, signed(result.metric.format))), *alone
 
@@ -273,9 +274,10 @@ def status_cell(trial: Trial) -> Cell:
 def runs_table(result: Comparison) -> Table:
     """Every run, including those of settings that were not chosen."""
     name, form = result.metric.name, result.metric.format
-    chosen = {(row.scheme, row.setting): "yes" for row in result.rows} if result.sweep else None
+    chosen = {(row.scheme, row.arm, row.setting): "yes" for row in result.rows} if result.sweep else None
     rows = [
-        [scheme_name(t.scheme), ", ".join(t.setting), chosen.get((t.scheme, t.setting), "no") if chosen else "",
+        [scheme_name(t.scheme, t.arm), ", ".join(t.setting),
+         chosen.get((t.scheme, t.arm, t.setting), "no") if chosen else "",
          str(t.seed), status_cell(t), *(form.format(found[name]) if found else "-" for found in (t.valid, t.test)),
          kept_text(t.kept, t.best_step, t.steps), f"{t.seconds:,.1f}"]
         for t in result.trials

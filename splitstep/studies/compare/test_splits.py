@@ -32,6 +32,7 @@ class System(NamedTuple):
     scheme: str
     task: Translation
     runs: Mapping[int, Ended]
+    arm: str = ""
 
 
 class Counted(NamedTuple):
@@ -69,6 +70,7 @@ def tested(system: System, split: str, own: Mapping[int, Counted], first: Mappin
         scores=over_seeds([(run.trial.splits or {})[split].scores for run in system.runs.values()]),
         difference=difference,
         pairs=apart,
+        arm=system.arm,
     )
 
 

@@ -37,7 +37,7 @@ def read_ended(run: Planned, directory: RunDirectory, result: RunResult) -> Ende
     """The run with this result, with what else its directory holds."""
     entries: dict[str, Any] = {one.name: getattr(result, one.name) for one in fields(RunOutcome)}
     entries |= read_curves(directory, result.metric.name, run.recipe.train)
-    trial = Trial(**entries, scheme=run.scheme, setting=run.setting, folder=run.folder)
+    trial = Trial(**entries, scheme=run.scheme, setting=run.setting, folder=run.folder, arm=run.arm)
     splits = [split for split in result.splits or {} if split != "valid"]
     return Ended(trial, result.metric, {split: read_translations(directory, split) for split in splits})
 

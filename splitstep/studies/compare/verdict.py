@@ -11,6 +11,7 @@ from ...support.words import counted, listed
 from ...tasks.task import title_of
 from ..statistics import FEWEST, Bounds, Estimate, detectable, jointly
 from .result import Comparison, Row
+from .wording import difference_text
 
 
 class Gap(NamedTuple):
@@ -75,19 +76,19 @@ def difference(result: Comparison, row: Row) -> Estimate | None:
     """The difference to the first scheme; of translators that on the first test set, over sentences and seeds."""
     if not result.tests:
         return row.difference
-    split = result.tests[0].split
-    return next((one.difference for one in result.tests if (one.split, one.scheme) == (split, row.scheme)), None)
+    wanted = result.tests[0].split, row.scheme, row.arm
+    return next((one.difference for one in result.tests if (one.split, one.scheme, one.arm) == wanted), None)
 
 
 def told_apart(result: Comparison, gap: Gap) -> str:
-    form, (mean, low, high, _) = result.metric.format, gap.joint
+    mean, low, high, _ = gap.joint
     assert low is not None
     assert high is not None
     word = "better" if (mean > 0) == result.metric.higher_is_better else "worse"
     near, far = sorted((abs(low), abs(high)))
     return (
-        f"{gap.name} is {word} than {shortened(result.rows[0].name)} by {form.format(abs(mean))} "
-        f"(95% interval {form.format(near)} to {form.format(far)})"
+        f"{gap.name} is {word} than {shortened(result.rows[0].name)} by {difference_text(result.metric, abs(mean))} "
+        f"(95% interval {difference_text(result.metric, near, '')} to {difference_text(result.metric, far, '')})"
     )
 
 
@@ -108,7 +109,7 @@ def would_be_seen(result: Comparison, size: float) -> str:
     least, greatest = result.metric.least, result.metric.greatest
     if least is not None and greatest is not None and size > greatest - least:
         return "they differ so much that no difference would have been seen four times in five"
-    return f"a difference of {result.metric.format.format(size)} would have been seen four times in five"
+    return f"a difference of {difference_text(result.metric, size)} would have been seen four times in five"
 
 
 def too_few(result: Comparison, gaps: Sequence[Gap]) -> str:

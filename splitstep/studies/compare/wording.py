@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...models.config import feed_forwards
 from ...models.cost import span
 from ...schemes import scheme
+from ...tasks import Metric
 from ...training.run_result import Kept, Shape
 
 
@@ -15,6 +16,12 @@ def kept_text(kept: Kept | None, best_step: int | None, steps: int) -> str:
         return "-" if best_step is None else f"{best_step:,} of {steps:,}{by}"
     steps_kept = kept.steps
     return f"the mean of {len(steps_kept)}, steps {steps_kept[0]:,} to {steps_kept[-1]:,}" if steps_kept else "-"
+
+
+def difference_text(metric: Metric, size: float, unit: str = " points") -> str:
+    """A difference of a metric; of percentages it is in points, since a per cent of them would be something else."""
+    text = metric.format.format(size)
+    return f"{text[:-1]}{unit}" if text.endswith("%") else text
 
 
 def widths(notation: str, shape: Shape) -> str:

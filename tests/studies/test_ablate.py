@@ -1,0 +1,296 @@
+"""Ablations: which arms there are, what is run, what is measured, what is concluded."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline import here
+from made_up import ablation, about, outcome
+
+from splitstep.studies.ablate import STUDY, ablate
+from splitstep.studies.ablate.page import ablation_page
+from splitstep.studies.ablate.plan import default_rates, equal_shapes, rate_stage, read_rates, seed_stage
+from splitstep.studies.ablate.result import ArmResult, Lost, read_ablation
+from splitstep.studies.ablate.verdict import claims_of
+from splitstep.studies.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
+from splitstep.studies.compare import compare, running
+from splitstep.studies.compare.page import compare_page
+from splitstep.studies.compare.plan import plan
+from splitstep.studies.compare.result import read_comparison
+from splitstep.studies.compare.rows import against
+from splitstep.training import Recipe, read_recipe
+from splitstep.training.run_result import Divergence
+
+
+def tiny(**entries: Any) -> Recipe:
+    """A recipe of a fraction of a second."""
+    document = {
+        "task": "digits",
+        "data": {"patch": 4},
+        "model": {"layers": 2, "width": 16, "heads": 2, "ffn": 32},
+        "train": {"steps": 6, "batch": 8, "warmup": 1, "lr": 1e-3, "evaluate_every": 3, "log_every": 1},
+    }
+    return read_recipe(document | entries, "test")
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "open_engine", here)
+
+
+# Arms
+
+
+def test_an_arm_is_what_differs_from_the_recipe() -> None:
+    arms = find_arms(PAPER, tiny())
+    assert {arm.name: arm.assignments for arm in arms} == {
+        "full": {},
+        "no-residual": {"scheme": "=A =F"},
+        "no-norm": {"model.norm": "none"},
+        "neither": {"model.norm": "none", "scheme": "=A =F"},
+    }
+    recipes = recipes_of(tiny(match="none"), arms)
+    assert [recipes[name].scheme for name in PAPER] == ["A F", "=A =F", "A F", "=A =F"]
+    assert [recipes[name].model.get("norm", "layer") for name in PAPER] == ["layer", "layer", "none", "none"]
+
+
+def test_all_arms_of_the_registry_fit_the_plain_transformer() -> None:
+    recipes = recipes_of(tiny(match="none"), find_arms(list(ARMS), tiny()))
+    assert set(recipes) == set(ARMS)
+
+
+def test_the_full_arm_comes_first_and_is_always_there() -> None:
+    assert [arm.name for arm in find_arms(["no-norm"], tiny())] == ["full", "no-norm"]
+    assert [arm.name for arm in find_arms(["no-norm", "full"], tiny())] == ["full", "no-norm"]
+
+
+def test_arms_of_a_recipe_s_own() -> None:
+    document = {"task": "digits", "ablate": {"arms": {"deep": {"model.layers": 4}, "plain": {"scheme": "A+F"}}}}
+    assert read_recipe(document, "x") == read_recipe({"task": "digits"}, "x")  # no part of a run
+    options = read_ablate(document, "x")
+    recipes = recipes_of(tiny(match="none"), find_arms(["deep", "plain"], tiny(), options.arms))
+    assert (recipes["deep"].model["layers"], recipes["plain"].scheme) == (4, "A+F")
+
+
+@pytest.mark.parametrize(
+    ("names", "own", "says"),
+    [
+        (["no-nrom"], {}, 'there is no arm "no-nrom"; did you mean "no-norm"? the arms are full, no-residual'),
+        (["deap"], {"deep": {"model.layers": 4}}, 'did you mean "deep"'),
+        (["full", "full"], {}, "the arm full is listed twice"),
+        (["no-norm", "no-norm"], {}, "the arm no-norm is listed twice"),
+        (["a"], {"a": {"train.lr": 1.0}}, "the arm a sets train.lr, which must be the same for all arms"),
+        (["a"], {"a": {"data.patch": 2}}, "the arm a sets data.patch, which must be the same"),
+        (["a"], {"a": {"model.nrom": "rms"}}, 'the arm a: the model has no entry "nrom"; did you mean "norm"?'),
+        (["a"], {"a": {"x.y.z": 1}}, "the arm a sets x.y.z: use entries such as"),
+        (["a"], {"a": {}}, "the arms full and a are the same for this recipe"),
+    ],
+)
+def test_a_wrong_arm_is_refused(names: list[str], own: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match="arm") as error:
+        recipes_of(tiny(), find_arms(names, tiny(), own))
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ({"arm": {}}, 'has no entry "arm"; did you mean "arms"?'),
+        ({"arms": {"full": {}}}, "there is an arm full already"),
+        ({"arms": {"a/b": {}}}, "an arm is called 'a/b'"),
+        ({"seeds": "many"}, "seeds is 'many'"),
+        (3, "needs entries of its own"),
+    ],
+)
+def test_a_wrong_section_is_refused(section: Any, says: str) -> None:
+    with pytest.raises(ValueError, match="x: ") as error:
+        read_ablate({"ablate": section}, "x")
+    assert says in str(error.value)
+
+
+def test_an_empty_arm_is_refused() -> None:
+    with pytest.raises(ValueError, match="has an empty entry"):
+        split_arms("full,,no-norm")
+
+
+# Rates and runs
+
+
+def test_rates_are_a_third_one_and_three_times_the_recipe_s() -> None:
+    assert default_rates(tiny()) == (0.000333, 0.001, 0.003)
+    assert read_rates("1e-3,5e-4") == (5e-4, 1e-3)
+
+
+@pytest.mark.parametrize("text", ["0", "1e-3,-1", "nan", "inf", "1e-3,0.001", "fast", "1e-3,,2e-3", ""])
+def test_wrong_rates_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="--rates"):
+        read_rates(text)
+
+
+def test_each_arm_has_the_shape_of_the_recipe_s_own_network() -> None:
+    macaron = tiny(scheme="macaron", match="parameters")
+    task = macaron.load_task()
+    recipe = equal_shapes(macaron, task)
+    assert recipe.config(task).ffn == macaron.config(task).ffn != 32
+    for arm in recipes_of(recipe, find_arms(PAPER, recipe)).values():
+        assert arm.config(task).ffn == macaron.config(task).ffn
+
+
+def test_no_run_is_planned_twice() -> None:
+    recipes = recipes_of(tiny(match="none"), find_arms(PAPER, tiny()))
+    first = rate_stage(recipes, (1e-3, 3e-3), (0, 1, 2))
+    assert len({run.folder for run in first}) == len(first) == 4 * 2
+    assert {run.seed for run in first} == {0}
+    own = {"full": 1e-3, "no-residual": 3e-3, "no-norm": 1e-3, "neither": 3e-3}
+    second = seed_stage(recipes, own, (0, 1, 2))
+    assert len({run.folder for run in second}) == len(second) == 3 * (1 + 2 + 1 + 2)
+    for arm, rate in own.items():
+        of_arm = {(run.recipe.train.lr, run.seed) for run in second if run.arm == arm}
+        assert of_arm == {(lr, seed) for lr in {rate, 1e-3} for seed in (0, 1, 2)}
+
+
+def test_an_ablation_trains_measures_and_reads_back_what_it_wrote(inline: None, tmp_path: Path) -> None:
+    result = ablate(tiny(), tmp_path, arms=("full", "no-norm"), rates=(1e-3, 3e-3), seeds=(0, 1, 2), quiet=True)
+    assert [arm.name for arm in result.arms] == ["full", "no-norm"]
+    assert {(t.arm, t.seed) for t in result.trials} == {(arm, s) for arm in ("full", "no-norm") for s in (0, 1, 2)}
+    text = json.dumps(result.document(), allow_nan=False)
+    assert read_ablation(json.loads(text), "there").document() == result.document()
+    assert "no-norm" in STUDY.write_page(result, tmp_path).read_text()
+    again = ablate(tiny(), tmp_path, arms=("full", "no-norm"), rates=(1e-3, 3e-3), seeds=(0, 1, 2), quiet=True)
+    assert again.arms == result.arms  # from the runs that were there
+
+
+def test_each_arm_s_own_rate_is_the_best_on_validation(inline: None, tmp_path: Path) -> None:
+    result = ablate(tiny(), tmp_path, arms=("full", "no-norm"), rates=(1e-6, 3e-3), seeds=(0,), quiet=True)
+    for arm in result.arms:
+        valid = {t.setting: (t.valid or {})["accuracy"] for t in result.trials if t.arm == arm.name}
+        best = min(valid, key=lambda setting: (-valid[setting], float(setting[0].removeprefix("train.lr="))))
+        assert (f"train.lr={arm.own.rate:g}",) == best
+        assert arm.shared.rate == result.full.own.rate
+
+
+# Arms of a comparison
+
+
+def test_a_comparison_has_a_row_for_each_scheme_and_arm(inline: None, tmp_path: Path) -> None:
+    result = compare(tiny(), ["lie", "macaron"], (0,), tmp_path, arms=["full", "no-norm", "no-residual"], quiet=True)
+    assert [(row.scheme, row.arm) for row in result.rows] == [
+        ("A F", ""), ("A F", "no-norm"), ("=A =F", "no-residual"),
+        ("F0/2 A F1/2", ""), ("F0/2 A F1/2", "no-norm"), ("=F0/2 =A =F1/2", "no-residual"),
+    ]  # fmt: skip
+    assert [row.name for row in result.rows][:3] == ["lie", "lie, no-norm", "=A =F, no-residual"]
+    assert len({trial.folder for trial in result.trials}) == 6
+    assert result.trials[0].folder == "runs/lie-seed0"  # as without arms
+    assert result.rows[1].cost.parameters < result.rows[0].cost.parameters
+    again = read_comparison(json.loads(json.dumps(result.document())), "there")
+    assert again.rows == result.rows
+    other = against(result, "lie, no-norm")
+    assert (other.rows[0].name, other.rows[1].difference is None) == ("lie, no-norm", False)
+    assert "lie, no-norm" in compare_page(result)
+
+
+def test_arms_of_a_comparison_that_are_the_same_run_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"--arms: .* would repeat"):
+        plan(tiny(match="none"), ["lie", "=A =F"], (0,), [], ["no-residual"])
+
+
+# What is concluded
+
+
+def ruled(name: str, **outcomes: Any) -> str:
+    """The ruling on a claim; arms that are not given have figures that decide nothing."""
+    every = {arm: outcomes.get(arm.replace("-", "_"), outcome()) for arm in PAPER}
+    [claim] = [one for one in claims_of([ArmResult(a, "A F", {}, o, o) for a, o in every.items()]) if one.name == name]
+    assert (claim.ruling, claim.number) == (claim.at_shared_rate, claim.number_at_shared_rate)
+    return claim.ruling
+
+
+@pytest.mark.parametrize(
+    ("without", "full", "says"),
+    [
+        (about(0.02), about(0.5), "supported"),
+        (about(0.02), about(0.11), "supported"),
+        (about(0.2), about(0.5), "not supported"),
+        (about(0.02), about(0.02), "not supported"),  # residuals do not prevent drift
+        (about(0.11), about(0.5), "not supported"),  # at the limit is no drift
+        (about(0.095), about(0.5), "undecided"),
+        (about(0.02), about(0.105), "undecided"),
+        (about(0.02, None), about(0.5), "undecided"),  # no interval decides nothing
+        (about(0.02), None, "undecided"),
+    ],
+)
+def test_drift_is_decided_by_the_interval_of_the_cosine(without: Any, full: Any, says: str) -> None:
+    assert ruled("drift", no_residual=outcome(drift=without), full=outcome(drift=full)) == says
+
+
+CALM, WILD, OPEN = (outcome(growth=about(*one)) for one in ((2.0,), (20.0,), (10.0,)))
+LOST = Lost(0, Divergence(3, math.nan))
+
+
+@pytest.mark.parametrize(
+    ("without", "full", "says"),
+    [
+        (WILD, CALM, "supported"),
+        (outcome(finished=0, lost=(LOST,) * 3, not_finite=3), CALM, "supported"),
+        (outcome(finished=1, lost=(LOST,) * 2, not_finite=2, growth=about(2.0)), CALM, "undecided"),
+        (CALM, CALM, "not supported"),
+        (WILD, WILD, "not supported"),  # the full arm explodes too
+        (OPEN, CALM, "undecided"),
+        (WILD, OPEN, "undecided"),
+        (
+            outcome(finished=0, lost=(LOST,) * 3, growth=about(2.0)),
+            CALM,
+            "not supported",
+        ),  # its loss grew, but is finite
+    ],
+)
+def test_explosion_is_decided_by_ends_that_are_not_finite_and_by_growth(without: Any, full: Any, says: str) -> None:
+    assert ruled("explosion", no_norm=without, full=full) == says
+
+
+@pytest.mark.parametrize(
+    ("figures", "says"),
+    [
+        ((-0.1, -0.2, -0.3), "supported"),
+        ((-0.1, -0.2, 0.02), "not supported"),
+        ((-0.1, -0.2, 0.0), "undecided"),
+        ((-0.1, -0.2, None), "undecided"),
+    ],
+)
+def test_alignment_is_decided_by_all_three_arms(figures: tuple[float | None, ...], says: str) -> None:
+    arms = ("no_residual", "no_norm", "neither")
+    found = {
+        name: outcome(alignment=None if one is None else about(one)) for name, one in zip(arms, figures, strict=True)
+    }
+    assert ruled("alignment", **found) == says
+
+
+def test_a_claim_about_an_arm_that_was_not_run_is_undecided() -> None:
+    [drift, explosion, alignment] = claims_of([ArmResult("full", "A F", {}, outcome(), outcome())])
+    assert {drift.ruling, explosion.ruling, alignment.ruling} == {"undecided"}
+    assert alignment.number == "not run: no-residual, no-norm, neither"
+
+
+# What is shown
+
+
+@pytest.mark.parametrize("lost", ["", "no-norm", "full"])
+def test_the_page_shows_every_analysis_and_says_what_diverged(lost: str) -> None:
+    found = ablation(lost=lost)
+    again = read_ablation(json.loads(json.dumps(found.document(), allow_nan=False)), "there")
+    page = re.sub(r"<script>.*?</script>", "", ablation_page(again), count=1, flags=re.DOTALL)
+    for name in ("Drift", "Gradients", "Information plane", "Attention", "Representations", "Sensitivity", "Replay"):
+        assert name in page
+    assert all(f"{claim.text}: {claim.ruling}" in page for claim in found.claims)
+    assert "NaN" not in page
+    assert ("3 of 3 diverged" in page) == bool(lost)
+    assert ("Runs that diverged" in page) == bool(lost)
+
+
+def test_a_result_is_small_even_for_a_deep_network_and_many_runs() -> None:
+    assert len(json.dumps(ablation(layers=12, seeds=5).document(), indent=2)) < 1_000_000
