@@ -99,7 +99,7 @@ def standardised(x: Tensor) -> Tensor:
     x = x.to(wide(x))
     t = x @ projection(x.shape[-1], min(DIMENSIONS, x.shape[-1])).to(x)
     t = t - t.mean(-2, keepdim=True)
-    return t / t.square().mean((-2, -1), keepdim=True).sqrt().clamp(min=1e-30)
+    return (t / t.square().mean((-2, -1), keepdim=True).sqrt().clamp(min=1e-30)).float()  # of size 1 now
 
 
 @cache

@@ -43,8 +43,14 @@ def pairwise_bounds(t: Tensor, sigma: float) -> tuple[Estimate, Estimate]:
 
 def by_kernel(kernel: Tensor) -> Estimate:
     """-mean_i log mean_j exp(kernel_ij)."""
-    logs = kernel.logsumexp(-1) - log(kernel.shape[-1])
-    return by_influence(-logs, -logs - kernel.softmax(-1).sum(-2))
+    total = kernel.logsumexp(-1)
+    terms = log(kernel.shape[-1]) - total
+    return by_influence(terms, terms - shares(kernel, total))
+
+
+def shares(kernel: Tensor, total: Tensor) -> Tensor:
+    """How much each sample contributes to the sums of exp(kernel) over the last dimension, added up over them."""
+    return (kernel - total[..., None]).exp_().sum(-2)
 
 
 def noisy_kernel(t: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
@@ -62,8 +68,9 @@ def mixture_information(t: Tensor, sigma: float) -> Estimate:
     mixture around the other samples. Leaving t_i out makes it an estimate for all X, not only for these N."""
     kernel, own = noisy_kernel(t, sigma)
     kernel = kernel.masked_fill(torch.eye(t.shape[-2], dtype=torch.bool, device=t.device), -torch.inf)
-    terms = (own - kernel.logsumexp(-1) + log(t.shape[-2] - 1)).mean(0)
-    return by_influence(terms, terms - kernel.softmax(-1).sum(-2).mean(0))
+    total = kernel.logsumexp(-1)
+    terms = (own - total + log(t.shape[-2] - 1)).mean(0)
+    return by_influence(terms, terms - shares(kernel, total).mean(0))
 
 
 def mixture_label_information(t: Tensor, labels: Tensor, sigma: float) -> Estimate:
@@ -74,8 +81,9 @@ def mixture_label_information(t: Tensor, labels: Tensor, sigma: float) -> Estima
     same = labels[:, None] == labels
     within = kernel.masked_fill(~same, -torch.inf)
     scale = torch.log(len(labels) / same.sum(-1).to(t))
-    terms = (within.logsumexp(-1) - kernel.logsumexp(-1) + scale).mean(0)
-    return by_influence(terms, terms + (within.softmax(-1) - kernel.softmax(-1)).sum(-2).mean(0))
+    inner, total = within.logsumexp(-1), kernel.logsumexp(-1)
+    terms = (inner - total + scale).mean(0)
+    return by_influence(terms, terms + (shares(within, inner) - shares(kernel, total)).mean(0))
 
 
 def neighbour_label_information(t: Tensor, labels: Tensor) -> Estimate:

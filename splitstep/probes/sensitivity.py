@@ -12,7 +12,7 @@ from ..fields import Context
 from ..integrate import Event, State, integrate
 from .probe import Figures, Pass, Probe, numbers, stack_of, wide
 
-EXAMPLES, DIRECTIONS, SEED = 16, 4, 15
+EXAMPLES, DIRECTIONS, SEED = 8, 4, 15
 SIZE = 1e-3  # of a perturbation, relative to the state
 
 
@@ -21,7 +21,7 @@ class Sensitivity(Probe):
     """The finite-time Lyapunov exponent: the mean logarithm of the growth of small random perturbations.
 
     "growth": mean log(|d_{l+1}| / |d_l|) for each layer; "exponent": their sum divided by the time that the stack
-    takes, layers * step. The mean is over the first 16 examples and 4 random directions of the stack's input each, the
+    takes, layers * step. The mean is over the first 8 examples and 4 random directions of the stack's input each, the
     norm over the tokens that are no padding. d is the difference of two passes in the state's own precision, without
     autocast; at each step it is made 1/1000 as long as the state again, as Benettin's method does, so it stays small.
     Of a doubled state both halves are perturbed alike, and the norm is that of the pair. In a decoder the encoder's
