@@ -41,15 +41,30 @@ def measures_table(result: Ablation) -> Table:
     records = [
         {
             ARM: arm.name,
-            Column(("cosine", "last layer, input")): estimated(arm.own.drift, "{:.3f}"),
-            Column(("gradient growth", "per layer, largest")): estimated(arm.own.growth, "{:.3g}"),
-            Column(("CKA with full", "minus two seeds'")): estimated(arm.own.alignment, "{:+.3f}"),
-            Column(("sensitivity", "exponent")): estimated(last(arm.own, "exponent"), "{:+.3f}"),
-            Column(("entropy", "last layer, nats")): estimated(last(arm.own, "entropy"), "{:.2f}"),
+            Column(("cosine", "last layer, input")): measured(arm.own, arm.own.drift, "{:.3f}"),
+            Column(("gradient growth", "per layer, largest")): measured(arm.own, arm.own.growth, "{:.3g}"),
+            Column(("CKA with full", "minus two seeds'")): ""
+            if arm is result.full
+            else measured(arm.own, arm.own.alignment, "{:+.3f}"),
+            Column(("sensitivity", "exponent")): measured(arm.own, last(arm.own, "exponent"), "{:+.3f}"),
+            Column(("entropy", "last layer, nats")): measured(arm.own, last(arm.own, "entropy"), "{:.2f}"),
         }
         for arm in result.arms
     ]
     return Table.of(records, "Measured at the end of training", ["Each arm at its own learning rate."])
+
+
+def aligned(result: Ablation, arm: ArmResult) -> Cell:
+    return "" if arm is result.full else measured(arm.own, arm.own.alignment, "{:+.3f}")
+
+
+def plain_mean(found: Estimate | None, form: str) -> Cell:
+    return "-" if found is None else form.format(found.mean)
+
+
+def measured(outcome: Outcome, found: Estimate | None, form: str) -> Cell:
+    """A figure with its interval; if there is none because no run finished, that."""
+    return "diverged" if found is None and not outcome.finished else estimated(found, form)
 
 
 def last(outcome: Outcome, name: str) -> Estimate | None:
@@ -64,9 +79,9 @@ def information_table(result: Ablation) -> list[Table]:
     records = [
         {
             Column("estimate", text=True): name.replace("mixture ", "mixture, sigma "),
-            Column(("bias", "on Gaussians")): estimated(last(result.full.own, f"{name}{BIAS}"), "{:+.3f}"),
+            Column(("bias", "on Gaussians")): plain_mean(last(result.full.own, f"{name}{BIAS}"), "{:+.3f}"),
         }
-        | {Column(arm.name): estimated(last(arm.own, name), "{:.3f}") for arm in result.arms}
+        | {Column(arm.name): measured(arm.own, last(arm.own, name), "{:.3f}") for arm in result.arms}
         for name in full
         if name.startswith("I(") and not name.endswith(BIAS)
     ]
