@@ -61,7 +61,7 @@ def read(text: str) -> Scheme:
         if tableau != EULER and all(own for _, program in branches for _, own in program):
             reason = f"no part is left for @{tableau.name}: parts that replace the state have no stages."
             raise fail(text, text.rindex("@"), reason)
-        return Scheme(tuple((w, tuple(_finish(part, tableau) for part in program)) for w, program in branches))
+        return Scheme(tuple((w, tuple(_finish(text, part, tableau) for part in program)) for w, program in branches))
     except ValueError as error:
         message = str(error)
         raise ValueError(message if message.startswith("Scheme ") else f"Scheme {text!r}: {message}") from None
@@ -128,9 +128,12 @@ def _part(text: str, found: re.Match[str]) -> Pending:
     return part, bool(found["tableau"]) or part.replaces
 
 
-def _finish(pending: Pending, tableau: Tableau) -> Part:
+def _finish(text: str, pending: Pending, tableau: Tableau) -> Part:
     part, own = pending
-    return part if own or isinstance(part, Project) else replace(part, tableau=tableau)
+    try:
+        return part if own or isinstance(part, Project) else replace(part, tableau=tableau)
+    except ValueError as error:  # @exact for all, and a part without an exact flow
+        raise fail(text, text.rindex("@"), str(error)) from None
 
 
 def _global(text: str, position: int) -> tuple[Tableau, int]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..tasks import Metric
-    from ..training.run_result import RunResult, SplitResult
+    from ..training.run_result import Divergence, RunResult, SplitResult
 
 DIVERGED = 1  # the exit code: the input was right, and yet there is no model
 
@@ -118,7 +118,7 @@ def _run_table(result: RunResult, out: Path) -> RenderableType:
         return metric.format.format(values[metric.name]) if values else "-"
 
     rows = [
-        ("status", f"diverged at step {diverged.step}, loss {diverged.loss}" if diverged else "finished"),
+        ("status", _status(diverged)),
         ("scheme", name + ("" if name == notation else f", {notation}")),
         (title_of(metric), f"test {figure(result.test)}, valid {figure(result.valid)}"),
         *((f"  {split}", f"{figure(one.figures)}; {_scores(one, metric)}") for split, one in splits.items()),
@@ -133,6 +133,12 @@ def _run_table(result: RunResult, out: Path) -> RenderableType:
         ("model", str(out / "model") if not diverged else "none"),
     ]
     return _pairs(rows)
+
+
+def _status(diverged: Divergence | None) -> str:
+    if diverged is None:
+        return "finished"
+    return f"diverged at step {diverged.step}, loss {diverged.loss}{diverged.reason and f'; {diverged.reason}'}"
 
 
 def _scores(found: SplitResult, metric: Metric) -> str:

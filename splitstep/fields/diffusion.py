@@ -36,6 +36,8 @@ def diffusion(spec: FieldSpec) -> Diffusion:
 class Diffusion(nn.Module):
     """What the kinds of diffusion share: alpha = softplus(a), and float32 or better for the transforms."""
 
+    axes = 1  # along which it acts
+
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
         self.width, self.ends = spec.width, spec.ends
@@ -198,6 +200,8 @@ class GridDiffusion(Diffusion):
 
     With fixed ends every row and every column keeps its ends, so corners stay and edges diffuse along themselves.
     """
+
+    axes = 2
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__(spec)

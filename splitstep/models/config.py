@@ -65,6 +65,7 @@ class SplitstepConfig(PreTrainedConfig):
     model_type: ClassVar[str] = "splitstep"
     _sized_for_cache: ClassVar[bool] = False
     depths: ClassVar[tuple[str, ...]] = ("layers",)  # the entries that count the layers of each stack, in order
+    axes: ClassVar[int] = 1  # along which diffusion acts
     kinds_of_ends: ClassVar[tuple[str, ...]] = ("reflecting", "fixed")
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
     attribute_map: ClassVar[dict[str, str]] = {
@@ -240,9 +241,8 @@ class SplitstepConfig(PreTrainedConfig):
 
     def check_diffusion(self) -> None:
         """Refuse explicit diffusion whose step is beyond the limit of its tableau."""
-        axes = 1 if self.grid is None else 2
         for (s, _), ends in zip(self.stacks(), self.stencils(), strict=True):
-            if wrong := beyond_limit(s, self.diffusion, self.step / self.substeps, ends, axes):
+            if wrong := beyond_limit(s, self.diffusion, self.step / self.substeps, ends, self.axes):
                 raise ValueError(f"diffusion={self.diffusion}: {wrong}.")
 
     def stencils(self) -> list[str]:

@@ -24,6 +24,7 @@ class ImageConfig(SplitstepConfig):
     """A classifier of images cut into square patches."""
 
     model_type: ClassVar[str] = "splitstep-image"
+    axes: ClassVar[int] = 2
     attribute_map: ClassVar[dict[str, str]] = {
         **SplitstepConfig.attribute_map,
         "num_channels": "channels",

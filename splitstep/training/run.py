@@ -17,6 +17,7 @@ from ..support.words import counted
 from ..tasks import Task
 from .checkpoint import Stored, generators, learned, prune, restore, save_checkpoint, set_generators, share
 from .clock import Clock, Times
+from .diffusion_limit import beyond_diffusion_limit
 from .directory import RunDirectory
 from .objective import Learner, find_objective
 from .processes import World
@@ -43,11 +44,11 @@ class State(NamedTuple):
 
 
 class Diverged(Exception):
-    """The loss or the gradient is not finite, or the loss is far above the first update's."""
+    """The loss or the gradient is not finite, the loss is far above the first update's, or `reason` says what else."""
 
-    def __init__(self, step: int, loss: float, gradient_norm: float) -> None:
-        super().__init__(f"the loss is {loss} and the gradient's norm {gradient_norm} at step {step}")
-        self.step, self.loss, self.gradient_norm = step, loss, gradient_norm
+    def __init__(self, step: int, loss: float, gradient_norm: float, reason: str = "") -> None:
+        super().__init__(reason or f"the loss is {loss} and the gradient's norm {gradient_norm} at step {step}")
+        self.step, self.loss, self.gradient_norm, self.reason = step, loss, gradient_norm, reason
 
 
 def build_model(recipe: Recipe, task: Task, room: float = inf) -> SplitstepModel:
@@ -131,6 +132,8 @@ class Run:
         loss, first = fsum(losses) / len(losses), losses[0] if self.state.first_loss is None else self.state.first_loss
         if loss > EXPLODED * first + 1:
             raise Diverged(self.state.step, loss, self.norm)
+        if reason := beyond_diffusion_limit(self.model):
+            raise Diverged(self.state.step, loss, self.norm, reason)
         self.state = self.state._replace(losses=(), first_loss=first)
         return {"loss": loss, "gradient_norm": self.norm}
 

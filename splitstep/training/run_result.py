@@ -66,6 +66,7 @@ class Divergence(NamedTuple):
     layer: int | Literal["embedding"] = "embedding"
     state_norms: tuple[Figure, ...] = ()
     weight_norms: tuple[Figure, ...] = ()
+    reason: str = ""  # if it is another than the loss or the gradient
 
 
 class Start(NamedTuple):

@@ -42,8 +42,8 @@ def refused(error: pytest.ExceptionInfo[BaseException], *words: str) -> None:
         ("A F F", ("Field F advances by 2",)),
         ("1/2(A F) + 1/4(F A)", ("sum to 1", "3/4")),
         ("A F D*-1 D*2", ("Diffusion D cannot run backwards", "-1")),
-        ("A D F", ("'A D F'", "needs a field D", "A (attention)", "F (feed-forward)", "N, M, P")),
-        ("A G F", ("needs a field G",)),
+        ("A G F", ("'A G F'", "needs a field G", "A (attention)", "F (feed-forward)", "N, M, P")),
+        ("A F @exact", ("A@exact", "write @exact after such a part alone", "D/2@exact A F D/2@exact")),
         ("", ("empty scheme", "A F")),
     ],
 )
@@ -54,9 +54,9 @@ def test_a_wrong_scheme_is_refused_in_one_line(scheme: str, words: tuple[str, ..
 
 
 def test_a_field_that_the_model_does_not_have_is_refused_before_any_weight_is_made() -> None:
-    with pytest.raises(ValueError, match=r"needs a field D") as error:
-        ss.CausalConfig(scheme="A D F", **TINY)
-    refused(error, "'A D F'", "A (attention)")
+    with pytest.raises(ValueError, match=r"needs a field G") as error:
+        ss.CausalConfig(scheme="A G F", **TINY)
+    refused(error, "'A G F'", "A (attention)")
     with pytest.raises(ValueError, match=r"needs a field C") as error:
         ss.CausalConfig(scheme="A C F", **TINY)
     refused(error, "a decoder adds C (cross-attention) by itself")

@@ -17,7 +17,15 @@ from strategies import schemes
 
 from splitstep import SCHEMES, TABLEAUX, Scheme, Tableau, scheme, with_tableau
 from splitstep.notation import read, shortened
-from splitstep.scheme import Project, Substep, average, compose
+from splitstep.scheme import (
+    Project,
+    Substep,
+    average,
+    compose,
+    with_diffusion,
+    with_projections,
+    without_residuals,
+)
 from splitstep.schemes import name_of
 from splitstep.tableau import coefficient
 
@@ -71,6 +79,10 @@ def test_every_row_reads_back(name: str) -> None:
         (".5(A F)+1/2( F A )@heun", "1/2(A F) + 1/2(F A) @heun"),
         ("=A F @heun", "=A F @heun"),
         ("a:A b:F", "a:A b:F"),
+        ("D@exact", "D @exact"),
+        ("D*.5@exact F A D/2@exact", "D/2@exact F A D/2@exact"),
+        ("=A =F D@exact", "=A =F D @exact"),
+        ("A D/2@exact F D/2@exact @heun", "A@heun D/2@exact F@heun D/2@exact"),
         ("4/3(A/2 A/2) + -1/3(A)", "4/3(A/2 A/2) + -1/3(A)"),
         ("A*0.1 A*0.9", "A/10 A*9/10"),
         ("A*1e-3 A*.999", "A/1000 A*999/1000"),
@@ -147,6 +159,34 @@ def test_a_tableau_of_ones_own_is_written_once_it_is_registered(monkeypatch: pyt
             Tableau(name, RALSTON.a, RALSTON.b)
 
 
+STRUCTURES = [
+    ("A F", "=A =F", "A N F M", "A F D@exact"),
+    ("A+F", "=A+F", "A+F N", "D/2@exact A+F D/2@exact"),
+    ("F0/2 A F1/2", "=F0/2 =A =F1/2", "F0/2 N A M F1/2 P", "F0/2 A F1/2 D@exact"),
+    ("F/2 A F/2", "=F/2 =A =F/2", "F/2 N A M F/2 P", "D/2@exact F/2 A F/2 D/2@exact"),
+    ("A/2 F/2 A/2 F/2", "=A/2 =F/2 =A/2 =F/2", "A/2 N F/2 M A/2 P F/2 N0", "A/2 F/2 A/2 F/2 D@exact"),
+    ("1/2(A F) + 1/2(F A)", "1/2(=A =F) + 1/2(=F =A)", "1/2(A N F M) + 1/2(F P A N0)",
+     "1/2(A F D@exact) + 1/2(F A D@exact)"),
+    ("A F S", "=A =F S", "A N F M S", "A F S D@exact"),
+    ("A F D@exact", "=A =F D @exact", "A N F M D@exact", "has diffusion already"),
+    ("A N F M", "=A N =F M", "has projections already", "A N F M D@exact"),
+    ("A F @heun", "has stages (@heun)", "A N F M @heun", "A@heun F@heun D@exact"),
+    ("A+D F", "sums a network and another term", "A+D F N", "has diffusion already"),
+    ("reversible", "halves of a pair", "halves of a pair", "halves of a pair"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "bare", "projected", "diffused"), STRUCTURES)
+def test_structure_is_changed_or_refused_in_one_line(text: str, bare: str, projected: str, diffused: str) -> None:
+    for change, expected in ((without_residuals, bare), (with_projections, projected), (with_diffusion, diffused)):
+        if expected[0].islower():
+            with pytest.raises(ValueError, match=re.escape(expected)) as caught:
+                change(scheme(text))
+            assert len(str(caught.value).splitlines()) == 1
+        else:
+            assert str(change(scheme(text))) == expected
+
+
 def test_average_and_compose_are_notations_too() -> None:
     assert str(average(scheme("A F"), scheme("F A"))) == "1/2(A F) + 1/2(F A)"
     assert str(compose(scheme("F/2 A F/2"), Fraction(1, 2), Fraction(1, 2))) == "F/4 A/2 F/4 F/4 A/2 F/4"
@@ -174,6 +214,14 @@ BAD = {
     "a:A/2 b:F": "Field A of half a advances by 1/2",
     "A+A": "different fields",
     "D*-1 D*2 A": "Diffusion D cannot run backwards.*D/2 A F D/2",
+    "A@exact F": "A@exact: only a single field .* A has none; write @exact after such a part alone, as in D/2@exact",
+    "D/2 A F D/2 @exact": "A@exact: only a single field .* A has none; write @exact after such a part alone",
+    "A+D@exact": "A has none",
+    "G+Z@exact": "only a single field",
+    "S@exact": "S has none",
+    "a:G@exact b:F": "a half of a pair reads the other half",
+    "a:D b:F": "ill-posed",
+    "=D A": "a rate of change",
     "N/2 A": "they stand alone",
     "A+N": "they stand alone",
     "N0/2 A": "they stand alone",

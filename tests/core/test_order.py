@@ -67,6 +67,13 @@ def test_the_table_has_the_orders_of_the_literature() -> None:
         ("C/2 F/2 A F/2 C/2 @midpoint", 2, 2),
         ("D/2 F/2 A F/2 D/2 @heun", 2, 2),
         ("C/2 D/2 F/2 A F/2 D/2 C/2 @rk4", 2, 2),
+        ("D@exact", HIGHEST, HIGHEST),
+        ("D/2@exact A F D/2@exact", 1, 1),  # symmetric in D only
+        ("D/2@exact F/2 A F/2 D/2@exact", 2, 1),
+        ("D/2@exact F/2@midpoint A@midpoint F/2@midpoint D/2@exact", 2, 2),
+        ("D/2@exact A+F@rk4 D/2@exact", 2, 2),
+        ("A F D@exact", 1, 1),
+        ("F/2 A F/2 D@exact @heun", 1, 1),
         ("A+C+D+F @rk4", HIGHEST, 4),
         ("a:A b:F", 1, 1),  # symplectic Euler; Reformer and RevNet blocks
         ("b:F/2 a:A b:F/2 @midpoint", 2, 2),  # Stoermer-Verlet

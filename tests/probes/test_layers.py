@@ -204,4 +204,4 @@ def test_an_explosion_is_measured_and_not_an_error(size: float) -> None:
     assert lengths[0] < 1e3
     assert not lengths[-1] < 1e11
     drift = found["drift"]["encoder.body.stack"]["input"]
-    assert all(abs(value) <= 1.001 for value in drift) == (size == size)
+    assert all(abs(value) <= 1.001 for value in drift) == (size == 1e12)  # above, layer norms overflow

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from inline import here
 from made_up import ablation, about, outcome
 
@@ -17,6 +18,7 @@ from splitstep.studies.ablate import STUDY, ablate
 from splitstep.studies.ablate.page import ablation_page
 from splitstep.studies.ablate.plan import default_rates, equal_shapes, rate_stage, read_rates, seed_stage
 from splitstep.studies.ablate.result import ArmResult, Lost, read_ablation
+from splitstep.studies.ablate.similar import cka_layers
 from splitstep.studies.ablate.verdict import claims_of
 from splitstep.studies.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
 from splitstep.studies.compare import compare, running
@@ -355,3 +357,13 @@ def test_an_arm_that_diverges_is_a_result(inline: None, tmp_path: Path) -> None:
     page = ablation_page(result)
     assert "3 of 3 diverged" in page
     assert "Runs that diverged" in page
+
+
+def test_a_layer_of_equal_states_has_no_cka_with_any_other_and_infinite_states_have_none_at_all() -> None:
+    x = torch.randn(3, 8, 4, generator=torch.Generator().manual_seed(0))
+    y = x.clone()
+    y[1], y[2] = 1.0, torch.inf
+    found = cka_layers(x, y)
+    assert found[0] == pytest.approx(1.0)
+    assert found[1] == 0.0
+    assert math.isnan(found[2])
