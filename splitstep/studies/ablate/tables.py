@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from ...notation import shortened
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
@@ -18,7 +21,14 @@ ARM = Column("arm", text=True)
 def ablation_tables(result: Ablation) -> list[Table]:
     """Claims, arms, what diverged, replay, all runs."""
     begin = [claims_table(result), arms_table(result), measures_table(result)]
-    return [*begin, *lost_table(result), *replay_table(result), *information_table(result), runs_table(result)]
+    return [
+        *begin,
+        *lost_table(result),
+        *replay_table(result),
+        *information_table(result),
+        *attention_table(result),
+        runs_table(result),
+    ]
 
 
 def claims_table(result: Ablation) -> Table:
@@ -78,7 +88,7 @@ def information_table(result: Ablation) -> list[Table]:
     full = result.full.own.profiles
     records = [
         {
-            Column("estimate", text=True): name.replace("mixture ", "mixture, sigma "),
+            Column("estimate", text=True): re.sub(r" (\w+) (?=\d)", r" \1, sigma ", name),
             Column(("bias", "on Gaussians")): plain_mean(last(result.full.own, f"{name}{BIAS}"), "{:+.3f}"),
         }
         | {Column(arm.name): measured(arm.own, last(arm.own, name), "{:.3f}") for arm in result.arms}
@@ -94,6 +104,24 @@ def information_table(result: Ablation) -> list[Table]:
         if records
         else []
     )
+
+
+def attention_table(result: Ablation) -> list[Table]:
+    """How far attention is from the full arm's, in the mean over layers and heads. No table if it was not compared."""
+    heads = {"kl": "KL divergence", "jensen_shannon": "Jensen-Shannon", "cosine": "cosine"}
+    records = [
+        {ARM: (arm.name, *(("two seeds",) if arm is result.full else ()))}
+        | {Column(head): mean_cell(arm.own.maps.get(name, ())) for name, head in heads.items()}
+        for arm in result.arms
+    ]
+    rows = [list(one.values()) for one in records]
+    note = "Means over layers, heads and seeds, in nats; the cosine is between the weights of a query."
+    return [Table([*records[0]], rows, "", [note], ON_PAGES)] if any(arm.own.maps for arm in result.arms) else []
+
+
+def mean_cell(rows: Sequence[Sequence[float]]) -> str:
+    values = [value for row in rows for value in row]
+    return f"{sum(values) / len(values):.3f}" if values else "-"
 
 
 def lost_table(result: Ablation) -> list[Table]:
