@@ -20,15 +20,9 @@ ARM = Column("arm", text=True)
 
 def ablation_tables(result: Ablation) -> list[Table]:
     """Claims, arms, what diverged, replay, all runs."""
-    begin = [claims_table(result), arms_table(result), measures_table(result)]
-    return [
-        *begin,
-        *lost_table(result),
-        *replay_table(result),
-        *information_table(result),
-        *attention_table(result),
-        runs_table(result),
-    ]
+    first = [claims_table(result), arms_table(result), measures_table(result)]
+    more = [*lost_table(result), *replay_table(result), *information_table(result), *attention_table(result)]
+    return [*first, *more, runs_table(result)]
 
 
 def claims_table(result: Ablation) -> Table:
