@@ -63,7 +63,7 @@ def left_out(line: str) -> bool:
 
 def shrunk(words: list[str]) -> list[str]:
     """The command with a small recipe: two steps, or four if it says how many, and at most two seeds."""
-    if words[0] not in ("train", "compare"):
+    if words[0] not in ("train", "compare", "ablate"):
         return words
     name = words[words.index("--task") + 1] if "--task" in words else words[1]
     steps = 4 if any(word.startswith("train.steps=") for word in words) else 2
@@ -73,7 +73,9 @@ def shrunk(words: list[str]) -> list[str]:
         *SMALLER[name],
         "train.warmup=1",
         f"train.steps={steps}",
-        *(["--engine", "local=1"] * (words[0] == "compare")),
+        *(["--engine", "local=1"] * (words[0] in ("compare", "ablate"))),
+        *(["--seeds", "1"] * (words[0] == "ablate" and "--seeds" not in words)),
+        *(["--rates", "1e-3"] * (words[0] == "ablate" and "--rates" not in words)),
     ]
 
 

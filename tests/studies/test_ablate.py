@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from inline import here
@@ -25,7 +26,8 @@ from splitstep.studies.compare.page import compare_page
 from splitstep.studies.compare.plan import plan
 from splitstep.studies.compare.result import read_comparison
 from splitstep.studies.compare.rows import against
-from splitstep.training import Recipe, read_recipe
+from splitstep.studies.statistics import estimate
+from splitstep.training import Recipe, RunDirectory, read_recipe
 from splitstep.training.run_result import Divergence
 
 
@@ -296,6 +298,65 @@ def test_the_page_shows_every_analysis_and_says_what_diverged(lost: str) -> None
 
 def test_a_result_is_small_even_for_a_deep_network_and_many_runs() -> None:
     assert len(json.dumps(ablation(layers=12, seeds=5).document(), indent=2)) < 1_000_000
+
+
+# What is measured, against the runs' own files
+
+
+def brute_force_cka(x: np.ndarray, y: np.ndarray) -> float:
+    """By Gram matrices."""
+    n = len(x)
+    centre = np.eye(n) - np.ones((n, n)) / n
+    k, m = centre @ x @ x.T @ centre, centre @ y @ y.T @ centre
+    return float((k * m).sum() / np.sqrt((k * k).sum() * (m * m).sum()))
+
+
+@pytest.mark.slow
+def test_figures_are_those_of_the_runs_files(inline: None, tmp_path: Path) -> None:
+    result = ablate(tiny(), tmp_path, arms=("full", "no-norm"), rates=(3e-3,), seeds=(0, 1, 2), quiet=True)
+    last = {
+        (arm, seed): RunDirectory(tmp_path / f"runs/{arm}-lr0.003-seed{seed}")
+        for arm in ("full", "no-norm")
+        for seed in (0, 1, 2)
+    }
+    states = {key: one.tensors(6)["states/body.stack/tokens"].double().numpy() for key, one in last.items()}
+    full, other = result.arms
+
+    def cka(one: tuple[str, int], two: tuple[str, int]) -> float:
+        return float(np.mean([brute_force_cka(states[one][i], states[two][i]) for i in (1, 2)]))
+
+    aligned = [
+        np.mean([cka(("no-norm", s), ("full", r)) - cka(("full", s), ("full", r)) for r in (0, 1, 2) if r != s])
+        for s in (0, 1, 2)
+    ]
+    assert other.own.alignment == pytest.approx(estimate([float(one) for one in aligned]), rel=1e-2, abs=1e-4)
+    records = {key: [r for r in one.logged() if r["split"] == "probe"] for key, one in last.items()}
+    drifts = [records["no-norm", s][-1]["drift"]["body.stack"]["input"][-1] for s in (0, 1, 2)]
+    assert other.own.drift == pytest.approx(estimate(drifts), rel=1e-3, abs=1e-4)
+    norms = [[r["gradients"]["body.stack"]["x"] for r in records["no-norm", s]] for s in (0, 1, 2)]
+    growth = [max((x[0] / x[-1]) ** (1 / 2) for x in one) for one in norms]
+    assert other.own.growth == pytest.approx(estimate(growth), rel=1e-3, abs=1e-3)
+    assert full.own.alignment is None
+    series = other.own.series["drift"]
+    assert series.steps == (0, 1, 2, 3, 4, 5, 6)
+    assert series.values[-1][-1] == pytest.approx(np.mean(drifts), rel=1e-3)
+    weights = [last[arm, 0].tensors(6)["attention/body.stack/A weights"].double() for arm in ("no-norm", "full")]
+    assert len(other.own.maps["kl"]) == 2
+    assert np.shape(other.own.maps["jensen_shannon"]) == (2, weights[0].shape[2])
+    assert {one.name for one in result.replay} == {"no-residual", "no-norm", "neither"}
+    assert all(one.cosine[0] is not None and one.cosine[0].mean == pytest.approx(1) for one in result.replay)
+
+
+@pytest.mark.slow
+def test_an_arm_that_diverges_is_a_result(inline: None, tmp_path: Path) -> None:
+    recipe = tiny()
+    wild = {"wild": {"train.clip": 0.0, "model.norm": "none", "model.step": 1e18}}
+    result = ablate(recipe, tmp_path, arms=("wild",), own_arms=wild, rates=(1e-3,), seeds=(0, 1, 2), quiet=True)
+    found = result.by_name["wild"].own
+    assert (found.finished, len(found.lost), found.not_finite, found.test) == (0, 3, 3, None)
+    page = ablation_page(result)
+    assert "3 of 3 diverged" in page
+    assert "Runs that diverged" in page
 
 
 def test_a_layer_of_equal_states_has_no_cka_with_any_other_and_infinite_states_have_none_at_all() -> None:

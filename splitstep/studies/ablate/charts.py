@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Trail, TrailChart
@@ -35,14 +37,15 @@ def over_layers(result: Ablation, figure: Figure, baseline: str = "") -> LineCha
     for arm in result.arms:
         found = arm.own.profiles.get(figure.name, ())
         known = [(figure.first + i, one) for i, one in enumerate(found) if one is not None]
-        if known:
-            lines.append(profile_line(named(result, arm, baseline), known))
+        lines.append(profile_line(named(result, arm, baseline, bool(known)), known))
     reads = INTERVAL if any(line.low for line in lines) else "mean"
     return LineChart(figure.title, LAYER, figure.y, lines, reads, figure.level, f"chart-{figure.name}-layers")
 
 
-def named(result: Ablation, arm: ArmResult, baseline: str) -> str:
-    return f"{arm.name} ({baseline})" if baseline and arm is result.full else arm.name
+def named(result: Ablation, arm: ArmResult, baseline: str, known: bool) -> str:
+    """The name of an arm's line. An arm without figures has an empty one, so that the others keep their colours."""
+    remark = ("" if arm is not result.full else baseline) if known else "no figures"
+    return f"{arm.name} ({remark})" if remark else arm.name
 
 
 def profile_line(name: str, known: Sequence[tuple[int, Estimate]]) -> Line:
@@ -56,9 +59,9 @@ def along_training(result: Ablation, figure: Figure, layer: int = -1, baseline: 
     """A figure of one layer against the step, arm by arm: means over seeds."""
     lines = list[Line]()
     for arm in result.arms:
-        found = arm.own.series.get(figure.name)
-        if found is not None:
-            lines.append(Line(named(result, arm, baseline), found.steps, [record[layer] for record in found.values]))
+        found = arm.own.series.get(figure.name, Series((), ()))
+        name = named(result, arm, baseline, bool(found.steps))
+        lines.append(Line(name, found.steps, [record[layer] for record in found.values]))
     return LineChart(figure.title, STEP, figure.y, lines, "mean", figure.level, f"chart-{figure.name}-steps")
 
 
@@ -96,12 +99,15 @@ def group_maps(result: Ablation) -> SmallMultiples:
     charts = list[HeatMap]()
     for arm in result.arms[1:]:
         known = [name for name in groups if name in arm.own.profiles]
+        if not known:
+            continue
         rows = [ratios(arm.own.profiles[name], result.full.own.profiles[name]) for name in known]
         layers = [str(1 + i) for i in range(max(map(len, rows), default=0))]
         even = [[*row, *[math.nan] * (len(layers) - len(row))] for row in rows]
         names = [name.removeprefix(GROUP) for name in known]
         charts.append(HeatMap(arm.name, "layer", "group", layers, names, even, "{:+.2f}"))
-    return SmallMultiples("", charts)
+    most = max((abs(v) for chart in charts for v in chain(*chart.values) if math.isfinite(v)), default=1.0)
+    return SmallMultiples("", [replace(chart, strongest=most) for chart in charts])
 
 
 def ratios(ours: Sequence[Estimate | None], theirs: Sequence[Estimate | None]) -> list[float]:
@@ -151,7 +157,6 @@ def loss_curves(result: Ablation, column: str, title: str, name: str) -> LineCha
             for t in result.trials
             if (t.arm, t.setting) == (arm.name, setting_of(arm.own.rate)) and getattr(t, column).steps
         ]
-        if curves:
-            steps, low, mean, high = band(curves)
-            lines.append(Line(arm.name, steps, mean, *((low, high) if len(curves) > 1 else ())))
+        steps, low, mean, high = band(curves)
+        lines.append(Line(arm.name, steps, mean, *((low, high) if len(curves) > 1 else ())))
     return LineChart(title, STEP, LOSS, lines, "mean [least, greatest seed]", name=name)

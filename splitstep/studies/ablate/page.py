@@ -28,7 +28,7 @@ from .charts import (
     relative_to_last,
 )
 from .result import Ablation, Claim
-from .tables import arms_table, information_table, lost_table, measures_table, replay_table, runs_table
+from .tables import arms_table, attention_table, information_table, lost_table, measures_table, replay_table, runs_table
 from .verdict import DRIFT, EXPLOSION, claim_verdict
 
 NORM = Axis("norm", "{:.3g}", log=True)
@@ -124,7 +124,8 @@ def attention(result: Ablation) -> list[str]:
             "How far each head attends elsewhere than the same head of the full arm from the same start: the "
             "Jensen-Shannon divergence in nats, at most 0.693. The first map has two seeds of the full arm.",
         )
-        parts.append(chart_to_html(head_maps(result, "jensen_shannon", "", "{:.3f}")))
+        parts += [chart_to_html(head_maps(result, "jensen_shannon", "", "{:.3f}"))]
+        parts += map(to_html, attention_table(result))
     if has(result, "entropy"):
         entropy = Figure("entropy", "Entropy of attention", Axis("nats", "{:.2f}"))
         parts.append(chart_to_html(over_layers(result, entropy)))

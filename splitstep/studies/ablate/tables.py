@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from ...notation import shortened
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
@@ -17,8 +20,9 @@ ARM = Column("arm", text=True)
 
 def ablation_tables(result: Ablation) -> list[Table]:
     """Claims, arms, what diverged, replay, all runs."""
-    begin = [claims_table(result), arms_table(result), measures_table(result)]
-    return [*begin, *lost_table(result), *replay_table(result), *information_table(result), runs_table(result)]
+    first = [claims_table(result), arms_table(result), measures_table(result)]
+    more = [*lost_table(result), *replay_table(result), *information_table(result), *attention_table(result)]
+    return [*first, *more, runs_table(result)]
 
 
 def claims_table(result: Ablation) -> Table:
@@ -41,15 +45,30 @@ def measures_table(result: Ablation) -> Table:
     records = [
         {
             ARM: arm.name,
-            Column(("cosine", "last layer, input")): estimated(arm.own.drift, "{:.3f}"),
-            Column(("gradient growth", "per layer, largest")): estimated(arm.own.growth, "{:.3g}"),
-            Column(("CKA with full", "minus two seeds'")): estimated(arm.own.alignment, "{:+.3f}"),
-            Column(("sensitivity", "exponent")): estimated(last(arm.own, "exponent"), "{:+.3f}"),
-            Column(("entropy", "last layer, nats")): estimated(last(arm.own, "entropy"), "{:.2f}"),
+            Column(("cosine", "last layer, input")): measured(arm.own, arm.own.drift, "{:.3f}"),
+            Column(("gradient growth", "per layer, largest")): measured(arm.own, arm.own.growth, "{:.3g}"),
+            Column(("CKA with full", "minus two seeds'")): ""
+            if arm is result.full
+            else measured(arm.own, arm.own.alignment, "{:+.3f}"),
+            Column(("sensitivity", "exponent")): measured(arm.own, last(arm.own, "exponent"), "{:+.3f}"),
+            Column(("entropy", "last layer, nats")): measured(arm.own, last(arm.own, "entropy"), "{:.2f}"),
         }
         for arm in result.arms
     ]
     return Table.of(records, "Measured at the end of training", ["Each arm at its own learning rate."])
+
+
+def aligned(result: Ablation, arm: ArmResult) -> Cell:
+    return "" if arm is result.full else measured(arm.own, arm.own.alignment, "{:+.3f}")
+
+
+def plain_mean(found: Estimate | None, form: str) -> Cell:
+    return "-" if found is None else form.format(found.mean)
+
+
+def measured(outcome: Outcome, found: Estimate | None, form: str) -> Cell:
+    """A figure with its interval; if there is none because no run finished, that."""
+    return "diverged" if found is None and not outcome.finished else estimated(found, form)
 
 
 def last(outcome: Outcome, name: str) -> Estimate | None:
@@ -63,10 +82,10 @@ def information_table(result: Ablation) -> list[Table]:
     full = result.full.own.profiles
     records = [
         {
-            Column("estimate", text=True): name.replace("mixture ", "mixture, sigma "),
-            Column(("bias", "on Gaussians")): estimated(last(result.full.own, f"{name}{BIAS}"), "{:+.3f}"),
+            Column("estimate", text=True): re.sub(r" (\w+) (?=\d)", r" \1, sigma ", name),
+            Column(("bias", "on Gaussians")): plain_mean(last(result.full.own, f"{name}{BIAS}"), "{:+.3f}"),
         }
-        | {Column(arm.name): estimated(last(arm.own, name), "{:.3f}") for arm in result.arms}
+        | {Column(arm.name): measured(arm.own, last(arm.own, name), "{:.3f}") for arm in result.arms}
         for name in full
         if name.startswith("I(") and not name.endswith(BIAS)
     ]
@@ -79,6 +98,24 @@ def information_table(result: Ablation) -> list[Table]:
         if records
         else []
     )
+
+
+def attention_table(result: Ablation) -> list[Table]:
+    """How far attention is from the full arm's, in the mean over layers and heads. No table if it was not compared."""
+    heads = {"kl": "KL divergence", "jensen_shannon": "Jensen-Shannon", "cosine": "cosine"}
+    records = [
+        {ARM: (arm.name, *(("two seeds",) if arm is result.full else ()))}
+        | {Column(head): mean_cell(arm.own.maps.get(name, ())) for name, head in heads.items()}
+        for arm in result.arms
+    ]
+    rows = [list(one.values()) for one in records]
+    note = "Means over layers, heads and seeds, in nats; the cosine is between the weights of a query."
+    return [Table([*records[0]], rows, "", [note], ON_PAGES)] if any(arm.own.maps for arm in result.arms) else []
+
+
+def mean_cell(rows: Sequence[Sequence[float]]) -> str:
+    values = [value for row in rows for value in row]
+    return f"{sum(values) / len(values):.3f}" if values else "-"
 
 
 def lost_table(result: Ablation) -> list[Table]:
