@@ -101,7 +101,7 @@ def line_of(x: Tensor, documents: Tensor | None) -> Line:
     documents = documents.to(x.device)
     same = (documents[:, :, None] == documents[:, None, :]) & (documents > 0)[:, None]
     same = same | (tokens[:, None] == tokens)
-    return Line(same, same.tril(-1).sum(-1), same.sum(-1))
+    return Line(same, same.tril(-1).sum(-1, dtype=torch.int), same.sum(-1, dtype=torch.int))
 
 
 def cosine_basis(line: Line, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
