@@ -57,4 +57,5 @@ class Context(NamedTuple):
     seed: Tensor | None = None  # an integer; None: no dropout
     documents: Tensor | None = None  # [B, S]: of each key, 0 for padding; None: one in each row; causal models may have
     # [B, T, S] instead: whether a key is of the query's document
+    modes: Any = None  # of diffusion along these documents, if they are worked out for all layers at once
     record: Record | None = None  # is told the attention weights of every evaluation, before dropout

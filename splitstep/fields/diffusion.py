@@ -101,7 +101,7 @@ def line_of(x: Tensor, documents: Tensor | None) -> Line:
     documents = documents.to(x.device)
     same = (documents[:, :, None] == documents[:, None, :]) & (documents > 0)[:, None]
     same = same | (tokens[:, None] == tokens)
-    return Line(same, same.tril(-1).sum(-1), same.sum(-1))
+    return Line(same, same.tril(-1).sum(-1, dtype=torch.int), same.sum(-1, dtype=torch.int))
 
 
 def cosine_basis(line: Line, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -150,11 +150,25 @@ def picked(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(1, index[..., None].expand(x.shape[0], -1, x.shape[-1]))
 
 
-def heat(s: Tensor, x: Tensor, line: Line, ends: str) -> Tensor:
+class Modes(NamedTuple):
+    """The modes of the documents of a batch: vectors [B or 1, S, S], one in each column, their rates, and the line."""
+
+    vectors: Tensor
+    rates: Tensor
+    line: Line
+
+
+def modes_of(x: Tensor, documents: Tensor | None, ends: str) -> Modes:
+    """The modes of the tokens of x, in float32 or better. They are the same in every layer."""
+    line = line_of(x, documents)
+    basis = cosine_basis if ends == "reflecting" else sine_basis
+    return Modes(*basis(line, torch.promote_types(x.dtype, torch.float32)), line)
+
+
+def heat(s: Tensor, x: Tensor, modes: Modes, ends: str) -> Tensor:
     """x [.., S, width] after alpha h = s. Only what changes is transformed, so a constant stays as it is."""
-    vectors, rate = (cosine_basis if ends == "reflecting" else sine_basis)(line, x.dtype)
-    y = x if ends == "reflecting" else x - straight(x, line)
-    return x + vectors @ (torch.expm1(-s * rate)[..., None] * (vectors.mT @ y))
+    y = x if ends == "reflecting" else x - straight(x, modes.line)
+    return x + modes.vectors @ (torch.expm1(-s * modes.rates)[..., None] * (modes.vectors.mT @ y))
 
 
 def earlier_neighbours(documents: Tensor) -> Tensor:
@@ -191,7 +205,8 @@ class TokenDiffusion(Diffusion):
         return second_difference(x, context.documents, self.ends)
 
     def solve(self, s: Tensor, x: Tensor, context: Context) -> Tensor:
-        return heat(s, x, line_of(x, context.documents), self.ends)
+        known = context.modes
+        return heat(s, x, modes_of(x, context.documents, self.ends) if known is None else known, self.ends)
 
 
 @final
@@ -222,9 +237,9 @@ class GridDiffusion(Diffusion):
 
     def solve(self, s: Tensor, x: Tensor, context: Context) -> Tensor:
         rows, _ = self.lines(x)
-        y = heat(s, rows, line_of(rows, None), self.ends).view_as(x)
+        y = heat(s, rows, modes_of(rows, None, self.ends), self.ends).view_as(x)
         _, columns = self.lines(y)
-        return self.from_columns(heat(s, columns, line_of(columns, None), self.ends))
+        return self.from_columns(heat(s, columns, modes_of(columns, None, self.ends), self.ends))
 
     def flow_flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one exact flow: every row and every column, there and back."""

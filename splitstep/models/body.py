@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..fields import Context, FieldSpec, Projection, draw_seed, dropout, norm, rotary
 from ..fields.attention import running_type
+from ..fields.diffusion import modes_of
 from ..integrate import Advance, At, Observe, Site, State
 from ..letters import LETTERS
 from ..scheme import Scheme
@@ -184,12 +185,17 @@ class Body(nn.Module):
         self.stack = build_stack(config, number, count() if salts is None else salts)
         self.norm = norm_of(config, not self.stack.scheme.projections)
         self.slots = slots_of(self.stack.scheme, len(self.stack.layers) * self.stack.substeps)
+        self.ends = config.stencils()[number]
+        two_sided = self.ends != "upwind" and config.grid is None
+        self.solves = two_sided and any(name[0] == "D" for name in self.stack.scheme.solved)
         self.gradient_checkpointing = False  # transformers sets these two
         self._gradient_checkpointing_func: Any = checkpoint
 
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None
         once = cached or observe is not None  # what must not happen again when a step is run again
+        if self.solves:
+            context = context._replace(modes=modes_of(x, context.documents, self.ends))
         run = self.recomputed if self.gradient_checkpointing and self.training and not once else None
         return self.norm(self.stack(x, context, observe, slots(self.stack) if cached else None, run=run))
 

@@ -506,3 +506,27 @@ def test_the_stream_keeps_its_precision_where_parts_replace_it() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         x = ss.integrate(ss.scheme("=A =F"), steps, torch.ones(2, 8))
     assert x.dtype == torch.float32
+
+
+def test_an_exact_flow_is_seen_as_what_it_adds() -> None:
+    seen: list[ss.Event] = []
+    step = ss.Step({"D": Linear(-0.5), "A": Linear(0.3)}, 1.0, H)
+    ss.integrate(ss.scheme("D/2@exact A D/2@exact"), [step], X, observe=seen.append)
+    assert [event.t for event in seen] == [1.0, 1.0, 1.25]
+    for event in (seen[0], seen[2]):
+        assert torch.equal(event.increments["D"], exp(-0.5 * H / 2) * event.x - event.x)
+        assert torch.equal(event.x_after, event.x + event.increments["D"])
+
+
+def test_a_field_without_a_flow_is_refused_in_one_line() -> None:
+    with pytest.raises(ValueError, match=r"Field D of step 0 has no method flow.*'D @exact' needs: add one, or"):
+        ss.integrate(ss.scheme("D@exact"), ss.uniform({"D": A}, 1.0, 1), X)
+
+
+def test_a_flow_of_the_wrong_shape_is_refused() -> None:
+    class Wrong(Linear):
+        def flow(self, t: Any, h: float, x: Tensor, context: Any) -> Tensor:
+            return x[:1]
+
+    with pytest.raises(ValueError, match="Field D of step 0 returned shape"):
+        ss.integrate(ss.scheme("D@exact"), ss.uniform({"D": Wrong(1.0)}, 1.0, 1), X)

@@ -43,12 +43,29 @@ def test_tables_of_orders_are_real(capsys: pytest.CaptureFixture[str]) -> None:
         ["lie", "strang", "strang-midpoint"],
         ["b:F/2 a:A b:F/2", "b:F/2 a:A b:F/2 @midpoint"],
         ["macaron", "F0/2 A F1/2 @midpoint"],
+        ["D/2@exact A F D/2@exact", "D/2@exact A+F@rk4 D/2@exact"],
     ):
         assert cli.main(["schemes", *words, "--measure"]) == 0
         table = capsys.readouterr().out.split("\n\n")[1]
         shown = [line.split() for line in THEORY.splitlines()]
         for line in table.splitlines()[2:]:
             assert line.split() in shown
+
+
+def test_figures_of_diffusion_are_those_of_the_results() -> None:
+    found = json.loads((ROOT / "results" / "pde" / "pinned.json").read_text())
+    for name, limits in found["limits"].items():
+        [row] = [line for line in NOTATION.splitlines() if f"@{name}" in line and line.count("|") == 5]
+        assert row.split("|")[2:5] == [f" {limits[kind]:.3f} " for kind in ("one axis", "two axes", "upwind")]
+    rows = {(row["name"], row["ends"], row["points"]): row for row in found["order_reduction"]}
+    for points in (16, 64, 256):
+        slopes = [rows[name, "reflecting", points]["slope"] for name in ("Lie-Trotter", "Strang")]
+        assert f"| {points} | {slopes[0]:.2f} | {slopes[1]:.2f} |" in THEORY
+    lie, strang, _ = found["orders"]
+    assert f"slope {lie['slope']:.2f} and Strang\n{strang['slope']:.2f}" in THEORY
+    assert f"slope {rows['Strang', 'fixed', 256]['slope']:.2f} on 256 points" in THEORY
+    assert f"small: {rows['Strang', 'reflecting', 256]['errors'][-1]:.1e} with 128 steps" in THEORY
+    assert f"Lie-Trotter has {rows['Lie-Trotter', 'reflecting', 256]['errors'][-1]:.1e}" in THEORY
 
 
 REPORT = re.compile(r"`splitstep report (results/[^`]+) --markdown`")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -339,8 +340,10 @@ def test_launchers(launcher: str, alone: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-@pytest.mark.parametrize("scheme", ["macaron", "reversible"])
+@pytest.mark.parametrize(
+    ("scheme", "parallel"),
+    [*product(["macaron", "reversible"], ["ddp", "fsdp"]), ("A F D/2@exact D/2", "fsdp")],
+)
 def test_language_models_too(parallel: str, scheme: str, tmp_path: Path) -> None:
     """Tied embeddings, a loss per token, a reversible stack."""
     document = {**TEXT, "scheme": scheme}
