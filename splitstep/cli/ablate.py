@@ -9,11 +9,22 @@ from typing import Annotated
 
 import typer
 
-from .compare import MOST_SEEDS, EngineOption, Task, Words, document_of, recipe_for
+from .compare import EngineOption, Task, Words, document_of, recipe_for, refuse_launchers, seeds_of
 from .options import Data, Json
 from .output import Output
 
-ARMS = "full,no-residual,no-norm,neither"
+SEEDS = 3  # unless the recipe says otherwise
+Arms = Annotated[str, typer.Option("--arms", help="Names of arms, separated by commas; full is always among them.")]
+Seeds = Annotated[
+    int | None, typer.Option("--seeds", help=f"The number of seeds. Default: as in the recipe, else {SEEDS}.")
+]
+Rates = Annotated[
+    str | None,
+    typer.Option("--rates", help="Learning rates to try, such as 5e-4,1e-3. Default: a third, 1 and 3 times lr."),
+]
+Folder = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="The directory of all output. Default: runs/ablate-TASK.")
+]
 
 
 def ablate(
@@ -21,20 +32,10 @@ def ablate(
     *,
     context: typer.Context,
     task: Task = None,
-    arms: Annotated[
-        str, typer.Option("--arms", help="Names of arms, separated by commas; full is always among them.")
-    ] = ARMS,
-    seeds: Annotated[
-        int | None, typer.Option("--seeds", help="The number of seeds. Default: as in the recipe, else 3.")
-    ] = None,
-    rates: Annotated[
-        str | None,
-        typer.Option("--rates", help="Learning rates to try, such as 5e-4,1e-3. Default: a third, 1 and 3 times lr."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="The directory of all output. Default: runs/ablate-TASK."),
-    ] = None,
+    arms: Arms = "full,no-residual,no-norm,neither",
+    seeds: Seeds = None,
+    rates: Rates = None,
+    out: Folder = None,
     engine: EngineOption = "local",
     data: Data = None,
     as_json: Json = False,
@@ -56,14 +57,10 @@ def ablate(
     from ..studies.ablate import ablate as study
     from ..studies.ablate.plan import read_rates
     from ..studies.arms import read_ablate, split_arms
-    from ..training.processes import launched
 
-    if launched("WORLD_SIZE") > 1:
-        raise ValueError("ablate starts its own processes: run it without torchrun, with --engine local=N.")
+    refuse_launchers("ablate")
     recipe, options = recipe_for(task, name, document), read_ablate(document, name)
-    count = seeds if seeds is not None else options.seeds if options.seeds is not None else 3
-    if not 1 <= count <= MOST_SEEDS:
-        raise ValueError(f"--seeds {count}: give at least 1 and at most {MOST_SEEDS:,}.")
+    count = next(given for given in (seeds, options.seeds, SEEDS) if given is not None)
     folder = out or Path("runs") / f"ablate-{recipe.task}"
     output = Output(as_json, folder).check()
     result = study(
@@ -71,7 +68,7 @@ def ablate(
         folder,
         arms=split_arms(arms),
         own_arms=options.arms,
-        seeds=range(recipe.train.seed, recipe.train.seed + count),
+        seeds=seeds_of(recipe, count),
         rates=options.rates if rates is None else read_rates(rates),
         engine=engine,
         data=data,

@@ -43,6 +43,9 @@ Sweep = Annotated[
         help="Recipe values to try for each scheme; its best on validation is reported. Several --sweep form a grid.",
     ),
 ]
+Arms = Annotated[
+    str, typer.Option("--arms", help="Also train each scheme without some of its structure, such as full,no-norm.")
+]
 
 
 def compare(
@@ -55,9 +58,7 @@ def compare(
     out: NewDirectory,
     match: Match = None,
     sweep: Sweep = None,
-    arms: Annotated[
-        str, typer.Option("--arms", help="Also train each scheme without some of its structure, such as full,no-norm.")
-    ] = "full",
+    arms: Arms = "full",
     engine: EngineOption = "local",
     data: Data = None,
     as_json: Json = False,
@@ -74,23 +75,19 @@ def compare(
     of its reference scheme; the other schemes are resized to the same cost. Differences are to the first scheme. If
     interrupted, the same command continues: finished runs are kept.
     """
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
     name, document = document_of("compare", list(words or []), task, [] if match is None else [f"match={match}"])
     from ..studies.arms import read_ablate, split_arms
     from ..studies.compare import STUDY
     from ..studies.compare import compare as study
     from ..studies.compare.plan import read_sweep, split_schemes
-    from ..training.processes import launched
 
-    if launched("WORLD_SIZE") > 1:
-        raise ValueError("compare starts its own processes: run it without torchrun, with --engine local=N.")
+    refuse_launchers("compare")
     recipe = recipe_for(task, name, document)
     output = Output(as_json, out).check()  # the first run makes it, after everything is checked
     result = study(
         recipe,
         split_schemes(schemes),
-        range(recipe.train.seed, recipe.train.seed + seeds),
+        seeds_of(recipe, seeds),
         out,
         sweep=read_sweep(sweep or []),
         arms=split_arms(arms),
@@ -123,3 +120,18 @@ def recipe_for(task: str | None, name: str, document: Any) -> Recipe:
     if task is not None and recipe.task != task:
         raise ValueError(f"--task {task}, but the recipe {name} is for {recipe.task}: leave one of the two out.")
     return recipe
+
+
+def seeds_of(recipe: Recipe, count: int) -> range:
+    """So many seeds, from the recipe's own on."""
+    if not 1 <= count <= MOST_SEEDS:
+        raise ValueError(f"--seeds {count}: give at least 1 and at most {MOST_SEEDS:,}.")
+    return range(recipe.train.seed, recipe.train.seed + count)
+
+
+def refuse_launchers(verb: str) -> None:
+    """Refuse to run under torchrun: a study starts its own processes."""
+    from ..training.processes import launched
+
+    if launched("WORLD_SIZE") > 1:
+        raise ValueError(f"{verb} starts its own processes: run it without torchrun, with --engine local=N.")

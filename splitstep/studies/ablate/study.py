@@ -50,8 +50,7 @@ def ablate(
     own network. `own_arms` are arms besides the package's: what each assigns to entries of the recipe.
     """
     check_engine(engine)
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise ValueError(f"an ablation needs different seeds; got {list(seeds)}")
+    check_seeds(seeds)
     task = recipe.load_task(data)
     watched = with_probes(equal_shapes(recipe, task))
     chosen = find_arms(arms, watched, own_arms)
@@ -82,6 +81,11 @@ def ablate(
         command=command,
         **stamp(),
     )
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise ValueError(f"an ablation needs different seeds; got {list(seeds)}")
 
 
 def with_probes(recipe: Recipe) -> Recipe:
