@@ -22,6 +22,7 @@ from typer.main import get_command
 from ..support.words import did_you_mean
 from .ablate import ablate
 from .compare import compare
+from .converge import converge
 from .recipes import recipes, tasks
 from .report import report
 from .runs import evaluate, generate, train, translate
@@ -57,7 +58,7 @@ def splitstep(
     """
 
 
-for verb in (schemes, recipes, tasks, train, evaluate, translate, generate, compare, ablate, report):
+for verb in (schemes, recipes, tasks, train, evaluate, translate, generate, compare, ablate, converge, report):
     app.command()(verb)
 
 

@@ -19,6 +19,7 @@ from ..stack import Stack
 from .body import Embedding, sinusoid_table
 from .cache import SourceCache
 from .config import SplitstepConfig
+from .smooth_start import start_smoothly
 
 
 @contextmanager
@@ -117,6 +118,12 @@ class SplitstepModel(PreTrainedModel):
     def base_model(self) -> nn.Module:
         """The model without its head: trainers call it to work out logits by themselves."""
         return Headless(self.bare)
+
+    def post_init(self) -> None:
+        """As in transformers; then, if the config asks for it, weights that are smooth in depth."""
+        super().post_init()
+        if self.config.init_modes and self.device.type != "meta":
+            start_smoothly(self, self.config.init_modes, self._init_weights)
 
     def _init_weights(self, module: nn.Module) -> None:
         config: SplitstepConfig = self.config

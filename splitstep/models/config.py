@@ -59,7 +59,8 @@ class SplitstepConfig(PreTrainedConfig):
     initial bias of all queries and keys: it makes rotary attention start local, with scores that fall with distance.
 
     `diffusion` is alpha of the letter D at the start, `ends` what happens at a document's ends; `stabiliser` is gamma
-    of the letter S. `norm_at` is "input" (x + f(norm(x))) or "both": x + norm(f(norm(x))), sandwich norms.
+    of the letter S. If `init_modes` is not 0, initial weights are a smooth function of depth: a sum of so many waves.
+    `norm_at` is "input" (x + f(norm(x))) or "both": x + norm(f(norm(x))), sandwich norms.
     """
 
     model_type: ClassVar[str] = "splitstep"
@@ -106,6 +107,7 @@ class SplitstepConfig(PreTrainedConfig):
     activation_dropout: float | int = 0.0
     init: Literal["normal", "xavier"] = "normal"
     init_std: float = 0.02
+    init_modes: int = 0
     matched: dict[str, Any] | None = None  # what a twin was matched to, and both costs
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -126,6 +128,8 @@ class SplitstepConfig(PreTrainedConfig):
         self.check_positive("layers", "substeps", most=DEEPEST)
         self.check_positive("width", "heads", "kv_heads", "head_size", "max_positions", most=LARGEST)
         self.check_positive("step", "norm_eps", "rotary_base", "diffusion", "stabiliser")
+        if not 0 <= self.init_modes <= DEEPEST:
+            raise ValueError(f"init_modes={self.init_modes} must be 0 or a positive number up to {DEEPEST:,}.")
         if not 0 <= self.init_std < inf:
             raise ValueError(f"init_std={self.init_std} must be 0 or a positive number.")
         super().__post_init__(**kwargs)

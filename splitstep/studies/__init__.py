@@ -67,6 +67,8 @@ def _checked(value: Any) -> Study[Any]:
 PATHS = {
     "ablate": "splitstep.studies.ablate:STUDY",
     "compare": "splitstep.studies.compare:STUDY",
+    "discretisation": "splitstep.studies.converge.discretisation_report:STUDY",
+    "limit": "splitstep.studies.converge.limit_report:STUDY",
     "orders": "splitstep.studies.orders:STUDY",
 }
 STUDIES = Registry("study", None, "studies", _checked, PATHS)

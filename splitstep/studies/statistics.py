@@ -171,3 +171,13 @@ def two_sided_p(difference: float, resampled: np.ndarray) -> float:
     """The share of resampled differences [B] that are at least as far from their mean as the difference from zero."""
     far = np.abs(resampled - resampled.mean()) >= abs(difference)
     return float((1 + far.sum()) / (1 + len(far)))
+
+
+def share_interval(share: float, n: int, level: float = LEVEL) -> Estimate:
+    """A share of n independent cases and Wilson's interval, which holds near 0 and 1 as well."""
+    from scipy.special import ndtri
+
+    z = float(ndtri((1 + level) / 2))
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return Estimate(share, max(0.0, centre - half), min(1.0, centre + half), n)

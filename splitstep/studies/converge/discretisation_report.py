@@ -1,0 +1,241 @@
+"""The discretisation sensitivity of a network as verdict, tables, charts and page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+from ...notation import shortened
+from ...report.charts import Axis, Line, LineChart
+from ...report.drawing import chart_to_html
+from ...report.page import page, pairs, side_by_side
+from ...report.tables import Code, Column, Table, to_html
+from ...report.verdict import Verdict, verdict_to_html
+from ...schemes import label
+from ...support.words import counted
+from ...tasks.task import title_of
+from .. import Study, read_document
+from .discretisation import FINE, FORMAT, Discretisation
+from .local_errors import LocalError
+from .variations import Variation
+
+CLOSE = 0.95  # the share of common predictions that decides
+TITLE = "Discretisation sensitivity"
+LIMIT = "continuous limit"
+MOST_LINES = 8  # of layers in one chart
+WAYS_NOTE = (
+    "change: of the centred logits, relative to the network's own; distance: of the same to those of the continuous "
+    "limit; KL: from the network's own predictions, in nats; shared: the share of equal predictions."
+)
+ERRORS_NOTE = (
+    "Errors of one step from the network's own state, relative to how far the exact step moves it, in float64. "
+    "Splitting: the same splitting with exact sub-flows against the exact flow. Sub-flows: the step against that "
+    "splitting. Leading term: the commutator, h\u00b2/2 [A, F] for A F. The parts are vectors, so their lengths do not "
+    "sum to the whole."
+)
+SHRINKS = (
+    "The splitting part minus its leading term, relative to the splitting part. It falls in proportion to the step "
+    "where the step is short enough for the leading term to lead."
+)
+
+
+def read_discretisation(document: Any, where: str) -> Discretisation:
+    """The result that a result.json holds."""
+    return read_document(Discretisation, document, where, FORMAT)
+
+
+def discretisation_verdict(result: Discretisation) -> Verdict:
+    """Whether the network is close to its continuous limit, and where it stops working."""
+    shared = result.shared
+    assert shared.low is not None
+    assert shared.high is not None
+    close, far = shared.low > CLOSE, shared.high < CLOSE
+    is_close = "is close" if close else "is not close" if far else "may or may not be close"
+    figures = (
+        f"{shared.mean:.1%} of their predictions are equal (95% interval {shared.low:.1%} to {shared.high:.1%}, "
+        f"{counted(result.examples, 'example')}); accuracy {result.own.accuracy:.1%} and {result.limit.accuracy:.1%}"
+    )
+    sentence = f"The trained network {is_close} to its continuous limit: {figures}. {stops_text(result)}"
+    return Verdict("settled" if close or far else "open", sentence)
+
+
+def stops_text(result: Discretisation) -> str:
+    """From which to which factor of its step the network works."""
+    tried = [one.factor for one in result.longer]
+    below, above = result.stops(upwards=False), result.stops(upwards=True)
+    ends = [f"at {one:.3g} times its step" for one in (below, above) if one]
+    if ends:
+        return f"It stops working {' and '.join(ends)} (accuracy below {result.middle:.1%})."
+    return f"It works (accuracy above {result.middle:.1%}) at {min(tried):.3g} to {max(tried):.3g} times its step."
+
+
+def name_of(one: Variation) -> str:
+    return LIMIT if one.scheme is None else shortened(label(one.scheme))
+
+
+def discretisation_tables(result: Discretisation) -> list[Table]:
+    """Schemes by sub-steps, step lengths, local errors by layer."""
+    found = [ways_table(result), longer_table(result), errors_table(result), remainder_table(result)]
+    return [replace(table, stacked=False) for table in found if table.rows]
+
+
+def figures_of(result: Discretisation, one: Variation) -> dict[Column, str]:
+    form, extra = result.metric.format, {}
+    if result.metric.name != "accuracy":
+        extra = {Column(title_of(result.metric)): form.format(one.figure)}
+    return {
+        Column("change"): f"{one.change:.3f}", Column("distance"): f"{one.distance:.4f}", Column("KL"): f"{one.kl:.3f}",
+        Column("shared"): f"{one.shared:.1%}", Column("accuracy"): f"{one.accuracy:.1%}", **extra,
+    }  # fmt: skip
+
+
+def ways_table(result: Discretisation) -> Table:
+    records = [
+        {
+            Column("scheme", text=True, grouped=True): name_of(one),
+            Column("notation", text=True, grouped=True): Code(shortened(one.scheme)) if one.scheme else "",
+            Column("sub-steps"): str(one.substeps),
+            **figures_of(result, one),
+        }
+        for one in (*result.ways, result.limit)
+    ]
+    error = f"The continuous limit is known to {result.coarser.distance:.1g}, its distance to half the sub-steps."
+    return Table.of(records, "Schemes and sub-steps", [WAYS_NOTE, error])
+
+
+def longer_table(result: Discretisation) -> Table:
+    own = [one for one in result.longer if one.scheme is not None]
+    ends = {one.factor: one for one in result.longer if one.scheme is None}
+    records = [
+        {
+            Column("step"): f"{one.factor:.3g} \u00d7",
+            **figures_of(result, one),
+            Column(("limit's", "accuracy")): f"{ends[one.factor].accuracy:.1%}",
+        }
+        for one in own
+    ]
+    notes = [
+        "The same operators with a longer or a shorter step, so over another time. The last column is the continuous "
+        f"limit over that time. The network does not work below an accuracy of {result.middle:.1%}, the middle "
+        f"between its own and that of always naming the most frequent label ({result.majority:.1%})."
+    ]
+    return Table.of(records, "Step lengths", notes)
+
+
+def errors_table(result: Discretisation) -> Table:
+    records = [
+        {
+            Column("layer"): str(one.layer),
+            Column("error"): f"{one.total:.3f}",
+            Column(("splitting", "part")): f"{one.splitting:.3f}",
+            Column(("sub-flow", "part")): f"{one.subflow:.3f}",
+            Column(("leading", "term")): "" if one.leading is None else f"{one.leading:.3f}",
+            Column(("reference's", "own error")): f"{one.reference:.0e}",
+        }
+        for one in result.errors
+        if one.factor == 1
+    ]
+    return Table.of(records, "Local error of each layer", [f"{ERRORS_NOTE} {probed(result)}"])
+
+
+def probed(result: Discretisation) -> str:
+    return f"On {counted(result.probed, 'validation example')}."
+
+
+def remainder_table(result: Discretisation) -> Table:
+    """The error of the commutator's prediction, by layer and factor of the step."""
+    factors = sorted({one.factor for one in result.errors}, reverse=True)
+    by = {(one.layer, one.factor): one.remainder for one in result.errors}
+    columns = [Column("layer"), *(Column(f"h \u00d7 {fraction(factor)}") for factor in factors)]
+    layers = sorted({one.layer for one in result.errors}) if any(v is not None for v in by.values()) else []
+    rows = [[str(i), *(f"{by[i, factor] or 0.0:.3f}" for factor in factors)] for i in layers]
+    return Table(columns, rows, "What the commutator leaves over", [SHRINKS] if rows else [])
+
+
+def fraction(factor: float) -> str:
+    return f"1/{round(1 / factor)}" if factor < 1 else f"{factor:g}"
+
+
+def orders_chart(result: Discretisation) -> LineChart:
+    """The distance to the limit against the sub-steps."""
+    lines = list[Line]()
+    for text in dict.fromkeys(one.scheme for one in result.ways):
+        own = [one for one in result.ways if one.scheme == text]
+        lines.append(Line(name_of(own[0]), [one.substeps for one in own], [one.distance for one in own]))
+    x, y = Axis("sub-steps of each layer", "{:,.0f}", log=True), Axis("distance", "{:.2e}", log=True)
+    return LineChart("Distance to the continuous limit", x, y, lines, "of the centred logits", name="chart-order")
+
+
+def steps_chart(result: Discretisation) -> LineChart:
+    """Accuracy against the factor of the step."""
+    own, ends = ([one for one in result.longer if (one.scheme is None) == limit] for limit in (False, True))
+    lines = [
+        Line(name, [one.factor for one in some], [one.accuracy for one in some])
+        for name, some in ((f"the network, {name_of(result.own)}", own), (LIMIT, ends))
+    ]
+    x = Axis("factor of the step", "{:.3g}", log=True)
+    y = Axis("accuracy", "{:.1%}")
+    return LineChart("Accuracy as the step grows", x, y, lines, level=result.middle, name="chart-steps")
+
+
+def errors_chart(result: Discretisation) -> LineChart:
+    """The local error of each layer and its two parts."""
+    own = [one for one in result.errors if one.factor == 1]
+    times = [one.layer * result.step for one in own]
+    parts = {"error": "total", "splitting part": "splitting", "sub-flow part": "subflow"}
+    lines = [Line(name, times, [getattr(one, key) for one in own]) for name, key in parts.items()]
+    x, y = Axis("t at the start of the layer", "{:,.3g}"), Axis("relative to the step", "{:.3f}", log=True)
+    return LineChart("Local error of each layer", x, y, lines, name="chart-local")
+
+
+def remainder_chart(result: Discretisation) -> LineChart | None:
+    """What the commutator leaves over, against the step."""
+    layers = sorted({one.layer for one in result.errors})
+    shown = layers if len(layers) <= MOST_LINES else layers[:: -(-len(layers) // MOST_LINES)]
+    lines = [line for layer in shown if (line := remainder_line(result.errors, layer)) is not None]
+    if not lines:
+        return None
+    x, y = Axis("factor of the step", "{:.3g}", log=True), Axis("left over", "{:.3f}", log=True)
+    return LineChart("What the commutator leaves over", x, y, lines, name="chart-commutator")
+
+
+def remainder_line(errors: Sequence[LocalError], layer: int) -> Line | None:
+    own = [(one.factor, one.remainder) for one in errors if one.layer == layer and one.remainder is not None]
+    return Line(f"layer {layer}", [x for x, _ in own], [y for _, y in own]) if own else None
+
+
+def discretisation_page(result: Discretisation) -> str:
+    """The verdict, the charts, the tables and how to reproduce them."""
+    title = f"{TITLE}: {result.task}, {name_of(result.own)}"
+    commutators = remainder_chart(result)
+    charts = [errors_chart(result), *([commutators] if commutators else [])]
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        verdict_to_html(discretisation_verdict(result)),
+        f'<p class="soft">{escape(summary(result))}</p>',
+        side_by_side([chart_to_html(orders_chart(result)), chart_to_html(steps_chart(result))]),
+        f'<p class="soft">{escape(f"The limit: rk4 on the sum of the fields, {FINE} sub-steps a layer.")}</p>',
+        side_by_side([chart_to_html(one) for one in charts]),
+        *map(to_html, discretisation_tables(result)),
+        *reproduce(result),
+    ]
+    return page(title, body)
+
+
+def summary(result: Discretisation) -> str:
+    step = f"{counted(result.layers, 'layer')} of step {result.step:g}, so t from 0 to {result.layers * result.step:g}"
+    return f"{result.run}: {step}; {counted(result.examples, 'validation example')}; {result.date}."
+
+
+def reproduce(result: Discretisation) -> list[str]:
+    known = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return [
+        "<h2>How to reproduce</h2>",
+        f"<pre>{escape(result.command or f'splitstep converge {result.run}')}</pre>",
+        pairs([("commit", result.commit or "unknown"), ("versions", known), ("date", result.date)]),
+    ]
+
+
+STUDY = Study(TITLE, read_discretisation, discretisation_tables, discretisation_page, verdict=discretisation_verdict)

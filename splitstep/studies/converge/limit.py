@@ -1,0 +1,272 @@
+"""The continuous limit: networks of growing depth over the same time, interpolated, trained, trained from a smooth
+start. Do their trajectories approach each other, and do their weights become smooth functions of depth?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...inference.runs import find_run
+from ...jobs.engines import check_engine
+from ...jobs.progress import RunsProgress
+from ...models import SplitstepModel
+from ...probes.similarity import linear_cka
+from ...schemes import scheme
+from ...support.typed import Figure, plain
+from ...tasks import Batch, Metric, Task
+from ...tasks.fetch import data_root
+from ...tasks.translation import Translation
+from ...training import Recipe, evaluate
+from ...training.directory import RunDirectory, stamp
+from ...training.progress import Progress
+from ...training.run import build_model
+from ..compare.plan import Planned, check_runs, plan
+from ..compare.result import RecipeEntries, Setting
+from ..compare.running import run_all
+from ..pinned import PinnedRow, order_reduction, pinned_orders
+from .depth_weights import interpolated, learnt, matrices, roughness
+from .flow import check_equation, flow_of
+from .slopes import Slope, fitted_slope
+from .variations import chosen_batches
+
+FORMAT = 1  # of result.json
+Kind = Literal["interpolated", "free", "smooth"]
+KINDS: tuple[Kind, ...] = ("interpolated", "free", "smooth")
+MODES = 3  # waves of the smooth start
+EXAMPLES = 64  # whose trajectories are compared
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+
+
+class Network(NamedTuple):
+    """One network: its figure on the validation split, the roughness of its weights, of what training added to them,
+    and of its start. A run that diverged has no figures."""
+
+    kind: Kind
+    depth: int
+    step: float
+    seed: int
+    figure: Figure | None = None
+    roughness: Figure | None = None
+    learnt: Figure | None = None
+    start: Figure | None = None
+
+
+class Gap(NamedTuple):
+    """Two networks of neighbouring depths; `step` is that of the coarser one."""
+
+    kind: Kind
+    coarse: int
+    fine: int
+    step: float
+    seed: int
+    distance: Figure
+    cka: Figure
+
+
+class Trend(NamedTuple):
+    """The power of h with which something falls."""
+
+    kind: Kind
+    what: Literal["distance", "roughness", "learnt"]
+    slope: Slope
+
+
+@dataclass(frozen=True)
+class ContinuousLimit:
+    """The result of the study."""
+
+    task: str
+    metric: Metric
+    scheme: str
+    time: float
+    depths: tuple[int, ...]
+    seeds: tuple[int, ...]
+    modes: int
+    shared_times: tuple[float, ...]
+    examples: int
+    networks: tuple[Network, ...]
+    gaps: tuple[Gap, ...]
+    trends: tuple[Trend, ...]
+    pinned: tuple[PinnedRow, ...]  # of a problem whose exact solution is known
+    stiff: tuple[PinnedRow, ...]  # the same on finer grids
+    recipe: RecipeEntries
+    engine: str
+    command: str | None
+    versions: dict[str, str]
+    commit: str | None
+    date: str
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {"study": "limit", "format": FORMAT, **plain(self)}
+
+    def slope(self, kind: str, what: str) -> Slope | None:
+        return next((one.slope for one in self.trends if (one.kind, one.what) == (kind, what)), None)
+
+
+class Case(NamedTuple):
+    """What a run is for."""
+
+    kind: Kind
+    depth: int
+    step: float
+
+
+def read_depths(text: str) -> tuple[int, ...]:
+    """The depths in a comma-separated list, from the least to the greatest."""
+    found = [one.strip() for one in text.split(",")]
+    if not all(one.isdecimal() and 0 < int(one) <= 10_000 for one in found):
+        raise ValueError(f"--depths {text!r}: give numbers of layers from 1 to 10,000, such as --depths 3,6,12,24.")
+    depths = sorted(map(int, found))
+    if len(set(depths)) < len(depths) or len(depths) < 2:
+        raise ValueError(f"--depths {text}: give at least two different depths, such as --depths 3,6,12,24.")
+    return tuple(depths)
+
+
+def settings(depths: Sequence[int], time: float, modes: int) -> dict[Setting, Case]:
+    """The recipe entries of each trained network."""
+    found: dict[Setting, Case] = {}
+    for depth in depths:
+        entries = (f"model.layers={depth}", f"model.step={time / depth!r}")
+        found[entries] = Case("free", depth, time / depth)
+        found[*entries, f"model.init_modes={modes}"] = Case("smooth", depth, time / depth)
+    return found
+
+
+def prepared(recipe: Recipe) -> Recipe:
+    """The recipe as the study trains it: without dropout, and with the scheme's own shape."""
+    check_equation(scheme(recipe.scheme))
+    return replace(recipe, match="none", model={**recipe.model, **NO_DROPOUT})
+
+
+def continuous_limit(
+    recipe: Recipe,
+    depths: Sequence[int],
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    modes: int = MODES,
+    engine: str = "local",
+    data: Path | None = None,
+    command: str | None = None,
+    quiet: bool = False,
+) -> ContinuousLimit:
+    """Train the networks of all depths and compare them; finished runs in `out` are reused."""
+    check_engine(engine)
+    recipe = prepared(recipe)
+    task = recipe.load_task(data)
+    if isinstance(task, Translation):
+        raise ValueError(f"The task {recipe.task} has models with two stacks: converge works on models with one.")
+    config = recipe.config(task)
+    time = config.layers * config.step
+    cases = settings(depths, time, modes)
+    runs = plan(recipe, [recipe.scheme], seeds, list(cases))
+    out = out.resolve()
+    ordered = check_runs(runs, out, task)
+    with Progress(f"converge {recipe.task}", sum(run.recipe.train.steps for run in runs), quiet) as bar:
+        list(run_all(ordered, out, data_root(data).resolve(), engine, RunsProgress(bar, len(runs))))
+    batches, times = list(chosen_batches(task, EXAMPLES)), math.gcd(*depths)
+    measured = [one for run in runs for one in measure(run, cases[run.setting], out, task, batches, times, depths)]
+    gaps = [gap for seed in seeds for kind in KINDS for gap in gaps_of(measured, kind, seed)]
+    networks = sorted((one.network for one in measured), key=lambda n: (KINDS.index(n.kind), n.seed, n.depth))
+    return ContinuousLimit(
+        task=recipe.task, metric=task.metric, scheme=recipe.scheme, time=time, depths=tuple(depths),
+        seeds=tuple(seeds), modes=modes, shared_times=tuple(i * time / times for i in range(times + 1)),
+        examples=sum(len(batch["labels"]) for batch in batches), networks=tuple(networks), gaps=tuple(gaps),
+        trends=tuple(trends_of(networks, gaps)), pinned=pinned_orders(), stiff=order_reduction(),
+        recipe=RecipeEntries(**recipe.document()), engine=engine, command=command, **stamp(),
+    )  # fmt: skip
+
+
+class Measured(NamedTuple):
+    """A network and its states at the shared times [times, tokens, width]; none if it diverged."""
+
+    network: Network
+    states: Tensor | None
+
+
+def measure(
+    run: Planned, case: Case, out: Path, task: Task, batches: Sequence[Batch], times: int, depths: Sequence[int]
+) -> Iterator[Measured]:
+    """The network of a run, and, of the shallowest one of the usual kind, those that are interpolated from it."""
+    network = Network(case.kind, case.depth, case.step, run.seed)
+    result = RunDirectory(out / run.folder).result()
+    assert result is not None
+    if result.status != "finished":
+        yield Measured(network, None)
+        return
+    model, _ = find_run(out / run.folder).load_model()
+    found, start = matrices(model), matrices(build_model(run.recipe, task))
+    figure = (result.valid or {}).get(task.metric.name)
+    if case.depth > 1:
+        start = [[w.to(model.device) for w in layer] for layer in start]
+        rough = [roughness(one) for one in (found, learnt(found, start), start)]
+        network = network._replace(roughness=rough[0], learnt=rough[1], start=rough[2])
+    yield Measured(network._replace(figure=figure), shared_states(model, batches, times))
+    if case.kind == "free" and case.depth == depths[0]:
+        for depth in depths:
+            yield interpolate(model, depth, run, task, batches, times)
+
+
+def interpolate(
+    model: SplitstepModel, depth: int, run: Planned, task: Task, batches: Sequence[Batch], times: int
+) -> Measured:
+    """The trained network on another number of layers, without more training."""
+    new = interpolated(model, depth)
+    size = run.recipe.train.evaluate_batch or run.recipe.train.batch
+    figure = evaluate(new, task, "valid", size, torch.float32)[task.metric.name]
+    rough = roughness(matrices(new)) if depth > 1 else None
+    network = Network("interpolated", depth, new.config.step, run.seed, figure, rough)
+    return Measured(network, shared_states(new, batches, times))
+
+
+@torch.no_grad()
+def shared_states(model: SplitstepModel, batches: Sequence[Batch], times: int) -> Tensor:
+    """The states of real tokens at the times that all depths share."""
+    found: list[Tensor] = []
+    for batch in batches:
+        flow = flow_of(model, batch)
+        every = flow.states()
+        kept = torch.stack(every[:: (len(every) - 1) // times])
+        found.append(kept.flatten(1, 2) if flow.real is None else kept[:, flow.real])
+    return torch.cat(found, 1).double().cpu()
+
+
+def gaps_of(measured: Sequence[Measured], kind: Kind, seed: int) -> Iterator[Gap]:
+    """The distances between neighbouring depths; a network that diverged has none."""
+    own = sorted((one for one in measured if (one.network.kind, one.network.seed) == (kind, seed)), key=depth_of)
+    for one, other in pairwise(own):
+        if one.states is not None and other.states is not None:
+            near = float((one.states - other.states).norm() / other.states.norm())
+            cka = [float(linear_cka(x, y)) for x, y in zip(one.states[1:], other.states[1:], strict=True)]
+            mean = math.fsum(cka) / len(cka)
+            yield Gap(kind, one.network.depth, other.network.depth, one.network.step, seed, near, mean)
+
+
+def depth_of(one: Measured) -> int:
+    return one.network.depth
+
+
+def trends_of(networks: Sequence[Network], gaps: Sequence[Gap]) -> Iterator[Trend]:
+    """Every power that can be fitted."""
+    for kind in KINDS:
+        points: Mapping[str, list[tuple[int, float, float | None]]] = {
+            "distance": [(one.seed, one.step, one.distance) for one in gaps if one.kind == kind],
+            "roughness": [(one.seed, one.step, one.roughness) for one in networks if one.kind == kind],
+            "learnt": [(one.seed, one.step, one.learnt) for one in networks if one.kind == kind],
+        }
+        for what, every in points.items():
+            by_seed: dict[int, list[tuple[float, float]]] = {}
+            for seed, step, value in every:
+                if value is not None:
+                    by_seed.setdefault(seed, []).append((step, value))
+            slope = fitted_slope(by_seed)
+            if slope is not None:
+                yield Trend(kind, what, slope)  # pyright: ignore[reportArgumentType]

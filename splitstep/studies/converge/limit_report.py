@@ -1,0 +1,308 @@
+"""The continuous limit as verdict, tables, charts and page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+from ...notation import shortened
+from ...report.charts import Axis, Line, LineChart
+from ...report.drawing import chart_to_html
+from ...report.page import page, pairs, side_by_side
+from ...report.tables import EVERYWHERE, ON_PAGES, Code, Column, Table, to_html
+from ...report.verdict import Verdict, verdict_to_html
+from ...schemes import label
+from ...support.words import counted, listed
+from ...tasks.task import title_of
+from .. import Study, read_document
+from ..pinned import PinnedRow
+from .limit import FORMAT, KINDS, ContinuousLimit, Gap
+from .slopes import Slope
+
+TITLE = "The continuous limit"
+NAMES = {"interpolated": "interpolated", "free": "trained as usual", "smooth": "trained from a smooth start"}
+SMOOTH = 0.5  # the power of h that tells smooth weights (1) from independent ones (0)
+GAPS_NOTE = (
+    "Between the networks of two neighbouring depths, on the same validation examples, at the times that all depths "
+    "share. Distance: root mean square, relative to the deeper network's states. Coordinates of networks that were "
+    "trained separately from different starts need not correspond: CKA does not depend on them."
+)
+ROUGH_NOTE = (
+    "Roughness: the root of sum |W(l+1) - W(l)|\u00b2 / sum |W(l)|\u00b2 over the matrices of all layers, 1.41 if "
+    "layers are independent. Learnt: of what training added to the start."
+)
+PINNED_NOTE = (
+    "u' = alpha d\u00b2u/ds\u00b2 + r(s) u in float64, both parts exact, against a matrix exponential. Measured: the "
+    "slope of the error when the number of steps doubles for the last time."
+)
+STIFF_NOTE = (
+    "alpha grows with the square of the points, so the problem gets stiff while the steps stay as long. Where the "
+    "measured order falls below the order, that is order reduction."
+)
+SHORT = 5  # rows of a table that a terminal shows
+
+
+def read_limit(document: Any, where: str) -> ContinuousLimit:
+    """The result that a result.json holds."""
+    return read_document(ContinuousLimit, document, where, FORMAT)
+
+
+def decided(slope: Slope | None, level: float) -> bool | None:
+    """Whether a slope lies above a level; None: undecided."""
+    if slope is None or slope.low is None or slope.high is None:
+        return None
+    return True if slope.low > level else False if slope.high <= level else None
+
+
+def limit_verdict(result: ContinuousLimit) -> Verdict:
+    """Whether trajectories approach each other and weights become smooth, for each kind of network."""
+    kinds = [kind for kind in ("free", "smooth", "interpolated") if result.slope(kind, "distance") is not None]
+    if not kinds:
+        few = "Two depths are too few for a rate" if len(result.depths) < 3 else "Too few networks finished for a rate"
+        return Verdict("too few", f"{few}: a rate needs three depths, an interval four, such as --depths 3,6,12,24.")
+    trained = [kind for kind in kinds if kind != "interpolated"]
+    found = [decided(result.slope(kind, "distance"), 0.0) for kind in trained]
+    found += [decided(result.slope(kind, "roughness"), SMOOTH) for kind in trained]
+    depths = f"From {result.depths[0]} to {result.depths[-1]} layers"
+    clauses = "; ".join(clause(result, kind) for kind in kinds)
+    return Verdict("settled" if found and None not in found else "open", f"{depths}: {clauses}. {by_text(result)}")
+
+
+def clause(result: ContinuousLimit, kind: str) -> str:
+    """What is known of one kind of network."""
+    rate, rough = result.slope(kind, "distance"), result.slope(kind, "roughness")
+    assert rate is not None
+    text = f"{NAMES[kind]}, {answered('trajectories approach each other', rate, 0.0)} (distance like h^{rate.text()})"
+    if kind == "interpolated" or rough is None:
+        return text
+    return f"{text} and {answered('weights become smooth', rough, SMOOTH)} (roughness like h^{rough.text()})"
+
+
+def answered(claim: str, slope: Slope, level: float) -> str:
+    """A claim, its contrary, or that it is open."""
+    who, verb, *rest = claim.split()
+    answers = {True: claim, False: " ".join([who, "do not", verb, *rest]), None: f"it is open whether {claim}"}
+    return answers[decided(slope, level)]
+
+
+def by_text(result: ContinuousLimit) -> str:
+    """What the intervals are over."""
+    seeds = counted(len(result.seeds), "seed")
+    by = {one.slope.by for one in result.trends}
+    over = f"over {seeds}" if by == {"seeds"} else f"those of the regression over depths, {seeds}"
+    return f"95% intervals are {over}."
+
+
+def limit_tables(result: ContinuousLimit) -> list[Table]:
+    """Fitted powers, distances between depths, and the networks."""
+    found = [trends_table(result), gaps_table(result), networks_table(result), *pinned_tables(result)]
+    return [replace(table, stacked=False) for table in found if table.rows]
+
+
+def power(slope: Slope | None) -> str | tuple[str, ...]:
+    if slope is None:
+        return ""
+    value, _, interval = slope.text().partition(" ")
+    return (value, interval) if interval else value
+
+
+def said(answer: bool | None) -> str:
+    return {True: "yes", False: "no", None: "undecided"}[answer]
+
+
+def trends_table(result: ContinuousLimit) -> Table:
+    records = [
+        {
+            Column("networks", text=True): NAMES[kind],
+            Column("distance"): power(rate := result.slope(kind, "distance")),
+            Column("approach?", text=True): said(decided(rate, 0.0)),
+            Column("roughness"): power(rough := result.slope(kind, "roughness")),
+            Column("smooth?", text=True): said(decided(rough, SMOOTH)),
+            Column("learnt"): power(result.slope(kind, "learnt")),
+        }
+        for kind in KINDS
+    ]
+    note = f"The power of h with which each falls. {by_text(result)} {ROUGH_NOTE}"
+    return Table.of(records, "Fitted powers of the step", [note])
+
+
+def mean(values: Iterable[float | None]) -> float:
+    known = [one for one in values if one is not None]
+    return math.fsum(known) / len(known) if known else math.nan
+
+
+def gaps_table(result: ContinuousLimit) -> Table:
+    records = [
+        {
+            Column("networks", text=True, grouped=True): NAMES[kind],
+            Column("layers"): f"{coarse} \u2192 {own[0].fine}",
+            Column("h"): f"{own[0].step:.4g}",
+            Column("distance"): f"{mean(one.distance for one in own):.4f}",
+            Column("CKA"): f"{mean(one.cka for one in own):.4f}",
+        }
+        for kind in KINDS
+        for coarse in result.depths
+        if (own := [one for one in result.gaps if (one.kind, one.coarse) == (kind, coarse)])
+    ]
+    columns = list(records[0]) if records else []
+    rows = [list(record.values()) for record in records]
+    return Table(columns, rows, "Distance between depths", [GAPS_NOTE])
+
+
+def networks_table(result: ContinuousLimit) -> Table:
+    def shown(values: Iterable[float | None], form: str) -> str:
+        found = mean(values)
+        return form.format(found) if math.isfinite(found) else ""
+
+    records = [
+        {
+            Column("networks", text=True, grouped=True): NAMES[kind],
+            Column("layers"): str(depth),
+            Column("step"): f"{own[0].step:.4g}",
+            Column(f"validation {title_of(result.metric)}"): shown((o.figure for o in own), result.metric.format),
+            Column("roughness"): shown((o.roughness for o in own), "{:.3f}"),
+            Column("learnt"): shown((o.learnt for o in own), "{:.3f}"),
+            Column(("of the", "start")): shown((o.start for o in own), "{:.3f}"),
+            Column("diverged"): str(sum(o.figure is None for o in own)) if any(o.figure is None for o in own) else "",
+        }
+        for kind in KINDS
+        for depth in result.depths
+        if (own := [o for o in result.networks if (o.kind, o.depth) == (kind, depth)])
+    ]
+    return Table.of(records, "Networks", [ROUGH_NOTE])
+
+
+def pinned_tables(result: ContinuousLimit) -> list[Table]:
+    """The pinned problem, and the same on finer grids."""
+    return [
+        pinned_table(result.pinned, "A pinned problem: heat with a reaction that varies", PINNED_NOTE),
+        pinned_table(result.stiff, "The pinned problem on finer grids", STIFF_NOTE),
+    ]
+
+
+def pinned_table(rows: Sequence[PinnedRow], title: str, note: str) -> Table:
+    records = [
+        {
+            Column("splitting", text=True): one.name,
+            Column("notation", text=True): Code(one.notation),
+            Column("ends", text=True): one.ends,
+            Column("points"): str(one.points),
+            Column("order"): str(one.order),
+            Column("measured"): "" if one.slope is None else f"{one.slope:.2f}",
+            Column(("error at", f"{one.steps[-1]} steps")): f"{one.errors[-1]:.1e}",
+        }
+        for one in rows
+    ]
+    return replace(Table.of(records, title, [note]), detail=ON_PAGES if len(rows) > SHORT else EVERYWHERE)
+
+
+def pinned_chart(result: ContinuousLimit) -> LineChart:
+    """The errors of the pinned problem against the steps."""
+    lines = [Line(one.name, one.steps, one.errors) for one in result.pinned]
+    x, y = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
+    return LineChart("A pinned problem: heat with reaction", x, y, lines, "relative to the exact solution",
+                     name="chart-pinned")  # fmt: skip
+
+
+def line(name: str, points: Sequence[tuple[float, float | None]]) -> Line:
+    """The mean over seeds against x, with a band from the least to the greatest if there are several."""
+    by: dict[float, list[float]] = {}
+    for x, y in points:
+        if y is not None:
+            by.setdefault(x, []).append(y)
+    xs = sorted(by)
+    band = ([min(by[x]) for x in xs], [max(by[x]) for x in xs]) if any(len(ys) > 1 for ys in by.values()) else ()
+    return Line(name, xs, [mean(by[x]) for x in xs], *band)
+
+
+def gap_lines(result: ContinuousLimit, figure: Callable[[Gap], float]) -> list[Line]:
+    found = [
+        line(labelled(result, kind, "distance"), [(one.step, figure(one)) for one in result.gaps if one.kind == kind])
+        for kind in KINDS
+    ]
+    return [one for one in found if one.x]
+
+
+def labelled(result: ContinuousLimit, kind: str, what: str) -> str:
+    """The name of a kind, with its fitted power."""
+    slope = result.slope(kind, what)
+    return NAMES[kind] if slope is None else f"{NAMES[kind]}: h^{slope.text().partition(' ')[0]}"
+
+
+def figure_lines(result: ContinuousLimit) -> list[Line]:
+    """The figure on validation against the depth."""
+    found = [line(NAMES[kind], [(o.depth, o.figure) for o in result.networks if o.kind == kind]) for kind in KINDS]
+    return [one for one in found if one.x]
+
+
+def charts(result: ContinuousLimit) -> list[LineChart]:
+    """Distances and CKA against the step, roughness against the step, the figure against the depth."""
+    h = Axis("h of the coarser network", "{:.4g}", log=True)
+    trained = [
+        line(f"{NAMES[kind]}{extra}", [(o.step, getattr(o, what)) for o in result.networks if o.kind == kind])
+        for kind in KINDS
+        for what, extra in (("roughness", ""), ("learnt", ", learnt"))
+    ]
+    metric = Axis(title_of(result.metric), result.metric.format)
+    depths = Axis("layers", "{:,.0f}", log=True)
+    near = Axis("distance", "{:.3g}", log=True)
+    return [
+        LineChart("Distance between depths at equal times", h, near, gap_lines(result, lambda one: one.distance),
+                  name="chart-distance"),
+        LineChart("Roughness of the weights", Axis("h", "{:.4g}", log=True), Axis("roughness", "{:.3g}", log=True),
+                  [one for one in trained if one.x], name="chart-roughness"),
+        LineChart("CKA between depths", h, Axis("CKA", "{:.4f}"),
+                  [one._replace(name=one.name.partition(":")[0]) for one in gap_lines(result, lambda one: one.cka)],
+                  name="chart-cka"),
+        LineChart(f"Validation {title_of(result.metric)}", depths, metric,
+                  figure_lines(result), name="chart-figure"),
+    ]  # fmt: skip
+
+
+def limit_page(result: ContinuousLimit) -> str:
+    """The verdict, the charts, the tables and how to reproduce them."""
+    title = f"{TITLE}: {result.task}, {shortened(label(result.scheme))}"
+    tables = limit_tables(result)
+    trained, pinned = tables[:-2], tables[-2:]
+    drawn = [chart_to_html(one) for one in charts(result) if one.lines]
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        verdict_to_html(limit_verdict(result)),
+        f'<p class="soft">{escape(summary(result))}</p>',
+        *(side_by_side(drawn[i : i + 2]) for i in range(0, len(drawn), 2)),
+        *map(to_html, trained),
+        chart_to_html(pinned_chart(result)),
+        *map(to_html, pinned),
+        *reproduce(result),
+    ]
+    return page(title, body)
+
+
+def summary(result: ContinuousLimit) -> str:
+    depths = listed([str(depth) for depth in result.depths])
+    return (
+        f"Networks of {depths} layers, all over t from 0 to {result.time:g} with step {result.time:g} / layers; "
+        f"{counted(len(result.seeds), 'seed')}. Interpolated: the trained network of {result.depths[0]} layers with "
+        f"weights interpolated in t. The smooth start is a random function of {counted(result.modes, 'wave')}. No "
+        f"dropout. Trajectories of {counted(result.examples, 'validation example')}; {result.date}."
+    )
+
+
+def reproduce(result: ContinuousLimit) -> list[str]:
+    import yaml
+
+    known = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    recipe: dict[str, Any] = dict(result.recipe)
+    return [
+        "<h2>How to reproduce</h2>",
+        f"<pre>{escape(result.command or 'splitstep.studies.converge.limit.continuous_limit(...)')}</pre>",
+        pairs([("commit", result.commit or "unknown"), ("versions", known), ("date", result.date)]),
+        "<p>The recipe, with all defaults written out; the layers and the step differ from run to run:</p>",
+        f"<pre>{escape(yaml.safe_dump(recipe, sort_keys=False))}</pre>",
+    ]
+
+
+STUDY = Study(TITLE, read_limit, limit_tables, limit_page, verdict=limit_verdict)

@@ -1,0 +1,168 @@
+"""Discretisation sensitivity and the continuous limit: what the studies compute, and what they refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import splitstep as ss
+from splitstep import cli
+from splitstep.inference.runs import open_run
+from splitstep.studies.converge.discretisation import discretisation
+from splitstep.studies.converge.discretisation_report import STUDY, discretisation_verdict, read_discretisation
+from splitstep.studies.converge.variations import fitting
+from splitstep.studies.statistics import share_interval
+from splitstep.training import train
+from splitstep.training.recipe import read_recipe
+
+SMALL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn": 32}
+RECIPES: dict[str, dict[str, Any]] = {
+    "image": {"task": "digits", "model": SMALL, "train": {"steps": 30, "warmup": 5, "lr": 5e-3}},
+    "causal": {
+        "task": "stdlib", "model": SMALL, "data": {"limit": 20_000, "length": 32},
+        "train": {"steps": 4, "warmup": 1, "batch": 8},
+    },
+    "sequence": {
+        "task": "listops", "model": SMALL, "data": {"variant": "short"},
+        "train": {"steps": 2, "warmup": 1, "batch": 4, "evaluate_batch": 256},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny network that was trained on digits."""
+    path = tmp_path_factory.mktemp("converge") / "digits"
+    train(read_recipe(RECIPES["image"], "the recipe"), path, quiet=True)
+    return path
+
+
+def test_the_network_by_its_own_scheme_changes_nothing(run: Path) -> None:
+    found = discretisation(run, examples=64, substeps=(1, 2), factors=(1.0, 2.0))
+    own = found.ways[0]
+    assert (own.scheme, own.substeps, own.change, own.kl, own.shared) == ("A F", 1, 0.0, 0.0, 1.0)
+    opened = open_run(run)
+    hits, examples = 0, 0
+    for batch in [*opened.task.batches("valid", 32)][::6]:
+        with torch.no_grad():
+            logits = opened.model(batch["pixel_values"]).logits
+        hits, examples = hits + int((logits.argmax(-1) == batch["labels"]).sum()), examples + len(logits)
+    assert examples == found.examples == 64
+    assert own.accuracy == pytest.approx(hits / examples)
+    assert found.longer[0]._replace(factor=1.0) == own
+
+
+def test_schemes_approach_the_limit_at_their_own_order(run: Path) -> None:
+    found = discretisation(run, ["lie", "strang-midpoint"], examples=32, substeps=(8, 16), factors=(1.0,))
+    for text, order in (("A F", 1), ("F/2 A F/2 @midpoint", 2)):
+        coarse, fine = (one.distance for one in found.ways if one.scheme == text)
+        assert coarse / fine == pytest.approx(2**order, rel=0.25), text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["causal", "sequence"])
+def test_the_study_runs_on_every_kind_of_model_with_one_stack(kind: str, tmp_path: Path) -> None:
+    train(read_recipe(RECIPES[kind], "the recipe"), tmp_path / "run", quiet=True)
+    found = discretisation(tmp_path / "run", examples=8, substeps=(1,), factors=(1.0,))
+    assert found.ways[0].change == 0.0
+    assert found.limit.distance == 0.0
+    assert len(found.errors) == 2 * 7
+    assert 0 < found.majority < 1
+
+
+def test_a_result_is_read_back_as_it_was_written(run: Path, tmp_path: Path) -> None:
+    words = [
+        "converge",
+        str(run),
+        "--out",
+        str(tmp_path / "out"),
+        "--examples",
+        "32",
+        "--substeps",
+        "1",
+        "--steps",
+        "1,2",
+    ]
+    assert cli.main(words) == 0
+    document = json.loads((tmp_path / "out" / "result.json").read_text())
+    result = read_discretisation(document, "it")
+    assert result.document() == document
+    assert STUDY.page is not None
+    assert (tmp_path / "out" / "report.html").read_text() == STUDY.page(result)
+    assert cli.main(["report", str(tmp_path / "out")]) == 0
+    assert cli.main(words) == 0  # again into the same directory
+
+
+def test_wrong_input_is_one_line_and_exit_code_2(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    (unfinished / "recipe.yaml").write_text((run / "recipe.yaml").read_text())
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    (tmp_path / "compared").mkdir()
+    (tmp_path / "compared" / "result.json").write_text('{"study": "compare"}')
+    wrong = {
+        "has not finished": [str(unfinished)],
+        "is not a run of splitstep": [str(tmp_path / "nowhere")],
+        "a step of 0 times its length is none": [str(run), "--steps", "0,1"],
+        "a step of -0.5 times its length is none": [str(run), "--steps=-0.5"],
+        "is not a list of numbers": [str(run), "--steps", "fast"],
+        "whole numbers from 1": [str(run), "--substeps", "0"],
+        "holds other files": [str(run), "--out", str(tmp_path / "other")],
+        "holds the result of something else": [str(run), "--out", str(tmp_path / "compared")],
+        "belongs to a single run": [str(run), "--out", str(run)],
+        "does not run the fields of this network": [str(run), "--schemes", "macaron"],
+        "give at least 1": [str(run), "--examples", "0"],
+        "splitstep converge runs/digits": [],
+    }
+    for message, words in wrong.items():
+        assert cli.main(["converge", *words]) == 2, message
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+
+
+def test_a_run_that_diverged_has_no_weights_to_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = RECIPES["image"] | {"train": {"steps": 40, "warmup": 0, "lr": 1e4, "clip": 0.0, "log_every": 1}}
+    assert train(read_recipe(recipe, "the recipe"), tmp_path / "run", quiet=True).status == "diverged"
+    assert cli.main(["converge", str(tmp_path / "run")]) == 2
+    assert "has no model: the run diverged" in capsys.readouterr().err
+
+
+def test_the_usual_schemes_are_those_that_fit_the_fields() -> None:
+    assert [str(s) for s in fitting(ss.scheme("F A"), [])][:2] == ["F A", "A F"]
+    assert fitting(ss.scheme("macaron"), []) == [ss.scheme("macaron")]
+
+
+@pytest.mark.parametrize(
+    ("hits", "kind", "words"), [(256, "settled", "is close"), (100, "settled", "is not close"), (243, "open", "may or")]
+)
+def test_the_interval_of_common_predictions_decides(run: Path, hits: int, kind: str, words: str) -> None:
+    found = discretisation(run, examples=32, substeps=(1,), factors=(1.0,))
+    verdict = discretisation_verdict(dataclasses.replace(found, shared=share_interval(hits / 256, 256)))
+    assert verdict.kind == kind
+    assert words in verdict.sentence
+
+
+def test_a_network_stops_working_at_the_first_step_below_the_middle(run: Path) -> None:
+    found = discretisation(run, examples=32, substeps=(1,), factors=(0.5, 1.0, 2.0, 4.0))
+    own = [one for one in found.longer if one.scheme]
+    accuracies = {0.5: 0.1, 1.0: 0.9, 2.0: 0.8, 4.0: 0.4}
+    longer = tuple(one._replace(accuracy=accuracies[one.factor]) for one in own)
+    made = dataclasses.replace(found, longer=longer, own=own[0]._replace(accuracy=0.9), majority=0.1)
+    assert (made.middle, made.stops(upwards=True), made.stops(upwards=False)) == (0.5, 4.0, 0.5)
+    assert "stops working at 0.5 times its step and at 4 times its step" in discretisation_verdict(made).sentence
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 10), (10, 10), (3, 50), (250, 256)])
+def test_the_interval_of_a_share_is_wilsons(hits: int, n: int) -> None:
+    from scipy.stats import binomtest
+
+    wanted = binomtest(hits, n).proportion_ci(0.95, method="wilson")
+    found = share_interval(hits / n, n)
+    assert (found.low, found.high) == (pytest.approx(wanted.low), pytest.approx(wanted.high))
