@@ -63,17 +63,20 @@ def left_out(line: str) -> bool:
 
 def shrunk(words: list[str]) -> list[str]:
     """The command with a small recipe: two steps, or four if it says how many, and at most two seeds."""
-    if words[0] not in ("train", "compare", "ablate"):
+    if words[0] == "converge" and "--depths" not in words:
+        return [*words, "--examples", "8", "--substeps", "1,2", "--steps", "1,2"]
+    if words[0] not in ("train", "compare", "ablate", "converge"):
         return words
     name = words[words.index("--task") + 1] if "--task" in words else words[1]
     steps = 4 if any(word.startswith("train.steps=") for word in words) else 2
-    few = ["2" if before == "--seeds" else word for before, word in zip(["", *words], words, strict=False)]
+    smaller = {"--seeds": "2", "--depths": "1,2,4"}
+    few = [smaller.get(before, word) for before, word in zip(["", *words], words, strict=False)]
     return [
         *few,
         *SMALLER[name],
         "train.warmup=1",
         f"train.steps={steps}",
-        *(["--engine", "local=1"] * (words[0] in ("compare", "ablate"))),
+        *(["--engine", "local=1"] * (words[0] != "train")),
         *(["--seeds", "1"] * (words[0] == "ablate" and "--seeds" not in words)),
         *(["--rates", "1e-3"] * (words[0] == "ablate" and "--rates" not in words)),
     ]
