@@ -296,6 +296,27 @@ def test_the_page_shows_every_analysis_and_says_what_diverged(lost: str) -> None
     assert ("Runs that diverged" in page) == bool(lost)
 
 
+def test_several_ablations_share_a_table_of_claims_and_one_of_arms() -> None:
+    one, two = ablation(), ablation(lost="no-norm")
+    [claims, arms] = STUDY.all_tables([("here", one), ("there", two)])
+    assert [column.head for column in claims.columns] == ["claim", "digits (here)", "digits (there)"]
+    assert [row[1:] for row in claims.rows] == [
+        [here.ruling, there.ruling] for here, there in zip(one.claims, two.claims, strict=True)
+    ]
+    assert [row[0] for row in arms.rows] == [
+        ("digits (here)", "accuracy"),
+        "",
+        "",
+        "",
+        ("digits (there)", "accuracy"),
+        "",
+        "",
+        "",
+    ]
+    assert any("3 of 3 diverged" in row[3] for row in arms.rows)
+    assert [table.name for table in STUDY.all_tables([("here", one)])] == [table.name for table in STUDY.tables(one)]
+
+
 def test_a_result_is_small_even_for_a_deep_network_and_many_runs() -> None:
     assert len(json.dumps(ablation(layers=12, seeds=5).document(), indent=2)) < 1_000_000
 

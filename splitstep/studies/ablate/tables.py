@@ -47,9 +47,7 @@ def measures_table(result: Ablation) -> Table:
             ARM: arm.name,
             Column(("cosine", "last layer, input")): measured(arm.own, arm.own.drift, "{:.3f}"),
             Column(("gradient growth", "per layer, largest")): measured(arm.own, arm.own.growth, "{:.3g}"),
-            Column(("CKA with full", "minus two seeds'")): ""
-            if arm is result.full
-            else measured(arm.own, arm.own.alignment, "{:+.3f}"),
+            Column(("CKA with full", "minus two seeds'")): aligned(result, arm),
             Column(("sensitivity", "exponent")): measured(arm.own, last(arm.own, "exponent"), "{:+.3f}"),
             Column(("entropy", "last layer, nats")): measured(arm.own, last(arm.own, "entropy"), "{:.2f}"),
         }
@@ -59,6 +57,7 @@ def measures_table(result: Ablation) -> Table:
 
 
 def aligned(result: Ablation, arm: ArmResult) -> Cell:
+    """How much less similar an arm is to the full one than another seed of it is."""
     return "" if arm is result.full else measured(arm.own, arm.own.alignment, "{:+.3f}")
 
 
