@@ -88,11 +88,36 @@ def test_every_comparison_is_shown() -> None:
     words = " ".join(words for page in PAGES for words in REPORT.findall((ROOT / page).read_text())).split()
     shown = {word for word in words if word.startswith("results/")}
     found = (
-        path.parent for study in ("compare", "translation") for path in ROOT.glob(f"results/{study}/*/result.json")
+        path.parent
+        for study in ("compare", "translation", "pde")
+        for path in ROOT.glob(f"results/{study}/*/result.json")
     )
     kept = {str(folder.relative_to(ROOT)) for folder in found} - {"results/translation/speed"}
     assert len(kept) >= 3
     assert kept <= shown
+
+
+def test_figures_of_the_laboratory_are_those_of_the_results() -> None:
+    text = " ".join((DOCS / "results" / "pde.md").read_text().split())
+    tasks = ("mnist", "newsgroups", "stdlib")
+    found = {name: json.loads((ROOT / "results" / "pde" / name / "result.json").read_text()) for name in tasks}
+    last = {
+        (task, arm["name"], name): arm["own"]["profiles"][name][-1]["mean"]
+        for task, result in found.items()
+        for arm in result["arms"]
+        for name in ("neighbours", "exponent")
+    }
+    for arm, tail in (("full", "in the full networks"), ("no-residual", "without residuals")):
+        first, second, third = (f"{last[task, arm, 'neighbours']:.3f}" for task in tasks)
+        assert f"{first}, {second} and {third} {tail}" in text
+    assert f"(exponent {last['stdlib', 'no-residual', 'exponent']:.3f})" in text
+    rows = (DOCS / "results" / "pde.md").read_text().split("## The three claims")[0]
+    for figure in re.findall(r"\d+\.\d+%|\b\d\.\d{3}\b", text.split("## The three claims")[1].split("##")[0]):
+        assert figure in rows or f"{figure}" in {f"{value:.3f}" for value in last.values()} or figure == "2.984", figure
+    [diverged] = [t for t in found["newsgroups"]["trials"] if t["arm"] == "no-norm" and t["status"] == "diverged"]
+    assert diverged["setting"] == ["train.lr=0.003"]
+    lost = [t for t in found["stdlib"]["trials"] if t["arm"] == "neither" and t["setting"] == ["train.lr=0.003"]]
+    assert [t["status"] for t in lost] == ["diverged"] * 3
 
 
 def test_what_the_scale_did_on_newsgroups_is_what_the_files_say() -> None:
