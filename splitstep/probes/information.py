@@ -87,6 +87,10 @@ class Information(LayerStates):
         else:
             x = pooled(states, passed.real)[:, :MOST]
             labels = None if labels is None or labels.ndim > 1 else labels[:MOST]
+        if x.shape[1] < 2:
+            raise ValueError(
+                f'the probe "information" compares examples, and there is {x.shape[1]}: use a larger train.probe_batch'
+            )
         return Samples(standardised(x), labels)
 
     def has_no_labels(self, passed: Pass) -> bool:

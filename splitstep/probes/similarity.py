@@ -16,6 +16,8 @@ def linear_cka(x: Tensor, y: Tensor, debiased: bool = False) -> Tensor:
     scaling of either network's coordinates. With few rows it is too large: two independent Gaussians have about p / N.
     The debiased form (Nguyen et al., 2021) uses the unbiased HSIC of Song et al. (2012), and may be below 0.
     """
+    if x.shape[-2] != y.shape[-2]:
+        raise ValueError(f"CKA compares the same rows of two networks, and there are {x.shape[-2]} and {y.shape[-2]}")
     x, y = (centred(v) for v in (x, y))
     if debiased:
         return debiased_hsic(x, y) / (debiased_hsic(x, x) * debiased_hsic(y, y)).sqrt()

@@ -52,7 +52,7 @@ ARMS: Registry[Callable[[Recipe], Assignments]] = Registry(
     },
 )
 PAPER = (FULL, "no-residual", "no-norm", "neither")  # the arms of the paper's claims
-FIXED = ("task", "match", "reference", "train.lr", "train.seed")  # entries that the study sets itself
+FIXED = ("task", "match", "reference", "train.lr", "train.seed", "train.probe_batch", "probes")  # as the study has them
 
 
 def read_ablate(document: Mapping[str, Any], where: str) -> AblateOptions:
@@ -89,7 +89,8 @@ def find_arms(names: Sequence[str], recipe: Recipe, own: Mapping[str, Assignment
             raise ValueError(f"the arm {name} is listed twice: name each arm once")
         if name not in custom and name not in ARMS:
             known = [*ARMS, *custom]
-            raise ValueError(f'there is no arm "{name}"{nearest(name, known)} the arms are {", ".join(known)}')
+            hint = nearest(name, known) or ":"
+            raise ValueError(f'there is no arm "{name}"{hint} the arms are {", ".join(known)}')
     return [Arm(name, custom[name] if name in custom else fitted(name, recipe)) for name in wanted]
 
 

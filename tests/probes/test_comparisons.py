@@ -49,6 +49,11 @@ def test_cka_is_that_of_gram_matrices(rows: int, p: int, q: int) -> None:
     assert float(linear_cka(x, y, debiased=True)) == pytest.approx(expected, rel=1e-9)
 
 
+def test_cka_of_unequal_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="there are 8 and 7"):
+        linear_cka(torch.randn(8, 3), torch.randn(7, 3))
+
+
 def test_cka_ignores_rotation_scale_and_shift() -> None:
     x, turn = states(30, 6), torch.linalg.qr(states(6, 6, seed=2)).Q
     assert float(linear_cka(x, 1e6 * x @ turn + 7)) == pytest.approx(1)

@@ -137,6 +137,12 @@ def test_rare_tokens_are_one_class() -> None:
     assert len(found.unique()) == 8
 
 
+def test_one_example_alone_is_refused() -> None:
+    given = {name: x[:1] for name, x in {**inputs("image"), "labels": labels("image")}.items()}
+    with pytest.raises(ValueError, match=r"larger train\.probe_batch"):
+        observe(tiny("image"), given, ["information"])
+
+
 @pytest.mark.parametrize("kind", ["sequence", "image", "causal", "masked", "translation"])
 @torch.no_grad()
 def test_every_kind_of_model_has_an_information_plane(kind: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 from inline import here
-from made_up import ablation, about, outcome
+from made_up import ablation, about, outcome, trial
 
 from splitstep.studies.ablate import STUDY, ablate
 from splitstep.studies.ablate.page import ablation_page
 from splitstep.studies.ablate.plan import default_rates, equal_shapes, rate_stage, read_rates, seed_stage
+from splitstep.studies.ablate.records import read_watched
 from splitstep.studies.ablate.result import ArmResult, Lost, read_ablation
 from splitstep.studies.ablate.similar import cka_layers
 from splitstep.studies.ablate.verdict import claims_of
@@ -85,10 +87,12 @@ def test_arms_of_a_recipe_s_own() -> None:
     ("names", "own", "says"),
     [
         (["no-nrom"], {}, 'there is no arm "no-nrom"; did you mean "no-norm"? the arms are full, no-residual'),
+        (["xyz"], {}, 'there is no arm "xyz": the arms are full, no-residual'),
         (["deap"], {"deep": {"model.layers": 4}}, 'did you mean "deep"'),
         (["full", "full"], {}, "the arm full is listed twice"),
         (["no-norm", "no-norm"], {}, "the arm no-norm is listed twice"),
         (["a"], {"a": {"train.lr": 1.0}}, "the arm a sets train.lr, which must be the same for all arms"),
+        (["a"], {"a": {"train.probe_batch": 8}}, "the arm a sets train.probe_batch, which must be the same"),
         (["a"], {"a": {"data.patch": 2}}, "the arm a sets data.patch, which must be the same"),
         (["a"], {"a": {"model.nrom": "rms"}}, 'the arm a: the model has no entry "nrom"; did you mean "norm"?'),
         (["a"], {"a": {"x.y.z": 1}}, "the arm a sets x.y.z: use entries such as"),
@@ -388,3 +392,19 @@ def test_a_layer_of_equal_states_has_no_cka_with_any_other_and_infinite_states_h
     assert found[0] == pytest.approx(1.0)
     assert found[1] == 0.0
     assert math.isnan(found[2])
+
+
+def test_states_of_other_tokens_have_no_cka() -> None:
+    assert all(map(math.isnan, cka_layers(torch.randn(3, 8, 4), torch.randn(3, 7, 4))))
+
+
+def test_tensors_of_a_translator_are_its_decoder_s_as_its_figures_are(tmp_path: Path) -> None:
+    stacks = {"encoder.body.stack": 0.0, "decoder.stack": 1.0}
+    RunDirectory(tmp_path).write_tensors(0, {f"states/{s}/tokens": torch.full((2, 3, 4), v) for s, v in stacks.items()})
+    figures = {name: {"input": [value]} for name, value in stacks.items()}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 0, "split": "probe", "drift": figures}) + "\n")
+    seen = read_watched(replace(trial("A F", 0, 0.5), folder="."), tmp_path)
+    assert seen.last("drift") == (1.0,)
+    found = seen.tensor(0, "states", "tokens")
+    assert found is not None
+    assert found.unique().tolist() == [1.0]

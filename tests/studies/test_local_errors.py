@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -60,6 +61,16 @@ def test_the_parts_of_a_local_error_are_those_of_matrix_exponentials(factor: flo
     ):  # fmt: skip
         assert found == pytest.approx(float((x @ wanted.T).norm() / moved), rel=1e-5)
     assert first.reference < 1e-7
+
+
+def test_the_splitting_of_a_layer_with_sub_steps_is_split_in_each_of_them() -> None:
+    problem = replace(flow("A F"), substeps=2)
+    [first, *_] = local_errors(problem, (1.0,))
+    (exact, split, there), one = lie_parts(H / 2), torch.eye(WIDTH, dtype=torch.float64)
+    exact, split, there = exact @ exact, split @ split, there @ there
+    moved = (problem.x @ (exact - one).T).norm()
+    for found, wanted in ((first.splitting, split - exact), (first.subflow, there - split)):
+        assert found == pytest.approx(float((problem.x @ wanted.T).norm() / moved), rel=1e-5)
 
 
 def test_padding_is_no_part_of_a_local_error() -> None:

@@ -41,6 +41,7 @@ class Watched(NamedTuple):
     trial: Trial
     directory: RunDirectory
     figures: Mapping[str, Mapping[int, Values]]
+    stack: str  # whose figures these are: a translator's decoder, the last one
 
     @property
     def seed(self) -> int:
@@ -57,27 +58,33 @@ class Watched(NamedTuple):
         return found[max(found)] if found else None
 
     def tensor(self, step: int, probe: str, series: str) -> Tensor | None:
-        """What a probe found in the last stack, at a step."""
+        """What a probe found in the stack, at a step."""
         from safetensors import safe_open
 
         file = self.directory.tensors_file(step)
         if not file.is_file():
             return None
         with safe_open(file, "pt") as tensors:
-            known: list[str] = list(tensors.keys())
-            names = [name for name in known if name.startswith(f"{probe}/") and name.endswith(f"/{series}")]
-            return tensors.get_tensor(names[-1]).float() if names else None
+            name = f"{probe}/{self.stack}/{series}"  # a file lists stacks by name, not in the order of the network
+            return tensors.get_tensor(name).float() if name in tensors.keys() else None  # noqa: SIM118
 
 
 def read_watched(trial: Trial, out: Path) -> Watched:
     """What the run of a trial recorded."""
     directory = RunDirectory(out / trial.folder)
     figures: dict[str, dict[int, Values]] = {}
+    stack = ""
     for record in directory.logged():
         if record["split"] == "probe":
+            stack = last_stack(record)
             for name, values in layered(record):
                 figures.setdefault(name, {})[record["step"]] = values
-    return Watched(trial, directory, figures)
+    return Watched(trial, directory, figures, stack)
+
+
+def last_stack(record: Mapping[str, Any]) -> str:
+    """The name of the last stack that the probes of a record saw."""
+    return next(list(found)[-1] for found in record.values() if isinstance(found, dict) and found)
 
 
 def layered(record: Mapping[str, Any]) -> Iterable[tuple[str, Values]]:

@@ -14,7 +14,9 @@ from .records import Values, rounded
 
 def cka_layers(x: Tensor, y: Tensor) -> Values:
     """Linear CKA of each layer's states [L + 1, N, width]; 0 where the states of a layer are all the same, so nothing
-    varies together. States that are not finite have none."""
+    varies together. States that are not finite have none, nor have those of other tokens."""
+    if x.shape[:2] != y.shape[:2]:
+        return (math.nan,) * len(x)
     finite = x.isfinite().flatten(1).all(1) & y.isfinite().flatten(1).all(1)
     found = linear_cka(x, y)
     return tuple(found.where(~(found.isnan() & finite), 0.0).tolist())

@@ -117,8 +117,9 @@ def local_error(flow: Flow, layer: int, x: Tensor, factor: float, second: Tensor
     own = flow.steps[layer]
     step = Step(own.fields, own.t, factor * own.h)
     exact, error, n = reference_of(flow.scheme, step, x, flow.context, flow.real)
-    split = advanced(with_exact_parts(flow.scheme, n), [step], x, flow.context)
-    there = advanced(flow.scheme, refine([step], flow.substeps), x, flow.context)
+    pieces = refine([step], flow.substeps)
+    split = advanced(with_exact_parts(flow.scheme, n), pieces, x, flow.context)
+    there = advanced(flow.scheme, pieces, x, flow.context)
     moved = size(exact - x, flow.real)
     total, splitting, subflow = (size(y, flow.real) / moved for y in (there - exact, split - exact, there - split))
     found = LocalError(layer, factor, moved, total, splitting, subflow, error / moved)
