@@ -35,7 +35,10 @@ def leading_singular(
     q = orthonormal(jvp(drawn.to(like)))
     for _ in range(rounds):
         q = orthonormal(jvp(orthonormal(vjp(q)).to(like)))
-    v, s, inner = torch.linalg.svd(vjp(q.to(like)).double(), full_matrices=False)  # J^T Q = V S inner
+    small = vjp(q.to(like)).double()
+    if not bool(small.isfinite().all()):
+        return Leading(*(torch.full_like(one, torch.nan) for one in (q[:, :count], small[0, :count], small[:, :count])))
+    v, s, inner = torch.linalg.svd(small, full_matrices=False)  # J^T Q = V S inner
     return Leading((q.double() @ inner.mT)[:, :count], s[:count], v[:, :count])
 
 
