@@ -30,6 +30,21 @@ def accept(given: Any) -> Callable[[], Probe]:
     return given
 
 
+LOOKING_CLOSELY = {
+    "trajectory": "trajectory:Trajectory",
+    "clustering": "clustering:Clustering",
+    "rank": "rank:Rank",
+    "cka_layers": "cka_layers:LayerSimilarity",
+    "rollout": "rollout:AttentionRollout",
+    "commutator": "commutator:Commutators",
+    "jacobian": "jacobian:JacobianSpectra",
+    "products": "products:JacobianProducts",
+    "communities": "coupling:CoordinateCommunities",
+    "leading": "leading:LeadingSingular",
+    "lens": "lens:LogitLens",
+}
+"""Probes that look at a trained model once rather than at every evaluation; they are imported on demand."""
+
 PROBES: Registry[Callable[[], Probe]] = Registry(
     "probe",
     {
@@ -43,6 +58,7 @@ PROBES: Registry[Callable[[], Probe]] = Registry(
         "information": Information,
     },
     accept=accept,
+    paths={name: f"splitstep.probes.{path}" for name, path in LOOKING_CLOSELY.items()},
 )
 
 

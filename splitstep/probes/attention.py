@@ -6,12 +6,11 @@ from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from ..fields.attention import EMPTY, Attention, attention_weights
 from ..fields.context import Context
 from ..integrate import Event
-from .probe import Figures, Pass, Probe, mean_over, numbers, stack_of
+from .probe import Figures, Pass, Probe, mean_over, numbers, rows_of, stack_of
 
 EXAMPLES, KEPT, TOKENS = 16, 8, 64  # whose entropy is measured; whose weights are kept, and of how many tokens
 ROOM = 2**26  # weights that are computed at a time: fewer examples if they are long
@@ -68,10 +67,7 @@ def first_examples(x: Tensor, context: Context, field: Attention) -> tuple[Tenso
     keys = length if context.memory is None or field.looks_at == "own" else context.memory.shape[1]
     heads = field.out.in_features // field.size
     count = max(1, min(EXAMPLES, ROOM // (heads * length * keys)))
-    cut = tree_map(
-        lambda one: one[:count] if isinstance(one, Tensor) and one.ndim and len(one) == batch else one, context
-    )
-    return x[:count], cut
+    return x[:count], rows_of(context, batch, slice(count))
 
 
 def summary(weights: Tensor) -> Seen:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from ..integrate import Event
 from ..stack import Stack
@@ -27,6 +28,7 @@ class Pass(NamedTuple):
     output: Any
     real: Tensor | None = None  # [B, T], False for padding; None: no token is padding
     gradients: tuple[Tensor, ...] = ()  # of the loss by what `sources` has returned
+    shared: dict[str, Any] | None = None  # what one probe worked out and others of this pass may use; None: nothing is
 
 
 class Probe(ABC):
@@ -93,6 +95,37 @@ def mean_over(values: Tensor, real: Tensor | None) -> Tensor:
     if real is None:
         return values.mean((-2, -1)) if values.ndim > 1 else values.mean()
     return torch.where(real, values, 0).sum((-2, -1)) / real.sum()
+
+
+def rows_of(context: Any, batch: int, rows: slice) -> Any:
+    """The context of some examples of a batch."""
+
+    def one(value: Any) -> Any:
+        return value[rows] if isinstance(value, Tensor) and value.ndim and len(value) == batch else value
+
+    return tree_map(one, context)
+
+
+def over_texts(name: str, values: Tensor) -> dict[str, tuple[float, ...]]:
+    """A series of means over texts, of numbers [layers, texts], and " spread": their standard deviation over texts,
+    which is not a number for a single one."""
+    wide = values.detach().double()
+    deviation = wide.std(1) if wide.shape[1] > 1 else torch.full_like(wide[:, 0], torch.nan)
+    return {name: numbers(wide.mean(1)), f"{name} spread": numbers(deviation)}
+
+
+def named_over_texts(names: Sequence[str], values: Tensor) -> dict[str, tuple[float, ...]]:
+    """The same for several series of numbers [layers, texts, names]."""
+    columns = zip(names, values.unbind(-1), strict=True)
+    return {key: series for name, one in columns for key, series in over_texts(name, one).items()}
+
+
+def texts_of(x: Tensor, real: Tensor | None, most: int) -> list[Tensor]:
+    """The real tokens [n, ..] of each of the first texts of states [B, T, ..]; texts that are all padding are left
+    out."""
+    if real is None:
+        return list(x[:most])
+    return [one[mask] for one, mask in zip(x[:most], real[:most], strict=True) if bool(mask.any())]
 
 
 def numbers(values: Sequence[Tensor] | Tensor) -> tuple[float, ...]:

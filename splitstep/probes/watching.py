@@ -47,7 +47,8 @@ def watch(model: nn.Module, batch: Mapping[str, Any], probes: Made, stacks: Mapp
         held.enter_context(torch.set_grad_enabled(bool(asking) or torch.is_grad_enabled()))
         output = model(**batch, use_cache=False, observe=see)
     passes = {
-        name: Pass(model, batch, name, x, output, real_tokens(batch, x, name in decoders)) for name, x in ends.items()
+        name: Pass(model, batch, name, x, output, real_tokens(batch, x, name in decoders), shared={})
+        for name, x in ends.items()
     }
     gradients = differentiate(output, probes, passes) if asking else {}
     return {

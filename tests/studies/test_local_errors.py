@@ -14,8 +14,9 @@ from torch import Tensor
 
 import splitstep as ss
 from splitstep.integrate import Step
+from splitstep.probes.splitting import commutator, commutator_weights, with_exact_parts
 from splitstep.studies.converge.flow import Flow, flow_of
-from splitstep.studies.converge.local_errors import commutator, commutator_weights, local_errors, with_exact_parts
+from splitstep.studies.converge.local_errors import local_errors
 
 WIDTH, H = 5, 0.3
 

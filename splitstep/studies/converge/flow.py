@@ -7,19 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ...integrate import Field, Step, integrate, refine
+from ...integrate import Step, integrate, refine
 from ...kernels.loss import IGNORED, shifted
 from ...models import CausalConfig, SplitstepModel
 from ...models.base import all_stacks
 from ...notation import shown
+from ...probes.splitting import SUM, advanced, summed
 from ...scheme import Scheme
-from ...schemes import scheme as scheme_of
 from ...stack import Stack
-
-SUM = scheme_of("F @rk4")  # of one field, which is the sum of all
 
 
 @dataclass(frozen=True)
@@ -60,35 +57,6 @@ class Flow:
 def scaled(steps: Sequence[Step], factor: float) -> list[Step]:
     """The same fields with steps `factor` times as long."""
     return [Step(one.fields, factor * one.t, factor * one.h) for one in steps]
-
-
-def advanced(scheme: Scheme, steps: Sequence[Step], x: Tensor, context: Any) -> Tensor:
-    """The state after these steps; a doubled state starts as (x, x), and its mean is returned."""
-    if not scheme.doubled:
-        return integrate(scheme, steps, x, context)
-    a, b = integrate(scheme, steps, (x, x), context)
-    return (a + b) / 2
-
-
-def shares(scheme: Scheme) -> dict[str, float]:
-    """The factor of each field in the equation that a scheme approximates: 1, or the fraction of one of several
-    sets of weights (F0/2 A F1/2 approximates x' = A + F0/2 + F1/2)."""
-    found: dict[str, float] = {}
-    for weight, part in scheme.substeps:
-        for name in part.fields:
-            share = float(weight * part.fraction) / (2 if scheme.doubled else 1)
-            found[name] = found.get(name, 0.0) + share
-    return found
-
-
-def summed(scheme: Scheme, step: Step) -> dict[str, Field]:
-    """The sum of a step's fields as one field."""
-    terms = [(share, step.fields[name]) for name, share in shares(scheme).items()]
-
-    def total(t: Any, x: Tensor, context: Any) -> Tensor:
-        return sum((share * field(t, x, context) for share, field in terms), torch.zeros_like(x))
-
-    return {"F": total}
 
 
 def check_equation(scheme: Scheme) -> None:

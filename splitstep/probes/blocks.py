@@ -1,0 +1,139 @@
+"""Layers as maps of states, so that they can be differentiated after the pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.func import jacrev
+from torch.utils._pytree import tree_map
+
+from ..fields import Context, Diffusion, exact_attention
+from ..integrate import Event, Step
+from ..scheme import Scheme
+from .probe import Pass, Probe, begins_step, rows_of, stack_of
+from .splitting import advanced
+
+Block = Callable[[Tensor, Any], Tensor]  # (x, context) -> x after the layer
+ROWS = 1024  # of a Jacobian that are worked out at a time
+
+
+class Layer(NamedTuple):
+    """One layer in a pass of some texts: its scheme, its steps, the state [B, T, width] that it was given."""
+
+    scheme: Scheme
+    steps: Sequence[Step]
+    x: Tensor
+    context: Any
+
+    @property
+    def h(self) -> float:
+        """The length of the layer."""
+        return sum(step.h for step in self.steps)
+
+
+class LayerBlocks(Probe):
+    """A probe that looks at layers after the pass, with derivatives, on the first few texts.
+
+    It keeps the fields of each step, the state at its start and one context. Cache, dropout and recording are off, and
+    other types than the state's are converted, because autocast is off as well.
+    """
+
+    texts: ClassVar[int] = 2
+
+    def __init__(self) -> None:
+        self.steps: dict[int, Step] = {}
+        self.starts: dict[int, Tensor] = {}
+        self.context: Any = None
+
+    def __call__(self, event: Event) -> None:
+        number = event.site.step
+        if begins_step(event):
+            self.steps[number] = Step({}, event.t, 0.0)
+            self.starts[number] = event.before.detach()[: self.texts].clone()
+            self.context = self.context or quiet(rows_of(event.context, len(event.x), slice(self.texts)), event.x)
+        known = self.steps[number]
+        h = event.h / event.move.fraction if event.move.fraction else known.h
+        self.steps[number] = Step({**known.fields, **event.fields}, known.t, h)
+
+    def layers(self, passed: Pass) -> list[Layer]:
+        """The layers of the stack, in order."""
+        stack, steps = stack_of(passed), list(self.steps.values())
+        firsts = range(0, len(steps), stack.substeps)
+        return [
+            Layer(stack.scheme, steps[i : i + stack.substeps], self.starts[i], self.context) for i in firsts
+        ]  # fmt: skip
+
+    def real(self, passed: Pass) -> Tensor | None:
+        """Which tokens of these texts are no padding."""
+        return None if passed.real is None else passed.real[: self.texts]
+
+
+def quiet(context: Any, x: Tensor) -> Any:
+    """The context without cache, dropout and recording, in the type of x."""
+    if isinstance(context, Context):
+        context = context._replace(seed=None, record=None, cache=None, cross_cache=None)
+    return tree_map(
+        lambda one: one.detach().to(x.dtype) if isinstance(one, Tensor) and one.is_floating_point() else one, context
+    )
+
+
+@contextmanager
+def differentiable(x: Tensor) -> Iterator[None]:
+    """Where layers have derivatives of every kind: without fused attention, without autocast."""
+    with exact_attention(), torch.autocast(x.device.type, enabled=False):
+        yield
+
+
+def block_of(layer: Layer) -> Block:
+    """A layer as a map (x, context) -> x, for any number of tokens. A doubled state starts as (x, x), and the result is
+    its mean."""
+    return lambda x, context: advanced(layer.scheme, layer.steps, x, context)
+
+
+def token_block_of(layer: Layer, text: int) -> Callable[[Tensor], Tensor]:
+    """A layer as a map of one token's state [width], in a sequence of this token alone.
+
+    Attention then sees the token itself and nothing else, so its position does not matter; a decoder still sees the
+    encoder's states of this text. Diffusion of a single token is 0.
+    """
+    steps = [step._replace(fields={k: alone(field) for k, field in step.fields.items()}) for step in layer.steps]
+    block, context = block_of(layer._replace(steps=steps)), Context()
+    if isinstance(layer.context, Context) and layer.context.memory is not None:
+        mask = layer.context.memory_mask
+        own = mask if mask is None or len(mask) == 1 else mask[text : text + 1]
+        context = Context(memory=layer.context.memory[text : text + 1], memory_mask=own)
+    return lambda u: block(u[None, None], context)[0, 0]
+
+
+@final
+class AtRest:
+    """A field that is 0 everywhere."""
+
+    def __call__(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        return torch.zeros_like(x)
+
+    def flow(self, t: Any, h: float, x: Tensor, context: Any) -> Tensor:
+        return x
+
+
+def alone(field: Any) -> Any:
+    """The field as a token without neighbours has it."""
+    return AtRest() if isinstance(field, Diffusion) else field
+
+
+def last_real(real: Tensor | None, x: Tensor) -> list[int]:
+    """The position of the last token of each text [B, T, ..] that is no padding."""
+    if real is None:
+        return [x.shape[1] - 1] * len(x)
+    places = torch.arange(x.shape[1], device=real.device)
+    return torch.where(real, places, 0).amax(-1).tolist()
+
+
+def jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """J_ij = df_i / dx_j [m, n] of f: [n] -> [m], in the type of x."""
+    with differentiable(x):
+        return jacrev(f, chunk_size=min(len(x), ROWS))(x).detach()  # pyright: ignore[reportReturnType]

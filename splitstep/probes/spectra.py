@@ -1,0 +1,63 @@
+"""What the eigenvalues and singular values of a Jacobian say. Everything in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def spread_of(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """exp(entropy) and participation ratio of weights [.., n] >= 0; not a number if all of them are 0."""
+    p = weights / weights.sum(-1, keepdim=True)
+    return torch.special.entr(p).sum(-1).exp(), 1 / p.square().sum(-1)
+
+
+def effective_rank(singular: Tensor) -> Tensor:
+    """exp(-sum_i p_i log p_i) with p_i = s_i / sum_j s_j of singular values [.., n]: n if all are equal, 1 if only
+    one is not 0 (Roy and Vetterli, 2007)."""
+    return spread_of(singular.double())[0]
+
+
+def participation_ratio(singular: Tensor) -> Tensor:
+    """(sum_i s_i^2)^2 / sum_i s_i^4 of singular values [.., n]: how many directions share the variance s^2."""
+    return spread_of(singular.double().square())[1]
+
+
+def singular_values(matrix: Tensor) -> Tensor:
+    """The singular values of matrices [.., m, n], largest first; not a number for those that are not finite."""
+    return answered(torch.linalg.svdvals, matrix.double()).to(torch.float64)
+
+
+def eigenvalues(matrix: Tensor) -> Tensor:
+    """The eigenvalues of matrices [.., n, n], complex; not a number for those that are not finite."""
+    return answered(torch.linalg.eigvals, matrix.double())
+
+
+def answered(function: Callable[[Tensor], Tensor], matrix: Tensor) -> Tensor:
+    """function(matrix), with nan where a matrix is not finite: LAPACK refuses those."""
+    known = matrix.isfinite().all((-2, -1))
+    found = function(torch.where(known[..., None, None], matrix, 0))
+    return torch.where(known[..., None], found, torch.nan)
+
+
+def henrici_departure(matrix: Tensor, eigen: Tensor) -> Tensor:
+    """sqrt(|J|_F^2 - sum_i |lambda_i|^2) / |J|_F, between 0 (J is normal) and 1 (J is nilpotent); `eigen` are the
+    eigenvalues lambda of J [.., n, n]."""
+    total = matrix.double().square().sum((-2, -1))
+    normal = eigen.abs().square().sum(-1)
+    return ((total - normal).clamp(min=0) / total).sqrt()
+
+
+def asymmetry(matrix: Tensor) -> Tensor:
+    """|J - J^T|_F / |J|_F of matrices [.., n, n]: 0 if symmetric, 2 if antisymmetric, about sqrt(2) if random."""
+    wide = matrix.double()
+    return torch.linalg.matrix_norm(wide - wide.mT) / torch.linalg.matrix_norm(wide)
+
+
+def complex_share(eigen: Tensor) -> Tensor:
+    """The share of eigenvalues [.., n] that are complex: |Im lambda| > 1e-9 max |lambda|."""
+    size = eigen.abs().amax(-1, keepdim=True)
+    share = (eigen.imag.abs() > 1e-9 * size).double().mean(-1)
+    return torch.where(eigen.isfinite().all(-1), share, torch.nan)
