@@ -18,10 +18,17 @@ def explained(chart: Explained, drawn: str) -> str:
     """A drawn chart with what explains it."""
     equation = f'<p class="equation">{equation_to_html(chart.equation)}</p>' if chart.equation else ""
     reading = f'<p class="reading">{escape(chart.reading)}</p>' if chart.reading else ""
+    kind = "explained beside" if on_equal_scales(chart) else "explained"
     return (
-        f'<div class="explained"{attribute("data-figures", own_figures(chart))}>{drawn}<div class="about">'
+        f'<div class="{kind}"{attribute("data-figures", own_figures(chart))}>{drawn}<div class="about">'
         f"{equation}{reading}{button(chart.file)}</div></div>"
     )
+
+
+def on_equal_scales(chart: Explained) -> bool:
+    """Whether the chart is about as wide as high, so that there is room beside it."""
+    inside = chart.chart
+    return isinstance(inside.charts[0] if isinstance(inside, SliderChart) else inside, ComplexPlane)
 
 
 def button(file: str) -> str:
@@ -36,8 +43,8 @@ def button(file: str) -> str:
 def own_figures(chart: Explained) -> str:
     """The figures as JSON, unless the script finds them in the chart: those of particles and planes with a slider."""
     inside = chart.chart
-    drawn_from = isinstance(inside, SliderChart) and isinstance(inside.charts[0], ComplexPlane)
-    if not chart.file or drawn_from or isinstance(inside, ParticleChart):
+    drawn_from_them = isinstance(inside, SliderChart) and on_equal_scales(chart)
+    if not chart.file or drawn_from_them or isinstance(inside, ParticleChart):
         return ""
     return json.dumps(figures(inside)._asdict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 

@@ -9,7 +9,7 @@ const tint = (element, colour) => element.style.setProperty("--c", typeof colour
 
 // What is under the pointer: the tips of a chart are [x, y or null, head, [[colour, text], ...]], x and y in [0, 1].
 // `tipsNow` returns them; `chosen` hears which one is shown, by its place among them, or -1.
-const MOST = 5; // tips of points that overlap
+const MOST = 4; // tips of points that overlap
 const hover = (area, tipsNow, chosen = () => {}) => {
   const cursor = make(area, "cursor", ""), box = make(area, "tip", "");
   let at = -1; // of the tip that is shown
@@ -55,6 +55,7 @@ const hover = (area, tipsNow, chosen = () => {}) => {
     show(Math.max(0, Math.min(tipsNow().length - 1, at + move)));
   });
   hide();
+  box.setAttribute("role", "status"); // read aloud if the arrow keys choose
   area.tabIndex = 0;
   area.addEventListener("pointermove", follow);
   area.addEventListener("pointerdown", follow);
@@ -151,7 +152,9 @@ for (const root of document.querySelectorAll("[data-particles]")) {
     const share = Math.log(Math.max(text.norm[k][i] ?? norms[0], norms[0]) / norms[0]) / range;
     return `color-mix(in oklab,var(--late) ${(100 * share).toFixed(0)}%,var(--early))`;
   };
-  const place = (k, i) => text.x[k][i] === null || text.y[k][i] === null ? null : [text.x[k][i] / places, 1 - text.y[k][i] / places];
+  const exact = (k, i) => text.x[k][i] === null || text.y[k][i] === null ? null : [text.x[k][i] / places, 1 - text.y[k][i] / places];
+  const place = (k, i) => exact(k, i)?.map((one) => Math.max(0, Math.min(1, one)));
+  const beyond = (k, i) => exact(k, i)?.some((one) => one < 0 || one > 1);
   const between = (from, to, share) => from && to && [0, 1].map((d) => from[d] + share * (to[d] - from[d]));
   const draw = (to) => {
     at = to;
@@ -162,6 +165,7 @@ for (const root of document.querySelectorAll("[data-particles]")) {
       const line = Array.from({ length: k + 1 - first }, (_, j) => place(first + j, i)).concat([point]).filter(Boolean);
       trails[i].setAttribute("d", line.map(([x, y], j) => `${j ? "L" : "M"}${(1000 * x).toFixed(1)} ${(1000 * y).toFixed(1)}`).join(""));
       dots[i].hidden = !point;
+      dots[i].classList.toggle("beyond", Boolean(beyond(whole, i)));
       if (point) [dots[i].style.left, dots[i].style.top] = point.map((one) => `${(100 * one).toFixed(2)}%`);
       for (const one of [dots[i], trails[i], tokens[i]]) tint(one, colour(whole, i));
     });
@@ -205,7 +209,7 @@ for (const root of document.querySelectorAll("[data-particles]")) {
   });
   const [left, right, low, high] = ends;
   const row = (one, k, i) => {
-    const point = place(k, i) ?? [null, null];
+    const point = exact(k, i) ?? [null, null];
     return [one.name, ...states[k], i, one.tokens[i], point[0] === null ? null : back(point[0], left, right),
       point[1] === null ? null : back(1 - point[1], low, high), one.cluster[k][i], one.norm[k][i]];
   };

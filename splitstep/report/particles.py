@@ -19,6 +19,7 @@ PLACES = 999  # along each axis: places are whole numbers, so that pages stay sm
 TRAIL = 10  # states that a trail goes back
 ALONE = -1  # the cluster of a token that has one to itself
 COLUMNS = ("text", "state", "t", "position", "token")
+BEYOND = "Hollow particles at the edge are beyond it."
 CLUSTERS = "Tokens of one cluster have one colour; tokens alone are grey."
 
 
@@ -77,9 +78,10 @@ def picture(chart: ParticleChart, text: Particles, clusters: Sequence[int], alon
         trail = [(along.at(x[i]), 1 - up.at(y[i])) for x, y in zip(text.x[-TRAIL:], text.y[-TRAIL:], strict=True)]
         svg.append(f'<path class="trail" style="{colour(cluster)}" d="{path(trail)}"/>')
         if finite(*trail[-1]):
-            dots.append(dot(*trail[-1], cluster, "dot particle"))
-    titles = chart.x.title, chart.y.title
-    return Plot("", "", marks(along), marks(up, True), titles, svg, dots, (), ())
+            x, y = (min(max(one, 0.0), 1.0) for one in trail[-1])
+            dots.append(dot(x, y, cluster, "dot particle" if (x, y) == trail[-1] else "dot particle beyond"))
+    titles, note = (chart.x.title, chart.y.title), BEYOND if chart.x.shown or chart.y.shown else ""
+    return Plot("", "", marks(along), marks(up, True), titles, svg, dots, (), (), note=note)
 
 
 def strip(tokens: Sequence[str], clusters: Sequence[int]) -> Iterable[str]:
@@ -94,7 +96,7 @@ def visible(token: str) -> str:
 
 
 def embedded(chart: ParticleChart, clusters: Sequence[list[list[int]]], along: Scale, up: Scale) -> dict[str, Any]:
-    """Figures for the script; x and y between 0 and `PLACES`."""
+    """Figures for the script; x and y are between 0 and `PLACES` on the chart."""
     return {
         "columns": [*COLUMNS, chart.x.title or "x", chart.y.title or "y", "cluster", "norm"],
         "states": [(name, rounded(t)) for name, t in chart.states],

@@ -283,16 +283,22 @@ def _complex(chart: ComplexPlane) -> Plot:
     """The dots of a group are one path of round strokes without length: a spectrum has hundreds of them."""
     groups = [(name, [z for z in group if finite(z.real, z.imag)]) for name, group in chart.groups]
     along, up = plane_scales(chart)
-    svg, tips, legend = [*circle(chart.radius, along, up)], list[Tip](), list[tuple[int, str]]()
-    for i, (name, group) in zip(colours((name for name, _ in groups), chart.muted), groups, strict=True):
+    svg, tips = [*circle(chart.radius, along, up)], list[Tip]()
+    legend = list(zip(colours((name for name, _ in groups), chart.muted), (name for name, _ in groups), strict=True))
+    for i, name in null_first(legend):
+        group = dict(groups)[name]
         at = [(along.at(z.real), 1 - up.at(z.imag)) for z in group]
         svg.append(f'<path class="dots" style="{colour(i)}" d="{dots_path(at)}"/>')
         said = (f"{z.real:.4g}{z.imag:+.4g}i, size {abs(z):.4g}" for z in group)
         tips += [Tip(x, y, name, [(shade(i), text)]) for (x, y), text in zip(at, said, strict=True)]
-        legend.append((i, name))
     aspect = (along.high - along.low) / (up.high - up.low)
     titles = "real part", "imaginary part"
     return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, [], tips, legend, aspect)
+
+
+def null_first(legend: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """In the order in which they are drawn: null models lie below the others."""
+    return sorted(legend, key=lambda one: one[0] != MUTED)
 
 
 def plane_scales(chart: ComplexPlane) -> tuple[Scale, Scale]:

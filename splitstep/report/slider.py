@@ -12,7 +12,7 @@ from itertools import chain
 
 from .charts import Axis, BarChart, ComplexPlane, HeatMap, LineChart, PlainChart, PointChart, SliderChart, TrailChart
 from .controls import controls, titled
-from .plots import attribute, colours, finite, framed, plane_scales, plotted, rounded, shade
+from .plots import attribute, colours, finite, framed, null_first, plane_scales, plotted, rounded, shade
 from .scales import scale
 
 PLANE_COLUMNS = ("group", "real part", "imaginary part")
@@ -47,12 +47,13 @@ def embedded_planes(along: str, planes: Sequence[ComplexPlane]) -> str:
     """The numbers of all planes in groups, real and imaginary parts in turn, with what the axes and colours are."""
     across, up = plane_scales(planes[0])
     names = names_of(planes)
+    groups = null_first(zip(colours(names, planes[0].muted), names, strict=True))
     data = {
         "stops": [plane.title for plane in planes],
         "columns": [along, *PLANE_COLUMNS],
         "ends": [across.low, across.high, up.low, up.high],
-        "groups": [(shade(i), name) for i, name in zip(colours(names, planes[0].muted), names, strict=True)],
-        "planes": [[parts(dict(plane.groups).get(name, ())) for name in names] for plane in planes],
+        "groups": [(shade(i), name) for i, name in groups],
+        "planes": [[parts(dict(plane.groups).get(name, ())) for _, name in groups] for plane in planes],
     }
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 

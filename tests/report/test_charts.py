@@ -30,6 +30,8 @@ from splitstep.report.charts import (
     PointChart,
     SliderChart,
     SmallMultiples,
+    Trail,
+    TrailChart,
 )  # fmt: skip
 from splitstep.report.drawing import chart_to_html
 from splitstep.report.plots import COLOURS
@@ -48,6 +50,7 @@ CHARTS: dict[str, Chart] = {
     "plane": ComplexPlane("Eigenvalues", [("a", [1j, 2 + 0j, -1 - 1j])]),
     "bars": BarChart("Bars", Axis("y"), [Bar("a", 2.0, 1.5, 2.5), Bar("b", -1.0)]),
     "heat": HeatMap("Heat", "column", "row", ["x", "y"], ["1", "2", "3"], [[1.0, -2.0], [0.0, math.nan], [0.5, 2.0]]),
+    "trails": TrailChart("Plane", STEP, Axis("y"), Axis("t"), [Trail(1.0, ["1", "2"], [0.0, 1.0], [1.0, math.nan])]),
     "several": SmallMultiples("All", [LineChart(name, STEP, LOSS, [LINE]) for name in ("one", "two")]),
     "slider": SliderChart("Spectra", "layer", [ComplexPlane(name, [("a", [1j, 0.5 + 0j])]) for name in ("one", "two")]),
     "slider of lines": SliderChart("Losses", "run", [LineChart(name, STEP, LOSS, [LINE]) for name in ("one", "two")]),

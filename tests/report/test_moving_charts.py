@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -13,7 +14,18 @@ from typing import Any
 import pytest
 from pages import CONTRAST, WORDS, chromium, particle_chart, spectra, visit
 
-from splitstep.report.charts import Axis, Bar, BarChart, Chart, Explained, HeatMap, Line, LineChart, SliderChart
+from splitstep.report.charts import (
+    Axis,
+    Bar,
+    BarChart,
+    Chart,
+    ComplexPlane,
+    Explained,
+    HeatMap,
+    Line,
+    LineChart,
+    SliderChart,
+)
 from splitstep.report.drawing import chart_to_html
 from splitstep.report.explained import equation_to_html
 from splitstep.report.figures import figures
@@ -205,20 +217,21 @@ def test_a_slider_shows_each_spectrum_and_hovering_its_numbers(browser: Any, tmp
     page, wrong = visit(browser, written(tmp_path, *BODY), 1280)
     paths = "[...document.querySelectorAll('#spectra .dots')].map(e => e.getAttribute('d'))"
     page.focus("#spectra [type=range]")
-    seen = list[list[str]]()
+    seen, first = list[list[str]](), spectra().charts[0]
+    assert isinstance(first, ComplexPlane)
     for chart in spectra().charts:
         assert page.inner_text("#spectra .at") == chart.title
         seen.append(page.evaluate(paths))
         page.keyboard.press("ArrowRight")
-    assert len({one for one, _ in seen}) == 6
+    assert len({path for pair in seen for path in pair}) == 12
     assert all(path.count("M") == 60 for pair in seen for path in pair)
     page.keyboard.press("Home")
     assert page.evaluate(paths) == seen[0]
     page.focus("#spectra .area")
     page.keyboard.press("ArrowRight")
-    z = spectra().charts[0].groups[0][1][0]  # type: ignore[union-attr]
+    z = first.groups[1][1][0]  # the null model lies below, so it comes first
     said = page.inner_text("#spectra .tip")
-    assert said.startswith(f"trained\n{z.real:.4g} ")
+    assert said.startswith(f"random weights\n{z.real:.4g} ")
     assert f"size {abs(z):.3g}"[:8] in said
     page.close()
     assert wrong == []
@@ -241,6 +254,27 @@ def test_a_slider_over_other_charts_shows_one_of_them(browser: Any, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_particles_beyond_the_axes_are_hollow_and_keep_their_figures(browser: Any, tmp_path: Path) -> None:
+    chart = dataclasses.replace(particle_chart(), x=Axis("first direction", shown=(-1.0, 1.0)))
+    file = written(tmp_path, Explained(chart, file="tokens.csv"))
+    for scripts in (False, True):
+        page, wrong = visit(browser, file, 1280, java_script_enabled=scripts)
+        dots = page.query_selector_all(".particle")
+        assert [" beyond" in dot.get_attribute("class") for dot in dots] == [abs(x) > 1 for x in chart.texts[0].x[12]]
+        assert "Hollow particles at the edge are beyond it." in page.inner_text("#particles")
+        area = page.query_selector(".area").bounding_box()
+        assert all(area["x"] - 6 <= dot.bounding_box()["x"] <= area["x"] + area["width"] for dot in dots)
+        if scripts:
+            with page.expect_download() as started:
+                page.click(".download")
+            rows = list(csv.DictReader(io.StringIO(started.value.path().read_text(encoding="utf-8"), newline="")))
+            xs = [float(row["first direction"]) for row in rows[36 * 12 : 36 * 13]]
+            assert xs == pytest.approx(chart.texts[0].x[12], abs=2e-3)
+        page.close()
+        assert wrong == []
+
+
+@pytest.mark.slow
 def test_the_figures_can_be_saved(browser: Any, tmp_path: Path) -> None:
     page, wrong = visit(browser, written(tmp_path, *BODY), 1280)
     saved = dict[str, str]()
@@ -256,20 +290,16 @@ def test_the_figures_can_be_saved(browser: Any, tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(saved["particles.csv"], newline="")))
     assert len(rows) == 2 * 13 * 36
     row, text = rows[36 * 5 + 7], chart.texts[0]
-    assert (row["text"], row["state"], row["t"], row["position"], row["token"]) == (
-        "text 1",
-        "layer 5",
-        "5",
-        "7",
-        " depth",
-    )
+    assert list(row.values())[:5] == ["text 1", "layer 5", "5", "7", " depth"]
     assert float(row["first direction"]) == pytest.approx(text.x[5][7], abs=0.02)
     assert float(row["second direction"]) == pytest.approx(text.y[5][7], abs=0.02)
     assert float(row["norm"]) == pytest.approx(text.norm[5][7], rel=5e-3)
     found, wanted = json.loads(saved["spectra.json"]), figures(spectra())
     assert found["columns"] == wanted.columns
-    assert [row[:2] for row in found["rows"]] == [list(row[:2]) for row in wanted.rows]
-    assert found["rows"][-1][2:] == pytest.approx(wanted.rows[-1][2:], rel=1e-3)
+    ordered = (sorted(rows, key=lambda row: [str(name) for name in row[:2]]) for rows in (found["rows"], wanted.rows))
+    for one, two in zip(*ordered, strict=True):
+        assert one[:2] == list(two[:2])
+        assert one[2:] == pytest.approx(two[2:], rel=1e-3)
     assert list(csv.reader(io.StringIO(saved["rank.csv"], newline=""))) == [
         ["name", "layer", "rank", "low", "high"],
         ["trained", "0", "9", "8", "9.5"], ["trained", "1", "4", "3", "5"], ["trained", "2", "", "1", "3"],
