@@ -72,6 +72,7 @@ class LineChart:
     level: float | None = None  # a horizontal line, such as zero
     name: str = ""  # its id in the page
     first: int = 0  # the colour of the first line
+    muted: Sequence[str] = ()  # names of lines that are drawn grey and dashed: null models
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ class ComplexPlane:
     groups: Sequence[tuple[str, Sequence[complex]]]
     radius: float | None = 1.0
     name: str = ""
+    muted: Sequence[str] = ()  # names of groups that are drawn grey: null models
+    shown: Sequence[complex] = ()  # other numbers for which the axes have room
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,9 @@ class HeatMap:
     strongest: float | None = None  # the figure of the strongest colour, if it is not the largest of this map
 
 
+PlainChart = LineChart | PointChart | TrailChart | ComplexPlane | BarChart | HeatMap
+
+
 @dataclass(frozen=True)
 class SmallMultiples:
     """Small charts beside each other; if all have the same legend, it is shown once."""
@@ -142,4 +148,71 @@ class SmallMultiples:
     charts: Sequence[LineChart | PointChart | TrailChart | HeatMap]
 
 
-Chart = LineChart | PointChart | TrailChart | ComplexPlane | BarChart | HeatMap | SmallMultiples
+@dataclass(frozen=True)
+class SliderChart:
+    """Charts of one kind on the same axes, of which one is shown; a slider moves through them.
+
+    The title of each chart says where it stands, such as "layer 3"; `along` says what the slider runs along.
+    """
+
+    title: str
+    along: str
+    charts: Sequence[PlainChart]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        assert len({type(chart) for chart in self.charts}) == 1, "a slider needs charts, all of one kind"
+
+
+class Particles(NamedTuple):
+    """The tokens of a text, and of each in every state its place, its cluster and its norm: `x[state][token]`.
+
+    Tokens of one state with the same number are a cluster; the numbers of two states need not agree.
+    """
+
+    name: str
+    tokens: Sequence[str]
+    x: Sequence[Sequence[float]]
+    y: Sequence[Sequence[float]]
+    cluster: Sequence[Sequence[int]]
+    norm: Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class ParticleChart:
+    """Tokens as particles that move through depth, in a projection that is the same at every depth."""
+
+    title: str
+    x: Axis
+    y: Axis
+    states: Sequence[tuple[str, float]]  # what each is called, such as "layer 3", and its t
+    texts: Sequence[Particles]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.states, "particles need a state"
+        assert self.texts, "particles need a text"
+        for text in self.texts:
+            for figures in (text.x, text.y, text.cluster, text.norm):
+                assert len(figures) == len(self.states), f"{text.name}: one row of figures for each state"
+                assert all(len(row) == len(text.tokens) for row in figures), f"{text.name}: one figure for each token"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A chart with its equation, a sentence on how to read it, and its figures as a file to download.
+
+    An equation is text with `_` and `^` for what stands lower and higher: "x_{i+1} = x_i + h f(t_i, x_i)".
+    The file's name ends in .csv or .json; without a name there is no download.
+    """
+
+    chart: PlainChart | SmallMultiples | SliderChart | ParticleChart
+    equation: str = ""
+    reading: str = ""
+    file: str = ""
+
+    def __post_init__(self) -> None:
+        assert not self.file or self.file.endswith((".csv", ".json")), f"{self.file} is neither .csv nor .json"
+
+
+Chart = PlainChart | SmallMultiples | SliderChart | ParticleChart | Explained

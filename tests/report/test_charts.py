@@ -13,20 +13,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitstep.report import charts
 from splitstep.report.charts import (
     Axis,
     Bar,
     BarChart,
     Chart,
     ComplexPlane,
+    Explained,
     HeatMap,
     Line,
     LineChart,
+    ParticleChart,
+    Particles,
     Point,
     PointChart,
+    SliderChart,
     SmallMultiples,
+    Trail,
+    TrailChart,
 )  # fmt: skip
-from splitstep.report.drawing import COLOURS, chart_to_html
+from splitstep.report.drawing import chart_to_html
+from splitstep.report.plots import COLOURS
 from splitstep.report.scales import scale
 
 HOSTILE = "</script><b onclick=\"alert('x')\">&amp;"
@@ -37,11 +45,23 @@ CHARTS: dict[str, Chart] = {
     "empty": LineChart("Nothing", STEP, LOSS, []),
     "not finite": LineChart("Broken", STEP, LOSS, [Line("a", (1, 2, 3), (1.0, math.nan, math.inf))]),
     "constant": LineChart("Flat", STEP, Axis("y"), [Line("a", (1,), (0.0,))]),
+    "muted": LineChart("Rank", STEP, LOSS, [LINE, LINE._replace(name="null")], muted=["null"]),
     "points": PointChart("Cost", Axis("FLOPs", "{:,.0f}"), Axis("y", "{:.2%}"), [Point("a", 10, 0.5, 0.4, 0.6)]),
     "plane": ComplexPlane("Eigenvalues", [("a", [1j, 2 + 0j, -1 - 1j])]),
     "bars": BarChart("Bars", Axis("y"), [Bar("a", 2.0, 1.5, 2.5), Bar("b", -1.0)]),
     "heat": HeatMap("Heat", "column", "row", ["x", "y"], ["1", "2", "3"], [[1.0, -2.0], [0.0, math.nan], [0.5, 2.0]]),
+    "trails": TrailChart("Plane", STEP, Axis("y"), Axis("t"), [Trail(1.0, ["1", "2"], [0.0, 1.0], [1.0, math.nan])]),
     "several": SmallMultiples("All", [LineChart(name, STEP, LOSS, [LINE]) for name in ("one", "two")]),
+    "slider": SliderChart("Spectra", "layer", [ComplexPlane(name, [("a", [1j, 0.5 + 0j])]) for name in ("one", "two")]),
+    "slider of lines": SliderChart("Losses", "run", [LineChart(name, STEP, LOSS, [LINE]) for name in ("one", "two")]),
+    "particles": ParticleChart(
+        HOSTILE,
+        Axis(HOSTILE),
+        Axis("y"),
+        [(HOSTILE, 0.0), ("layer 1", 1.0)],
+        [Particles(HOSTILE, [HOSTILE, "b"], [[0, 1], [2, math.nan]], [[0, 1]] * 2, [[0, 0]] * 2, [[1, math.inf]] * 2)],
+    ),
+    "explained": Explained(LineChart("Loss", STEP, LOSS, [LINE]), f"x_i^{{2}} < {HOSTILE}", HOSTILE, "loss.csv"),
     "hostile": LineChart(HOSTILE, Axis(HOSTILE), Axis(HOSTILE), [LINE._replace(name=HOSTILE)], HOSTILE, name=HOSTILE),
 }
 
@@ -55,11 +75,10 @@ def test_every_chart_is_well_formed_and_loads_nothing(name: str) -> None:
     drawn = chart_to_html(CHARTS[name])
     root = ElementTree.fromstring(f"<div>{drawn}</div>")
     assert {element.tag for element in root.iter()} <= {
-        "div", "h2", "h3", "p", "b", "i", "span", "svg", "path", "rect", "ellipse"
+        "div", "h2", "h3", "p", "b", "i", "span", "svg", "path", "rect", "ellipse", "button", "input", "label",
+        "select", "option", "small", "sub", "sup", "var"
     }  # fmt: skip
-    assert not re.search(
-        r"nan|inf|(?:src|href)=", re.sub(r'data-tips="[^"]*"', "", drawn).lower().replace("finite", "")
-    )
+    assert not re.search(r"nan|inf|(?:src|href)=", re.sub(r'data-\w+="[^"]*"', "", drawn).lower().replace("finite", ""))
 
 
 def test_hovering_tells_the_figures_of_all_lines_at_a_step() -> None:
@@ -152,6 +171,15 @@ def test_more_lines_than_colours_differ_in_their_strokes() -> None:
     assert len(set(looks)) == COLOURS + 1
 
 
+def test_a_null_model_is_grey_and_takes_no_colour_from_the_others() -> None:
+    lines = [LINE._replace(name=name) for name in ("a", "null", "b")]
+    drawn = chart_to_html(LineChart("", STEP, LOSS, lines, muted=["null"]))
+    assert tips(drawn)[0][3] == [[0, "a: 1 [0.9, 1.1]"], [-1, "null: 1 [0.9, 1.1]"], [1, "b: 1 [0.9, 1.1]"]]
+    assert re.findall(r'class="band" style="--c:var\((.*?)\)"', drawn) == ["--c0", "--c-1", "--c1"]
+    style = (Path(charts.__file__).parent / "style.css").read_text()
+    assert style.count("--c-1:") == 2  # in light and in dark
+
+
 def test_a_legend_that_charts_share_is_shown_once() -> None:
     assert chart_to_html(CHARTS["several"]).count('class="legend"') == 1
     own = [LineChart("", STEP, LOSS, [LINE._replace(name=name)]) for name in "ab"]
@@ -171,10 +199,10 @@ def test_the_documented_chart_is_drawn(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_a_number_is_left_out(bad: float) -> None:
     points = [Point("a", 1.0, 2.0), Point("b", 2.0, bad)]
-    charts: list[Chart] = [
+    shown: list[Chart] = [
         PointChart("points", Axis(), Axis(), points),
         BarChart("bars", Axis(), [Bar("a", 1.0), Bar("b", bad)]),
         ComplexPlane("plane", [("a", [1 + 1j, complex(bad, 0.0)])]),
     ]
-    for chart in charts:
+    for chart in shown:
         assert not re.search("nan|inf", chart_to_html(chart).lower())

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 from made_up import LOSS, comparison, translation, trial
+from pages import CONTRAST, chromium, visit
 from rich.console import Console
 
 from splitstep import SCHEMES, cli
@@ -83,38 +83,8 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium of the system, driven by playwright; CI must have both."""
-    if not os.environ.get("CI"):
-        pytest.importorskip("playwright")
-    from playwright.sync_api import sync_playwright
-
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        assert not os.environ.get("CI"), "CI must install chromium: apt-get install chromium"
-        pytest.skip("there is no chromium here")
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=path,
-            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-                  "--disable-background-networking", "--disable-component-update"],
-        )  # fmt: skip
-        yield chromium
-        chromium.close()
-
-
-def visit(browser: Any, file: Path, width: int, colours: str = "light") -> tuple[Any, list[str]]:
-    """The open page, and everything that should not have happened."""
-    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=colours)
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(f"console {message.type}: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
-    page.on(
-        "request",
-        lambda r: None if r.url.startswith(("data:", "blob:", file.as_uri())) else wrong.append(f"request: {r.url}"),
-    )
-    page.goto(file.as_uri())
-    return page, wrong
+    with chromium() as started:
+        yield started
 
 
 @pytest.mark.slow
@@ -202,21 +172,6 @@ def test_a_dark_screen_has_a_dark_page_and_words_that_can_be_read(browser: Any, 
         page.close()
         assert wrong == []
     assert lines["light"] != lines["dark"]
-
-
-CONTRAST = """selector => {
-  const light = (colour) => {
-    const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map((v) => v / 255)
-      .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  let element = document.querySelector(selector);
-  const ink = light(getComputedStyle(element).color);
-  const clear = "rgba(0, 0, 0, 0)";
-  while (getComputedStyle(element).backgroundColor === clear) element = element.parentElement;
-  const paper = light(getComputedStyle(element).backgroundColor);
-  return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
-}"""  # as WCAG defines it
 
 
 @pytest.mark.slow

@@ -1,0 +1,377 @@
+"""Plots as HTML and inline SVG: they fill the width that there is, and take their colours from the page's style.
+
+Lines and bands are SVG stretched to the plot's area, with strokes that keep their width; marks, dots and words are HTML
+at percentages of it, so nothing shrinks on a phone. What hovering shows is in `data-tips`, for the page's one script.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from html import escape
+from itertools import count
+from typing import NamedTuple
+
+from .charts import Axis, BarChart, ComplexPlane, HeatMap, LineChart, PlainChart, PointChart, TrailChart
+from .scales import Scale, scale
+
+COLOURS = 8  # in the style; after these they repeat with another stroke
+DASHES = ("", "8 4", "2 3", "8 3 2 3")
+MUTED = -1  # the colour of null models, which takes none of the others
+FEW = 15  # a line of fewer points has dots
+SHADES = 20  # of a heat map
+TALLEST = 32  # of a chart on equal scales, in letters' heights
+SIZE = 1000  # of the drawing's own coordinates
+BEYOND = "The first steps reach beyond the chart; hovering shows their figures."
+NOT_POSITIVE = "A logarithmic axis has no place for figures that are not positive; hovering shows them."
+LEFT_OUT = "Points with figures that are not positive have no place on a logarithmic axis and are left out."
+
+
+def finite(*numbers: float | None) -> bool:
+    """Whether these can be drawn: each is a finite number or is not there."""
+    return all(one is None or math.isfinite(one) for one in numbers)
+
+
+def rounded(value: float, digits: int = 4) -> float | int:
+    """With so many significant digits, and without a point if it needs none."""
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+class Tip(NamedTuple):
+    """What hovering shows at a place; a tip without y is shown anywhere above and below its x."""
+
+    x: float
+    y: float | None
+    head: str
+    lines: Sequence[tuple[int, str]]  # each with its colour
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A chart ready to be framed: marks along its axes, drawings, what hovering shows, and names for the legend."""
+
+    title: str
+    name: str
+    x: Sequence[tuple[float, str]]  # marks at places between 0 and 1
+    y: Sequence[tuple[float, str]]  # from the top
+    titles: tuple[str, str]  # of the axes
+    svg: Sequence[str]
+    dots: Sequence[str]
+    tips: Sequence[Tip]
+    legend: Sequence[tuple[int, str]]  # colours and names
+    aspect: float | None = None  # width by height
+    height: str = ""  # else that of the style
+    note: str = ""
+    key: str = ""  # HTML: what colours mean, if they are no names
+
+
+def colour(i: int) -> str:
+    return f"--c:var(--c{shade(i)})"
+
+
+def shade(i: int) -> int:
+    """The number of a colour in the style."""
+    return MUTED if i == MUTED else i % COLOURS
+
+
+def colours(names: Iterable[str], muted: Sequence[str], first: int = 0) -> list[int]:
+    """A colour for each name; those of null models are muted."""
+    free = count(first)
+    return [MUTED if name in muted else next(free) for name in names]
+
+
+@singledispatch
+def plotted(chart: PlainChart) -> Plot:
+    raise TypeError(f"{chart!r} is not a chart")
+
+
+def framed(plot: Plot, level: str = "h2") -> str:
+    """The plot with its axes around it."""
+    marks_y = "".join(f'<span style="top:{100 * at:.2f}%">{escape(text)}</span>' for at, text in plot.y)
+    marks_x = "".join(f'<span style="left:{100 * at:.2f}%">{escape(text)}</span>' for at, text in plot.x)
+    widest = max((text for _, text in plot.y), key=len, default="")
+    grid = [f'<path class="grid" d="M0 {at * SIZE:.1f}H{SIZE}"/>' for at, _ in plot.y]
+    grid += [f'<path class="grid" d="M{at * SIZE:.1f} 0V{SIZE}"/>' for at, _ in plot.x]
+    tall = f"max-width:{TALLEST * plot.aspect:.1f}rem" if plot.aspect else ""
+    size = f"aspect-ratio:{plot.aspect:.3f};height:auto" if plot.aspect else plot.height and f"height:{plot.height}"
+    tips = json.dumps([(round(tip.x, 4), tip.y and round(tip.y, 4), *tip[2:]) for tip in plot.tips], ensure_ascii=False)
+    x, y = plot.titles
+    note = f'<p class="soft">{escape(plot.note)}</p>' if plot.note else ""
+    return (
+        f'<div class="chart"{attribute("id", plot.name)}>{headed(plot.title, level)}{legend(plot.legend)}{plot.key}'
+        f'<div class="plot"{attribute("style", tall)}{attribute("data-tips", tips)}>'
+        f'<div class="title-y">{escape(y)}</div>'
+        f'<div class="marks-y"><b>{escape(widest)}</b>{marks_y}</div><div class="area"{attribute("style", size)}>'
+        f'<svg viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none" role="img"'
+        f"{attribute('aria-label', described(plot))}>{''.join([*grid, *plot.svg])}</svg>{''.join(plot.dots)}</div>"
+        f'<div class="marks-x">{marks_x}</div><div class="title-x">{escape(x)}</div></div>{note}</div>'
+    )
+
+
+def attribute(name: str, value: str) -> str:
+    return f' {name}="{escape(value)}"' if value else ""
+
+
+def subtitle(name: str, reads: str) -> str:
+    """A name, and what the figures below it are."""
+    return f"{name} \u00b7 {reads}" if reads else name
+
+
+def headed(title: str, level: str) -> str:
+    return f"<{level}>{escape(title)}</{level}>" if title else ""
+
+
+def legend(names: Sequence[tuple[int, str]]) -> str:
+    shown = (f'<span style="{colour(i)}">{swatch(i)}{escape(name)}</span>' for i, name in names)
+    return f'<div class="legend">{"".join(shown)}</div>' if names else ""
+
+
+def swatch(i: int) -> str:
+    return f'<svg width="22" height="10"><path class="line"{dashes(i)} d="M0 5H22"/></svg>'
+
+
+def dashes(i: int) -> str:
+    found = "5 4" if i == MUTED else DASHES[i // COLOURS % len(DASHES)]
+    return f' stroke-dasharray="{found}"' if found else ""
+
+
+def described(plot: Plot) -> str:
+    names = ", ".join(name for _, name in plot.legend)
+    return f"{plot.title or plot.titles[1]} against {plot.titles[0]}{f': {names}' if names else ''}"
+
+
+def marks(along: Scale, downwards: bool = False) -> list[tuple[float, str]]:
+    return [(1 - along.at(value) if downwards else along.at(value), text) for value, text in along.marks()]
+
+
+def dot(x: float, y: float, i: int, kind: str = "dot") -> str:
+    return f'<i class="{kind}" style="left:{100 * x:.2f}%;top:{100 * y:.2f}%;{colour(i)}"></i>'
+
+
+def path(points: Iterable[tuple[float, float]]) -> str:
+    """A line through points in [0, 1], y downwards, broken where a number is not finite."""
+    written, begin = list[str](), True
+    for x, y in points:
+        if not (math.isfinite(x) and math.isfinite(y)):
+            begin = True
+            continue
+        written.append(f"{'M' if begin else 'L'}{number(x)} {number(y)}")
+        begin = False
+    return "".join(written)
+
+
+def number(place: float) -> str:
+    return f"{min(max(place, -9.0), 9.0) * SIZE:.1f}".removesuffix(".0")
+
+
+def interval(low: float | None, high: float | None, form: str) -> str:
+    return "" if low is None or high is None else f" [{form.format(low)}, {form.format(high)}]"
+
+
+@plotted.register
+def _lines(chart: LineChart) -> Plot:
+    along = scale(chart.x, (x for line in chart.lines for x in line.x), 0.01)
+    levels = [] if chart.level is None else [chart.level]
+    up = scale(chart.y, [*levels, *(y for line in chart.lines for y in (*line.y, *line.low, *line.high))])
+    svg, dots, legend = list[str](), list[str](), list[tuple[int, str]]()
+    for i, line in zip(line_colours(chart), chart.lines, strict=True):
+        at = [along.at(x) for x in line.x]
+        sides = [(x, 1 - up.at(y)) for x, y in zip(at, line.high, strict=bool(line.high))]
+        sides += reversed([(x, 1 - up.at(y)) for x, y in zip(at, line.low, strict=bool(line.low))])
+        points = [(x, 1 - up.at(y)) for x, y in zip(at, line.y, strict=True)]
+        if sides:
+            svg.append(f'<path class="band" style="{colour(i)}" d="{path(sides)}Z"/>')
+        svg.append(f'<path class="line" style="{colour(i)}"{dashes(i)} d="{path(points)}"/>')
+        dots += [dot(x, y, i, "dot small") for x, y in points if len(points) < FEW and 0 <= y <= 1]
+        legend.append((i, line.name))
+    svg += [f'<path class="level" d="M0 {number(1 - up.at(level))}H{SIZE}"/>' for level in levels]
+    outside = chart.y.shown is not None and any(not up.low <= y <= up.high for line in chart.lines for y in line.y)
+    notes = [BEYOND] * outside + [NOT_POSITIVE] * (along.outside or up.outside)
+    tips, titles = line_tips(chart, along), titles_of(chart, along, up)
+    return Plot(
+        chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, legend, note=" ".join(notes)
+    )
+
+
+def titles_of(chart: LineChart | PointChart, along: Scale, up: Scale) -> tuple[str, str]:
+    """The titles of the axes, with what they are drawn on."""
+    x, y = (axis.title + ", logarithmic" * on.log for axis, on in ((chart.x, along), (chart.y, up)))
+    return x, y
+
+
+def line_colours(chart: LineChart) -> list[int]:
+    return colours((line.name for line in chart.lines), chart.muted, chart.first)
+
+
+def line_tips(chart: LineChart, along: Scale) -> list[Tip]:
+    """At each x the figures of all lines that have one there."""
+    found, form = defaultdict[float, list[tuple[int, str]]](list), chart.y.form
+    for i, line in zip(line_colours(chart), chart.lines, strict=True):
+        for k, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
+            ends = interval(line.low[k], line.high[k], form) if line.low else ""
+            found[x].append((shade(i), f"{line.name}: {form.format(y)}{ends}"))
+    head = f" \u00b7 {chart.reads}" if chart.reads else ""
+    return [Tip(along.at(x), None, f"{chart.x.title} {chart.x.form.format(x)}{head}", found[x]) for x in sorted(found)]
+
+
+@plotted.register
+def _points(chart: PointChart) -> Plot:
+    chart = replace(chart, points=[one for one in chart.points if finite(one.x, one.y, one.low, one.high)])
+    along = scale(chart.x, (point.x for point in chart.points), 0.12)
+    ends = (y for point in chart.points for y in (point.y, point.low, point.high) if y is not None)
+    up = scale(chart.y, ends, 0.08)
+    order = {name: i for i, name in enumerate(dict.fromkeys(point.name for point in chart.points))}
+    drawn = [one for one in chart.points if (one.x > 0 or not along.log) and (one.y > 0 or not up.log)]
+    dots, tips = list[str](), list[Tip]()
+    for point in drawn:
+        i, x, y = order[point.name], along.at(point.x), 1 - up.at(point.y)
+        if point.low is not None and point.high is not None:
+            bottom = 1.0 if up.log and point.low <= 0 else 1 - up.at(point.low)
+            dots.append(whisker(x, 1 - up.at(point.high), bottom, i))
+        dots.append(dot(x, y, i))
+        text = f"{chart.y.form.format(point.y)}{interval(point.low, point.high, chart.y.form)}"
+        about = [f"{chart.x.title} {chart.x.form.format(point.x)}", *([point.remark] if point.remark else [])]
+        tips.append(
+            Tip(x, y, subtitle(point.name, chart.reads), [(i % COLOURS, text), *((i % COLOURS, one) for one in about)])
+        )
+    legend = [(i, name) for name, i in order.items()]
+    titles, note = titles_of(chart, along, up), LEFT_OUT if len(drawn) < len(chart.points) else ""
+    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, [], dots, tips, legend, note=note)
+
+
+@plotted.register
+def _trails(chart: TrailChart) -> Plot:
+    along = scale(chart.x, (x for trail in chart.trails for x in trail.x))
+    up = scale(chart.y, (y for trail in chart.trails for y in trail.y))
+    values = [trail.value for trail in chart.trails] or [0.0]
+    least, span = min(values), max(values) - min(values) or 1.0
+    svg, dots, tips = list[str](), list[str](), list[Tip]()
+    for trail in chart.trails:
+        style = graded((trail.value - least) / span)
+        at = [(along.at(x), 1 - up.at(y)) for x, y in zip(trail.x, trail.y, strict=True)]
+        svg.append(f'<path class="line thin" style="{style}" d="{path(at)}"/>')
+        for name, (x, y), *figures in zip(trail.names, at, trail.x, trail.y, strict=True):
+            if finite(x, y):
+                dots.append(f'<i class="dot small" style="left:{100 * x:.2f}%;top:{100 * y:.2f}%;{style}"></i>')
+                told = (f"{a.title} {a.form.format(one)}" for a, one in zip((chart.x, chart.y), figures, strict=True))
+                head = f"{name}, {chart.colour.title} {chart.colour.form.format(trail.value)}"
+                tips.append(Tip(x, y, head, [(0, ", ".join(told))]))
+    ends = [escape(chart.colour.form.format(value)) for value in (least, max(values))]
+    key = f'<div class="key">{escape(chart.colour.title)} {ends[0]}<i></i>{ends[1]}</div>'
+    titles = chart.x.title, chart.y.title
+    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, (), key=key)
+
+
+def graded(share: float) -> str:
+    """A colour between that of the least value and that of the greatest."""
+    return f"--c:color-mix(in oklab,var(--late) {100 * share:.0f}%,var(--early))"
+
+
+def whisker(x: float, top: float, bottom: float, i: int) -> str:
+    """A vertical interval; caps differ in width, so intervals at the same place can be told apart."""
+    place = f"left:{100 * x:.2f}%;top:{100 * top:.2f}%;height:{100 * (bottom - top):.2f}%"
+    return f'<i class="whisker" style="{place};--w:{8 + 5 * (i % 5)}px;{colour(i)}"></i>'
+
+
+@plotted.register
+def _complex(chart: ComplexPlane) -> Plot:
+    """The dots of a group are one path of round strokes without length: a spectrum has hundreds of them."""
+    groups = [(name, [z for z in group if finite(z.real, z.imag)]) for name, group in chart.groups]
+    along, up = plane_scales(chart)
+    svg, tips = [*circle(chart.radius, along, up)], list[Tip]()
+    legend = list(zip(colours((name for name, _ in groups), chart.muted), (name for name, _ in groups), strict=True))
+    for i, name in null_first(legend):
+        group = dict(groups)[name]
+        at = [(along.at(z.real), 1 - up.at(z.imag)) for z in group]
+        svg.append(f'<path class="dots" style="{colour(i)}" d="{dots_path(at)}"/>')
+        said = (f"{z.real:.4g}{z.imag:+.4g}i, size {abs(z):.4g}" for z in group)
+        tips += [Tip(x, y, name, [(shade(i), text)]) for (x, y), text in zip(at, said, strict=True)]
+    aspect = (along.high - along.low) / (up.high - up.low)
+    titles = "real part", "imaginary part"
+    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, [], tips, legend, aspect)
+
+
+def null_first(legend: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """In the order in which they are drawn: null models lie below the others."""
+    return sorted(legend, key=lambda one: one[0] != MUTED)
+
+
+def plane_scales(chart: ComplexPlane) -> tuple[Scale, Scale]:
+    """The axes of a plane, which show its circle whole."""
+    around = [] if chart.radius is None else [-chart.radius, chart.radius]
+    every = [*chart.shown, *(z for _, group in chart.groups for z in group if finite(z.real, z.imag))]
+    along, up = scale(Axis(), [*around, *(z.real for z in every)]), scale(Axis(), [*around, *(z.imag for z in every)])
+    return not_thin(along, up), not_thin(up, along)
+
+
+def not_thin(one: Scale, other: Scale) -> Scale:
+    """A scale at least a third as long as the other: on equal scales the chart would be a strip."""
+    more = max((other.high - other.low) / 3 - (one.high - one.low), 0.0) / 2
+    return one._replace(low=one.low - more, high=one.high + more)
+
+
+def circle(radius: float | None, along: Scale, up: Scale) -> Iterable[str]:
+    if radius is not None:
+        wide, high = along.at(radius) - along.at(0), up.at(radius) - up.at(0)
+        centre = f'cx="{number(along.at(0))}" cy="{number(1 - up.at(0))}"'
+        yield f'<ellipse class="level" {centre} rx="{number(wide)}" ry="{number(high)}"/>'
+
+
+def dots_path(points: Iterable[tuple[float, float]]) -> str:
+    return "".join(f"M{number(x)} {number(y)}h0" for x, y in points)
+
+
+@plotted.register
+def _bars(chart: BarChart) -> Plot:
+    chart = replace(chart, bars=[one for one in chart.bars if finite(one.value, one.low, one.high)])
+    ends = (x for bar in chart.bars for x in (0.0, bar.value, bar.low, bar.high) if x is not None)
+    along, rows = scale(replace(chart.x, log=False), ends), max(len(chart.bars), 1)
+    svg, dots, tips = list[str](), list[str](), list[Tip]()
+    for i, bar in enumerate(chart.bars):
+        middle, half = (i + 0.68) / rows, 0.2 / rows
+        left, right = sorted((along.at(0.0), along.at(bar.value)))
+        place = f'x="{number(left)}" y="{number(middle - half)}" width="{number(right - left)}"'
+        svg.append(f'<rect class="bar" style="{colour(0)}" {place} height="{number(2 * half)}"/>')
+        dots.append(f'<span class="named" style="top:{100 * (i + 0.08) / rows:.2f}%">{escape(bar.name)}</span>')
+        if bar.low is not None and bar.high is not None:
+            low, high = along.at(bar.low), along.at(bar.high)
+            where = f"left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%;top:{100 * middle:.2f}%"
+            dots.append(f'<i class="whisker across" style="{where}"></i>')
+        text = f"{chart.x.form.format(bar.value)}{interval(bar.low, bar.high, chart.x.form)}"
+        tips.append(Tip(along.at(bar.value), middle, subtitle(bar.name, chart.reads), [(0, text)]))
+    height = f"{3 * rows + 0.5}rem"
+    return Plot(chart.title, chart.name, marks(along), [], (chart.x.title, ""), svg, dots, tips, (), height=height)
+
+
+@plotted.register
+def _heat(chart: HeatMap) -> Plot:
+    """One path for the cells of each shade, so large maps stay small files."""
+    largest = max((abs(value) for row in chart.values for value in row if math.isfinite(value)), default=0.0)
+    most = chart.strongest or largest or 1.0
+    wide, high = 1 / max(len(chart.columns), 1), 1 / max(len(chart.rows), 1)
+    cells, tips = defaultdict[tuple[bool, int], list[str]](list), list[Tip]()
+    for r, (row, values) in enumerate(zip(chart.rows, chart.values, strict=True)):
+        for c, (column, value) in enumerate(zip(chart.columns, values, strict=True)):
+            if math.isfinite(value):
+                box = f"M{number(c * wide)} {number(r * high)}h{number(wide)}v{number(high)}h-{number(wide)}Z"
+                cells[value < 0, round(SHADES * min(abs(value) / most, 1.0))].append(box)
+            head = f"{chart.y} {row}, {chart.x} {column}"
+            tips.append(Tip((c + 0.5) * wide, (r + 0.5) * high, head, [(0, chart.form.format(value))]))
+    svg = [
+        f'<path class="cell {"minus" if minus else "plus"}" fill-opacity="{shade / SHADES:g}" d="{"".join(boxes)}"/>'
+        for (minus, shade), boxes in sorted(cells.items())
+    ]
+    across, down = thinned(chart.columns), thinned(chart.rows)
+    note = f"The strongest colour is {chart.form.format(most)}."
+    return Plot(chart.title, chart.name, across, down, (chart.x, chart.y), svg, [], tips, (), note=note)
+
+
+def thinned(names: Sequence[str], most: int = 8) -> list[tuple[float, str]]:
+    """Marks in the middle of rows or columns, at most so many of them."""
+    every = -(-len(names) // most) or 1
+    return [((i + 0.5) / len(names), name) for i, name in enumerate(names) if i % every == 0]
