@@ -1,5 +1,31 @@
-"""Pretrained models of any kind: opened by one loader."""
+"""Pretrained models of any kind: opened by one loader, and seen as schemes with fields."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..models import SplitstepModel
+from .examples import made_up
+from .flow import Flow, Inputs, StateName, state_name
 from .load import Opened, open_model
+from .own_flow import OwnFlow
+from .traced import TracedFlow
 
-__all__ = ["Opened", "open_model"]
+__all__ = ["Flow", "Opened", "StateName", "load", "open_model", "state_name"]
+
+
+def load(given: str | Path | nn.Module | Opened, inputs: Inputs | None = None, trust_remote_code: bool = False) -> Flow:
+    """A model as scheme, steps and fields: a run, a folder, a GGUF file, a name on the Hub, or a model that is open.
+
+    Somebody else's model is run on example `inputs`, which are made up if none are given, to find its blocks; they are
+    checked against the model itself. It is put into evaluation mode. `trust_remote_code` is as for `open_model`.
+    """
+    opened: Any = open_model(given, trust_remote_code) if isinstance(given, str | Path) else given
+    model, name = (opened.model, opened.name) if isinstance(opened, Opened) else (opened, type(opened).__name__)
+    if isinstance(model, SplitstepModel):
+        return OwnFlow(model)
+    model.eval()
+    return TracedFlow(model, made_up(model, name) if inputs is None else inputs, name)

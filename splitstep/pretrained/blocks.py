@@ -1,0 +1,162 @@
+"""Find the repeated blocks of a model by running it: each is fed with what the one before returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_map
+
+Forward = Callable[..., Any]
+
+
+class Call(NamedTuple):
+    """One call of a module: the floats that it was given, the first that it returned, and who called it."""
+
+    module: nn.Module
+    given: tuple[Tensor, ...]
+    output: Tensor | None
+    callers: tuple[nn.Module, ...]
+    order: int
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether it maps a state to one of the same shape, with weights."""
+        x = self.output
+        return x is not None and x.dim() >= 2 and bool(self.states) and any(True for _ in self.module.parameters())
+
+    @property
+    def states(self) -> list[Tensor]:
+        return [one for one in self.given if self.output is not None and one.shape == self.output.shape]
+
+    def follows(self, other: Call) -> bool:
+        """Whether it was given what the other one returned."""
+        x = other.output
+        return x is not None and any(
+            one is x or (one.shape == x.shape and bool(torch.equal(one, x))) for one in self.states
+        )
+
+
+def floats(tree: Any) -> tuple[Tensor, ...]:
+    """The tensors of real numbers in nested arguments or results."""
+    return tuple(one for one in tree_flatten(tree)[0] if isinstance(one, Tensor) and one.is_floating_point())
+
+
+def first_float(result: Any) -> Tensor | None:
+    """The state that a block returns, or a model's logits."""
+    return next(iter(floats(result)), None)
+
+
+def exchanged(tree: Any, old: Tensor, new: Tensor) -> Any:
+    """The same arguments or results with one tensor exchanged."""
+    return tree_map(lambda one: new if one is old else one, tree)
+
+
+def calls_of(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
+    """Every call of a module in one pass, in the order in which they end."""
+    calls: list[Call] = []
+    running: list[nn.Module] = []
+
+    def begin(module: nn.Module, args: Any, kwargs: Any) -> None:
+        running.append(module)
+
+    def end(module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        running.pop()
+        calls.append(Call(module, floats((args, kwargs)), first_float(result), tuple(running), len(calls)))
+
+    with torch.no_grad(), ExitStack() as held:
+        for module in model.modules():
+            held.enter_context(module.register_forward_pre_hook(begin, with_kwargs=True))
+            held.enter_context(module.register_forward_hook(end, with_kwargs=True))
+        run()
+    return calls
+
+
+def find_chains(model: nn.Module, run: Callable[[], Any]) -> dict[str, list[Call]]:
+    """The outermost chains of at least two calls, by the name of the first module's list, in the order of running."""
+    names = {module: name for name, module in model.named_modules()}
+    groups: dict[Any, list[Call]] = {}
+    for call in calls_of(model, run):
+        groups.setdefault(group_of(model, names, call), []).append(call)
+    chains = [chain for group, calls in groups.items() for chain in linked(calls, group[0] == "list")]
+    members = [{id(call.module) for call in chain} for chain in chains]
+    outer = [
+        chain
+        for chain, own in zip(chains, members, strict=True)
+        if not any({id(one) for one in chain[0].callers} & other for other in members if other is not own)
+    ]
+    found: dict[str, list[Call]] = {}
+    for chain in sorted(outer, key=lambda chain: chain[-1].order):
+        name = list_name(names[chain[0].module])
+        found[name if name not in found else f"{name}_{len(found)}"] = chain
+    return found
+
+
+def list_name(name: str) -> str:
+    """The name of the list that a block is in: without its number."""
+    parts = name.split(".")
+    while len(parts) > 1 and parts[-1].isdigit():
+        parts.pop()
+    return ".".join(parts) or "blocks"
+
+
+def group_of(model: nn.Module, names: Mapping[nn.Module, str], call: Call) -> tuple[Any, ...]:
+    """Blocks stand in one list, or they are of one class and equally deep in the model."""
+    parent = names[call.module].rpartition(".")[0]
+    home = model.get_submodule(parent)
+    if isinstance(home, nn.ModuleList) and len(home) > 1:
+        return ("list", parent)
+    if isinstance(home, nn.Sequential) and len(home) > 1:
+        return ("sequence", parent)
+    return ("class", type(call.module), len(call.callers))
+
+
+def linked(calls: Sequence[Call], listed: bool) -> Iterator[list[Call]]:
+    """The calls cut into chains, in which each call follows the one before."""
+    chain: list[Call] = []
+    for call in calls:
+        if not call.is_candidate:
+            if any(True for _ in call.module.parameters()):
+                chain = yield from cut(chain)
+            continue
+        if chain and not (listed and beside(chain[-1], call)) and not call.follows(chain[-1]):
+            chain = yield from cut(chain)
+        chain.append(call)
+    yield from cut(chain)
+
+
+def cut(chain: list[Call]) -> Iterator[list[Call]]:
+    if len(chain) > 1:
+        yield chain
+    return []
+
+
+def beside(one: Call, other: Call) -> bool:
+    """Whether two calls of one list's modules have the same caller and a state of the same shape."""
+    assert one.output is not None
+    assert other.output is not None
+    return one.output.shape == other.output.shape and one.callers == other.callers
+
+
+@contextmanager
+def intercepted(modules: Sequence[nn.Module], wrapper: Callable[[nn.Module, Forward, Any, Any], Any]) -> Iterator[None]:
+    """Calls of these modules go to wrapper(module, forward, args, kwargs) instead."""
+    distinct = list({id(one): one for one in modules}.values())
+    own = {id(one): vars(one)["forward"] for one in distinct if "forward" in vars(one)}
+
+    def divert(module: nn.Module, forward: Forward) -> None:
+        object.__setattr__(module, "forward", lambda *args, **kwargs: wrapper(module, forward, args, kwargs))
+
+    for module in distinct:
+        divert(module, module.forward)
+    try:
+        yield
+    finally:
+        for module in distinct:
+            if id(module) in own:
+                object.__setattr__(module, "forward", own[id(module)])
+            else:
+                object.__delattr__(module, "forward")

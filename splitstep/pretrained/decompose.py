@@ -1,0 +1,175 @@
+"""A block as a scheme with fields, accepted only if they give what the block gives, here and at another state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..fields import exact_attention
+from ..integrate import Step, integrate
+from ..scheme import PROJECTIONS, Program, Scheme, Substep
+from .blocks import Forward, exchanged, first_float, floats
+from .graph import Graph
+from .naming import WHOLE, Letters, Piece, letters_of, pieces
+from .reading import Map, Residual, distance, read
+from .recording import Functions, Kernels, Record
+
+TOLERANCE = 1e-5
+Mode = type[Functions] | type[Kernels]
+
+
+class BlockCall(NamedTuple):
+    """One call of a block in a pass: its arguments, and which of them is the state."""
+
+    forward: Forward
+    args: Any
+    kwargs: Any
+    x: Tensor
+
+    def at(self, u: Tensor) -> Any:
+        """What the block returns at another state, all other arguments as they were."""
+        args, kwargs = exchanged((self.args, self.kwargs), self.x, u)
+        return self.forward(*args, **kwargs)
+
+    def state_at(self, u: Tensor) -> Tensor:
+        found = first_float(self.at(u))
+        assert found is not None
+        return found
+
+    @property
+    def others(self) -> list[Tensor]:
+        """States of another stack that the block was given, such as an encoder's."""
+        return [one for one in floats((self.args, self.kwargs)) if one is not self.x and one.dim() == 3]
+
+
+class Reading(NamedTuple):
+    """How a block was read: by which record, and the letters of its parts. With these, another pass reads the same."""
+
+    mode: Mode | None  # None: as a whole
+    letters: Letters = ()
+    why: str = ""  # a whole layer could not be taken apart
+
+
+class Seen(NamedTuple):
+    """A block in one pass: the parts of its scheme with their fields, what it returned and how it was read."""
+
+    pieces: Sequence[Piece]
+    returned: Any
+    reading: Reading
+
+    @property
+    def program(self) -> Program:
+        return tuple(piece.part for piece in self.pieces)
+
+    @property
+    def adds(self) -> bool:
+        return any(isinstance(part, Substep) and not part.replaces for part in self.program)
+
+
+def take_apart(call: BlockCall) -> Seen:
+    """Read a block for the first time: by its functions, then by its kernels, else as a whole."""
+    why: list[str] = []
+    found: Seen | None = None
+    for mode in (Functions, Kernels):
+        try:
+            found = recorded(call, mode, None)
+            if found.adds:
+                check(call, found)
+                return found
+        except Exception as error:  # other people's code and any of its operations
+            why.append(str(error) or type(error).__name__)
+    if found is not None and not why:
+        return found  # it has no residual connection
+    return Seen(whole_layer(call), call.at(call.x), Reading(None, why=why[0]))
+
+
+def read_again(call: BlockCall, reading: Reading) -> Seen:
+    """Read a block in another pass as it was read before."""
+    if reading.mode is None:
+        return Seen(whole_layer(call), call.at(call.x), reading)
+    return recorded(call, reading.mode, reading.letters)
+
+
+def recorded(call: BlockCall, mode: Mode, letters: Letters | None) -> Seen:
+    """The block's parts from a record of its operations."""
+    x = call.x.clone()  # the block may write into its input
+    record = Record(x)
+    with exact_attention() if mode is Kernels else nullcontext(), mode(record):  # fused kernels have no derivatives
+        returned = call.at(x)
+    output = first_float(returned)
+    assert output is not None
+    graph = Graph(record, output)
+    parts = read(graph)
+    if letters is None:
+        letters = letters_of(graph, parts, call.others, x.shape)
+    if [len(own) for own in letters] != [number_of_fields(part) for part in parts]:
+        raise ValueError("its operations differ from those of the first pass")
+    return Seen(pieces(graph, parts, letters, x.shape), returned, Reading(mode, letters))
+
+
+def number_of_fields(part: Residual | Map) -> int:
+    return len(part.terms) if isinstance(part, Residual) else 1
+
+
+def whole_layer(call: BlockCall) -> list[Piece]:
+    """The layer's whole increment as one field."""
+    return [Piece(Substep((WHOLE,)), {WHOLE: lambda x: call.state_at(x) - x})]
+
+
+def check(call: BlockCall, found: Seen) -> None:
+    """Refuse parts that do not rebuild the block's output, or differ from the block at another state."""
+    output = first_float(found.returned)
+    assert output is not None
+    allowed = tolerance(output)
+    if (error := distance(advanced(found.pieces, call.x), output)) > allowed:
+        raise ValueError(f"its parts rebuild its output with a relative error of {error:.0e}")
+    errors = [distance(advanced(found.pieces, u), call.state_at(u)) for u in perturbed(call.x)]
+    if min(errors) > allowed:
+        raise ValueError(f"its parts differ from it at another state by {min(errors):.0e}")
+
+
+def tolerance(x: Tensor) -> float:
+    return TOLERANCE if torch.finfo(x.dtype).bits >= 32 else 4 * torch.finfo(x.dtype).eps
+
+
+def perturbed(x: Tensor) -> list[Tensor]:
+    """States near x. In the second and third only one token moves: the choice of experts, which is held, may flip."""
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(1)).to(x)
+    everywhere = 1e-2 * x.std() * noise
+    tokens = torch.arange(x[..., 0].numel(), device=x.device).reshape(x.shape[:-1])[..., None]
+    return [x + everywhere, *(x + torch.where(tokens == i, everywhere, 0) for i in (0, tokens.numel() - 1))]
+
+
+def scheme_of(program: Program) -> Scheme:
+    return Scheme(((Fraction(1), program),))
+
+
+def advanced(found: Sequence[Piece], x: Tensor) -> Tensor:
+    """The state after a block, by its parts."""
+    fields = {name: timeless(f) for piece in found for name, f in piece.fields.items()}
+    return integrate(scheme_of(tuple(piece.part for piece in found)), [Step(fields, 0.0, 1.0)], x)
+
+
+def timeless(f: Callable[[Tensor], Tensor]) -> Callable[[Any, Tensor, Any], Tensor]:
+    return lambda t, x, context: f(x)
+
+
+def common_program(programs: Sequence[Program]) -> Program | None:
+    """The longest program, if all others are that without some parts."""
+    longest = max(programs, key=len)
+    return longest if all(is_within(one, longest) for one in programs) else None
+
+
+def is_within(some: Program, whole: Program) -> bool:
+    rest = iter(whole)
+    return all(part in rest for part in some)
+
+
+def missing(name: str, x: Tensor) -> Tensor:
+    """What a field does in a layer that does not have it: nothing."""
+    return x if name[0] in PROJECTIONS else torch.zeros_like(x)

@@ -1,0 +1,162 @@
+"""Name the fields of a block and write it as a scheme: A mixes tokens, C reads another stack, F does neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from functools import reduce
+from itertools import chain, count
+from math import isclose
+from operator import add
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..scheme import Part, Project, Substep
+from .graph import Graph
+from .reading import Map, Residual, Term
+from .replay import replay
+
+Function = Callable[[Tensor], Tensor]
+Letters = tuple[tuple[str, ...], ...]  # of each part: one for each term, or one for a map
+SPARE = "BEGHIJKOQRTUVXYZ"  # for a second part of the same letter
+SKIP, WHOLE = "L", "W"  # what a scaled skip adds to the state; a whole layer
+
+
+class Piece(NamedTuple):
+    """One part of a block's scheme, and its fields as functions of the state before it."""
+
+    part: Part
+    fields: dict[str, Function]
+
+
+def letters_of(graph: Graph, parts: Sequence[Residual | Map], others: Sequence[Tensor], shape: torch.Size) -> Letters:
+    """The letter of each field, found by moving one token. `others` are the states of another stack."""
+    known = {id(one) for one in others}
+
+    def letter(start: int, end: int) -> str:
+        if mixes(shaped(replay(graph, start, end), 1.0, shape), graph.value(start).reshape(shape)):
+            return "A"
+        return "C" if reads(graph, start, end, known) else "F"
+
+    return tuple(
+        tuple(letter(part.start, term.node) for term in part.terms)
+        if isinstance(part, Residual)
+        else (letter(part.start, part.end),)
+        for part in parts
+    )
+
+
+def mixes(f: Function, x: Tensor) -> bool:
+    """Whether moving the first token changes what f returns for others."""
+    rows = x.reshape(-1, x.shape[-1])
+    if x.dim() < 2 or len(rows) < 2:
+        return False
+    with torch.no_grad():
+        noise = torch.randn(x.shape[-1], generator=torch.Generator().manual_seed(0)).to(rows)
+        moved = rows.clone()
+        moved[0] += 1e-2 * rows.std() * noise
+        change = (f(moved.reshape(x.shape)) - f(x)).reshape(rows.shape).abs().amax(-1)
+    return float(change[1:].max()) > 1e-5 * float(change[0])
+
+
+def reads(graph: Graph, start: int, end: int, known: set[int]) -> bool:
+    """Whether a field reads one of these tensors."""
+    seen, waiting = set[int](), [end]
+    while waiting:
+        i = waiting.pop()
+        if i in seen or i <= start:
+            continue
+        seen.add(i)
+        if any(id(one) in known for one, ref in graph.nodes[i].arguments if ref is None):
+            return True
+        waiting += graph.nodes[i].needs
+    return False
+
+
+def shaped(f: Function, factor: float, shape: torch.Size) -> Function:
+    """factor * f, in the shape of the block's state."""
+    return lambda x: (f(x) if factor == 1.0 else factor * f(x)).reshape(shape)
+
+
+def pieces(graph: Graph, parts: Sequence[Residual | Map], letters: Letters, shape: torch.Size) -> list[Piece]:
+    """The block as parts of a scheme with their fields."""
+    halves = split_letters(parts, letters)
+    taken: set[str] = set()
+    projections = chain("NMP", (f"N{i}" for i in count()))
+    found: list[Piece] = []
+    for number, (part, own) in enumerate(zip(parts, letters, strict=True)):
+        if isinstance(part, Map):
+            found.append(map_piece(graph, part, own[0], taken, projections, shape))
+        elif number in halves:
+            found.append(half_piece(graph, part, *halves[number], shape))
+            taken.add(own[0])
+        else:
+            found.append(sum_piece(graph, part, own, taken, shape))
+    return found
+
+
+def split_letters(parts: Sequence[Residual | Map], letters: Letters) -> dict[int, tuple[str, float]]:
+    """The parts that advance one letter by fractions, as in F0/2 A F1/2: their names and fractions."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for number, (part, own) in enumerate(zip(parts, letters, strict=True)):
+        if isinstance(part, Residual):
+            for letter in own:
+                lone = len(own) == 1 and part.skip == 1.0 and not part.constants
+                found.setdefault(letter, []).append((number, part.terms[0].factor if lone else 1.0))
+    return {
+        number: (f"{letter}{k}", factor)
+        for letter, uses in found.items()
+        if len(uses) > 1 and isclose(sum(factor for _, factor in uses), 1, rel_tol=1e-6)
+        for k, (number, factor) in enumerate(uses)
+    }
+
+
+def new_name(letter: str, taken: set[str]) -> str:
+    """The letter, or another if an earlier part has it."""
+    name = next(one for one in letter + SPARE if one not in taken)
+    taken.add(name)
+    return name
+
+
+def map_piece(
+    graph: Graph, part: Map, letter: str, taken: set[str], projections: Iterator[str], shape: torch.Size
+) -> Piece:
+    f = shaped(replay(graph, part.start, part.end), 1.0, shape)
+    if letter == "F":
+        name = next(projections)
+        return Piece(Project(name), {name: f})
+    name = new_name(letter, taken)
+    return Piece(Substep((name,), replaces=True), {name: f})
+
+
+def half_piece(graph: Graph, part: Residual, name: str, factor: float, shape: torch.Size) -> Piece:
+    f = shaped(replay(graph, part.start, part.terms[0].node), 1.0, shape)
+    return Piece(Substep((name,), Fraction(factor).limit_denominator(100)), {name: f})
+
+
+def sum_piece(graph: Graph, part: Residual, letters: Sequence[str], taken: set[str], shape: torch.Size) -> Piece:
+    """Terms of one letter are one field: routed and shared experts. A skip other than x is a field of its own."""
+    groups: dict[str, list[Function]] = {}
+    for letter, term in zip(letters, part.terms, strict=True):
+        groups.setdefault(letter, []).append(shaped(replay(graph, part.start, term.node), term.factor, shape))
+    if part.skip != 1.0:
+        groups[SKIP] = [lambda x: (part.skip - 1) * x]
+    if part.constants:
+        added = constant(part.constants, shape)
+        groups[letters[0]].append(lambda x: added.expand_as(x))
+    fields = {new_name(letter, taken): summed(group) for letter, group in groups.items()}
+    return Piece(Substep(tuple(fields)), fields)
+
+
+def constant(terms: Sequence[Term], shape: torch.Size) -> Tensor:
+    return (
+        torch.stack([term.factor * term.constant for term in terms if term.constant is not None]).sum(0).reshape(shape)
+    )
+
+
+def summed(functions: Sequence[Function]) -> Function:
+    if len(functions) == 1:
+        return functions[0]
+    return lambda x: reduce(add, [f(x) for f in functions])

@@ -1,0 +1,274 @@
+"""Somebody else's model as scheme, steps and fields: run by `integrate`, they are the model itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+import splitstep as ss
+from splitstep.pretrained import Flow, load, state_name
+
+GPT2 = GPT2Config(
+    vocab_size=30, n_embd=16, n_head=2, n_layer=3, n_positions=20, bos_token_id=0, eos_token_id=0, pad_token_id=0
+)
+LLAMA = LlamaConfig(
+    vocab_size=30, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4,
+    num_key_value_heads=2, max_position_embeddings=20,
+)  # fmt: skip
+BERT = BertConfig(
+    vocab_size=30, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2,
+    max_position_embeddings=20,
+)  # fmt: skip
+T5 = T5Config(
+    vocab_size=30, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_decoder_layers=3, num_heads=2,
+    decoder_start_token_id=0,
+)  # fmt: skip
+MADE: dict[str, Any] = {
+    "gpt2": (GPT2LMHeadModel, GPT2, "A F"),
+    "llama": (LlamaForCausalLM, LLAMA, "A F"),
+    "bert": (BertForMaskedLM, BERT, "A N F M"),
+    "t5": (T5ForConditionalGeneration, T5, "A C F"),
+    "classifier": (GPT2ForSequenceClassification, GPT2, "A F"),
+}
+
+
+def made(name: str) -> Any:
+    kind, config, _ = MADE[name]
+    torch.manual_seed(0)
+    return kind(config).eval()
+
+
+def inputs_of(model: Any, batch: int = 3, length: int = 7) -> dict[str, Tensor]:
+    """Texts of another size than those that the model was traced with, one of them with padding."""
+    ids = torch.randint(1, 30, (batch, length), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[0, -2:] = 0
+    given = {"input_ids": ids.masked_fill(mask == 0, 0), "attention_mask": mask}
+    return given | ({"decoder_input_ids": ids.flip(1)[:, :5]} if model.config.is_encoder_decoder else {})
+
+
+def through(flow: Flow, inputs: Any, **other: Any) -> Tensor:
+    scheme, steps = other.get("scheme", flow.scheme), other.get("steps", flow.steps)
+    return flow.head(ss.integrate(scheme, steps, flow.embed(inputs), flow.context(inputs)))
+
+
+def distance(x: Tensor, y: Tensor) -> float:
+    return float((x - y).norm() / y.norm())
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_scheme_run_on_the_fields_gives_the_models_logits(name: str) -> None:
+    model = made(name)
+    flow = load(model)
+    assert str(flow.scheme) == MADE[name][2]
+    assert flow.notes == ()
+    for inputs in (inputs_of(model), inputs_of(model, 2, 1)):
+        with torch.no_grad():
+            assert distance(through(flow, inputs), model(**inputs).logits) < 1e-5
+
+
+def test_an_encoder_decoder_has_both_stacks() -> None:
+    flow = load(made("t5"))
+    assert {name: str(stack.scheme) for name, stack in flow.stacks.items()} == {
+        "encoder.block": "A F",
+        "decoder.block": "A C F",
+    }
+    assert len(flow.steps) == 3
+
+
+def test_steps_serve_other_inputs_and_a_context_keeps_its_own() -> None:
+    model = made("llama")
+    flow = load(model)
+    steps, inputs, others = flow.steps, inputs_of(model), inputs_of(model, 2, 9)
+    context, other = flow.context(inputs), flow.context(others)
+    with torch.no_grad():
+        for given, bound in ((inputs, context), (others, other)):
+            x = ss.integrate(flow.scheme, steps, flow.embed(given), bound)
+            assert distance(flow.head(x, bound), model(**given).logits) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_fields_at_other_states_are_the_block_there(name: str) -> None:
+    model = made(name)
+    flow, ids = load(model), torch.arange(1, 9)[None]
+    context = flow.context(ids)
+    block = {"gpt2": lambda: model.transformer.h[1], "bert": lambda: model.bert.encoder.layer[1]}[name]()
+    u = torch.randn(1, 8, 16, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        result = block(u)
+        oracle = result if isinstance(result, Tensor) else result[0]
+        assert distance(ss.integrate(flow.scheme, flow.steps[1:2], u, context), oracle) < 1e-5
+
+
+def test_derivatives_through_fields_are_the_blocks() -> None:
+    model = made("gpt2")
+    flow, ids = load(model), torch.arange(1, 6)[None]
+    context, block = flow.context(ids), model.transformer.h[0]
+    x, v = (torch.randn(1, 5, 16, generator=torch.Generator().manual_seed(i)) for i in (3, 4))
+
+    def ours(u: Tensor) -> Tensor:
+        return ss.integrate(flow.scheme, flow.steps[:1], u, context)
+
+    def theirs(u: Tensor) -> Tensor:
+        return block(u)
+
+    with sdpa_kernel(SDPBackend.MATH):
+        for derivative in (
+            lambda f: torch.func.jvp(f, (x,), (v,))[1],
+            lambda f: torch.func.vjp(f, x)[1](v)[0],
+            lambda f: torch.func.jacrev(f)(x),
+            lambda f: torch.func.jacfwd(f)(x),
+        ):
+            torch.testing.assert_close(derivative(ours), derivative(theirs), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_reach_the_models_weights() -> None:
+    model = made("llama")
+    flow, inputs = load(model), inputs_of(model)
+    weight = model.model.layers[1].mlp.down_proj.weight
+    [ours] = torch.autograd.grad(through(flow, inputs).square().sum(), weight)
+    [theirs] = torch.autograd.grad(model(**inputs).logits.square().sum(), weight)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_other_schemes_and_sub_steps_run_on_the_fields() -> None:
+    model = made("llama")
+    flow, inputs = load(model), inputs_of(model)
+    context, x = flow.context(inputs), flow.embed(inputs)
+    with torch.no_grad():
+        fine = [
+            ss.integrate(ss.scheme(name), ss.refine(flow.steps, k), x, context)
+            for name, k in (("strang-midpoint", 8), ("strang-midpoint", 16), ("rk4", 8))
+        ]
+    assert distance(fine[0], fine[1]) < 1e-3
+    assert distance(fine[1], fine[2]) < 1e-3
+
+
+def test_states_have_the_names_that_users_know() -> None:
+    model = made("gpt2")
+    flow, ids = load(model), torch.arange(1, 6)[None]
+    seen: list[tuple[Any, Tensor]] = []
+
+    def observe(event: ss.Event) -> None:
+        seen.append((state_name(event, flow.scheme), event.x))
+        seen.append((state_name(event, flow.scheme, "after"), event.x_after))
+
+    with torch.no_grad():
+        ss.integrate(flow.scheme, flow.steps, flow.embed(ids), flow.context(ids), observe)
+        hidden = model(ids, output_hidden_states=True).hidden_states
+    names = [name for name, _ in seen]
+    assert [(one.name, one.layer, one.t) for one in names[4:8]] == [
+        ("resid_pre", 1, 1.0), ("resid_mid", 1, 2.0), ("resid_mid", 1, 1.0), ("resid_post", 1, 2.0),
+    ]  # fmt: skip
+    for layer in range(3):
+        [x] = [x for name, x in seen if name[:2] == ("resid_pre", layer)]
+        torch.testing.assert_close(x, hidden[layer])
+
+
+def test_a_folder_loads(tmp_path: Path) -> None:
+    made("llama").save_pretrained(tmp_path)
+    inputs = inputs_of(made("llama"))
+    with torch.no_grad():
+        assert distance(through(load(tmp_path), inputs), made("llama")(**inputs).logits) < 1e-5
+
+
+@pytest.mark.parametrize("scheme", ["macaron", "reversible"])
+def test_our_own_models_are_flows_without_tracing(scheme: str) -> None:
+    config = ss.CausalConfig(vocab_size=30, width=16, heads=2, layers=2, ffn=24, scheme=scheme, substeps=2)
+    model = ss.SplitstepForCausalLM(config).eval()
+    flow, inputs = load(model), inputs_of(model)
+    assert len(flow.steps) == 4
+    with torch.no_grad():
+        torch.testing.assert_close(through(flow, inputs), model(**inputs).logits)
+
+
+class Gated(nn.Module):
+    """A block of g x + (1 - g) y, which is no sum of x and fields."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate, self.inner = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        g = self.gate(x).sigmoid()
+        return g * x + (1 - g) * self.inner(x.cumsum(1))
+
+
+class Plain(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x).tanh()
+
+
+class ReadsNumber(nn.Module):
+    """A block that no replay can follow: it reads its state as a Python number."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.inner(x + float(x.sum()))
+
+
+class MadeOf(PreTrainedModel):
+    config_class = PreTrainedConfig
+
+    def __init__(self, block: type[nn.Module]) -> None:
+        super().__init__(PreTrainedConfig(vocab_size=30))
+        self.table = nn.Embedding(30, 8)
+        self.chapters = nn.ModuleList(block(8) for _ in range(2))
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table(input_ids)
+        for one in self.chapters:
+            x = one(x)
+        return x
+
+
+def test_a_block_that_differs_elsewhere_falls_back_to_whole_layers() -> None:
+    model, ids = MadeOf(ReadsNumber).eval(), torch.arange(1, 9)[None]
+    with pytest.warns(UserWarning, match="chapters is read by whole layers.*differ from it at another state"):
+        flow = load(model)
+    assert str(flow.scheme) == "W"
+    with torch.no_grad():
+        assert distance(through(flow, ids), model(ids)) < 1e-5
+        u = torch.randn(1, 8, 8)
+        x = ss.integrate(flow.scheme, flow.steps[:1], u, flow.context(ids))
+        torch.testing.assert_close(x, model.chapters[0](u))
+
+
+@pytest.mark.parametrize("block", [Gated, Plain])
+def test_blocks_without_residual_connections_are_no_transformer(block: type[nn.Module]) -> None:
+    with pytest.raises(ValueError, match=r"^MadeOf is not a Transformer: it has no repeated blocks with a residual"):
+        load(MadeOf(block))
+
+
+def test_what_cannot_be_run_is_refused_in_one_line() -> None:
+    flow = load(made("gpt2"))
+    with pytest.raises(ValueError, match=r"GPT2LMHeadModel has 20 positions and was given a text of 21 tokens"):
+        flow.context(torch.ones(1, 21, dtype=torch.long))
+    flow.context(torch.ones(1, 5, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"head was given a state of shape \[1, 6, 16\]; its pass has \[1, 5, 16\]"):
+        flow.head(torch.zeros(1, 6, 16))
