@@ -18,9 +18,11 @@ const hover = (area, tipsNow, chosen = () => {}) => {
     const { width, height } = area.getBoundingClientRect(), nearest = tips[index], [tx, ty] = nearest;
     const apart = ([x, y]) => Math.hypot((x - tx) * width, ((y ?? 0) - (ty ?? 0)) * height);
     const near = tips.filter((tip) => tip !== nearest && tip[1] !== null && apart(tip) < 6);
+    let before = null; // points of one name have one head
     box.replaceChildren();
     for (const [, , head, lines] of [nearest, ...near.slice(0, MOST - 1)]) {
-      make(box, "head", head).dir = "auto";
+      if (head !== before) make(box, "head", head).dir = "auto";
+      before = head;
       for (const [colour, text] of lines) tint(make(box, "line", text), colour);
     }
     if (near.length >= MOST) make(box, "head", `and ${near.length - MOST + 1} more at this place`);

@@ -86,12 +86,12 @@ def test_playing_moves_particles_and_scrubbing_brings_them_back(browser: Any, tm
     page, wrong = visit(browser, written(tmp_path, *BODY), 1280)
     assert near(page.evaluate(POSITIONS), expected(12))  # nothing plays by itself
     assert page.inner_text(AT) == "layer 12, t = 12"
-    page.select_option("#particles .speed", "4")
     page.click("#particles .play")
-    page.wait_for_function("parseInt(document.querySelector('#particles [type=range]').value) >= 3")
-    moved = page.evaluate(POSITIONS)
+    shown = page.wait_for_function(f"document.querySelector('#particles .at').textContent[6] === '3' && {POSITIONS}")
+    moved = shown.json_value()
     assert not near(moved, expected(0))
     assert not near(moved, expected(12))
+    page.select_option("#particles .speed", "4")
     page.wait_for_function(
         "document.querySelector('#particles .play').textContent === 'Play'"
     )  # to the end, and no further
@@ -225,6 +225,12 @@ def test_a_slider_shows_each_spectrum_and_hovering_its_numbers(browser: Any, tmp
         page.keyboard.press("ArrowRight")
     assert len({path for pair in seen for path in pair}) == 12
     assert all(path.count("M") == 60 for pair in seen for path in pair)
+    page.click("#spectra .play")
+    reached = page.wait_for_function(f"document.querySelector('#spectra .at').textContent === 'layer 3' && {paths}")
+    assert reached.json_value() == seen[2]
+    page.wait_for_function("document.querySelector('#spectra .play').textContent === 'Play'")
+    assert page.evaluate(paths) == seen[5]
+    page.focus("#spectra [type=range]")
     page.keyboard.press("Home")
     assert page.evaluate(paths) == seen[0]
     page.focus("#spectra .area")
