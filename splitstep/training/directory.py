@@ -174,6 +174,9 @@ class RunDirectory:
             raise ValueError(f"{self.path} has not finished: continue it with `{again}`")
         if result.status != "finished" or not self.model.is_dir():
             raise ValueError(f"{self.path} has no model: the run {result.status} at step {result.steps}")
+        if not any(self.model.glob("*.safetensors")):
+            again = f"splitstep train {self.recipe_file} --out DIR"
+            raise ValueError(f"{self.model} has no weights: put model.safetensors back, or train again with `{again}`")
         return self.model
 
     def refuse_comparison(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,13 @@ def test_a_run_that_diverged_has_no_weights_to_study(tmp_path: Path, capsys: pyt
     assert train(read_recipe(recipe, "the recipe"), tmp_path / "run", quiet=True).status == "diverged"
     assert cli.main(["converge", str(tmp_path / "run")]) == 2
     assert "has no model: the run diverged" in capsys.readouterr().err
+
+
+def test_a_run_whose_weights_are_gone_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copied = shutil.copytree(run, tmp_path / "run")
+    (copied / "model" / "model.safetensors").unlink()
+    assert cli.main(["converge", str(copied)]) == 2
+    assert "has no weights: put model.safetensors back, or train again" in capsys.readouterr().err
 
 
 def test_the_usual_schemes_are_those_that_fit_the_fields() -> None:

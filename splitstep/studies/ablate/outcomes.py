@@ -64,9 +64,9 @@ def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metr
         test=estimate(list(test.values()), bounds=bounds),
         valid=estimate(list(figures(trials, "valid", metric.name).values()), bounds=bounds),
         difference=None if list(runs) == list(full) else paired_difference(test, reference, bounds),
-        drift=over_seeds(by_seed(runs, last_drift).values()),
-        growth=over_seeds(by_seed(runs, largest_growth).values()),
-        not_finite=sum(map(not_finite, trials)),
+        drift=over_seeds(by_seed(runs, last_drift).values(), Bounds(-1.0, 1.0)),
+        growth=over_seeds(by_seed(runs, largest_growth).values(), Bounds(0.0)),
+        not_finite=sum(not_finite(run.trial) or largest_growth(run) == math.inf for run in runs),
         alignment=over_seeds(alignments(cka, base).values()) if list(runs) != list(full) else None,
         profiles={name: found for name, found in profiles.items() if found},
         maps=head_maps(runs, full),
@@ -81,7 +81,7 @@ def last_drift(run: Watched) -> float | None:
 
 def largest_growth(run: Watched) -> float | None:
     """The growth of the gradient per layer, at the record where it is largest."""
-    found = [value for values in run.figures.get("growth", {}).values() for value in values if math.isfinite(value)]
+    found = [value for values in run.figures.get("growth", {}).values() for value in values if not math.isnan(value)]
     return max(found, default=None)
 
 

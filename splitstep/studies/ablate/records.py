@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...training.directory import RunDirectory
 from ..compare.result import Trial
-from ..statistics import Estimate, estimate
+from ..statistics import UNBOUNDED, Bounds, Estimate, estimate
 from .result import Series
 
 PROBES = ("drift", "gradients", "information", "attention", "sensitivity", "states")
@@ -127,9 +127,9 @@ def series_of(by_seed: Sequence[Mapping[int, Values]], kept: int = KEPT) -> Seri
     return Series(tuple(steps), tuple(tuple(map(finite_mean, zip(*one, strict=True))) for one in records))
 
 
-def over_seeds(values: Iterable[float]) -> Estimate | None:
+def over_seeds(values: Iterable[float], bounds: Bounds = UNBOUNDED) -> Estimate | None:
     """The mean over the seeds whose figure is finite, with its interval."""
-    found = estimate([value for value in values if math.isfinite(value)])
+    found = estimate([value for value in values if math.isfinite(value)], bounds=bounds)
     if found is None:
         return None
     low, high = (None if end is None else rounded(end) for end in (found.low, found.high))
