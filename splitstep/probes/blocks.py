@@ -83,8 +83,9 @@ def quiet(context: Any, x: Tensor) -> Any:
 
 @contextmanager
 def differentiable(x: Tensor) -> Iterator[None]:
-    """Where layers have derivatives of every kind: without fused attention, without autocast."""
-    with exact_attention(), torch.autocast(x.device.type, enabled=False):
+    """Where layers have derivatives of every kind by the state, and none by the weights: without fused attention,
+    without autocast."""
+    with exact_attention(), torch.no_grad(), torch.autocast(x.device.type, enabled=False):
         yield
 
 
