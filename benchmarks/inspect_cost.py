@@ -118,6 +118,7 @@ def compare(name: str, pairs: int, std: float) -> dict[str, Any]:
         "width": shape[0],
         "tokens": 1 if name == "token jacobian" else shape[2],
         "std": std,
+        "pairs": pairs,
         "plain_s": statistics.median(one[0][0] for one in rows),
         "ours_s": statistics.median(one[1][0] for one in rows),
         "ratio": statistics.median(one[1][0] / one[0][0] for one in rows),
