@@ -54,7 +54,8 @@ class LayerBlocks(Probe):
         if begins_step(event):
             self.steps[number] = Step({}, event.t, 0.0)
             self.starts[number] = event.before.detach()[: self.texts].clone()
-            self.context = self.context or quiet(rows_of(event.context, len(event.x), slice(self.texts)), event.x)
+            if self.context is None:
+                self.context = quiet(rows_of(event.context, len(event.x), slice(self.texts)), event.x)
         known = self.steps[number]
         h = event.h / event.move.fraction if event.move.fraction else known.h
         self.steps[number] = Step({**known.fields, **event.fields}, known.t, h)
@@ -83,8 +84,9 @@ def quiet(context: Any, x: Tensor) -> Any:
 
 @contextmanager
 def differentiable(x: Tensor) -> Iterator[None]:
-    """Where layers have derivatives of every kind: without fused attention, without autocast."""
-    with exact_attention(), torch.autocast(x.device.type, enabled=False):
+    """Where layers have derivatives of every kind by the state, and none by the weights: without fused attention,
+    without autocast."""
+    with exact_attention(), torch.no_grad(), torch.autocast(x.device.type, enabled=False):
         yield
 
 

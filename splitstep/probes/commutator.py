@@ -41,7 +41,7 @@ class Commutators(LayerBlocks):
         if not splits(stack_of(passed).scheme):
             return {"not defined": (nan,) * len(layers)}
         found: dict[str, list[Tensor]] = {}
-        with torch.no_grad(), differentiable(layers[0].x):
+        with differentiable(layers[0].x):
             for layer in layers:
                 for name, value in (pair_terms(layer, real) | local_errors(layer, real)).items():
                     found.setdefault(name, []).append(value)

@@ -13,7 +13,7 @@ from .blocks import Layer, LayerBlocks, block_of, differentiable
 from .low_rank import Leading, leading_singular
 from .probe import Figures, Pass, named_over_texts, rows_of
 
-COUNT, EXTRA, ROUNDS = 10, 10, 4
+COUNT, EXTRA, ROUNDS = 10, 10, 12
 
 
 @final

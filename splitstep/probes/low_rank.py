@@ -8,6 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .spectra import singular_values
+
+SETTLED = 1e-3  # how much a round may change a value, if it is to be the last
 Product = Callable[[Tensor], Tensor]  # of vectors in columns: [n, k] -> [m, k]
 
 
@@ -20,26 +23,33 @@ class Leading(NamedTuple):
 
 
 def leading_singular(
-    jvp: Product, vjp: Product, width: int, count: int, extra: int = 6, rounds: int = 2, like: Tensor | None = None
+    jvp: Product, vjp: Product, width: int, count: int, extra: int = 10, rounds: int = 8, like: Tensor | None = None
 ) -> Leading:
     """The `count` leading singular values and vectors of J by randomised subspace iteration (Halko et al., 2011).
 
     jvp(V) = J V and vjp(U) = J^T U for vectors in columns; J has `width` columns. A random [width, count + extra] is
-    multiplied by J and J^T in turn, `rounds` times each and made orthonormal in between; then Q spans nearly what J
-    stretches most, and J is small on what is left: the singular values of Q^T J are those of J, from below. In all
-    2 * rounds + 2 products. `like` gives type and device.
+    multiplied by J and J^T in turn and made orthonormal in between, so that Q spans more and more of what J stretches
+    most. The singular values of Q^T J approach those of J from below. It ends after `rounds` products with each, or
+    when a round changes no value by more than 1/1000. `like` gives type and device.
     """
     like = torch.empty(0) if like is None else like
-    columns = min(count + extra, width)
-    drawn = torch.randn(width, columns, generator=torch.Generator().manual_seed(15), dtype=torch.float64)
+    drawn = torch.randn(width, min(count + extra, width), generator=torch.Generator().manual_seed(15))
     q = orthonormal(jvp(drawn.to(like)))
-    for _ in range(rounds):
-        q = orthonormal(jvp(orthonormal(vjp(q)).to(like)))
-    small = vjp(q.to(like)).double()
-    if not bool(small.isfinite().all()):
-        return Leading(*(torch.full_like(one, torch.nan) for one in (q[:, :count], small[0, :count], small[:, :count])))
-    v, s, inner = torch.linalg.svd(small, full_matrices=False)  # J^T Q = V S inner
-    return Leading((q.double() @ inner.mT)[:, :count], s[:count], v[:, :count])
+    basis, r = torch.linalg.qr(vjp(q).double())  # J^T Q = basis r
+    for _ in range(rounds - 1):
+        before, q = singular_values(r)[:count], orthonormal(jvp(basis.to(like)))
+        basis, r = torch.linalg.qr(vjp(q).double())
+        if settled(before, singular_values(r)[:count]):
+            break
+    if not bool(r.isfinite().all()):
+        return Leading(*(torch.full_like(one, torch.nan) for one in (q[:, :count], r[0, :count], basis[:, :count])))
+    v, s, inner = torch.linalg.svd(r)
+    return Leading((q.double() @ inner.mT)[:, :count], s[:count], (basis @ v)[:, :count])
+
+
+def settled(before: Tensor, after: Tensor) -> bool:
+    """Whether no value has changed by more than 1/1000."""
+    return bool(((after - before).abs() <= SETTLED * after).all())
 
 
 def orthonormal(columns: Tensor) -> Tensor:

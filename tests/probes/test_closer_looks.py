@@ -319,3 +319,14 @@ def test_probes_that_need_the_same_jacobians_work_them_out_once(monkeypatch: pyt
     observe(tiny("causal"), inputs("causal"), ["jacobian", "products", "communities"])
     assert len(calls) == 2 * 2  # layers and texts
     assert set(LOOKING_CLOSELY) >= {"jacobian", "products", "communities"}
+
+
+@pytest.mark.parametrize(("name", "series"), [("jacobian", "J largest"), ("leading", "s 1"), ("commutator", "A F")])
+def test_derivatives_are_taken_without_autocast(name: str, series: str) -> None:
+    """The first layer is given the same state with and without autocast, so its figures are the same."""
+    model, given = tiny("causal"), inputs("causal")
+    plain: Any = observe(model, given, [name])[name]["body.stack"]
+    with torch.autocast("cpu", torch.bfloat16):
+        narrow: Any = observe(model, given, [name])[name]["body.stack"]
+    assert narrow[series][0] == pytest.approx(plain[series][0], rel=1e-4)
+    assert narrow[series][1] != pytest.approx(plain[series][1], rel=1e-6)
