@@ -16,7 +16,7 @@ from .symmetry import Symmetries, symmetries_of, within
 from .targets import TARGETS, Array, Map, Target, known_or_typed, read_target
 
 __all__ = ["TARGETS", "Built", "Certificate", "Step", "approximate", "certify", "known_or_typed", "read_target"]
-SHARE = {1: 0.5, 2: 0.45}  # of eps that the fit may use, by variables; the proof's cells need the rest
+SHARE = {1: 0.5, 2: 0.45, 4: 0.2}  # of eps that the fit may use, by variables; the proof's cells need the rest
 SHARE_OF_MANY = 0.6
 MOST_VARIABLES = 6
 

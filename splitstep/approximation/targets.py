@@ -79,7 +79,7 @@ class Target:
 
     def __call__(self, x: Array) -> Array:
         """[N, n d] -> [N, n d]."""
-        return np.asarray(self.map(x.reshape(-1, self.tokens, self.dim)), float).reshape(len(x), -1)
+        return np.array(self.map(x.reshape(-1, self.tokens, self.dim)), float).reshape(len(x), -1)
 
 
 def known_or_typed(text: str) -> tuple[Map, float | None]:

@@ -108,6 +108,7 @@ class SplitstepVectorsModel(SplitstepModel):
         values: Tensor,
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         dropout_seed: Tensor | None = None,
         output_hidden_states: bool | None = None,
         observe: Observe | None = None,
@@ -119,19 +120,21 @@ class SplitstepVectorsModel(SplitstepModel):
         watch = Watch(self.config, observe, output_hidden_states, output_attentions)
         x = self.read(watch, values, attention_mask, dropout_seed)
         y = self.head(x)
-        loss = None if labels is None else mean_square(y, labels, attention_mask)
+        loss = None if labels is None else mean_square(y, labels, attention_mask, num_items_in_batch)
         out = TokenClassifierOutput(loss, y, watch.states(x), watch.attentions())  # pyright: ignore
         return answer(self.config, return_dict, out)
 
 
-def mean_square(y: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean square of the difference over tokens that are not padding."""
+def mean_square(y: Tensor, labels: Tensor, mask: Tensor | None, items: Tensor | int | None) -> Tensor:
+    """The mean square of the difference over tokens that are not padding, or the sum divided by `items`."""
     if labels.shape != y.shape:
         raise ValueError(
             f"labels have shape {list(labels.shape)}, and there are logits for {list(y.shape)}: give as many."
         )
     square = (y - labels).square()
-    return square.mean() if mask is None or mask.ndim != 2 else square[mask.bool()].mean()
+    if mask is not None and mask.ndim == 2:
+        square = square[mask.bool()]
+    return square.mean() if items is None else square.sum() / items
 
 
 KINDS.add("vectors", kind(VectorsConfig, SplitstepVectorsModel, AutoModel))
