@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..models.vectors import SplitstepVectorsModel
 from .certificate import BUDGET, Certificate, Step, certify, outputs
-from .network import BETA, build
+from .network import BETA, build, build_equivariant
 from .ridges import Fit, RidgeSum, fit
 from .symmetry import Symmetries, symmetries_of, within
-from .targets import TARGETS, Array, Map, Target, known_or_typed, read_target
+from .targets import TARGETS, Array, Map, Target, check_equivariant, known_or_typed, read_target
 
 __all__ = ["TARGETS", "Built", "Certificate", "Step", "approximate", "certify", "known_or_typed", "read_target"]
 SHARE = {1: 0.5, 2: 0.45, 4: 0.2}  # of eps that the fit may use, by variables; the proof's cells need the rest
@@ -33,7 +33,7 @@ class Built:
 
     def __call__(self, x: Any) -> Array:
         """The network's map, (..., n, d) -> (..., n, d)."""
-        given = np.asarray(x, float)
+        given = np.ascontiguousarray(x, float)
         if given.shape[-2:] != (self.target.tokens, self.target.dim):
             raise ValueError(f"x has shape {given.shape}: it must be (..., {self.target.tokens}, {self.target.dim}).")
         return outputs(self.model, given.reshape(-1, self.target.variables), self.target.tokens).reshape(given.shape)
@@ -55,20 +55,23 @@ def approximate(
     lipschitz: float | None = None,
     beta: float = BETA,
     budget: int = BUDGET,
+    positions: Literal["learned", "none"] = "learned",
 ) -> Built:
     """A Transformer of one layer within `eps` of f on [0, 1]^(tokens x dim), with a certificate.
 
     `f` takes and returns arrays (..., tokens, dim), or is the name of a target. Its Lipschitz constant in the sup norm
     is an assumption of the certificate; without one there is only a sampled error. If eps cannot be reached, the
-    certificate says what was reached.
+    certificate says what was reached. Without positions only equivariant maps of two tokens can be built.
     """
     check_numbers(eps, beta, budget)
     map, known = (f, None) if callable(f) else known_or_typed(f)
     constant = known if lipschitz is None else lipschitz
     target = read_target(f if isinstance(f, str) else getattr(f, "__name__", "f"), map, tokens, dim, constant)
+    if positions == "none":
+        check_equivariant(target)
     check_variables(target, eps, budget)
     functions, fits = fit_outputs(target, eps)
-    model = build(functions, tokens, dim, beta)
+    model = build(functions, tokens, dim, beta) if positions == "learned" else build_equivariant(functions[:dim], dim)
     return Built(model, target, certify(model, target, eps, budget), fits, beta)
 
 

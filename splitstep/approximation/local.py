@@ -14,6 +14,7 @@ from ..models.vectors import SplitstepVectorsModel
 
 Array = np.ndarray[Any, Any]
 UNIT_ROUNDING = 2.0**-53
+EQUAL = 1e-9  # scores that differ by less give a mean
 
 
 class Weights(NamedTuple):
@@ -128,6 +129,8 @@ def attended(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Affin
     """The value that a head copies at position i, and how far the other tokens may pull it."""
     rows = slice(head * w.size, (head + 1) * w.size)
     low, high = scores(w, tokens, head, i)
+    if (equal := float(high.max() - low.min())) < EQUAL:
+        return mean_of(w, tokens, rows, equal)
     best = int(np.argmax(low))
     others = [j for j in range(len(tokens)) if j != best]
     leak = np.exp(np.minimum(high[others] - low[best], 700.0)).sum()
@@ -137,6 +140,14 @@ def attended(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Affin
     widest = np.max(apart, axis=0) if apart else np.zeros(w.size)
     size = np.max([one.size for one in values], axis=0)
     return chosen._replace(size=size), leak / (1 + leak) * np.maximum(widest, 0)
+
+
+def mean_of(w: Weights, tokens: list[Affine], rows: slice, apart: float) -> tuple[Affine, Array]:
+    """The mean of all values, which a head with equal scores computes; scores that differ a little pull it."""
+    values = [times(w.v[rows], token, w.biases[2][rows]) for token in tokens]
+    n, size = len(values), np.max([one.size for one in values], axis=0)
+    mean = Affine(sum(one.slope for one in values) / n, sum(one.start for one in values) / n, size)
+    return mean, 2 * np.expm1(apart) * size
 
 
 def local_map(w: Weights, tokens: list[Affine], i: int) -> LocalMap:

@@ -74,6 +74,36 @@ def build(functions: Sequence[RidgeSum], tokens: int, dim: int, beta: float = BE
     return model
 
 
+def build_equivariant(functions: Sequence[RidgeSum], dim: int) -> SplitstepVectorsModel:
+    """The network of two tokens without positions. One head computes the mean, so the other token is 2 mean - own, and
+    the same function of (own, other) serves both positions: functions[c] of the first position."""
+    config = VectorsConfig(
+        scheme="A F", layers=1, norm="none", activation="relu", width=3 * dim, heads=1, head_size=dim, ffn=1,
+        positions="none", max_positions=2, inputs=dim, outputs=dim,
+    )  # fmt: skip
+    found = [units_of_one(functions[c], (0,), c) for c in range(dim)]
+    units = [unit for many, _ in found for unit in many]
+    config.ffn = max(1, len(units))
+    with torch.random.fork_rng(devices=[]):
+        model = SplitstepVectorsModel(config).double().eval()
+    attention, feed_forward = (model.body.stack.layers[0][name] for name in "AF")  # pyright: ignore
+    eye = torch.eye(dim, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.embedding.weight[:dim] = eye
+        attention.qkv.weight[2 * dim :, :dim] = eye
+        attention.out.weight[dim : 2 * dim] = eye
+        model.head.weight[:, 2 * dim :] = eye
+        for number, unit in enumerate(units):
+            own, other = torch.tensor(unit.direction, dtype=torch.float64).split(dim)
+            feed_forward.up.weight[number, : 2 * dim] = torch.cat((own - other, 2 * other))
+            feed_forward.up.bias[number] = unit.bias
+            feed_forward.down.weight[2 * dim + unit.coordinate, number] = unit.weight
+        model.head.bias.copy_(torch.tensor([constant for _, constant in found], dtype=torch.float64))
+    return model
+
+
 def write_embedding(model: SplitstepVectorsModel, at: Layout) -> None:
     assert model.positions is not None
     model.embedding.weight[at.own] = torch.eye(at.dim, dtype=torch.float64)

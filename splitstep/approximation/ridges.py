@@ -24,7 +24,18 @@ LEVELS: dict[int, list[tuple[int, int]]] = {  # by variables: the largest entry 
     3: [(1, 6), (1, 12), (2, 8), (2, 16), (3, 16), (3, 24), (4, 24), (5, 24)],
     4: [(1, 6), (1, 12), (2, 8), (2, 16)],
 }
-TRANSLATED = [(1, 4), (1, 8), (2, 8), (1, 16), (2, 16), (2, 32), (3, 32), (4, 32), (5, 40), (6, 48)]  # for functions of differences
+TRANSLATED = [
+    (1, 4),
+    (1, 8),
+    (2, 8),
+    (1, 16),
+    (2, 16),
+    (2, 32),
+    (3, 32),
+    (4, 32),
+    (5, 40),
+    (6, 48),
+]  # for functions of differences
 POINTS = {1: 4000, 2: 16000, 3: 20000, 4: 30000}
 HOPELESS = 3.0  # a fit this many times too bad after a few rounds is given up
 

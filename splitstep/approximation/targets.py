@@ -99,7 +99,8 @@ def known_or_typed(text: str) -> tuple[Map, float | None]:
 
 def over_batches(typed: Map, x: Array) -> Array:
     """A typed function of one sequence [n, d] on many."""
-    return np.stack([np.asarray(typed(one)) for one in x.reshape(-1, *x.shape[-2:])]).reshape(x.shape)
+    found = np.stack([np.asarray(typed(one)) for one in x.reshape(-1, *x.shape[-2:])])
+    return found.reshape(*x.shape[:-2], *found.shape[1:])
 
 
 def samples(target: Target, many: int, seed: int = 0) -> Array:
@@ -131,7 +132,9 @@ def check_map(target: Target) -> None:
     try:
         y = np.asarray(target.map(x.reshape(shape)))
     except Exception as error:
-        raise ValueError(f"The target {target.name!r} fails on an array of shape {shape}: {error}.") from None
+        raise ValueError(
+            f"The target {target.name!r} fails on an array of shape {shape}: {' '.join(str(error).split())}."
+        ) from None
     if y.shape != shape:
         raise ValueError(
             f"The target {target.name!r} returns shape {y.shape} for an input of shape {shape}: it must return "
@@ -141,6 +144,26 @@ def check_map(target: Target) -> None:
         raise ValueError(f"The target {target.name!r} returns numbers that are not finite on [0, 1].")
     if not np.array_equal(y, np.asarray(target.map(x.reshape(shape)))):
         raise ValueError(f"The target {target.name!r} returns different numbers for one input: it must not be random.")
+
+
+def check_equivariant(target: Target) -> None:
+    """Refuse a target that a network without positions cannot reach, with two inputs that prove it."""
+    if target.tokens != 2:
+        raise ValueError(
+            f"Without positions only 2 tokens can be built; got {target.tokens}: more would need heads of several "
+            "sharpnesses. Leave out --no-positions."
+        )
+    x = samples(target, PAIRS)
+    swapped = x.reshape(-1, 2, target.dim)[:, ::-1].reshape(x.shape)
+    there = target(swapped).reshape(-1, 2, target.dim)[:, ::-1].reshape(x.shape)
+    here = target(x)
+    worst = int(np.argmax(np.abs(here - there).max(1)))
+    if np.abs(here[worst] - there[worst]).max() > 1e-9:
+        first, second, y, z = (np.round(one[worst], 4).tolist() for one in (x, swapped, here, target(swapped)))
+        raise ValueError(
+            f"The target {target.name!r} is not equivariant, so no network without positions reaches it: {first} has "
+            f"the values {y}, and its tokens exchanged, {second}, have {z}."
+        )
 
 
 def check_lipschitz(target: Target, lipschitz: float) -> None:

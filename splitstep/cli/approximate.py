@@ -29,6 +29,9 @@ Lipschitz = Annotated[
     typer.Option("--lipschitz", help="The target's Lipschitz constant in the sup norm. Without it, nothing is proved."),
 ]
 Sweep = Annotated[str | None, typer.Option("--sweep", help="Several eps, such as eps=0.2,0.1,0.05.")]
+NoPositions = Annotated[
+    bool, typer.Option("--no-positions", help="Without positions: only a permutation-equivariant target of 2 tokens.")
+]
 TrainSteps = Annotated[
     int, typer.Option("--train-steps", help="Steps of training for a network of the same size; 0: none.")
 ]
@@ -46,6 +49,7 @@ def approximate(
     eps: Eps = 0.05,
     lipschitz: Lipschitz = None,
     sweep: Sweep = None,
+    no_positions: NoPositions = False,
     train_steps: TrainSteps = 500,
     out: OutOption = None,
     as_json: Json = False,
@@ -67,7 +71,9 @@ def approximate(
     output = Output(as_json, out).check()
     from ..studies.approximate import STUDY, approximation
 
-    result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, shlex.join(context.obj))
+    positions = "none" if no_positions else "learned"
+    command = shlex.join(context.obj)
+    result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, positions, command)
     output.open().emit(result.document(), lambda: STUDY.to_terminal(result))
     if out is not None:
         from ..models.base import silent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import exp
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -107,10 +107,13 @@ def approximation(
     many_eps: Sequence[float],
     lipschitz: float | None = None,
     train_steps: int = 500,
+    positions: Literal["learned", "none"] = "learned",
     command: str | None = None,
 ) -> tuple[Approximation, Built]:
     """Build a network for each eps, the largest first; the last one is returned, drawn and compared with training."""
-    all_built = [approximate(f, tokens, dim, eps, lipschitz) for eps in sorted(many_eps, reverse=True)]
+    all_built = [
+        approximate(f, tokens, dim, eps, lipschitz, positions=positions) for eps in sorted(many_eps, reverse=True)
+    ]
     built = all_built[-1]
     rows = [row_of(one) for one in all_built]
     return Approximation(
@@ -175,5 +178,16 @@ def train(built: Built, steps: int) -> Trained:
 def shape_of(built: Built) -> dict[str, Any]:
     """The entries of the built network's config that give it its shape."""
     config = built.model.config
-    names = ("scheme", "layers", "norm", "activation", "width", "heads", "head_size", "ffn", "max_positions")
+    names = (
+        "scheme",
+        "layers",
+        "norm",
+        "activation",
+        "width",
+        "heads",
+        "head_size",
+        "ffn",
+        "max_positions",
+        "positions",
+    )
     return {name: getattr(config, name) for name in (*names, "inputs", "outputs")}
