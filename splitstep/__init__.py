@@ -23,6 +23,7 @@ from .tableau import TABLEAUX, Tableau
 
 if TYPE_CHECKING:
     from . import pretrained
+    from .approximation import approximate
     from .inference.runs import load
     from .models import *  # noqa: F403
     from .stack import Stack
@@ -31,11 +32,12 @@ __all__ = [  # noqa: F405
     "SCHEMES", "TABLEAUX", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme", "SequenceConfig",
     "Site", "SplitstepCausalModel", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
-    "SplitstepSequenceModel", "SplitstepTranslationModel", "Stack", "Step", "Tableau", "TranslationConfig", "average",
-    "compose", "cost", "decoder", "integrate", "load", "pretrained", "refine", "scheme", "twin", "uniform", "unshare",
-    "with_diffusion", "with_projections", "with_tableau", "without_residuals",
+    "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel", "Stack", "Step", "Tableau",
+    "TranslationConfig", "VectorsConfig", "approximate", "average", "compose", "cost", "decoder", "integrate", "load",
+    "pretrained", "refine", "scheme", "twin", "uniform", "unshare", "with_diffusion", "with_projections",
+    "with_tableau", "without_residuals",
 ]  # fmt: skip
-ELSEWHERE = {"Stack": ".stack", "load": ".inference.runs", "pretrained": ""}
+ELSEWHERE = {"Stack": ".stack", "approximate": ".approximation", "load": ".inference.runs", "pretrained": ""}
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # they import torch
 
 MODEL_TYPES = {
@@ -44,6 +46,7 @@ MODEL_TYPES = {
     "splitstep-masked": "MaskedConfig",
     "splitstep-sequence": "SequenceConfig",
     "splitstep-translation": "TranslationConfig",
+    "splitstep-vectors": "VectorsConfig",
 }  # in config.json, and the config class of each; transformers' Auto classes find them from here on
 register_by_name(f"{__name__}.models", MODEL_TYPES)
 

@@ -21,6 +21,7 @@ from typer.main import get_command
 
 from ..support.words import did_you_mean
 from .ablate import ablate
+from .approximate import approximate
 from .compare import compare
 from .converge import converge
 from .recipes import recipes, tasks
@@ -58,7 +59,20 @@ def splitstep(
     """
 
 
-for verb in (schemes, recipes, tasks, train, evaluate, translate, generate, compare, ablate, converge, report):
+for verb in (
+    schemes,
+    recipes,
+    tasks,
+    train,
+    evaluate,
+    translate,
+    generate,
+    compare,
+    ablate,
+    converge,
+    approximate,
+    report,
+):
     app.command()(verb)
 
 

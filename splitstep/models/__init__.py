@@ -13,11 +13,12 @@ with uncollected():
     from .masked import MaskedConfig, SplitstepForMaskedLM, SplitstepMaskedModel
     from .sequence import SequenceConfig, SplitstepForSequenceClassification, SplitstepSequenceModel
     from .translation import SplitstepForTranslation, SplitstepTranslationModel, TranslationConfig
+    from .vectors import SplitstepVectorsModel, VectorsConfig
 
 __all__ = [
     "KINDS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig", "SplitstepCausalModel",
     "SplitstepConfig", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
-    "SplitstepModel", "SplitstepSequenceModel", "SplitstepTranslationModel", "TranslationConfig", "coarsened", "cost",
-    "refined", "twin",
+    "SplitstepModel", "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel",
+    "TranslationConfig", "VectorsConfig", "coarsened", "cost", "refined", "twin",
 ]  # fmt: skip

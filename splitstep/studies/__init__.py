@@ -66,6 +66,7 @@ def _checked(value: Any) -> Study[Any]:
 
 PATHS = {
     "ablate": "splitstep.studies.ablate:STUDY",
+    "approximate": "splitstep.studies.approximate:STUDY",
     "compare": "splitstep.studies.compare:STUDY",
     "discretisation": "splitstep.studies.converge.discretisation_report:STUDY",
     "limit": "splitstep.studies.converge.limit_report:STUDY",

@@ -25,7 +25,7 @@ LEVELS = (
     ("fields",),
     ("models",),
     ("tasks", "training", "pretrained", "probes"),
-    ("inference", "jobs"),
+    ("inference", "jobs", "approximation"),
     ("report",),
     ("studies",),
     ("cli",),

@@ -17,6 +17,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "masked": TEXT | dict(pad_token_id=0),
     "sequence": TEXT | dict(pad_token_id=0, num_labels=LABELS),
     "image": dict(layers=2, width=16, heads=4, ffn=24, image_size=8, patch=4, num_labels=LABELS, init_std=0.3),
+    "vectors": dict(layers=2, width=16, heads=4, ffn=24, max_positions=40, inputs=2, outputs=LABELS, init_std=0.3),
     "translation": TEXT | dict(decoder_layers=2, init="normal", tie_word_embeddings=False),
 }
 
@@ -58,6 +59,8 @@ def inputs(kind: str) -> dict[str, Tensor]:
     """A batch of three."""
     if kind == "image":
         return {"pixel_values": torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))}
+    if kind == "vectors":
+        return {"values": torch.randn(3, LENGTH, 2, generator=torch.Generator().manual_seed(0))}
     if kind == "causal":
         return {"input_ids": tokens(), "attention_mask": left_mask()}
     given = {"input_ids": tokens(), "attention_mask": right_mask()}
@@ -66,4 +69,6 @@ def inputs(kind: str) -> dict[str, Tensor]:
 
 def labels(kind: str) -> Tensor:
     """Labels for the batch of `inputs`."""
+    if kind == "vectors":
+        return torch.randn(3, LENGTH, LABELS, generator=torch.Generator().manual_seed(1))
     return torch.tensor([0, 2, 1]) if kind in ("sequence", "image") else tokens(1)

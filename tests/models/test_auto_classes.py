@@ -84,6 +84,7 @@ for folder in sorted(first.iterdir()):
     config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
     model = getattr(transformers, AUTO[folder.name]).from_pretrained(folder, trust_remote_code=True).eval()
     x = torch.zeros(1, 1, 28, 28) if folder.name == "image" else torch.tensor([[5, 7, 9]])
+    x = torch.zeros(1, 3, 1) if folder.name == "vectors" else x
     more = {"decoder_input_ids": x} if folder.name == "translation" else {}
     found[folder.name] = model(x, **more).logits.flatten()[:50].tolist()
     model.save_pretrained(second / folder.name)

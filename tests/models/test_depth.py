@@ -23,7 +23,7 @@ SCHEMES = ["lie", "macaron", "strang-heun", "symmetrised-heun", "reversible"]
 
 def build(kind: str, scheme: str, **more: Any) -> Any:
     torch.manual_seed(0)
-    shape = {**SMALL, "image_size": 8} if kind == "image" else TEXT
+    shape = {"image": {**SMALL, "image_size": 8}, "vectors": SMALL}.get(kind, TEXT)
     decoder = {"decoder_layers": 2} if kind == "translation" else {}
     return KINDS[kind].model(KINDS[kind].config(**(shape | decoder | more), scheme=scheme)).eval()
 
@@ -32,6 +32,8 @@ def inputs(kind: str) -> dict[str, Tensor]:
     draw = torch.Generator().manual_seed(1)
     if kind == "image":
         return {"pixel_values": torch.randn(2, 1, 8, 8, generator=draw)}
+    if kind == "vectors":
+        return {"values": torch.randn(2, 7, 1, generator=draw)}
     tokens = torch.randint(3, 20, (2, 7), generator=draw)
     return {"input_ids": tokens} | ({"decoder_input_ids": tokens} if kind == "translation" else {})
 

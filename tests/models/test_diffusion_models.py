@@ -22,7 +22,7 @@ TOKENS = torch.randint(3, 20, (2, 7), generator=torch.Generator().manual_seed(0)
 
 def model_of(kind: str, **entries: Any) -> Any:
     torch.manual_seed(0)
-    shape = {**SMALL, "image_size": 16} if kind == "image" else TEXT
+    shape = {"image": {**SMALL, "image_size": 16}, "vectors": SMALL}.get(kind, TEXT)
     return KINDS[kind].model(KINDS[kind].config(**{**shape, **entries})).eval()
 
 
@@ -100,6 +100,8 @@ def test_every_model_learns_alpha_and_counts_what_it_computes(kind: str, scheme:
     model = model_of(kind, scheme=scheme)
     given = {"pixel_values": torch.randn(2, 1, 16, 16)} if kind == "image" else {"input_ids": TOKENS}
     labels = torch.tensor([0, 1]) if kind in ("image", "sequence") else TOKENS
+    if kind == "vectors":
+        given, labels = {"values": torch.randn(2, 7, 1)}, torch.randn(2, 7, 1)
     model.train()(**given, labels=labels).loss.backward()
     alphas = [p for name, p in model.named_parameters() if name.endswith(".D.a")]
     assert len(alphas) == (8 if kind == "translation" else 2)

@@ -79,11 +79,13 @@ def test_the_rows_of_the_table() -> None:
 @pytest.mark.parametrize("scheme", ["A F G", "F0/2 A G+H F1/2 @heun", "A N F M G P H"])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_strangers_letter_trains_in_every_model(kind: str, scheme: str) -> None:
-    shape = {**SMALL, "image_size": 8} if kind == "image" else TEXT
+    shape = {"image": {**SMALL, "image_size": 8}, "vectors": SMALL}.get(kind, TEXT)
     torch.manual_seed(0)
     model: Any = KINDS[kind].model(KINDS[kind].config(scheme=scheme, dropout=0.1, **shape))
     given = {"pixel_values": torch.randn(2, 1, 8, 8)} if kind == "image" else {"input_ids": torch.ones(2, 5).long()}
     labels = torch.tensor([0, 1]) if kind in ("image", "sequence") else torch.randint(3, 20, (2, 5))
+    if kind == "vectors":
+        given, labels = {"values": torch.randn(2, 5, 1)}, torch.randn(2, 5, 1)
     model(**given, labels=labels).loss.backward()
     drifts = [module for module in model.modules() if type(module).__name__ == "Drift"]
     letters = sum(name[0] in "GH" for name in ss.scheme(scheme).fields)

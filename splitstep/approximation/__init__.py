@@ -1,0 +1,130 @@
+"""Transformers of one layer that are built and certified instead of trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal
+
+import numpy as np
+
+from ..models.vectors import SplitstepVectorsModel
+from .certificate import BUDGET, Certificate, Step, certify, outputs
+from .network import BETA, build, build_equivariant
+from .ridges import Fit, RidgeSum, fit
+from .symmetry import Symmetries, symmetries_of, within
+from .targets import TARGETS, Array, Map, Target, check_equivariant, known_or_typed, read_target
+
+__all__ = ["TARGETS", "Built", "Certificate", "Step", "approximate", "certify", "known_or_typed", "read_target"]
+SHARE = {1: 0.5, 2: 0.45, 4: 0.2}  # of eps that the fit may use, by variables; the proof's cells need the rest
+SHARE_OF_MANY = 0.6
+MOST_VARIABLES = 6
+
+
+@dataclass(frozen=True)
+class Built:
+    """A network that was built for a target, and what is proved about it."""
+
+    model: SplitstepVectorsModel
+    target: Target
+    certificate: Certificate
+    fits: list[Fit]  # of the outputs that are not equal to others up to a symmetry
+    beta: float
+
+    def __call__(self, x: Any) -> Array:
+        """The network's map, (..., n, d) -> (..., n, d)."""
+        given = np.ascontiguousarray(x, float)
+        if given.shape[-2:] != (self.target.tokens, self.target.dim):
+            raise ValueError(f"x has shape {given.shape}: it must be (..., {self.target.tokens}, {self.target.dim}).")
+        return outputs(self.model, given.reshape(-1, self.target.variables), self.target.tokens).reshape(given.shape)
+
+    @property
+    def units(self) -> int:
+        return self.model.config.ffn
+
+    @property
+    def parameters(self) -> int:
+        return sum(one.numel() for one in self.model.parameters())
+
+
+def approximate(
+    f: Map | str,
+    tokens: int,
+    dim: int = 1,
+    eps: float = 0.05,
+    lipschitz: float | None = None,
+    beta: float = BETA,
+    budget: int = BUDGET,
+    positions: Literal["learned", "none"] = "learned",
+) -> Built:
+    """A Transformer of one layer within `eps` of f on [0, 1]^(tokens x dim), with a certificate.
+
+    `f` takes and returns arrays (..., tokens, dim), or is the name of a target. Its Lipschitz constant in the sup norm
+    is an assumption of the certificate; without one there is only a sampled error. If eps cannot be reached, the
+    certificate says what was reached. Without positions only equivariant maps of two tokens can be built.
+    """
+    check_numbers(eps, beta, budget)
+    map, known = (f, None) if callable(f) else known_or_typed(f)
+    constant = known if lipschitz is None else lipschitz
+    target = read_target(f if isinstance(f, str) else getattr(f, "__name__", "f"), map, tokens, dim, constant)
+    if positions == "none":
+        check_equivariant(target)
+    check_variables(target, eps, budget)
+    functions, fits = fit_outputs(target, eps)
+    model = build(functions, tokens, dim, beta) if positions == "learned" else build_equivariant(functions[:dim], dim)
+    return Built(model, target, certify(model, target, eps, budget), fits, beta)
+
+
+def check_numbers(eps: float, beta: float, budget: int) -> None:
+    for name, value in (("eps", eps), ("beta", beta), ("budget", budget)):
+        if not (value > 0 and isfinite(value)):
+            raise ValueError(f"{name}={value:g} must be a positive number.")
+
+
+def check_variables(target: Target, eps: float, budget: int) -> None:
+    """Refuse what the budget cannot reach even if the network were exact."""
+    m = target.variables
+    cells = ((target.lipschitz or 0.0) / (2 * eps)) ** m * target.tokens
+    if cells > budget:
+        raise ValueError(
+            f"{target.tokens} tokens of dimension {target.dim} are {m} variables: a proof of eps={eps:g} with "
+            f"lipschitz={target.lipschitz:g} needs at least {cells:.1e} cells, and the budget is {budget:.1e}: use "
+            "fewer tokens or a larger eps."
+        )
+    if m > MOST_VARIABLES:
+        raise ValueError(
+            f"{target.tokens} tokens of dimension {target.dim} are {m} variables: profiles of {3**m // 2:,} directions "
+            f"or more would have to be fitted. Use at most {MOST_VARIABLES} variables."
+        )
+
+
+def fit_outputs(target: Target, eps: float) -> tuple[list[RidgeSum], list[Fit]]:
+    """A sum of ridge functions for each output; outputs that are equal up to a symmetry are fitted once."""
+    found = symmetries_of(target)
+    fits, functions = dict[int, Fit](), list[RidgeSum]()
+    for output, (other, order) in enumerate(found.like):
+        if other == output:
+            fits[output] = fit_one(target, output, found, eps)
+            functions.append(fits[output].function)
+        elif list(order) == sorted(order):
+            functions.append(functions[other])  # the same object: its units are shared
+        else:
+            functions.append(functions[other].permuted(order))
+    return functions, list(fits.values())
+
+
+def fit_one(target: Target, output: int, found: Symmetries, eps: float) -> Fit:
+    """The fit of one output in the variables that it depends on."""
+    active, m = found.active[output], target.variables
+    share = SHARE.get(m, SHARE_OF_MANY)
+
+    def f(x: Array) -> Array:
+        whole = np.full((len(x), m), 0.5)
+        whole[:, active] = x
+        return target(whole)[:, output]
+
+    if not active:
+        nothing = RidgeSum(float(f(np.zeros((1, 0)))[0]), np.zeros(m), np.zeros((0, m)), np.zeros(0), np.zeros(0))
+        return Fit(nothing, 0.0, "exact")
+    one = fit(f, len(active), within(active, found.own[output]), share * eps)
+    return one._replace(function=one.function.among(active, m))

@@ -1,0 +1,128 @@
+"""The certificate: what is proved about the difference between a network and a target, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..models.vectors import SplitstepVectorsModel
+from .cells import Bound, Proof
+from .local import LocalMap, local_maps
+from .targets import Target, samples
+
+Array = np.ndarray[Any, Any]
+BUDGET = 30_000_000  # cells
+SAMPLES = 100_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One term of the bound: what it is about, how large it is and how it is known."""
+
+    name: str
+    bound: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known about the largest error on the whole domain.
+
+    `error` is proved if the Lipschitz constant of the target is right; None without a constant. `sampled` is only the
+    largest error that was found at a point.
+    """
+
+    eps: float
+    lipschitz: float | None
+    error: float | None
+    sampled: float
+    at: list[float]
+    cells: int
+    cells_needed: float
+    steps: list[Step]
+
+    @property
+    def met(self) -> bool:
+        """Whether the error is proved to be at most eps."""
+        return self.error is not None and self.error <= self.eps
+
+    @property
+    def sentence(self) -> str:
+        """What is proved, in words."""
+        if self.error is None:
+            return f"Largest sampled error {self.sampled:.3g}: nothing is proved without a Lipschitz constant."
+        if self.met:
+            known = f"if the target's Lipschitz constant is {self.lipschitz:g}"
+            return f"Certified: the error is at most {self.error:.4g} everywhere, {known}."
+        return f"Not certified at {self.eps:g}: the error is at most {self.error:.4g} everywhere. {self.advice}"
+
+    @property
+    def advice(self) -> str:
+        """What more would cost."""
+        if self.sampled >= self.eps:
+            where = np.round(self.at, 4).tolist()
+            return f"At {where} it is {self.sampled:.4g}, so eps needs more units or a sharper attention."
+        return f"The proof needs about {self.cells_needed:,.0f} cells; {self.cells:,} were allowed."
+
+
+def certify(model: SplitstepVectorsModel, target: Target, eps: float, budget: int = BUDGET) -> Certificate:
+    """Bound the difference between the network, as its weights stand, and the target."""
+    locals_ = local_maps(model)
+    seen, where = sampled_error(model, target)
+    if target.lipschitz is None:
+        return Certificate(eps, None, None, seen, where, 0, 0, [Step("samples", seen, f"{SAMPLES:,} points, no proof")])
+    bounds = [bound_at(local, target, i, eps, budget // len(locals_)) for i, local in enumerate(locals_)]
+    totals = [bound.error + extra(local) for bound, local in zip(bounds, locals_, strict=True)]
+    worst = max(bounds, key=lambda bound: bound.found)
+    sampled, at = max((seen, where), (worst.found, worst.at), key=lambda pair: pair[0])
+    cells, needed = sum(bound.cells for bound in bounds), sum(bound.needed for bound in bounds)
+    return Certificate(
+        eps, target.lipschitz, max(totals), sampled, at, cells, needed, steps_of(locals_, bounds, target)
+    )
+
+
+def extra(local: LocalMap) -> float:
+    """What attention and rounding add: the certificate's own rounding, and that of the network."""
+    return local.gathering + 2 * local.rounding
+
+
+def bound_at(local: LocalMap, target: Target, i: int, eps: float, budget: int) -> Bound:
+    """The bound at one position."""
+    assert target.lipschitz is not None
+    columns = slice(i * target.dim, (i + 1) * target.dim)
+    proof = Proof(local, lambda x: target(x)[:, columns], target.lipschitz)
+    return proof.run(max(eps - extra(local), eps / 100), budget)
+
+
+def steps_of(locals_: Sequence[LocalMap], bounds: Sequence[Bound], target: Target) -> list[Step]:
+    gathering, rounding = max(one.gathering for one in locals_), max(one.rounding for one in locals_)
+    cells = sum(bound.cells for bound in bounds)
+    return [
+        Step("gathering", gathering, "attention copies each token; what the other tokens add, through the network"),
+        Step("selection", 0.0, "units of other positions are off: their inputs stay below 0 on the whole domain"),
+        Step("cells", max(b.error for b in bounds), f"{cells:,} cells: centre + (L + slope of the network) half-width"),
+        Step("rounding", 2 * rounding, "float64, of the network and of the proof"),
+        Step("assumption", target.lipschitz or 0.0, "the Lipschitz constant of the target, in the sup norm"),
+    ]
+
+
+def outputs(model: SplitstepVectorsModel, x: Array, tokens: int) -> Array:
+    """The network at points [N, n d]."""
+    found = []
+    with torch.no_grad():
+        for part in np.array_split(x, max(1, len(x) // 4096)):
+            values = torch.from_numpy(part.reshape(len(part), tokens, -1))
+            found.append(model(values).logits.flatten(1).numpy())
+    return np.concatenate(found)
+
+
+def sampled_error(model: SplitstepVectorsModel, target: Target, many: int = SAMPLES) -> tuple[float, list[float]]:
+    """The largest error at points, and where."""
+    x = samples(target, many, seed=4)
+    errors = np.abs(outputs(model, x, target.tokens) - target(x)).max(1)
+    worst = int(errors.argmax())
+    return float(errors[worst]), x[worst].tolist()

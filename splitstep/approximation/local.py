@@ -1,0 +1,173 @@
+"""A network of one layer as it acts on the domain: at each position an affine map plus ReLU units.
+
+Nothing is assumed about how the weights came about. If each head surely prefers one token, attention copies that
+token's value up to an error that is bounded here; the rest is matrix products.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..models.vectors import SplitstepVectorsModel
+
+Array = np.ndarray[Any, Any]
+UNIT_ROUNDING = 2.0**-53
+EQUAL = 1e-9  # scores that differ by less give a mean
+
+
+class Weights(NamedTuple):
+    """The weights of a network of one layer `A F`."""
+
+    embedding: Array
+    start: Array  # [n, width]: the bias of the embedding and the positions
+    q: Array
+    k: Array
+    v: Array
+    biases: tuple[Array, Array, Array]
+    out: Array
+    out_bias: Array
+    up: Array
+    up_bias: Array
+    down: Array
+    down_bias: Array
+    head: Array
+    head_bias: Array
+    heads: int
+    size: int
+
+
+class Affine(NamedTuple):
+    """An affine function of the inputs x in [0, 1]^m, and the largest sizes that its terms add up to."""
+
+    slope: Array  # [rows, m]
+    start: Array  # [rows]
+    size: Array  # [rows]: a bound of the sum of the sizes of all terms, for rounding
+
+    @property
+    def low(self) -> Array:
+        return self.start + np.minimum(self.slope, 0).sum(1)
+
+    @property
+    def high(self) -> Array:
+        return self.start + np.maximum(self.slope, 0).sum(1)
+
+
+class LocalMap(NamedTuple):
+    """What the network computes at one position: affine + units; and how far attention and rounding may change it."""
+
+    slope: Array  # [d, m]
+    start: Array  # [d]
+    directions: Array  # [U, m]
+    biases: Array  # [U]
+    weights: Array  # [d, U]
+    gathering: float
+    rounding: float
+
+
+def weights_of(model: SplitstepVectorsModel) -> Weights:
+    """The weights as arrays; a network of another shape is refused."""
+    config = model.config
+    shape = (config.scheme, config.layers, config.norm, config.activation, config.substeps, float(config.step))
+    if shape != ("A F", 1, "none", "relu", 1, 1.0) or config.kv_heads not in (None, config.heads):
+        raise ValueError(
+            "Only a network of one layer can be certified: scheme 'A F', layers=1, norm='none', activation='relu'."
+        )
+    state = {name: one.detach().double().cpu().numpy() for name, one in model.state_dict().items()}
+    a, f = "body.stack.layers.0.A.", "body.stack.layers.0.F."
+    q, k, v = np.split(state[f"{a}qkv.weight"], 3)
+    q_bias, k_bias, v_bias = np.split(state[f"{a}qkv.bias"], 3)
+    positions = state.get("positions.weight", np.zeros((config.max_positions, config.width)))
+    return Weights(
+        state["embedding.weight"], state["embedding.bias"] + positions, q, k, v,
+        (q_bias, k_bias, v_bias), state[f"{a}out.weight"], state[f"{a}out.bias"],
+        state[f"{f}up.weight"], state[f"{f}up.bias"], state[f"{f}down.weight"], state[f"{f}down.bias"],
+        state["head.weight"], state["head.bias"], config.heads, config.head_width,
+    )  # fmt: skip
+
+
+def local_maps(model: SplitstepVectorsModel) -> list[LocalMap]:
+    """The map at each position."""
+    w = weights_of(model)
+    tokens = [token_state(w, j) for j in range(len(w.start))]
+    return [local_map(w, tokens, i) for i in range(len(tokens))]
+
+
+def token_state(w: Weights, j: int) -> Affine:
+    """The state of token j before attention."""
+    n, d = len(w.start), w.embedding.shape[1]
+    slope = np.zeros((len(w.embedding), n * d))
+    slope[:, j * d : (j + 1) * d] = w.embedding
+    return Affine(slope, w.start[j], np.abs(w.embedding).sum(1) + np.abs(w.start[j]))
+
+
+def times(matrix: Array, x: Affine, bias: Array) -> Affine:
+    size = np.abs(matrix) @ x.size + np.abs(bias)
+    return Affine(matrix @ x.slope, matrix @ x.start + bias, size)
+
+
+def plus(x: Affine, y: Affine) -> Affine:
+    return Affine(x.slope + y.slope, x.start + y.start, x.size + y.size)
+
+
+def scores(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Array, Array]:
+    """The least and the greatest score of each token for a head at position i."""
+    rows = slice(head * w.size, (head + 1) * w.size)
+    q = times(w.q[rows], tokens[i], w.biases[0][rows])
+    low, high = [], []
+    for token in tokens:
+        k = times(w.k[rows], token, w.biases[1][rows])
+        corners = np.stack([a * b for a in (q.low, q.high) for b in (k.low, k.high)])
+        slack = 64 * UNIT_ROUNDING * float(q.size @ k.size)
+        low.append((corners.min(0).sum() - slack) / w.size**0.5)
+        high.append((corners.max(0).sum() + slack) / w.size**0.5)
+    return np.array(low), np.array(high)
+
+
+def attended(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Affine, Array]:
+    """The value that a head copies at position i, and how far the other tokens may pull it."""
+    rows = slice(head * w.size, (head + 1) * w.size)
+    low, high = scores(w, tokens, head, i)
+    if (equal := float(high.max() - low.min())) < EQUAL:
+        return mean_of(w, tokens, rows, equal)
+    best = int(np.argmax(low))
+    others = [j for j in range(len(tokens)) if j != best]
+    leak = np.exp(np.minimum(high[others] - low[best], 700.0)).sum()
+    values = [times(w.v[rows], token, w.biases[2][rows]) for token in tokens]
+    chosen = values[best]
+    apart = [np.maximum(chosen.high - values[j].low, values[j].high - chosen.low) for j in others]
+    widest = np.max(apart, axis=0) if apart else np.zeros(w.size)
+    size = np.max([one.size for one in values], axis=0)
+    return chosen._replace(size=size), leak / (1 + leak) * np.maximum(widest, 0)
+
+
+def mean_of(w: Weights, tokens: list[Affine], rows: slice, apart: float) -> tuple[Affine, Array]:
+    """The mean of all values, which a head with equal scores computes; scores that differ a little pull it."""
+    values = [times(w.v[rows], token, w.biases[2][rows]) for token in tokens]
+    n, size = len(values), np.max([one.size for one in values], axis=0)
+    mean = Affine(sum(one.slope for one in values) / n, sum(one.start for one in values) / n, size)
+    return mean, 2 * np.expm1(apart) * size
+
+
+def local_map(w: Weights, tokens: list[Affine], i: int) -> LocalMap:
+    state, pulled = tokens[i], np.zeros(len(w.embedding))
+    for head in range(w.heads):
+        columns = w.out[:, head * w.size : (head + 1) * w.size]
+        value, pull = attended(w, tokens, head, i)
+        state = plus(state, times(columns, value, np.zeros(len(columns))))
+        pulled += np.abs(columns) @ pull
+    state = plus(state, Affine(0 * state.slope, w.out_bias, np.abs(w.out_bias)))
+    before = times(w.up, state, w.up_bias)
+    operations = 8 * (sum(w.up.shape) + sum(w.out.shape) + len(tokens) + 64)
+    unsure = np.abs(w.up) @ pulled + operations * UNIT_ROUNDING * before.size
+    weights = w.head @ w.down
+    used = (before.high + unsure >= 0) & (np.abs(weights).max(0) > 0)
+    sizes = (np.abs(w.head) @ np.abs(w.down))[:, used] @ before.size[used]
+    end = times(w.head, plus(state, Affine(0 * state.slope, w.down_bias, np.abs(w.down_bias))), w.head_bias)
+    gathering = np.abs(w.head) @ pulled + np.abs(weights[:, used]) @ (np.abs(w.up[used]) @ pulled)
+    rounding = operations * UNIT_ROUNDING * (end.size + sizes)
+    return LocalMap(
+        end.slope, end.start, before.slope[used], before.start[used], weights[:, used],
+        float(gathering.max()), float(rounding.max()),
+    )  # fmt: skip

@@ -1,0 +1,182 @@
+"""Targets: maps of sequences on [0, 1]^(n x d), each with its Lipschitz constant in the sup norm if one is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from ..support.words import did_you_mean
+
+Array = np.ndarray[Any, Any]
+Map = Callable[[Array], Array]  # (..., n, d) -> (..., n, d)
+PAIRS = 4096  # of samples that a Lipschitz constant is tested on, at each of these distances
+DISTANCES = (1.0, 0.1, 0.01, 1e-3)
+LARGEST = 64  # tokens times dimensions
+
+
+def sort(x: Array) -> Array:
+    return np.sort(x, -2)
+
+
+def maximum(x: Array) -> Array:
+    return np.broadcast_to(x.max(-2, keepdims=True), x.shape)
+
+
+def convolution(x: Array) -> Array:
+    return np.tanh(x - 0.5 * np.roll(x, -1, -2))
+
+
+def polynomial(x: Array) -> Array:
+    return x * x.mean(-2, keepdims=True)
+
+
+def shift(x: Array) -> Array:
+    return np.roll(x, 1, -2)
+
+
+def product(x: Array) -> Array:
+    y = np.zeros_like(x)
+    y[..., 0, :] = x[..., 0, :] * np.sin(3 * x[..., -1, :])
+    return y
+
+
+@dataclass(frozen=True)
+class Known:
+    """A target of the package: its map, its Lipschitz constant and what it is."""
+
+    map: Map
+    lipschitz: float
+    title: str
+
+
+TARGETS = {
+    "sort": Known(sort, 1.0, "each coordinate sorted along the sequence"),
+    "max": Known(maximum, 1.0, "the maximum of each coordinate, at every position"),
+    "convolution": Known(convolution, 1.5, "tanh(x_i - x_{i+1} / 2), around the circle"),
+    "polynomial": Known(polynomial, 2.0, "x_i times the mean of the sequence"),
+    "shift": Known(shift, 1.0, "the token before, around the circle"),
+    "product": Known(product, 3.1623, "x_1 sin(3 x_n) at position 1, 0 elsewhere"),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A map of sequences of `tokens` vectors of dimension `dim`; `lipschitz` is an assumption, or None."""
+
+    name: str
+    map: Map
+    tokens: int
+    dim: int
+    lipschitz: float | None
+
+    @property
+    def variables(self) -> int:
+        return self.tokens * self.dim
+
+    def __call__(self, x: Array) -> Array:
+        """[N, n d] -> [N, n d]."""
+        return np.array(self.map(x.reshape(-1, self.tokens, self.dim)), float).reshape(len(x), -1)
+
+
+def known_or_typed(text: str) -> tuple[Map, float | None]:
+    """A target by name, or the function that a user typed. What is typed here is run."""
+    if text in TARGETS:
+        return TARGETS[text].map, TARGETS[text].lipschitz
+    if not text.strip().startswith("lambda"):
+        raise ValueError(
+            f'Unknown target {text!r}. {did_you_mean(text, TARGETS)} Or type a function, such as "lambda x: x[::-1]".'
+        )
+    try:
+        typed = eval(text, {"np": np})  # the user typed it on the command line; texts of files never come here
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is not an expression of Python: {error.msg}.") from None
+    return lambda x: over_batches(typed, x), None  # one sequence after the other: x[::-1] must not reverse a batch
+
+
+def over_batches(typed: Map, x: Array) -> Array:
+    """A typed function of one sequence [n, d] on many."""
+    found = np.stack([np.asarray(typed(one)) for one in x.reshape(-1, *x.shape[-2:])])
+    return found.reshape(*x.shape[:-2], *found.shape[1:])
+
+
+def samples(target: Target, many: int, seed: int = 0) -> Array:
+    """Points of the domain: random ones, and a third of them on its faces."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((many, target.variables))
+    flat = rng.random(x.shape) < 0.3
+    flat[many // 3 :] = False
+    return np.where(flat, np.round(x), x)
+
+
+def read_target(name: str, map: Map, tokens: int, dim: int, lipschitz: float | None) -> Target:
+    """The target, after everything that samples can refute has been tested."""
+    if tokens < 1 or dim < 1 or tokens * dim > LARGEST:
+        raise ValueError(f"tokens={tokens} and dim={dim}: both must be positive, and their product at most {LARGEST}.")
+    if lipschitz is not None and not (lipschitz >= 0 and isfinite(lipschitz)):
+        raise ValueError(f"lipschitz={lipschitz} must be 0 or a positive number.")
+    target = Target(name, map, tokens, dim, lipschitz)
+    check_map(target)
+    if lipschitz is not None:
+        check_lipschitz(target, lipschitz)
+    return target
+
+
+def check_map(target: Target) -> None:
+    """Refuse a function of the wrong shape, one that is not finite, and one that is random."""
+    x = samples(target, 64)
+    shape = (len(x), target.tokens, target.dim)
+    try:
+        y = np.asarray(target.map(x.reshape(shape)))
+    except Exception as error:
+        raise ValueError(
+            f"The target {target.name!r} fails on an array of shape {shape}: {' '.join(str(error).split())}."
+        ) from None
+    if y.shape != shape:
+        raise ValueError(
+            f"The target {target.name!r} returns shape {y.shape} for an input of shape {shape}: it must return "
+            "(..., n, d) as it takes it."
+        )
+    if y.dtype.kind not in "fiub" or not np.isfinite(y.astype(float)).all():
+        raise ValueError(f"The target {target.name!r} returns numbers that are not finite on [0, 1].")
+    if not np.array_equal(y, np.asarray(target.map(x.reshape(shape)))):
+        raise ValueError(f"The target {target.name!r} returns different numbers for one input: it must not be random.")
+
+
+def check_equivariant(target: Target) -> None:
+    """Refuse a target that a network without positions cannot reach, with two inputs that prove it."""
+    if target.tokens != 2:
+        raise ValueError(
+            f"Without positions only 2 tokens can be built; got {target.tokens}: more would need heads of several "
+            "sharpnesses. Leave out --no-positions."
+        )
+    x = samples(target, PAIRS)
+    swapped = x.reshape(-1, 2, target.dim)[:, ::-1].reshape(x.shape)
+    there = target(swapped).reshape(-1, 2, target.dim)[:, ::-1].reshape(x.shape)
+    here = target(x)
+    worst = int(np.argmax(np.abs(here - there).max(1)))
+    if np.abs(here[worst] - there[worst]).max() > 1e-9:
+        first, second, y, z = (np.round(one[worst], 4).tolist() for one in (x, swapped, here, target(swapped)))
+        raise ValueError(
+            f"The target {target.name!r} is not equivariant, so no network without positions reaches it: {first} has "
+            f"the values {y}, and its tokens exchanged, {second}, have {z}."
+        )
+
+
+def check_lipschitz(target: Target, lipschitz: float) -> None:
+    """Refuse a constant that a pair of samples contradicts."""
+    x, rng = samples(target, PAIRS), np.random.default_rng(1)
+    for distance in DISTANCES:
+        signs = rng.choice([-1.0, 1.0], x.shape)
+        y = np.clip(x + distance * signs, 0, 1)
+        far, apart = np.abs(target(x) - target(y)).max(1), np.abs(x - y).max(1)
+        worst = int(np.argmax(far - lipschitz * apart))
+        if far[worst] > lipschitz * apart[worst] * (1 + 1e-9) + 1e-12:
+            raise ValueError(
+                f"lipschitz={lipschitz:g} is contradicted: {np.round(x[worst], 4).tolist()} and "
+                f"{np.round(y[worst], 4).tolist()} are {apart[worst]:.4g} apart and their values {far[worst]:.4g}: use "
+                f"at least {far[worst] / apart[worst]:.4g}."
+            )

@@ -1,0 +1,117 @@
+"""The certificate is a proof: no search finds more, and a wrong claim is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from splitstep.approximation import Built, approximate, certify
+
+
+def searched(built: Built, many: int = 100_000, best: int = 1000, steps: int = 60) -> float:
+    """The largest error that a search finds: random points, then ascent by random steps from the worst of them."""
+    target, rng = built.target, np.random.default_rng(7)
+
+    def errors(x: np.ndarray) -> np.ndarray:
+        shape = (-1, target.tokens, target.dim)
+        return np.abs(built(x.reshape(shape)) - target.map(x.reshape(shape))).reshape(len(x), -1).max(1)
+
+    x = rng.random((many, target.variables))
+    found = errors(x)
+    x, found = x[np.argsort(found)[-best:]], np.sort(found)[-best:]
+    for step in np.geomspace(0.1, 1e-5, steps):
+        moved = np.clip(x + step * rng.normal(size=x.shape), 0, 1)
+        better = errors(moved)
+        x = np.where((better > found)[:, None], moved, x)
+        found = np.maximum(found, better)
+    return float(found.max())
+
+
+@pytest.mark.parametrize(("name", "tokens", "eps"), [("max", 3, 0.05), ("convolution", 2, 0.005), ("product", 3, 0.05)])
+def test_no_search_finds_an_error_above_the_certificate(name: str, tokens: int, eps: float) -> None:
+    built = approximate(name, tokens=tokens, eps=eps)
+    assert built.certificate.met
+    assert built.certificate.error is not None
+    most = searched(built)
+    assert most <= built.certificate.error <= eps
+    assert most >= 0.9 * built.certificate.sampled  # the search is no weaker than the samples that are reported
+
+
+def test_one_disturbed_weight_is_seen_wherever_it_is() -> None:
+    built = approximate("convolution", tokens=2, eps=0.02)
+    assert built.certificate.met
+    for name, parameter in built.model.named_parameters():
+        index = int(parameter.detach().abs().argmax())
+        before = parameter.detach().flatten()[index].item()
+        with torch.no_grad():
+            parameter.view(-1)[index] = before + (0.5 if "qkv.bias" not in name else -before)
+        disturbed = certify(built.model, built.target, 0.02)
+        found = np.abs(built(x := grid(2)) - built.target.map(x)).max()
+        assert disturbed.error is not None
+        assert disturbed.error >= found, name
+        assert disturbed.met == (found <= 0.02) or not disturbed.met, name
+        with torch.no_grad():
+            parameter.view(-1)[index] = before
+
+
+def grid(tokens: int) -> np.ndarray:
+    side = np.linspace(0, 1, 41)
+    return np.stack(np.meshgrid(*[side] * tokens, indexing="ij"), -1).reshape(-1, tokens, 1)
+
+
+def test_attention_that_is_not_sharp_is_refused() -> None:
+    sharp, blunt = (approximate("max", tokens=2, eps=0.02, beta=beta) for beta in (64.0, 2.0))
+    assert sharp.certificate.met
+    assert not blunt.certificate.met
+    assert blunt.certificate.error is not None
+    assert blunt.certificate.error >= np.abs(blunt(grid(2)) - grid(2).max(1, keepdims=True)).max() > 0.02
+    gathering = {step.name: step.bound for step in blunt.certificate.steps}["gathering"]
+    assert gathering > 0.02
+
+
+def test_a_constant_that_samples_contradict_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^lipschitz=1 is contradicted: .* use at least 1\.[0-9]+\.$"):
+        approximate("convolution", tokens=2, eps=0.05, lipschitz=1.0)
+
+
+def test_without_a_constant_there_is_only_a_sampled_error() -> None:
+    found = approximate(lambda x: x**2, tokens=2, eps=0.05).certificate
+    assert found.error is None
+    assert not found.met
+    assert 0 < found.sampled < 0.05
+    assert "sampled" in found.sentence
+
+
+def test_a_goal_out_of_reach_is_answered_with_what_was_reached() -> None:
+    found = approximate("product", tokens=2, eps=0.01, budget=60_000).certificate
+    assert not found.met
+    assert found.error is not None
+    assert found.error > 0.01 >= found.sampled
+    assert found.cells_needed > found.cells
+    assert "The proof needs about" in found.sentence
+
+
+WRONG = [
+    (dict(f="max", eps=0.0), "eps=0 must be a positive number."),
+    (dict(f="max", eps=-1.0), "eps=-1 must be a positive number."),
+    (dict(f="max", eps=float("nan")), "eps=nan must be a positive number."),
+    (dict(f="maxx"), "Unknown target 'maxx'. Did you mean max?"),
+    (dict(f=lambda x: x[..., 0]), "returns shape (64, 2) for an input of shape (64, 2, 1)"),
+    (dict(f=lambda x: x / 0 * np.nan), "returns numbers that are not finite"),
+    (dict(f=lambda x: np.random.default_rng().random(x.shape)), "it must not be random"),
+    (dict(f=lambda x: x @ np.ones((3, 3))), "fails on an array of shape (64, 2, 1)"),
+    (dict(f="lambda x: x +", tokens=2), "is not an expression of Python"),
+    (dict(f="max", tokens=8), "needs at least"),
+    (dict(f=lambda x: x, tokens=8), "Use at most 6 variables."),
+    (dict(f="max", tokens=0), "tokens=0 and dim=1: both must be positive"),
+    (dict(f="max", lipschitz=-1.0), "lipschitz=-1.0 must be 0 or a positive number."),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("given", "says"), WRONG)
+def test_wrong_input_is_one_line(given: dict, says: str) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]+$") as error:
+        approximate(**({"tokens": 2, "eps": 0.05} | given))
+    assert says in str(error.value)

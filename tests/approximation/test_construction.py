@@ -1,0 +1,76 @@
+"""Networks that are built reach their targets, and are ordinary models of the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel
+
+import splitstep as ss
+from splitstep.approximation import TARGETS, approximate, read_target
+from splitstep.approximation.network import build
+from splitstep.approximation.ridges import RidgeSum, orbits, primitive
+
+
+def test_the_maximum_of_two_needs_two_units_and_is_exact() -> None:
+    built = approximate("max", tokens=2, eps=0.1)
+    assert built.units == 2
+    x = np.random.default_rng(0).random((1000, 2, 1))
+    np.testing.assert_allclose(built(x), np.broadcast_to(x.max(1, keepdims=True), x.shape), atol=1e-14)
+    assert approximate("max", tokens=2, dim=2, eps=0.2).units == 4  # two for each coordinate, shared by the positions
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_target_has_the_shape_and_the_constant_that_it_claims(name: str) -> None:
+    for tokens, dim in ((2, 1), (3, 1), (2, 2)):
+        read_target(name, TARGETS[name].map, tokens, dim, TARGETS[name].lipschitz)
+
+
+def test_every_position_computes_its_own_function() -> None:
+    """Against the sums of ridge functions themselves, which the network must reproduce to rounding."""
+    rng = np.random.default_rng(1)
+    numbers = partial(rng.normal, size=5)
+    functions = [
+        RidgeSum(rng.normal(), rng.normal(size=6), rng.integers(-2, 3, (5, 6)) * 1.0, numbers(), numbers())
+        for _ in range(6)
+    ]
+    model, x = build(functions, tokens=3, dim=2), rng.random((200, 6))
+    with torch.no_grad():
+        found = model(torch.from_numpy(x.reshape(-1, 3, 2))).logits.flatten(1).numpy()
+    np.testing.assert_allclose(found, np.stack([f(x) for f in functions], 1), atol=1e-12)
+
+
+def test_directions_are_one_of_each_line_and_orbits_share_them_out() -> None:
+    found = primitive(2, 2)
+    assert len(found) == 8
+    lines = {tuple(sign * np.array(k) / np.abs(k).max()) for k in found for sign in (1, -1)}
+    assert len(lines) == 16
+    everything = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    together = orbits(3, 2, everything)
+    covered = {k for orbit in together for k in orbit} | {tuple(-c for c in k) for orbit in together for k in orbit}
+    assert covered == {k for k in product(range(-2, 3), repeat=3) if any(k) and np.gcd.reduce(k) == 1}
+
+
+def test_another_process_computes_the_same_bits(tmp_path: Path) -> None:
+    built = approximate("convolution", tokens=2, eps=0.1)
+    built.model.save_pretrained(tmp_path / "model")
+    x = np.random.default_rng(2).random((64, 2, 1))
+    np.save(tmp_path / "x.npy", x)
+    code = (
+        "import sys, numpy as np, torch, splitstep; from transformers import AutoModel; from pathlib import Path; "
+        "p = Path(sys.argv[1]); m = AutoModel.from_pretrained(p / 'model').eval(); "
+        "assert m.dtype == torch.float64, m.dtype; y = m(torch.from_numpy(np.load(p / 'x.npy'))).logits; "
+        "np.save(p / 'y.npy', y.detach().numpy())"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    assert np.array_equal(np.load(tmp_path / "y.npy"), built(x))
+    again = AutoModel.from_pretrained(tmp_path / "model")
+    assert type(again) is ss.SplitstepVectorsModel
+    assert all(torch.equal(w, again.state_dict()[name]) for name, w in built.model.state_dict().items())
