@@ -67,6 +67,11 @@ class Seen(NamedTuple):
         return tuple(piece.part for piece in self.pieces)
 
     @property
+    def mixes(self) -> bool:
+        """Whether a part that replaces the state mixes tokens."""
+        return any(isinstance(part, Substep) for part in self.program)
+
+    @property
     def adds(self) -> bool:
         return any(isinstance(part, Substep) and not part.replaces for part in self.program)
 

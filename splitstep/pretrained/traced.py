@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, final
@@ -19,7 +20,7 @@ from .blocks import Call, Forward, exchanged, find_chains, first_float, floats, 
 from .decompose import BlockCall, Reading, Seen, common_program, missing, read_again, scheme_of, take_apart, tolerance
 from .examples import as_inputs, check_length
 from .flow import Flow, Inputs, Remembered, Stopped
-from .naming import WHOLE
+from .naming import WHOLE, Piece
 from .reading import distance
 
 Function = Callable[[Tensor], Tensor]
@@ -81,7 +82,7 @@ class TracedFlow(Flow):
         chains = {stack: chain_of(calls) for stack, calls in find_chains(model, partial(self.run, given)).items()}
         seen: dict[str, list[Seen]] = {stack: [] for stack in chains}
         self.watch(given, chains, lambda stack, call: kept(seen[stack], take_apart(call)))
-        seen = {stack: layers for stack, layers in seen.items() if any(one.adds for one in layers)}
+        seen = with_residuals(seen)
         if not seen:
             raise ValueError(
                 f"{name} is not a Transformer: it has no repeated blocks with a residual connection around them"
@@ -100,8 +101,9 @@ class TracedFlow(Flow):
 
     def run(self, inputs: Mapping[str, Any]) -> Any:
         """A pass of the model in evaluation mode, without a cache of keys and values."""
-        cached = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
-        return self.model(**{**cached, **inputs})
+        named = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
+        with uncached(self.model):
+            return self.model(**{**named, **inputs})
 
     def watch(
         self, inputs: Mapping[str, Any], chains: Mapping[str, Chain], see: Callable[[str, BlockCall], Any]
@@ -173,9 +175,37 @@ class TracedFlow(Flow):
             raise ValueError(f"{self.name}: what follows the blocks {self.main} does not give its output again")
 
 
+@contextmanager
+def uncached(model: Any) -> Iterator[None]:
+    """Configs say that there is no cache of keys and values: blocks that write into one cannot be run again."""
+    configs = {id(one): one for one in (model.config, model.config.get_text_config())}.values()
+    before = [(one, vars(one)["use_cache"]) for one in configs if "use_cache" in vars(one)]
+    for config, _ in before:
+        config.use_cache = False
+    try:
+        yield
+    finally:
+        for config, value in before:
+            config.use_cache = value
+
+
 def kept(layers: list[Seen], one: Seen) -> Any:
     layers.append(one)
     return one.returned
+
+
+def with_residuals(seen: Mapping[str, list[Seen]]) -> dict[str, list[Seen]]:
+    """The stacks whose blocks add to their state; if there are none, those that mix tokens, by whole layers."""
+    if found := {stack: layers for stack, layers in seen.items() if any(one.adds for one in layers)}:
+        return found
+    return {
+        stack: [unadded(one) for one in layers] for stack, layers in seen.items() if any(one.mixes for one in layers)
+    }
+
+
+def unadded(one: Seen) -> Seen:
+    why = "no part of a block adds to its state"
+    return one._replace(pieces=[Piece(Substep((WHOLE,)), {})], reading=Reading(None, why=why))
 
 
 def state_of(result: Any) -> Tensor:

@@ -247,9 +247,13 @@ class MadeOf(PreTrainedModel):
         return x
 
 
-def test_a_block_that_differs_elsewhere_falls_back_to_whole_layers() -> None:
-    model, ids = MadeOf(ReadsNumber).eval(), torch.arange(1, 9)[None]
-    with pytest.warns(UserWarning, match="chapters is read by whole layers.*differ from it at another state"):
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [(ReadsNumber, "differ from it at another state"), (Gated, "no part of a block adds to its state")],
+)
+def test_a_block_that_cannot_be_taken_apart_is_read_whole(block: type[nn.Module], why: str) -> None:
+    model, ids = MadeOf(block).eval(), torch.arange(1, 9)[None]
+    with pytest.warns(UserWarning, match=rf"^MadeOf: chapters is read by whole layers.*{why}"):
         flow = load(model)
     assert str(flow.scheme) == "W"
     with torch.no_grad():
@@ -259,10 +263,9 @@ def test_a_block_that_differs_elsewhere_falls_back_to_whole_layers() -> None:
         torch.testing.assert_close(x, model.chapters[0](u))
 
 
-@pytest.mark.parametrize("block", [Gated, Plain])
-def test_blocks_without_residual_connections_are_no_transformer(block: type[nn.Module]) -> None:
+def test_blocks_without_residual_connections_are_no_transformer() -> None:
     with pytest.raises(ValueError, match=r"^MadeOf is not a Transformer: it has no repeated blocks with a residual"):
-        load(MadeOf(block))
+        load(MadeOf(Plain))
 
 
 def test_what_cannot_be_run_is_refused_in_one_line() -> None:
