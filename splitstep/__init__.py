@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from . import pretrained
     from .inference.runs import load
     from .models import *  # noqa: F403
+    from .probes import observe
     from .stack import Stack
 
 __all__ = [  # noqa: F405
@@ -32,10 +33,10 @@ __all__ = [  # noqa: F405
     "Site", "SplitstepCausalModel", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
     "SplitstepSequenceModel", "SplitstepTranslationModel", "Stack", "Step", "Tableau", "TranslationConfig", "average",
-    "compose", "cost", "decoder", "integrate", "load", "pretrained", "refine", "scheme", "twin", "uniform", "unshare",
-    "with_diffusion", "with_projections", "with_tableau", "without_residuals",
+    "compose", "cost", "decoder", "integrate", "load", "observe", "pretrained", "refine", "scheme", "twin", "uniform",
+    "unshare", "with_diffusion", "with_projections", "with_tableau", "without_residuals",
 ]  # fmt: skip
-ELSEWHERE = {"Stack": ".stack", "load": ".inference.runs", "pretrained": ""}
+ELSEWHERE = {"Stack": ".stack", "load": ".inference.runs", "observe": ".probes", "pretrained": ""}
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # they import torch
 
 MODEL_TYPES = {

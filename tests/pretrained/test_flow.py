@@ -200,6 +200,37 @@ def test_our_own_models_are_flows_without_tracing(scheme: str) -> None:
         torch.testing.assert_close(through(flow, inputs), model(**inputs).logits)
 
 
+def test_probes_see_a_flow_as_its_hidden_states() -> None:
+    model = made("llama")
+    flow, inputs = load(model), inputs_of(model)
+    found = ss.observe(flow, inputs, probes=["state_norms", "increment_norms", "drift"])
+    states: list[Tensor] = []
+    with torch.no_grad():
+        keep = [
+            layer.register_forward_hook(lambda module, args, result: states.append(result))
+            for layer in model.model.layers
+        ]
+        first = model(**inputs, output_hidden_states=True).hidden_states[0]
+    for one in keep:
+        one.remove()
+    states.insert(0, first)
+    real = inputs["attention_mask"].bool()
+    norms = torch.stack([x.norm(dim=-1)[real].mean() for x in states])
+    cosines = torch.stack([torch.cosine_similarity(x, first, dim=-1)[real].mean() for x in states[1:]])
+    torch.testing.assert_close(torch.tensor(found["state_norms"]["model.layers"]["x"]), norms)
+    torch.testing.assert_close(torch.tensor(found["drift"]["model.layers"]["input"]), cosines)
+    assert {name: len(series) for name, series in found["increment_norms"]["model.layers"].items()} == {"A": 3, "F": 3}
+    with pytest.raises(ValueError, match='probe "gradients" differentiates the loss, which a flow does not have'):
+        ss.observe(flow, inputs, probes=["gradients"])
+
+
+def test_probes_see_our_own_flow_as_they_see_the_model() -> None:
+    config = ss.CausalConfig(vocab_size=30, width=16, heads=2, layers=2, ffn=24, scheme="macaron", substeps=2)
+    model = ss.SplitstepForCausalLM(config).eval()
+    inputs, names = inputs_of(model), ["state_norms", "increment_norms", "drift"]
+    assert ss.observe(load(model), inputs, names) == ss.observe(model, inputs, names)
+
+
 class Gated(nn.Module):
     """A block of g x + (1 - g) y, which is no sum of x and fields."""
 
