@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..integrate import Time
 from ..scheme import Scheme, Substep
 from ..stack import Stack
+from ..support.words import first_line
 from .blocks import Call, Forward, exchanged, find_chains, first_float, floats, intercepted
 from .decompose import BlockCall, Reading, Seen, common_program, missing, read_again, scheme_of, take_apart, tolerance
 from .examples import as_inputs, check_length
@@ -116,8 +117,11 @@ class TracedFlow(Flow):
             return see(stack, BlockCall(forward, args, kwargs, chains[stack].state(args, kwargs)))
 
         modules = [module for chain in chains.values() for module in chain.modules]
-        with torch.no_grad(), intercepted(modules, wrapper):
-            return self.run(inputs)
+        try:
+            with torch.no_grad(), intercepted(modules, wrapper):
+                return self.run(inputs)
+        except IndexError as error:  # a table of tokens or positions is too short
+            raise ValueError(f"{self.name} does not take these inputs: {first_line(error)}") from None
 
     def embed(self, inputs: Inputs) -> Tensor:
         found: list[Tensor] = []

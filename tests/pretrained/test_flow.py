@@ -25,6 +25,9 @@ from transformers import (
 
 import splitstep as ss
 from splitstep.pretrained import Flow, load, state_name
+from splitstep.pretrained.decompose import BlockCall, check, recorded, scheme_of
+from splitstep.pretrained.recording import Kernels
+from splitstep.pretrained.traced import TracedFlow
 
 GPT2 = GPT2Config(
     vocab_size=30, n_embd=16, n_head=2, n_layer=3, n_positions=20, bos_token_id=0, eos_token_id=0, pad_token_id=0
@@ -183,6 +186,32 @@ def test_states_have_the_names_that_users_know() -> None:
         torch.testing.assert_close(x, hidden[layer])
 
 
+def test_half_precision_is_read_too() -> None:
+    model = made("llama").bfloat16()
+    flow, inputs = load(model), inputs_of(model)
+    assert (str(flow.scheme), flow.notes) == ("A F", ())
+    with torch.no_grad():
+        assert distance(through(flow, inputs), model(**inputs).logits) < 1e-2
+
+
+def test_both_records_read_the_same() -> None:
+    """Functions and kernels; the second is a fallback that few models need."""
+    for name in ("gpt2", "llama", "bert", "t5"):
+        model = made(name)
+        flow = load(model)
+        assert isinstance(flow, TracedFlow)
+        found: list[str] = []
+
+        def see(stack: str, call: BlockCall, found: list[str] = found) -> Any:
+            seen = recorded(call, Kernels, None)
+            check(call, seen)
+            found.append(str(scheme_of(seen.program)))
+            return seen.returned
+
+        flow.watch(inputs_of(model), flow.chains, see)
+        assert set(found) == {str(stack.scheme) for stack in flow.stacks.values()}
+
+
 def test_a_folder_loads(tmp_path: Path) -> None:
     made("llama").save_pretrained(tmp_path)
     inputs = inputs_of(made("llama"))
@@ -303,6 +332,8 @@ def test_what_cannot_be_run_is_refused_in_one_line() -> None:
     flow = load(made("gpt2"))
     with pytest.raises(ValueError, match=r"GPT2LMHeadModel has 20 positions and was given a text of 21 tokens"):
         flow.context(torch.ones(1, 21, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"^GPT2LMHeadModel does not take these inputs: index out of range"):
+        flow.context(torch.full((1, 5), 99))
     flow.context(torch.ones(1, 5, dtype=torch.long))
     with pytest.raises(ValueError, match=r"head was given a state of shape \[1, 6, 16\]; its pass has \[1, 5, 16\]"):
         flow.head(torch.zeros(1, 6, 16))
