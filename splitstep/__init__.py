@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .approximation import approximate
     from .inference.runs import load
     from .models import *  # noqa: F403
+    from .probes import observe
     from .stack import Stack
 
 __all__ = [  # noqa: F405
@@ -34,10 +35,12 @@ __all__ = [  # noqa: F405
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
     "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel", "Stack", "Step", "Tableau",
     "TranslationConfig", "VectorsConfig", "approximate", "average", "compose", "cost", "decoder", "integrate", "load",
-    "pretrained", "refine", "scheme", "twin", "uniform", "unshare", "with_diffusion", "with_projections",
+    "observe", "pretrained", "refine", "scheme", "twin", "uniform", "unshare", "with_diffusion", "with_projections",
     "with_tableau", "without_residuals",
 ]  # fmt: skip
-ELSEWHERE = {"Stack": ".stack", "approximate": ".approximation", "load": ".inference.runs", "pretrained": ""}
+ELSEWHERE = {
+    "Stack": ".stack", "approximate": ".approximation", "load": ".inference.runs", "observe": ".probes", "pretrained": "",
+}  # fmt: skip
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # they import torch
 
 MODEL_TYPES = {

@@ -50,8 +50,8 @@ class Flow(ABC):
 
     @abstractmethod
     def head(self, x: State, context: Any = None) -> Tensor:
-        """What the model returns for this state after the last block, in a pass of the inputs of this context, or of
-        those last given to `embed` or `context`."""
+        """What the model returns for this state after the last block. What else it needs, such as the mask of a
+        classifier, is of the pass of this context, or of the inputs that `context` was last given."""
 
 
 class StateName(NamedTuple):

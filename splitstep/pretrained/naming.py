@@ -36,29 +36,36 @@ def letters_of(graph: Graph, parts: Sequence[Residual | Map], others: Sequence[T
     known = {id(one) for one in others}
 
     def letter(start: int, end: int) -> str:
-        if mixes(shaped(replay(graph, start, end), 1.0, shape), graph.value(start).reshape(shape)):
-            return "A"
-        return "C" if reads(graph, start, end, known) else "F"
+        spread = spreads(shaped(replay(graph, start, end), 1.0, shape), graph.value(start).reshape(shape))
+        if spread is None:
+            return ""
+        return "A" if spread else "C" if reads(graph, start, end, known) else "F"
 
     return tuple(
-        tuple(letter(part.start, term.node) for term in part.terms)
+        filled([letter(part.start, term.node) for term in part.terms])
         if isinstance(part, Residual)
-        else (letter(part.start, part.end),)
+        else filled([letter(part.start, part.end)])
         for part in parts
     )
 
 
-def mixes(f: Function, x: Tensor) -> bool:
-    """Whether moving the first token changes what f returns for others."""
+def filled(letters: Sequence[str]) -> tuple[str, ...]:
+    """A term that does not depend on the state, such as a bias that was expanded to its shape, goes with another."""
+    first = next((one for one in letters if one), "F")
+    return tuple(one or first for one in letters)
+
+
+def spreads(f: Function, x: Tensor) -> bool | None:
+    """Whether moving the first token changes what f returns for others; None if it changes nothing at all."""
     rows = x.reshape(-1, x.shape[-1])
-    if x.dim() < 2 or len(rows) < 2:
-        return False
     with torch.no_grad():
         noise = torch.randn(x.shape[-1], generator=torch.Generator().manual_seed(0)).to(rows)
         moved = rows.clone()
         moved[0] += 1e-2 * rows.std() * noise
         change = (f(moved.reshape(x.shape)) - f(x)).reshape(rows.shape).abs().amax(-1)
-    return float(change[1:].max()) > 1e-5 * float(change[0])
+    if not change.any():
+        return None
+    return len(rows) > 1 and float(change[1:].max()) > 1e-5 * float(change[0])
 
 
 def reads(graph: Graph, start: int, end: int, known: set[int]) -> bool:

@@ -25,7 +25,8 @@ class Start(NamedTuple):
 
 @final
 class OwnFlow(Flow):
-    """A model of ours; nothing is traced. A doubled state starts as (x, x), and the head reads its mean."""
+    """A model of ours; nothing is traced. A doubled state starts as (x, x), and the head reads its mean; it belongs to
+    the inputs last given, whatever the context."""
 
     def __init__(self, model: SplitstepModel) -> None:
         stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, final
@@ -15,11 +16,12 @@ from torch import Tensor, nn
 from ..integrate import Time
 from ..scheme import Scheme, Substep
 from ..stack import Stack
+from ..support.words import first_line
 from .blocks import Call, Forward, exchanged, find_chains, first_float, floats, intercepted
 from .decompose import BlockCall, Reading, Seen, common_program, missing, read_again, scheme_of, take_apart, tolerance
 from .examples import as_inputs, check_length
 from .flow import Flow, Inputs, Remembered, Stopped
-from .naming import WHOLE
+from .naming import WHOLE, Piece
 from .reading import distance
 
 Function = Callable[[Tensor], Tensor]
@@ -81,7 +83,7 @@ class TracedFlow(Flow):
         chains = {stack: chain_of(calls) for stack, calls in find_chains(model, partial(self.run, given)).items()}
         seen: dict[str, list[Seen]] = {stack: [] for stack in chains}
         self.watch(given, chains, lambda stack, call: kept(seen[stack], take_apart(call)))
-        seen = {stack: layers for stack, layers in seen.items() if any(one.adds for one in layers)}
+        seen = with_residuals(seen)
         if not seen:
             raise ValueError(
                 f"{name} is not a Transformer: it has no repeated blocks with a residual connection around them"
@@ -100,8 +102,9 @@ class TracedFlow(Flow):
 
     def run(self, inputs: Mapping[str, Any]) -> Any:
         """A pass of the model in evaluation mode, without a cache of keys and values."""
-        cached = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
-        return self.model(**{**cached, **inputs})
+        named = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
+        with uncached(self.model):
+            return self.model(**{**named, **inputs})
 
     def watch(
         self, inputs: Mapping[str, Any], chains: Mapping[str, Chain], see: Callable[[str, BlockCall], Any]
@@ -114,8 +117,11 @@ class TracedFlow(Flow):
             return see(stack, BlockCall(forward, args, kwargs, chains[stack].state(args, kwargs)))
 
         modules = [module for chain in chains.values() for module in chain.modules]
-        with torch.no_grad(), intercepted(modules, wrapper):
-            return self.run(inputs)
+        try:
+            with torch.no_grad(), intercepted(modules, wrapper):
+                return self.run(inputs)
+        except IndexError as error:  # a table of tokens or positions is too short
+            raise ValueError(f"{self.name} does not take these inputs: {first_line(error)}") from None
 
     def embed(self, inputs: Inputs) -> Tensor:
         found: list[Tensor] = []
@@ -173,9 +179,37 @@ class TracedFlow(Flow):
             raise ValueError(f"{self.name}: what follows the blocks {self.main} does not give its output again")
 
 
+@contextmanager
+def uncached(model: Any) -> Iterator[None]:
+    """Configs say that there is no cache of keys and values: blocks that write into one cannot be run again."""
+    configs = {id(one): one for one in (model.config, model.config.get_text_config())}.values()
+    before = [(one, vars(one)["use_cache"]) for one in configs if "use_cache" in vars(one)]
+    for config, _ in before:
+        config.use_cache = False
+    try:
+        yield
+    finally:
+        for config, value in before:
+            config.use_cache = value
+
+
 def kept(layers: list[Seen], one: Seen) -> Any:
     layers.append(one)
     return one.returned
+
+
+def with_residuals(seen: Mapping[str, list[Seen]]) -> dict[str, list[Seen]]:
+    """The stacks whose blocks add to their state; if there are none, those that mix tokens, by whole layers."""
+    if found := {stack: layers for stack, layers in seen.items() if any(one.adds for one in layers)}:
+        return found
+    return {
+        stack: [unadded(one) for one in layers] for stack, layers in seen.items() if any(one.mixes for one in layers)
+    }
+
+
+def unadded(one: Seen) -> Seen:
+    why = "no part of a block adds to its state"
+    return one._replace(pieces=[Piece(Substep((WHOLE,)), {})], reading=Reading(None, why=why))
 
 
 def state_of(result: Any) -> Tensor:

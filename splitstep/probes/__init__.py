@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch import nn
-
 from ..stack import Stack
 from ..support.registry import Registry
 from .attention import AttentionWeights
@@ -19,6 +17,7 @@ from .sensitivity import Sensitivity
 from .state_norms import StateNorms
 from .states import States
 from .watching import watch
+from .watching_flow import Observable, watch_flow
 
 __all__ = ["PROBES", "Figures", "Pass", "Probe", "observe"]
 
@@ -62,10 +61,13 @@ PROBES: Registry[Callable[[], Probe]] = Registry(
 )
 
 
-def observe(model: nn.Module, batch: Mapping[str, Any], probes: Sequence[str]) -> dict[str, dict[str, Figures]]:
+def observe(model: Any, batch: Mapping[str, Any], probes: Sequence[str]) -> dict[str, dict[str, Figures]]:
     """What the probes measure in one pass of a batch through the model, by the names of probe and stack.
 
-    The model keeps its mode (training or evaluation) and must pass `observe` on to its stacks.
+    The model keeps its mode (training or evaluation) and must pass `observe` on to its stacks. A flow of
+    `splitstep.pretrained` is observed in its last stack.
     """
+    if isinstance(model, Observable):
+        return watch_flow(model, batch, {name: PROBES.find(name)() for name in probes})
     stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
     return watch(model, batch, {name: {stack: PROBES.find(name)() for stack in stacks} for name in probes}, stacks)

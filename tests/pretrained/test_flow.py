@@ -25,6 +25,9 @@ from transformers import (
 
 import splitstep as ss
 from splitstep.pretrained import Flow, load, state_name
+from splitstep.pretrained.decompose import BlockCall, check, recorded, scheme_of
+from splitstep.pretrained.recording import Kernels
+from splitstep.pretrained.traced import TracedFlow
 
 GPT2 = GPT2Config(
     vocab_size=30, n_embd=16, n_head=2, n_layer=3, n_positions=20, bos_token_id=0, eos_token_id=0, pad_token_id=0
@@ -183,6 +186,32 @@ def test_states_have_the_names_that_users_know() -> None:
         torch.testing.assert_close(x, hidden[layer])
 
 
+def test_half_precision_is_read_too() -> None:
+    model = made("llama").bfloat16()
+    flow, inputs = load(model), inputs_of(model)
+    assert (str(flow.scheme), flow.notes) == ("A F", ())
+    with torch.no_grad():
+        assert distance(through(flow, inputs), model(**inputs).logits) < 1e-2
+
+
+def test_both_records_read_the_same() -> None:
+    """Functions and kernels; the second is a fallback that few models need."""
+    for name in ("gpt2", "llama", "bert", "t5"):
+        model = made(name)
+        flow = load(model)
+        assert isinstance(flow, TracedFlow)
+        found: list[str] = []
+
+        def see(stack: str, call: BlockCall, found: list[str] = found) -> Any:
+            seen = recorded(call, Kernels, None)
+            check(call, seen)
+            found.append(str(scheme_of(seen.program)))
+            return seen.returned
+
+        flow.watch(inputs_of(model), flow.chains, see)
+        assert set(found) == {str(stack.scheme) for stack in flow.stacks.values()}
+
+
 def test_a_folder_loads(tmp_path: Path) -> None:
     made("llama").save_pretrained(tmp_path)
     inputs = inputs_of(made("llama"))
@@ -198,6 +227,37 @@ def test_our_own_models_are_flows_without_tracing(scheme: str) -> None:
     assert len(flow.steps) == 4
     with torch.no_grad():
         torch.testing.assert_close(through(flow, inputs), model(**inputs).logits)
+
+
+def test_probes_see_a_flow_as_its_hidden_states() -> None:
+    model = made("llama")
+    flow, inputs = load(model), inputs_of(model)
+    found = ss.observe(flow, inputs, probes=["state_norms", "increment_norms", "drift"])
+    states: list[Tensor] = []
+    with torch.no_grad():
+        keep = [
+            layer.register_forward_hook(lambda module, args, result: states.append(result))
+            for layer in model.model.layers
+        ]
+        first = model(**inputs, output_hidden_states=True).hidden_states[0]
+    for one in keep:
+        one.remove()
+    states.insert(0, first)
+    real = inputs["attention_mask"].bool()
+    norms = torch.stack([x.norm(dim=-1)[real].mean() for x in states])
+    cosines = torch.stack([torch.cosine_similarity(x, first, dim=-1)[real].mean() for x in states[1:]])
+    torch.testing.assert_close(torch.tensor(found["state_norms"]["model.layers"]["x"]), norms)
+    torch.testing.assert_close(torch.tensor(found["drift"]["model.layers"]["input"]), cosines)
+    assert {name: len(series) for name, series in found["increment_norms"]["model.layers"].items()} == {"A": 3, "F": 3}
+    with pytest.raises(ValueError, match='probe "gradients" differentiates the loss, which a flow does not have'):
+        ss.observe(flow, inputs, probes=["gradients"])
+
+
+def test_probes_see_our_own_flow_as_they_see_the_model() -> None:
+    config = ss.CausalConfig(vocab_size=30, width=16, heads=2, layers=2, ffn=24, scheme="macaron", substeps=2)
+    model = ss.SplitstepForCausalLM(config).eval()
+    inputs, names = inputs_of(model), ["state_norms", "increment_norms", "drift"]
+    assert ss.observe(load(model), inputs, names) == ss.observe(model, inputs, names)
 
 
 class Gated(nn.Module):
@@ -247,9 +307,13 @@ class MadeOf(PreTrainedModel):
         return x
 
 
-def test_a_block_that_differs_elsewhere_falls_back_to_whole_layers() -> None:
-    model, ids = MadeOf(ReadsNumber).eval(), torch.arange(1, 9)[None]
-    with pytest.warns(UserWarning, match="chapters is read by whole layers.*differ from it at another state"):
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [(ReadsNumber, "differ from it at another state"), (Gated, "no part of a block adds to its state")],
+)
+def test_a_block_that_cannot_be_taken_apart_is_read_whole(block: type[nn.Module], why: str) -> None:
+    model, ids = MadeOf(block).eval(), torch.arange(1, 9)[None]
+    with pytest.warns(UserWarning, match=rf"^MadeOf: chapters is read by whole layers.*{why}"):
         flow = load(model)
     assert str(flow.scheme) == "W"
     with torch.no_grad():
@@ -259,16 +323,17 @@ def test_a_block_that_differs_elsewhere_falls_back_to_whole_layers() -> None:
         torch.testing.assert_close(x, model.chapters[0](u))
 
 
-@pytest.mark.parametrize("block", [Gated, Plain])
-def test_blocks_without_residual_connections_are_no_transformer(block: type[nn.Module]) -> None:
+def test_blocks_without_residual_connections_are_no_transformer() -> None:
     with pytest.raises(ValueError, match=r"^MadeOf is not a Transformer: it has no repeated blocks with a residual"):
-        load(MadeOf(block))
+        load(MadeOf(Plain))
 
 
 def test_what_cannot_be_run_is_refused_in_one_line() -> None:
     flow = load(made("gpt2"))
     with pytest.raises(ValueError, match=r"GPT2LMHeadModel has 20 positions and was given a text of 21 tokens"):
         flow.context(torch.ones(1, 21, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"^GPT2LMHeadModel does not take these inputs: index out of range"):
+        flow.context(torch.full((1, 5), 99))
     flow.context(torch.ones(1, 5, dtype=torch.long))
     with pytest.raises(ValueError, match=r"head was given a state of shape \[1, 6, 16\]; its pass has \[1, 5, 16\]"):
         flow.head(torch.zeros(1, 6, 16))

