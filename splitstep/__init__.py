@@ -39,8 +39,12 @@ __all__ = [  # noqa: F405
     "with_tableau", "without_residuals",
 ]  # fmt: skip
 ELSEWHERE = {
-    "Stack": ".stack", "approximate": ".approximation", "load": ".inference.runs", "observe": ".probes", "pretrained": "",
-}  # fmt: skip
+    "Stack": ".stack",
+    "approximate": ".approximation",
+    "load": ".inference.runs",
+    "observe": ".probes",
+    "pretrained": "",
+}
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # they import torch
 
 MODEL_TYPES = {
