@@ -145,8 +145,8 @@ def attended(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Affin
 def mean_of(w: Weights, tokens: list[Affine], rows: slice, apart: float) -> tuple[Affine, Array]:
     """The mean of all values, which a head with equal scores computes; scores that differ a little pull it."""
     values = [times(w.v[rows], token, w.biases[2][rows]) for token in tokens]
-    n, size = len(values), np.max([one.size for one in values], axis=0)
-    mean = Affine(sum(one.slope for one in values) / n, sum(one.start for one in values) / n, size)
+    size = np.max([one.size for one in values], axis=0)
+    mean = Affine(np.mean([one.slope for one in values], 0), np.mean([one.start for one in values], 0), size)
     return mean, 2 * np.expm1(apart) * size
 
 

@@ -18,3 +18,13 @@ def test_the_table_of_targets_is_what_the_benchmark_wrote() -> None:
         for r in rows
     ]
     assert all(r["searched"] <= r["certified"] for r in rows)
+
+
+def test_the_sweep_in_the_docs_is_what_the_command_wrote() -> None:
+    found = json.loads((ROOT / "results" / "approximate" / "product" / "result.json").read_text())
+    text = (ROOT / "docs" / "theory" / "approximation.md").read_text()
+    for row in found["rows"]:
+        assert f"    {row['eps']:<8g} {row['units']:>5}   {row['parameters']:>10,}\n" in text
+    value, low, high = (found["exponent"][name] for name in ("value", "low", "high"))
+    assert f"{value:.2f} [{low:.2f}, {high:.2f}]" in text
+    assert f"largest sampled error of {found['trained']['sampled']:.3f}" in text

@@ -81,12 +81,13 @@ def surface_charts(result: Approximation, surface: Surface) -> str:
     both = zip(surface.target, surface.network, strict=True)
     error = [[b - a for a, b in zip(*rows, strict=True)] for rows in both]
     held = "" if surface.held is None else f", other variables at {surface.held:g}"
+    where = f"{'Position' if len(surface.positions) == 1 else 'Positions'} {', '.join(map(str, surface.positions))}"
     maps = [
         heat_map(result, "target", surface.target),
         heat_map(result, "network", surface.network),
         heat_map(result, "network - target", error, "{:+.4f}"),
     ]
-    return chart_to_html(SmallMultiples(f"Position {surface.position}{held}", maps))
+    return chart_to_html(SmallMultiples(f"{where}{held}", maps))
 
 
 def attention_chart(result: Approximation) -> LineChart:

@@ -41,9 +41,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Surface:
-    """An output over the first and the last variable, the others held at a value."""
+    """An output over the first and the last variable, the others held; positions with equal ones share it."""
 
-    position: int
+    positions: list[int]
     coordinate: int
     held: float | None
     target: list[list[float]]
@@ -120,8 +120,14 @@ def approximation(
         built.target.name, tokens, dim, built.target.lipschitz, built.beta, rows, built.certificate.steps,
         [one.how for one in built.fits], surfaces_of(built), attention_of(tokens),
         train(built, train_steps) if train_steps else None,
-        fitted_slope({0: [(row.eps, row.units) for row in rows]}) if len(rows) > 1 else None, command, **stamp(),
+        exponent_of(rows), command, **stamp(),
     ), built  # fmt: skip
+
+
+def exponent_of(rows: Sequence[Row]) -> Slope | None:
+    """The power of eps with which units grow; None if they do not."""
+    points = [(row.eps, float(row.units)) for row in rows]
+    return fitted_slope({0: points}) if len({units for _, units in points}) > 1 else None
 
 
 def row_of(built: Built) -> Row:
@@ -136,7 +142,7 @@ def surfaces_of(built: Built) -> list[Surface]:
     """The first coordinate at every position, over the first and the last variable."""
     n, d, m = built.target.tokens, built.target.dim, built.target.variables
     side = np.linspace(0, 1, SIDE)
-    found = []
+    found = list[Surface]()
     for held in SLICES if m > 2 else (None,):
         x = np.full((SIDE, SIDE, m), 0.5 if held is None else held)
         x[..., 0], x[..., -1] = np.meshgrid(side, side, indexing="ij")
@@ -144,7 +150,12 @@ def surfaces_of(built: Built) -> list[Surface]:
         shape = (SIDE, SIDE, n, d)
         wanted, made = built.target(points).reshape(shape), outputs(built.model, points, n).reshape(shape)
         for i in range(n):
-            found.append(Surface(i + 1, 1, held, wanted[:, :, i, 0].tolist(), made[:, :, i, 0].tolist()))
+            both = wanted[:, :, i, 0].tolist(), made[:, :, i, 0].tolist()
+            same = [one for one in found if one.held == held and (one.target, one.network) == both]
+            if same:
+                same[0].positions.append(i + 1)
+            else:
+                found.append(Surface([i + 1], 1, held, *both))
     return found
 
 
