@@ -134,7 +134,7 @@ def norms(run: Run) -> tuple[int | Literal["embedding"], tuple[float, ...], tupl
     work = run.work(run.fault.step - 1 if run.fault else run.state.step - 1).to(run.world.device)
     with autocast(run.precision, run.world.device):
         found = observe(run.model, {**work.parts[0], "dropout_seed": work.seeds[0]}, ["state_norms"])["state_norms"]
-    sizes = [size for figures in found.values() for size in figures["x"]]
+    sizes = [float(size) for figures in found.values() for size in figures["x"]]
     growth = [after / before if before else 0.0 for before, after in pairwise(sizes)]
     bad = next((i - 1 for i, size in enumerate(sizes) if not isfinite(size)), None)
     layer = growth.index(max(growth)) if bad is None else bad
