@@ -132,6 +132,7 @@ def discretise(
     from ..studies.compare.plan import split_schemes
     from ..studies.converge import discretisation as study
     from ..studies.converge.discretisation_report import STUDY
+    from ..training.progress import counting
 
     named = run if run.name else run.resolve()  # "." has no name
     out = named.parent / f"{named.name}-converge" if out is None else out
@@ -140,7 +141,9 @@ def discretise(
     counts = study.SUBSTEPS if substeps is None else study.read_substeps(substeps)
     factors = study.FACTORS if steps is None else study.read_factors(steps)
     many = study.EXAMPLES if examples is None else examples
-    result = study.discretisation(run, chosen, counts, factors, many, data, command)
+    result = study.discretisation(
+        run, chosen, counts, factors, many, data, command, counting("converge", unit="passes")
+    )
     output = Output(as_json, out).open()
     output.emit(result.document(), lambda: STUDY.to_terminal(result))
     print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)

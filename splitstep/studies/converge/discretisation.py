@@ -19,6 +19,7 @@ from ...support.typed import plain
 from ...tasks import Batch, Metric
 from ...tasks.translation import Translation
 from ...training.directory import stamp
+from ...training.progress import Counting
 from ..statistics import Estimate, share_interval
 from .flow import check_equation, flow_of
 from .local_errors import LocalError, local_errors
@@ -104,6 +105,7 @@ def discretisation(
     examples: int = EXAMPLES,
     data: Path | None = None,
     command: str | None = None,
+    progress: Counting | None = None,
 ) -> Discretisation:
     """How the finished run in a directory depends on its discretisation, on examples of its validation split."""
     if examples < 1:
@@ -119,7 +121,8 @@ def discretisation(
     ways = [Way(s, n * k) for s in every for n in substeps]
     longer = [Way(s, n, f) for f in factors for s, n in ((stack.scheme, k), (None, limit_steps(f, k)))]
     fixed = [Way(stack.scheme, k), limit, Way(None, FINE * k // 2)]
-    found, n = run_ways(lambda batch: flow_of(run.model, batch), batches, [*fixed, *ways, *longer], limit, run.task)
+    flows, tried = (lambda batch: flow_of(run.model, batch)), [*fixed, *ways, *longer]
+    found, n = run_ways(flows, batches, tried, limit, run.task, progress)
     own, end, coarser, *rest = found
     errors, probed = errors_of(run, batches[0])
     return Discretisation(

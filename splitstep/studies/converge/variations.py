@@ -15,11 +15,12 @@ from ...scheme import Scheme
 from ...schemes import SCHEMES, scheme
 from ...support.typed import Figure
 from ...tasks import Batch, Task
+from ...training.progress import Counting
 from .flow import Flow
 
 TRIED = ("lie", "parallel", "strang", "strang-midpoint", "heun", "rk4")  # of which those are run that fit the fields
 BATCH = 32
-MOST_TOKENS = 16_384  # of all examples
+MOST_TOKENS = 8192  # of all examples
 
 
 class Way(NamedTuple):
@@ -123,10 +124,15 @@ def chosen_batches(task: Task, examples: int) -> Iterator[Batch]:
 
 @torch.no_grad()
 def run_ways(
-    flows: Callable[[Batch], Flow], batches: Sequence[Batch], ways: Sequence[Way], limit: Way, task: Task
+    flows: Callable[[Batch], Flow],
+    batches: Sequence[Batch],
+    ways: Sequence[Way],
+    limit: Way,
+    task: Task,
+    progress: Counting | None = None,
 ) -> tuple[list[Variation], int]:
     """What each way changes over all batches, and the number of examples."""
-    tallies, examples = [Tally() for _ in ways], 0
+    tallies, examples, done = [Tally() for _ in ways], 0, 0
     for batch in batches:
         flow = flows(batch)
         own, end = (flow.finish(x).cpu() for x in (flow.end(), limit.end(flow)))
@@ -135,6 +141,9 @@ def run_ways(
             logits = flow.finish(way.end(flow)).cpu()
             tally.add(logits, own, end, flow)
             tally.score(task.score(logits, batch))
+            done += 1
+            if progress is not None:
+                progress(done, len(batches) * len(ways))
     return [tally.variation(way, task) for way, tally in zip(ways, tallies, strict=True)], examples
 
 
