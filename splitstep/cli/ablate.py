@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .compare import EngineOption, Task, Words, document_of, recipe_for, refuse_launchers, seeds_of
+from .compare import EngineOption, Task, Words, document_of, recipe_for, seeds_of
 from .options import Data, Json
 from .output import Output
 
@@ -58,7 +58,6 @@ def ablate(
     from ..studies.ablate.plan import read_rates
     from ..studies.arms import read_ablate, split_arms
 
-    refuse_launchers("ablate")
     recipe, options = recipe_for(task, name, document), read_ablate(document, name)
     count = next(given for given in (seeds, options.seeds, SEEDS) if given is not None)
     folder = out or Path("runs") / f"ablate-{recipe.task}"

@@ -75,13 +75,13 @@ def compare(
     of its reference scheme; the other schemes are resized to the same cost. Differences are to the first scheme. If
     interrupted, the same command continues: finished runs are kept.
     """
+    check_count(seeds)
     name, document = document_of("compare", list(words or []), task, [] if match is None else [f"match={match}"])
     from ..studies.arms import read_ablate, split_arms
     from ..studies.compare import STUDY
     from ..studies.compare import compare as study
     from ..studies.compare.plan import read_sweep, split_schemes
 
-    refuse_launchers("compare")
     recipe = recipe_for(task, name, document)
     output = Output(as_json, out).check()  # the first run makes it, after everything is checked
     result = study(
@@ -109,6 +109,7 @@ def document_of(verb: str, words: list[str], task: str | None, more: Sequence[st
     find_recipe(found)  # refuses a wrong name before torch is imported
     from ..training.recipe import load_document
 
+    refuse_launchers(verb)
     return found, load_document(found, [*words, *more])
 
 
@@ -122,10 +123,14 @@ def recipe_for(task: str | None, name: str, document: Any) -> Recipe:
     return recipe
 
 
+def check_count(seeds: int) -> None:
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
+
+
 def seeds_of(recipe: Recipe, count: int) -> range:
     """So many seeds, from the recipe's own on."""
-    if not 1 <= count <= MOST_SEEDS:
-        raise ValueError(f"--seeds {count}: give at least 1 and at most {MOST_SEEDS:,}.")
+    check_count(count)
     return range(recipe.train.seed, recipe.train.seed + count)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .compare import MOST_SEEDS, EngineOption, Task, document_of, recipe_for
+from .compare import EngineOption, Task, check_count, document_of, recipe_for
 from .options import Data, Json
 from .output import Output
 
@@ -100,8 +100,7 @@ def deepen(
     command: str,
 ) -> None:
     """Run the study of growing depth and write its page."""
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
+    check_count(seeds)
     name, document = document_of("converge", words, task)
     from ..studies.converge.limit import continuous_limit, read_depths
     from ..studies.converge.limit_report import STUDY

@@ -119,7 +119,9 @@ def evaluate_split(
 def finish_diverged(run: Run, error: Diverged) -> RunResult:
     """The result of a run that diverged: when, where, and how large everything was."""
     run.state = run.state._replace(times=run.clock.read())
-    found = Divergence(error.step, error.loss, error.gradient_norm, *norms(run), error.reason)
+    measured = norms(run)  # by all processes, because a sharded model needs them; of the first one's part of the batch
+    layer, states, weights = run.world.from_first(lambda: measured)
+    found = Divergence(error.step, error.loss, error.gradient_norm, layer, states, weights, error.reason)
     result = replace(result_of(run, "diverged"), diverged=found)
     run.world.on_first(lambda: run.directory.write_result(result))
     return result

@@ -28,7 +28,7 @@ from splitstep.studies.compare.page import compare_page
 from splitstep.studies.compare.plan import plan
 from splitstep.studies.compare.result import read_comparison
 from splitstep.studies.compare.rows import against
-from splitstep.studies.statistics import estimate
+from splitstep.studies.statistics import Bounds, estimate
 from splitstep.training import Recipe, RunDirectory, read_recipe
 from splitstep.training.run_result import Divergence
 
@@ -357,10 +357,10 @@ def test_figures_are_those_of_the_runs_files(inline: None, tmp_path: Path) -> No
     assert other.own.alignment == pytest.approx(estimate([float(one) for one in aligned]), rel=1e-2, abs=1e-4)
     records = {key: [r for r in one.logged() if r["split"] == "probe"] for key, one in last.items()}
     drifts = [records["no-norm", s][-1]["drift"]["body.stack"]["input"][-1] for s in (0, 1, 2)]
-    assert other.own.drift == pytest.approx(estimate(drifts), rel=1e-3, abs=1e-4)
+    assert other.own.drift == pytest.approx(estimate(drifts, bounds=Bounds(-1.0, 1.0)), rel=1e-3, abs=1e-4)
     norms = [[r["gradients"]["body.stack"]["x"] for r in records["no-norm", s]] for s in (0, 1, 2)]
     growth = [max((x[0] / x[-1]) ** (1 / 2) for x in one) for one in norms]
-    assert other.own.growth == pytest.approx(estimate(growth), rel=1e-3, abs=1e-3)
+    assert other.own.growth == pytest.approx(estimate(growth, bounds=Bounds(0.0)), rel=1e-3, abs=1e-3)
     assert full.own.alignment is None
     series = other.own.series["drift"]
     assert series.steps == (0, 1, 2, 3, 4, 5, 6)

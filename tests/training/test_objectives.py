@@ -142,7 +142,7 @@ def test_a_learner_is_what_the_model_returns() -> None:
 @pytest.mark.parametrize(
     ("objective", "message"),
     [
-        ("tsk", 'there is no objective "tsk"; did you mean "task"\\? the objectives are task'),
+        ("tsk", 'there is no objective "tsk"; did you mean "task"\\?'),
         ({"weight": 1}, "needs a name: one of task"),
         (3, "objective is 3, and needs text or entries of its own"),
     ],
