@@ -62,15 +62,15 @@ def replay_run(
     states = states_of(model, batch, precision)
     size, metric = recipe.train.evaluate_batch or recipe.train.batch, task.metric.name
     for name, changes in structures.items():
-        with suppress(ValueError):  # such weights cannot be run so
+        try:
             other = replayed(model, scheme=changes.get("scheme"), norm=changes.get("model.norm")).eval()
-            theirs = states_of(other, batch, precision)
-            figures = evaluate(other, task, task.tests[0], size, precision)
-            own = (trial.test or {}).get(metric, math.nan)
-            yield (
-                name,
-                Seen(figures.get(metric, math.nan), own, cosine_layers(theirs, states), cka_layers(theirs, states)),
-            )
+        except ValueError:  # such weights cannot be run so
+            continue
+        theirs = states_of(other, batch, precision)
+        figures = evaluate(other, task, task.tests[0], size, precision)
+        own = (trial.test or {}).get(metric, math.nan)
+        seen = Seen(figures.get(metric, math.nan), own, cosine_layers(theirs, states), cka_layers(theirs, states))
+        yield name, seen
 
 
 def states_of(model: Any, batch: Mapping[str, Tensor], precision: torch.dtype) -> Tensor:
