@@ -52,7 +52,7 @@ class Graph:
         return [i for i in reversed(found) if i in (0, self.end) or self.single(i)]
 
     def single(self, node: int) -> bool:
-        """Whether only one of its outputs is used: a part of several is no state."""
+        """Whether only one of its outputs is used: a part of several is not a state."""
         outputs = [self.nodes[node].outputs[k] for k in self.used.get(node, ())]
         return len({id(one) for one in outputs if one is not None and is_float(one)}) < 2
 

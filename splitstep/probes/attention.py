@@ -25,14 +25,14 @@ class Seen(NamedTuple):
 
 @final
 class AttentionWeights(Probe):
-    """The entropy of attention, -sum_j w_ij log w_ij in nats, in the mean over the queries i that are no padding.
+    """The entropy of attention, -sum_j w_ij log w_ij in nats, in the mean over the queries i that are not padding.
 
     A series for each field with attention, "A" or "C", has a number for each layer, and so has one for each of its
     heads, such as "A head 0". They are measured on the first 16 examples (fewer if they are long), in the first stage
     of every part; if a layer has several parts with the field, it is their mean. The tensor "A weights", float16,
     [layers, 8, heads, 64, 64], holds the weights of the first 8 examples in each layer's first part: the first 64
     queries and keys, each query's weights divided by their sum over these keys. "A queries" [8, 64] says which queries
-    are no padding.
+    are not padding.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ def entropies(name: str, layers: list[list[Seen]], real: Tensor | None) -> dict[
 
 
 def real_queries(real: Tensor | None, weights: Tensor) -> Tensor:
-    """Which queries of the kept weights [L, n, heads, T, S] are no padding."""
+    """Which queries of the kept weights [L, n, heads, T, S] are not padding."""
     _, count, _, length, _ = weights.shape
     if real is None:
         return torch.ones(count, length, dtype=torch.bool, device=weights.device)

@@ -69,7 +69,7 @@ class LayerBlocks(Probe):
         ]  # fmt: skip
 
     def real(self, passed: Pass) -> Tensor | None:
-        """Which tokens of these texts are no padding."""
+        """Which tokens of these texts are not padding."""
         return None if passed.real is None else passed.real[: self.texts]
 
 
@@ -128,7 +128,7 @@ def alone(field: Any) -> Any:
 
 
 def last_real(real: Tensor | None, x: Tensor) -> list[int]:
-    """The position of the last token of each text [B, T, ..] that is no padding."""
+    """The position of the last token of each text [B, T, ..] that is not padding."""
     if real is None:
         return [x.shape[1] - 1] * len(x)
     places = torch.arange(x.shape[1], device=real.device)

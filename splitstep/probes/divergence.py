@@ -48,7 +48,7 @@ COMPARISONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 def compare_attention(p: Tensor, q: Tensor, real: Tensor | None = None) -> dict[str, Tensor]:
     """Each comparison of weights [layers, n, heads, T, S], as the probe `attention` keeps them, in the mean over the
-    queries that are no padding, `real` [n, T]: [layers, heads]."""
+    queries that are not padding, `real` [n, T]: [layers, heads]."""
     if p.shape != q.shape:
         raise ValueError(f"attention weights of shapes {list(p.shape)} and {list(q.shape)} cannot be compared")
     return {name: over_queries(f(p, q), real) for name, f in COMPARISONS.items()}

@@ -91,7 +91,7 @@ def lengths(x: Tensor) -> Tensor:
 
 
 def mean_over(values: Tensor, real: Tensor | None) -> Tensor:
-    """The mean of a number for each token, [.., B, T], over those that are no padding."""
+    """The mean of a number for each token, [.., B, T], over those that are not padding."""
     if real is None:
         return values.mean((-2, -1)) if values.ndim > 1 else values.mean()
     return torch.where(real, values, 0).sum((-2, -1)) / real.sum()

@@ -19,10 +19,10 @@ class AttentionRollout(Probe):
     """Attention rollout R_l = (W_l + I) / 2 R_{l-1}, R_0 = I, with W_l the mean over heads of a layer's self-attention
     (Abnar and Zuidema, 2020). If a layer has several parts with attention, each is a factor.
 
-    By layer: "entropy" -sum_j R_ij log R_ij in nats, and "first", R_i1 of the first token that is no padding: the share
-    of an attention sink. Means over the queries i of a text that are no padding, then over the first 16 texts (fewer if
-    they are long), with their spread. Tensor "weights": R_L of the first 8 texts [8, 64, 64], float16, the first 64
-    queries and keys; "queries" says which of them are no padding;
+    By layer: "entropy" -sum_j R_ij log R_ij in nats, and "first", R_i1 of the first real token: the share of an
+    attention sink. Means over the queries i of a text that are not padding, then over the first 16 texts (fewer if they
+    are long), with their spread. Tensor "weights": R_L of the first 8 texts [8, 64, 64], float16, the first 64
+    queries and keys; "queries" says which of them are not padding;
     rows of padding are 0.
     """
 
@@ -56,7 +56,7 @@ class AttentionRollout(Probe):
 
 
 def first_real(real: Tensor | None, product: Tensor) -> Tensor:
-    """The place of each text's first token that is no padding."""
+    """The place of each text's first token that is not padding."""
     if real is None:
         return torch.zeros(len(product), dtype=torch.long, device=product.device)
     return real[: len(product)].int().argmax(-1)

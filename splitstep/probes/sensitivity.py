@@ -22,7 +22,7 @@ class Sensitivity(Probe):
 
     "growth": mean log(|d_{l+1}| / |d_l|) for each layer; "exponent": their sum divided by the time that the stack
     takes, layers * step. The mean is over the first 8 examples and 4 random directions of the stack's input each, the
-    norm over the tokens that are no padding. d is the difference of two passes in the state's own precision, without
+    norm over the tokens that are not padding. d is the difference of two passes in the state's own precision, without
     autocast; at each step it is made 1/1000 as long as the state again, as Benettin's method does, so it stays small.
     Of a doubled state both halves are perturbed alike, and the norm is that of the pair. In a decoder the encoder's
     states are not perturbed.

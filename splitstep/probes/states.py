@@ -28,7 +28,7 @@ class States(LayerStates):
 
 
 def pooled(x: Tensor, real: Tensor | None) -> Tensor:
-    """The mean over the tokens [.., B, T, width] of each example that are no padding."""
+    """The mean over the tokens [.., B, T, width] of each example that are not padding."""
     if real is None:
         return x.mean(-2)
     weight = real[..., None]

@@ -62,7 +62,7 @@ def watch(model: nn.Module, batch: Mapping[str, Any], probes: Made, stacks: Mapp
 
 
 def real_tokens(batch: Mapping[str, Any], x: Tensor, decodes: bool) -> Tensor | None:
-    """Which tokens [B, T] of a stack's states are no padding; None if all of them are real. A decoder that is given no
+    """Which tokens [B, T] of a stack's states are not padding; None if all of them are real. A decoder that is given no
     mask has a real token wherever it has a label."""
     mask = batch.get("decoder_attention_mask" if decodes else "attention_mask")
     labels = batch.get("labels") if decodes else None

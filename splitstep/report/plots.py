@@ -67,7 +67,7 @@ class Plot:
     aspect: float | None = None  # width by height
     height: str = ""  # else that of the style
     note: str = ""
-    key: str = ""  # HTML: what colours mean, if they are no names
+    key: str = ""  # HTML: what colours mean, if they are not names
 
 
 def colour(i: int) -> str:

@@ -206,7 +206,7 @@ def dictated(task: Task) -> dict[str, Any]:
 
 
 SECTIONS, ABOUT = ("data", "model", "train"), "about"
-ABLATE = "ablate"  # a section that `splitstep ablate` reads; it is no part of a run
+ABLATE = "ablate"  # a section that `splitstep ablate` reads; it is not part of a run
 OURS = frozenset({"scheme", "format", "matched"})  # config entries that a recipe's `model` does not take
 
 

@@ -261,7 +261,7 @@ def test_probes_see_our_own_flow_as_they_see_the_model() -> None:
 
 
 class Gated(nn.Module):
-    """A block of g x + (1 - g) y, which is no sum of x and fields."""
+    """A block of g x + (1 - g) y, which is not a sum of x and fields."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -164,7 +164,7 @@ def ordered(eigen: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(("kind", "last"), [("causal", (6, 6)), ("sequence", (6, 2)), ("translation", (6, 6))])
 def test_spectra_are_those_of_the_dense_jacobian_of_one_token(kind: str, last: tuple[int, int]) -> None:
-    """Of the last token that is no padding: causal models are padded on the left here, others on the right."""
+    """Of the last token that is not padding: causal models are padded on the left here, others on the right."""
     model, given, found = watched("jacobian", kind)
     products: Any = observe(model, given, ["products"])["products"][STACK[kind]]
     ranks, normal, growth = [], [], []

@@ -225,7 +225,7 @@ def ruled(name: str, **outcomes: Any) -> str:
         (about(0.02), about(0.11), "supported"),
         (about(0.2), about(0.5), "not supported"),
         (about(0.02), about(0.02), "not supported"),  # residuals do not prevent drift
-        (about(0.11), about(0.5), "not supported"),  # at the limit is no drift
+        (about(0.11), about(0.5), "not supported"),  # at the limit it is not drift
         (about(0.095), about(0.5), "undecided"),
         (about(0.02), about(0.105), "undecided"),
         (about(0.02, None), about(0.5), "undecided"),  # no interval decides nothing

@@ -29,7 +29,7 @@ def cosine_layers(x: Tensor, y: Tensor) -> Values:
 
 def attention_heads(real: Tensor | None) -> Measure:
     """Compares attention weights [L, n, heads, T, S]: each comparison one after the other, by layer and head. `real`
-    [n, T] says which queries are no padding. All are NaN if the numbers of heads differ."""
+    [n, T] says which queries are not padding. All are NaN if the numbers of heads differ."""
 
     def measure(x: Tensor, y: Tensor) -> Values:
         if x.shape != y.shape:
