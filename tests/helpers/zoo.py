@@ -41,6 +41,8 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
     "DeepseekV3ForCausalLM": LATENT,
     "FalconForCausalLM": {"head_dim": None, "num_kv_heads": 2, "ffn_hidden_size": 24},
     "GPTNeoForCausalLM": {"attention_types": [[["global", "local"], 1]]},
+    "GraniteForCausalLM": {"residual_multiplier": 0.22, "embedding_multiplier": 12.0},
+    "GraniteMoeForCausalLM": {"residual_multiplier": 0.22, "embedding_multiplier": 12.0},
     "GPTNeoXJapaneseForCausalLM": {"intermediate_multiple_size": 2},
     "ConvNextForImageClassification": {
         "hidden_sizes": [8, 16], "depths": [2, 2], "num_stages": 2, "image_size": 32, "patch_size": 4,
