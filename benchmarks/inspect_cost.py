@@ -7,11 +7,11 @@
 2. The 10 leading singular values of a block on 8 tokens of width 576 without the matrix, against the dense Jacobian and
    its singular values: within 1%, in at most a thirtieth of the time.
 
-Both ways take turns in one process; the figure is the median of the ratios of neighbours, in CPU time, because other
-work on the machine lengthens the wall time of short and long runs by different factors. Wall time stands beside it, and
-so does the peak of resident memory above what the process had before, in the first run of each
-way, ours being first (Linux only). Weights are random, with the
-standard deviations of --std and --leading-std: with small ones singular values lie close together, the hard case.
+Both ways take turns in one process, and who begins alternates. The figure is the median of the ratios of neighbours, in
+CPU time, because other work on the machine lengthens the wall time of short and long runs by different factors. Wall
+time stands beside it, and so does the peak of resident memory above what the process had before, in the first run of
+each way, ours being first (Linux only). Weights are random, with the standard deviations of --std and --leading-std:
+with small ones singular values lie close together, the hard case.
 """
 
 from __future__ import annotations
@@ -121,19 +121,27 @@ def run(work: Callable[[Layer], Tensor], layer: Layer) -> Cost:
     return Cost(time.process_time() - cpu, time.perf_counter() - wall, memory("VmHWM") - before, found)
 
 
+def pair(plain: Callable[[Layer], Tensor], ours: Callable[[Layer], Tensor], layer: Layer, number: int) -> list[Cost]:
+    """The costs of (plain, ours); who begins alternates."""
+    if number % 2 == 0:
+        return [run(plain, layer), run(ours, layer)]
+    return [run(ours, layer), run(plain, layer)][::-1]
+
+
 def compare(name: str, pairs: int, std: float) -> dict[str, Any]:
     """The cost of both ways, taking turns, and how far the answers are apart."""
     shape, plain, ours = CASES[name]
     layer = layer_of(*shape, std)
     fresh = run(ours, layer)  # later runs reuse memory that the process has already
-    rows = [(run(plain, layer), run(ours, layer)) for _ in range(pairs)]
+    rows = [pair(plain, ours, layer, number) for number in range(pairs)]
     wanted, found = (one.found.double() for one in rows[-1])
     away = (found - wanted).abs()
     out: dict[str, Any] = {"width": shape[0], "tokens": 1 if wanted.ndim == 2 else shape[2], "std": std, "pairs": pairs}
     for unit in ("cpu", "wall"):
-        pair = [(getattr(a, unit), getattr(b, unit)) for a, b in rows]
-        out[f"plain_{unit}"], out[f"ours_{unit}"] = (statistics.median(one) for one in zip(*pair, strict=True))
-        out[f"ratio_{unit}"] = statistics.median(b / a for a, b in pair)
+        both = [(getattr(a, unit), getattr(b, unit)) for a, b in rows]
+        out[f"plain_{unit}"], out[f"ours_{unit}"] = (statistics.median(one) for one in zip(*both, strict=True))
+        out[f"ratio_{unit}"] = statistics.median(b / a for a, b in both)
+        out[f"ratios_{unit}"] = [round(b / a, 4) for a, b in both]
     out |= {"plain_MiB": rows[0][0].MiB, "ours_MiB": fresh.MiB}
     return out | {"error": float((away / wanted).max() if wanted.ndim == 1 else away.max() / wanted.abs().max())}
 

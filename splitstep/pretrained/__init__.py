@@ -8,13 +8,14 @@ from typing import Any
 from torch import nn
 
 from ..models import SplitstepModel
+from .capture import Capture, Captured
 from .examples import made_up
 from .flow import Flow, Inputs, StateName, state_name
 from .load import Opened, open_model
 from .own_flow import OwnFlow
 from .traced import TracedFlow
 
-__all__ = ["Flow", "Opened", "StateName", "load", "open_model", "state_name"]
+__all__ = ["Capture", "Captured", "Flow", "Opened", "StateName", "load", "open_model", "state_name"]
 
 
 def load(given: str | Path | nn.Module | Opened, inputs: Inputs | None = None, trust_remote_code: bool = False) -> Flow:

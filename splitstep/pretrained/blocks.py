@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -93,6 +94,13 @@ def find_chains(model: nn.Module, run: Callable[[], Any]) -> dict[str, list[Call
         name = list_name(names[chain[0].module])
         found[name if name not in found else f"{name}_{len(found)}"] = chain
     return found
+
+
+def check_chains(name: str, chains: Mapping[str, Sequence[Call]]) -> None:
+    """Refuse a model in which something else changes the state between two blocks."""
+    for stack, calls in chains.items():
+        if not all(after.follows(before) for before, after in pairwise(calls)):
+            raise ValueError(f"{name}: the blocks {stack} do not follow one another, so they are not one flow")
 
 
 def list_name(name: str) -> str:

@@ -104,19 +104,25 @@ def read_again(call: BlockCall, reading: Reading) -> Seen:
 
 def recorded(call: BlockCall, mode: Mode, letters: Letters | None) -> Seen:
     """The block's parts from a record of its operations."""
-    x = call.x.clone()  # the block may write into its input
-    record = Record(x)
-    with exact_attention() if mode is Kernels else nullcontext(), mode(record):  # fused kernels have no derivatives
-        returned = call.at(x)
-    output = first_float(returned)
-    assert output is not None
-    graph = Graph(record, output)
+    graph, returned = record_call(call, mode)
+    x = call.x
     parts = read(graph)
     if letters is None:
         letters = letters_of(graph, parts, call.others, x.shape)
     if [len(own) for own in letters] != [number_of_fields(part) for part in parts]:
         raise ValueError("its operations differ from those of the first pass")
     return Seen(pieces(graph, parts, letters, x.shape), returned, Reading(mode, letters))
+
+
+def record_call(call: BlockCall, mode: Mode) -> tuple[Graph, Any]:
+    """The graph of a block's operations, and what it returned."""
+    x = call.x.clone()  # the block may write into its input
+    record = Record(x)
+    with exact_attention() if mode is Kernels else nullcontext(), mode(record):  # fused kernels have no derivatives
+        returned = call.at(x)
+    output = first_float(returned)
+    assert output is not None
+    return Graph(record, output), returned
 
 
 def number_of_fields(part: Residual | Map) -> int:

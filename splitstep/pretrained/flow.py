@@ -70,9 +70,14 @@ def state_name(
     layer, substep = divmod(event.site.step, substeps)
     number = event.site.part + (side == "after") + substep * parts
     t = event.t if side == "before" else event.t + event.h
-    if number in (0, substeps * parts):
-        return StateName("resid_post" if number else "resid_pre", layer, t)
-    return StateName("resid_mid" if substeps * parts == 2 else f"resid_mid.{number}", layer, t)
+    return StateName(part_name(number, substeps * parts), layer, t)
+
+
+def part_name(number: int, parts: int) -> str:
+    """The name of the state before part `number` of a layer; after the last one, `number` is `parts`."""
+    if number in (0, parts):
+        return "resid_post" if number else "resid_pre"
+    return "resid_mid" if parts == 2 else f"resid_mid.{number}"
 
 
 @dataclass

@@ -57,15 +57,15 @@ def filled(letters: Sequence[str]) -> tuple[str, ...]:
 
 def spreads(f: Function, x: Tensor) -> bool | None:
     """Whether moving the first token changes what f returns for others; None if it changes nothing at all."""
-    rows = x.reshape(-1, x.shape[-1])
+    tokens = x.reshape(-1, *x.shape[min(2, x.dim() - 1) :])  # a token may have several streams
     with torch.no_grad():
-        noise = torch.randn(x.shape[-1], generator=torch.Generator().manual_seed(0)).to(rows)
-        moved = rows.clone()
-        moved[0] += 1e-2 * rows.std() * noise
-        change = (f(moved.reshape(x.shape)) - f(x)).reshape(rows.shape).abs().amax(-1)
+        noise = torch.randn(tokens[0].shape, generator=torch.Generator().manual_seed(0)).to(tokens)
+        moved = tokens.clone()
+        moved[0] += 1e-2 * tokens.std() * noise
+        change = (f(moved.reshape(x.shape)) - f(x)).reshape(len(tokens), -1).abs().amax(-1)
     if not change.any():
         return None
-    return len(rows) > 1 and float(change[1:].max()) > 1e-5 * float(change[0])
+    return len(tokens) > 1 and float(change[1:].max()) > 1e-5 * float(change[0])
 
 
 def reads(graph: Graph, start: int, end: int, known: set[int]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor
@@ -55,6 +55,12 @@ def is_float(x: Tensor) -> bool:
 def storage(x: Tensor) -> int | None:
     """The memory that a tensor shares with its views."""
     return x.untyped_storage()._cdata if x.layout == torch.strided else None
+
+
+class Recorder(Protocol):
+    """Whatever runs the operations of a call and takes note."""
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any, target: Tensor | None) -> Any: ...
 
 
 @final
@@ -108,7 +114,7 @@ class Record:
 class Functions(TorchFunctionMode):
     """Records calls of torch's functions and methods."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Recorder) -> None:
         super().__init__()
         self.record = record
 
@@ -125,7 +131,7 @@ class Functions(TorchFunctionMode):
 class Kernels(TorchDispatchMode):
     """Records what reaches the kernels, inside scripted code too."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Recorder) -> None:
         super().__init__()
         self.record = record
 

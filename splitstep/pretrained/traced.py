@@ -17,7 +17,7 @@ from ..integrate import Time
 from ..scheme import Scheme, Substep
 from ..stack import Stack
 from ..support.words import first_line
-from .blocks import Call, Forward, exchanged, find_chains, first_float, floats, intercepted
+from .blocks import Call, Forward, check_chains, exchanged, find_chains, first_float, floats, intercepted
 from .decompose import BlockCall, Reading, Seen, common_program, missing, read_again, scheme_of, take_apart, tolerance
 from .examples import as_inputs, check_length
 from .flow import Flow, Inputs, Remembered, Stopped
@@ -80,7 +80,9 @@ class TracedFlow(Flow):
     def __init__(self, model: nn.Module, example: Inputs, name: str) -> None:
         self.model, self.name, self.last = model, name, Remembered()
         given = as_inputs(model, example)
-        chains = {stack: chain_of(calls) for stack, calls in find_chains(model, partial(self.run, given)).items()}
+        calls = find_chains(model, partial(self.run, given))
+        check_chains(name, calls)
+        chains = {stack: chain_of(own) for stack, own in calls.items()}
         seen: dict[str, list[Seen]] = {stack: [] for stack in chains}
         self.watch(given, chains, lambda stack, call: kept(seen[stack], take_apart(call)))
         seen = with_residuals(seen)

@@ -33,12 +33,20 @@ SIZES: dict[str, int] = {
     **{"pad_token_id": 0, "bos_token_id": 1, "decoder_start_token_id": 0},
 }
 """The sizes of a tiny model, by the names that configs use for them."""
+LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
 OWN_SIZES: dict[str, dict[str, Any]] = {
     "CLIPTextModel": {"hidden_act": "gelu"},
     "CodeGenForCausalLM": {"n_embd": 32, "n_head": 4, "rotary_dim": 4},
+    "DeepseekV2ForCausalLM": {**LATENT, "num_experts_per_tok": 2},
+    "DeepseekV3ForCausalLM": LATENT,
     "FalconForCausalLM": {"head_dim": None, "num_kv_heads": 2, "ffn_hidden_size": 24},
     "GPTNeoForCausalLM": {"attention_types": [[["global", "local"], 1]]},
+    "GraniteForCausalLM": {"residual_multiplier": 0.22, "embedding_multiplier": 12.0},
+    "GraniteMoeForCausalLM": {"residual_multiplier": 0.22, "embedding_multiplier": 12.0},
     "GPTNeoXJapaneseForCausalLM": {"intermediate_multiple_size": 2},
+    "ConvNextForImageClassification": {
+        "hidden_sizes": [8, 16], "depths": [2, 2], "num_stages": 2, "image_size": 32, "patch_size": 4,
+    },
     "SwinForImageClassification": {
         "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 2], "window_size": 4, "image_size": 32, "patch_size": 4,
         "num_hidden_layers": None, "hidden_size": None,
@@ -63,7 +71,8 @@ APART: dict[str, str] = {
         CLIPTextModel GPTNeoForCausalLM GraniteMoeForCausalLM GPTNeoXJapaneseForCausalLM
         AfmoeForCausalLM ApertusForCausalLM ArceeForCausalLM BeitForImageClassification
         BigBirdPegasusForCausalLM BioGptForCausalLM BitNetForCausalLM BlenderbotForCausalLM BloomForCausalLM
-        CpmAntForCausalLM CTRLLMHeadModel Data2VecVisionForImageClassification DeiTForImageClassification
+        CpmAntForCausalLM CTRLLMHeadModel DeepseekV2ForCausalLM DeepseekV3ForCausalLM
+        HYV3ForCausalLM HYV4ForCausalLM Data2VecVisionForImageClassification DeiTForImageClassification
         DiffLlamaForCausalLM Dinov2ForImageClassification Dinov2WithRegistersForImageClassification
         Ernie4_5ForCausalLM EuroBertForMaskedLM Exaone4ForCausalLM ExaoneMoeForCausalLM
         FlexOlmoForCausalLM GemmaForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM GlmForCausalLM
@@ -107,17 +116,26 @@ APART: dict[str, str] = {
         MiniMaxForCausalLM
     """,
     "A F | A F": "SwinForImageClassification",
+    "A B+F": "InklingForCausalLM",
     "F0/2 A B F1/2 N": "Wav2Vec2ConformerModel",
 }
-"""Models whose attention and feed-forward are found apart, by their schemes; several stacks have a bar between."""
+"""Models whose attention and feed-forward are found apart, by their schemes; several stacks have a bar between. Inkling
+adds a short convolution of its feed-forward, which mixes tokens: B."""
 OTHERS: dict[str, tuple[str, str]] = {
     "FalconMambaForCausalLM": ("A", "a block of Mamba has one field by design"),
     "MambaForCausalLM": ("A", "a block of Mamba has one field by design"),
+    "ConvNextForImageClassification": ("A | A", "a block of ConvNeXt has one field by design"),
+    "DeepseekV4ForCausalLM": ("W", "its residual streams are mixed by matrices that depend on the state"),
+    "MraForMaskedLM": ("F N B M", "without its own CUDA kernel transformers returns zeros for its attention"),
     "DogeForCausalLM": ("W", "its residual connection is scaled by a vector of weights"),
     "MobileBertForMaskedLM": ("A N", "its blocks have an inner stream of another width"),
     "RwkvForCausalLM": ("N A B", "its feed-forward reads the token before, so it mixes tokens too"),
 }
 """Models that are not, with the reason."""
+REFUSED: dict[str, tuple[str, str]] = {
+    "HrmTextForCausalLM": ("do not follow one another", "two stacks take turns, and each adds to the other's state"),
+}
+"""Models that are not one flow: a part of the error, and the reason."""
 FAST = (
     "GPT2LMHeadModel",
     "LlamaForCausalLM",
@@ -142,8 +160,9 @@ def schemes() -> dict[str, str]:
     return apart | {name: scheme for name, (scheme, _) in OTHERS.items()}
 
 
-def tiny(name: str) -> Any:
-    """A model of this class. Its weights are away from their start, where biases are zero."""
+def tiny(name: str, std: float) -> Any:
+    """A model of this class. Its matrices are drawn anew with this standard deviation, and vectors, such as the scales
+    of norms, are that far from their start, where biases are zero."""
     kind = getattr(transformers, name)
     usual, own = kind.config_class(), OWN_SIZES.get(name, {})
     known = {size for size in SIZES if size not in kind.config_class.attribute_map and fits(usual, size)}
@@ -152,7 +171,9 @@ def tiny(name: str) -> Any:
     model = kind(kind.config_class(**{size: value for size, value in sizes.items() if value is not None}))
     with torch.no_grad():
         for weight in model.parameters():
-            weight.add_(torch.randn_like(weight), alpha=0.05)
+            if weight.dim() > 1:
+                weight.zero_()
+            weight.add_(torch.randn_like(weight), alpha=std)
     return model.eval()
 
 
