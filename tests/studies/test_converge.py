@@ -109,7 +109,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(run: Path, tmp_path: Path, caps
     (tmp_path / "compared" / "result.json").write_text('{"study": "compare"}')
     wrong = {
         "has not finished": [str(unfinished)],
-        "is not a run of splitstep": [str(tmp_path / "nowhere")],
+        "is not there: name a run of splitstep": [str(tmp_path / "nowhere")],
         "a step of 0 times its length is none": [str(run), "--steps", "0,1"],
         "a step of -0.5 times its length is none": [str(run), "--steps=-0.5"],
         "is not a list of numbers": [str(run), "--steps", "fast"],
