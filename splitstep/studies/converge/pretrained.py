@@ -175,10 +175,10 @@ def discretised_flow(
     found = dict(zip(tried, measured.changes, strict=True))
     errors = [] if no_equation(flow.scheme) else errors_on(flow, batches[0], errors_progress)
     return DiscretisedFlow(
-        model=short_name(opened), architecture=type(model).__name__, predicts=kind, stack=flow.main, scheme=str(flow.scheme),
-        layers=len(stack.layers), notes=flow.notes, undefined=tuple(plan.undefined), texts=len(texts),
-        tokens=measured.tokens, loss=measured.loss, own=found[plan.ways[0]], halved=changed(found, plan.halved),
-        strang=changed(found, plan.strang), merged=changed(found, plan.merged),
+        model=short_name(opened), architecture=type(model).__name__, predicts=kind, stack=flow.main,
+        scheme=str(flow.scheme), layers=len(stack.layers), notes=flow.notes, undefined=tuple(plan.undefined),
+        texts=len(texts), tokens=measured.tokens, loss=measured.loss, own=found[plan.ways[0]],
+        halved=changed(found, plan.halved), strang=changed(found, plan.strang), merged=changed(found, plan.merged),
         ways=tuple(found[way] for way in dict.fromkeys(plan.ways)), longer=tuple(found[way] for way in plan.longer),
         errors=tuple(errors), command=command, **stamp(),
     )  # fmt: skip
