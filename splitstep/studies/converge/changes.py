@@ -16,7 +16,7 @@ from ...support.typed import Figure
 from ...training.progress import Counting
 from ..statistics import estimate
 from .problem import Problem
-from .variations import Way, centred, divergence
+from .variations import Way
 
 Predicts = Literal["next", "own", "nothing"]
 """What the output at a token is: the next token's logits, its own token's (a masked model), or no logits at all."""
@@ -100,7 +100,7 @@ def aligned_labels(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
 
 
 def figures_of_texts(output: Tensor, own: Tensor, kind: Predicts, real: Tensor, labels: Tensor) -> list[TextFigures]:
-    """One text after the other: logits in float64 of all at once would take much memory."""
+    """One text after the other: the logits of all at once would take much memory."""
     scored = labels != IGNORED if kind == "next" else real
     return [
         figures_of_text(output[i], own[i], kind, scored[i] if output.ndim > 2 else None, labels[i])
@@ -111,13 +111,18 @@ def figures_of_texts(output: Tensor, own: Tensor, kind: Predicts, real: Tensor, 
 def figures_of_text(output: Tensor, own: Tensor, kind: Predicts, scored: Tensor | None, labels: Tensor) -> TextFigures:
     """`output` and `own` are [T, K], or [K] of a model with one output a text: then `scored` is None."""
     mine, theirs = (x[None] if scored is None else x[scored] for x in (output, own))
-    made = (mine.double(), theirs.double()) if kind == "nothing" else (centred(mine), centred(theirs))
-    changed, size = float((made[0] - made[1]).square().sum()), float(made[1].square().sum())
     if kind == "nothing":
-        return TextFigures(len(mine), changed, size, None, None, None)
-    kl, equal = float(divergence(theirs, mine).sum()), int((mine.argmax(-1) == theirs.argmax(-1)).sum())
-    loss = float(functional.cross_entropy(mine.double(), labels[scored])) if kind == "next" else None
-    return TextFigures(len(mine), changed, size, kl, equal, loss)
+        return TextFigures(len(mine), total((mine - theirs).square()), total(theirs.square()), None, None, None)
+    changed, size = (total((x - x.mean(-1, keepdim=True)).square()) for x in (mine - theirs, theirs))
+    p, q = theirs.log_softmax(-1), mine.log_softmax(-1)
+    equal = int((mine.argmax(-1) == theirs.argmax(-1)).sum())
+    loss = -total(q.gather(-1, labels[scored][:, None])) / len(q) if kind == "next" else None
+    return TextFigures(len(mine), changed, size, total(p.exp() * (p - q)), equal, loss)
+
+
+def total(x: Tensor) -> float:
+    """The sum of [T, K]: over K in the precision of x, for a vocabulary is large, and over tokens in float64."""
+    return float(x.sum(-1).double().sum())
 
 
 def changed_by(way: Way, found: Sequence[TextFigures], own: Sequence[TextFigures]) -> Changed:
