@@ -177,7 +177,7 @@ def test_what_is_not_defined_is_said_and_is_not_zero() -> None:
     post = studied(made(BertModel, BERT))
     assert (post.halved, post.strang, post.merged, post.errors, post.loss) == (None, None, None, (), None)
     assert {one.what for one in post.undefined} == {"sub-steps", "other schemes", "merged layers", "local errors"}
-    assert "is not defined: a part of 'A N F M' projects" in discretised_flow_verdict(post).sentence
+    assert "not defined, because a part of 'A N F M' projects" in discretised_flow_verdict(post).sentence
     parallel = studied(zoo.tiny("GPTJForCausalLM"))
     assert parallel.strang is not None
     assert all(one.splitting is None and one.subflow > 0 for one in parallel.errors)
@@ -230,11 +230,11 @@ def found() -> DiscretisedFlow:
 @pytest.mark.parametrize(
     ("halved", "strang", "kind", "word"),
     [
-        ((0.0, 0.05), (-0.2, 0.09), "settled", "is supported"),
-        ((0.0, 0.05), (0.05, 0.11), "open", "is undecided"),
-        ((0.0, 0.05), (0.11, 0.2), "settled", "is not supported"),
-        ((0.2, 0.3), (0.05, 0.2), "settled", "is not supported"),
-        ((None, None), (None, None), "too few", "is undecided"),
+        ((0.0, 0.05), (-0.2, 0.09), "settled", "flow: supported."),
+        ((0.0, 0.05), (0.05, 0.11), "open", "flow: undecided."),
+        ((0.0, 0.05), (0.11, 0.2), "settled", "flow: not supported."),
+        ((0.2, 0.3), (0.05, 0.2), "settled", "flow: not supported."),
+        ((None, None), (None, None), "too few", "flow: undecided."),
     ],
 )
 def test_the_intervals_of_two_ways_decide(
@@ -267,7 +267,7 @@ def test_a_result_is_read_back_as_it_was_written(tmp_path: Path, capsys: pytest.
     words = ["converge", folder, "--text", str(tmp_path / "texts.jsonl"), "--out", str(out), "--substeps", "1,2"]
     words += ["--steps", "1,2", "--schemes", "parallel"]
     assert cli.main(words) == 0
-    assert "That llama is a discretised flow is" in " ".join(capsys.readouterr().out.split())
+    assert "llama as a discretised flow: " in " ".join(capsys.readouterr().out.split())
     document = json.loads((out / "result.json").read_text())
     result = read_discretised_flow(document, "it")
     assert result.document() == document

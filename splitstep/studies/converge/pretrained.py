@@ -185,8 +185,11 @@ def discretised_flow(
 
 
 def short_name(opened: Opened) -> str:
-    """A model's name on the Hub, or the name of its folder or file."""
-    return opened.name if opened.source == "hub" else Path(opened.name).name
+    """A model's name on the Hub, or the name of its folder or file; a folder that is just called model says little."""
+    place = Path(opened.name).resolve()
+    if opened.source == "hub":
+        return opened.name
+    return f"{place.parent.name}/{place.name}" if place.name == "model" else place.name
 
 
 def changed(found: Mapping[Way, Changed], way: Way | None) -> Changed | None:

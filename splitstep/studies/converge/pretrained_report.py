@@ -42,21 +42,21 @@ def discretised_flow_verdict(result: DiscretisedFlow) -> Verdict:
     """By the rule of docs/theory/inspection.md."""
     if result.halved is None or result.strang is None:
         why = "; ".join(dict.fromkeys(one.why for one in result.undefined))
-        return Verdict("open", f"{asked(result)} is not defined: {why}.")
+        return Verdict("open", f"{asked(result)}: not defined, because {why}.")
     halved, strang = result.halved.loss, result.strang.loss
     if halved is None or strang is None:
-        return Verdict("open", f"{asked(result)} has no verdict: {without_loss(result)} {outputs(result)}")
+        return Verdict("open", f"{asked(result)}: no verdict, because {without_loss(result)} {outputs(result)}")
     figures = (
-        f"the loss changes by {spelt(halved)} nats per token with two sub-steps and by {spelt(strang)} with "
+        f"The loss changes by {spelt(halved)} nats per token with two sub-steps and by {spelt(strang)} with "
         f"{Code(shortened(result.strang.scheme))} (95% intervals over {counted(result.texts, 'text')}; the limit is "
         f"{CLOSE:g})"
     )
     kind, word = decided(halved, strang)
-    return Verdict(kind, f"{asked(result)} is {word}: {figures}.{merged_text(result)}")
+    return Verdict(kind, f"{asked(result)}: {word}. {figures}.{merged_text(result)}")
 
 
 def asked(result: DiscretisedFlow) -> str:
-    return f"That {result.model} is a discretised flow"
+    return f"{result.model} as a discretised flow"
 
 
 def decided(*changes: Change) -> tuple[Any, str]:
