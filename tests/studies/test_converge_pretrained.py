@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import zoo
+from tiny import tiny
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -171,6 +172,15 @@ def test_every_way_is_what_a_loop_over_the_modules_gives() -> None:
         wanted = change_of(changes)
         assert wanted is not None
         assert way.loss.low == pytest.approx(wanted.low, abs=1e-4)
+
+
+@pytest.mark.parametrize("scheme", ["lie", "reversible"])
+def test_a_model_of_ours_is_studied_in_the_same_way(scheme: str) -> None:
+    model = tiny("causal", scheme, vocab_size=30, substeps=2)
+    found = studied(model)
+    assert found.loss == pytest.approx(sum(own_losses(model)) / len(TEXTS), abs=1e-5)
+    assert [one.substeps for one in found.ways if one.scheme == found.scheme] == [2, 4]
+    assert (found.strang is None) == (scheme == "reversible")
 
 
 def test_what_is_not_defined_is_said_and_is_not_zero() -> None:

@@ -117,7 +117,7 @@ def deciding_table(result: DiscretisedFlow) -> Table:
         ("merged layers", result.merged),
     )  # fmt: skip
     rows = [{Column("way", text=True, whole=True): name, **figures_of(one)} for name, one in named]
-    return Table.of(rows, "The ways that decide", [NOTE, MERGED, *undefined_notes(result)])
+    return Table.of(rows, "The two ways that decide, and merged layers", [NOTE, MERGED, *undefined_notes(result)])
 
 
 def undefined_notes(result: DiscretisedFlow) -> list[str]:
