@@ -206,7 +206,7 @@ def test_wrong_input_of_the_verb_is_one_line_and_exit_code_2(
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("text", ["3", "3,3", "0,3", "3,x", ""])
+@pytest.mark.parametrize("text", ["3", "3,3", "0,3", "3,x", "", "3,4,48"])
 def test_wrong_depths_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(ValueError, match="--depths"):
         read_depths(text)

@@ -127,6 +127,9 @@ def read_depths(text: str) -> tuple[int, ...]:
     depths = sorted(map(int, found))
     if len(set(depths)) < len(depths) or len(depths) < 2:
         raise ValueError(f"--depths {text}: give at least two different depths, such as --depths 3,6,12,24.")
+    first, second = depths[:2]
+    if any(a * second != b * first for a, b in pairwise(depths)):  # else distances of neighbours have no common power
+        raise ValueError(f"--depths {text}: each depth must be the one before times one factor, such as 3,6,12,24.")
     return tuple(depths)
 
 
