@@ -132,7 +132,7 @@ def ways_table(result: DiscretisedFlow) -> Table:
     records = [
         {
             Column("scheme", text=True, grouped=True): name_of(one),
-            Column("notation", text=True, grouped=True): Code(shortened(one.scheme)),
+            Column("notation", text=True, grouped=True, below=True): Code(shortened(one.scheme)),
             Column("sub-steps"): str(one.substeps),
             **figures_of(one),
         }
