@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -16,8 +17,9 @@ from .output import Output
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="RUN|RECIPE|KEY=VALUE",
-        help="The directory of a finished run; with --depths a recipe, and entries to change, such as train.steps=100.",
+        metavar="RUN|MODEL|RECIPE|KEY=VALUE",
+        help="The directory of a finished run; a pretrained model: its folder, a GGUF file or its name on the Hub; "
+        "with --depths a recipe, and entries to change, such as train.steps=100.",
     ),
 ]
 OutOption = Annotated[
@@ -25,7 +27,8 @@ OutOption = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        help="Where the result and the page go. Default: RUN-converge; with --depths, runs/converge-TASK.",
+        help="Where the result and the page go. Default: RUN-converge; of a model, runs/converge-MODEL; with --depths, "
+        "runs/converge-TASK.",
     ),
 ]
 Depths = Annotated[
@@ -34,15 +37,25 @@ Depths = Annotated[
 Seeds = Annotated[int | None, typer.Option("--seeds", help="With --depths: the number of seeds. Default: 1.")]
 Schemes = Annotated[
     str | None,
-    typer.Option("--schemes", help="Of a run: schemes of the network's own fields, separated by commas."),
+    typer.Option("--schemes", help="Of a run or a model: schemes of its own fields, separated by commas."),
 ]
 Substeps = Annotated[
-    str | None, typer.Option("--substeps", help="Of a run: sub-steps of each layer. Default: 1,2,4,8.")
+    str | None, typer.Option("--substeps", help="Of a run or a model: sub-steps of each layer. Default: 1,2,4,8.")
 ]
 Steps = Annotated[
-    str | None, typer.Option("--steps", help="Of a run: factors of the step. Default: from 0.25 to 4 by the root of 2.")
+    str | None,
+    typer.Option("--steps", help="Of a run or a model: factors of the step. Default: from 0.25 to 4 by the root of 2."),
 ]
 Examples = Annotated[int | None, typer.Option("--examples", help="Of a run: validation examples. Default: 256.")]
+Text = Annotated[
+    Path | None,
+    typer.Option(
+        "--text",
+        metavar="FILE",
+        help='Of a model: texts, one a line; in a .jsonl file objects with "text". Default: eight that come along.',
+    ),
+]
+Tokens = Annotated[int | None, typer.Option("--tokens", help="Of a model: tokens of each text. Default: 64.")]
 
 
 def converge(
@@ -57,6 +70,8 @@ def converge(
     substeps: Substeps = None,
     steps: Steps = None,
     examples: Examples = None,
+    text: Text = None,
+    tokens: Tokens = None,
     engine: EngineOption = "local",
     data: Data = None,
     as_json: Json = False,
@@ -67,32 +82,58 @@ def converge(
     Example:
       splitstep converge runs/digits
       splitstep converge runs/digits --schemes lie,strang,rk4 --substeps 1,2,4,8 --steps 0.5,1,2,4
+      splitstep converge some-org/some-model --text prompts.txt
       splitstep converge --task digits --depths 3,6,12,24,48
 
     Of a run: how its output and accuracy change with the scheme, the sub-steps and the step length, the local error of
-    each layer, and how close the network is to its continuous limit. With --depths: whether deeper networks over the
-    same time approach a limit. If interrupted, the same command continues: finished runs are kept.
+    each layer, and how close the network is to its continuous limit. Of a pretrained model: how its loss per token
+    changes with them and with layers merged, and whether it is a discretised flow. With --depths: whether deeper
+    networks over the same time approach a limit. If interrupted, the same command continues: finished runs are kept.
     """
     given, command = list(words or []), shlex.join(context.obj)
+    grid, other = Grid(schemes, substeps, steps), {"text": text, "tokens": tokens}
     if depths is not None:
-        for name, value in (("schemes", schemes), ("substeps", substeps), ("steps", steps), ("examples", examples)):
-            if value is not None:
-                raise ValueError(f"--{name} is for a run: leave it out, or leave out --depths.")
-        deepen(given, task, depths, 1 if seeds is None else seeds, out, engine, data, as_json, command)
+        refuse({**grid._asdict(), "examples": examples, **other}, "is for a run or a model", "--depths")
+        deepen(given, task, depths, seeds, out, engine, data, as_json, command)
     elif len(given) != 1 or task is not None or seeds is not None:
         raise ValueError(
-            "converge takes one run, as in `splitstep converge runs/digits`, or --depths, as in "
-            "`splitstep converge --task digits --depths 3,6,12,24`."
+            "converge takes one run or model, as in `splitstep converge runs/digits`, or --depths, as in `splitstep "
+            "converge --task digits --depths 3,6,12,24`."
         )
+    elif is_run(Path(given[0])):
+        refuse(other, "is for a pretrained model", "the run")
+        discretise(Path(given[0]), out, grid, examples, data, as_json, command)
     else:
-        discretise(Path(given[0]), out, schemes, substeps, steps, examples, data, as_json, command)
+        refuse({"examples": examples, "data": data}, "is for a run of splitstep", "the model")
+        discretise_model(given[0], out, grid, text, tokens, as_json, command)
+
+
+class Grid(NamedTuple):
+    """What is tried, as it was typed."""
+
+    schemes: str | None
+    substeps: str | None
+    steps: str | None
+
+
+def refuse(options: Mapping[str, object], why: str, instead: str) -> None:
+    """Refuse options that do not go with something else."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"--{name} {why}: leave it out, or leave out {instead}.")
+
+
+def is_run(path: Path) -> bool:
+    from ..training.directory import RunDirectory
+
+    return path.is_dir() and RunDirectory(path).is_run()
 
 
 def deepen(
     words: list[str],
     task: str | None,
     depths: str,
-    seeds: int,
+    seeds: int | None,
     out: Path | None,
     engine: str,
     data: Path | None,
@@ -100,6 +141,7 @@ def deepen(
     command: str,
 ) -> None:
     """Run the study of growing depth and write its page."""
+    seeds = 1 if seeds is None else seeds
     check_count(seeds)
     name, document = document_of("converge", words, task)
     from ..studies.converge.limit import continuous_limit, read_depths
@@ -117,15 +159,7 @@ def deepen(
 
 
 def discretise(
-    run: Path,
-    out: Path | None,
-    schemes: str | None,
-    substeps: str | None,
-    steps: str | None,
-    examples: int | None,
-    data: Path | None,
-    as_json: bool,
-    command: str,
+    run: Path, out: Path | None, grid: Grid, examples: int | None, data: Path | None, as_json: bool, command: str
 ) -> None:
     """Run the study of a trained network and write its page."""
     from ..studies.compare.plan import split_schemes
@@ -136,13 +170,39 @@ def discretise(
     named = run if run.name else run.resolve()  # "." has no name
     out = named.parent / f"{named.name}-converge" if out is None else out
     check_free(out, "discretisation")
-    chosen = split_schemes(schemes) if schemes else []
-    counts = study.SUBSTEPS if substeps is None else study.read_substeps(substeps)
-    factors = study.FACTORS if steps is None else study.read_factors(steps)
+    chosen = split_schemes(grid.schemes) if grid.schemes else []
+    counts = study.SUBSTEPS if grid.substeps is None else study.read_substeps(grid.substeps)
+    factors = study.FACTORS if grid.steps is None else study.read_factors(grid.steps)
     many = study.EXAMPLES if examples is None else examples
     result = study.discretisation(
         run, chosen, counts, factors, many, data, command, counting("converge", unit="passes")
     )
+    output = Output(as_json, out).open()
+    output.emit(result.document(), lambda: STUDY.to_terminal(result))
+    print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+
+
+def discretise_model(
+    name: str, out: Path | None, grid: Grid, text: Path | None, tokens: int | None, as_json: bool, command: str
+) -> None:
+    """Run the study of a pretrained model and write its page."""
+    from ..pretrained import open_model
+    from ..pretrained.texts import default_texts, read_texts
+    from ..studies.compare.plan import split_schemes
+    from ..studies.converge import discretisation
+    from ..studies.converge import pretrained as study
+    from ..studies.converge.pretrained_report import STUDY
+    from ..training.progress import counting
+
+    out = Path("runs") / f"converge-{Path(name).resolve().stem}" if out is None else out
+    check_free(out, "discretised-flow")
+    chosen = split_schemes(grid.schemes) if grid.schemes else []
+    counts = study.SUBSTEPS if grid.substeps is None else discretisation.read_substeps(grid.substeps)
+    factors = study.FACTORS if grid.steps is None else discretisation.read_factors(grid.steps)
+    texts = default_texts() if text is None else read_texts(text)
+    many = study.TOKENS if tokens is None else tokens
+    shown = [counting(f"converge{what}", unit=unit) for what, unit in (("", "ways"), (", local errors", "layers"))]
+    result = study.discretised_flow(open_model(name), texts, many, chosen, counts, factors, command, *shown)
     output = Output(as_json, out).open()
     output.emit(result.document(), lambda: STUDY.to_terminal(result))
     print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)

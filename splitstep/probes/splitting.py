@@ -69,15 +69,24 @@ def size(x: Tensor, real: Tensor | None) -> float:
     return float((x if real is None else x[real]).norm())
 
 
-def reference_of(scheme: Scheme, step: Step, x: Tensor, context: Any, real: Tensor | None) -> Reference:
-    """The exact flow of the sum of the fields over a step: rk4 with sub-steps that are halved until nothing changes."""
+def reference_of(
+    scheme: Scheme,
+    step: Step,
+    x: Tensor,
+    context: Any,
+    real: Tensor | None,
+    exact: float = EXACT,
+    most: int = MOST,
+) -> Reference:
+    """The exact flow of the sum of the fields over a step: rk4 with sub-steps that are halved until nothing changes by
+    more than `exact`, or there are `most`."""
     whole = [step._replace(fields=summed(scheme, step))]
     n, y = FIRST, integrate(SUM, refine(whole, FIRST), x, context)
     while True:
         n, before = 2 * n, y
         y = integrate(SUM, refine(whole, n), x, context)
         error = size(y - before, real)
-        if error <= EXACT * size(y - x, real) or n >= MOST:
+        if error <= exact * size(y - x, real) or n >= most:
             return Reference(y, error, n)
 
 

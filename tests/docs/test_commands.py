@@ -25,6 +25,7 @@ LEFT_OUT = {
     "splitstep compare ...": "is not a whole command",
     "splitstep compare wikitext2": "needs the text of WikiText-2, which is fetched by hand",
     "splitstep compare mnist": "needs the images of MNIST, which are fetched",
+    "splitstep converge some-org/": "needs a model of the Hub; tests/studies/test_converge_pretrained.py has its own",
     "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
 }
 NARROW = ["model.layers=1", "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.ffn=32"]

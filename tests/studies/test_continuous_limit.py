@@ -17,9 +17,9 @@ from splitstep import cli
 from splitstep.models import KINDS
 from splitstep.studies.compare.result import RecipeEntries
 from splitstep.studies.converge.depth_weights import interpolated, matrices, roughness
-from splitstep.studies.converge.flow import flow_of
 from splitstep.studies.converge.limit import ContinuousLimit, Trend, continuous_limit, read_depths
 from splitstep.studies.converge.limit_report import STUDY, limit_verdict, read_limit
+from splitstep.studies.converge.problem import problem_of
 from splitstep.studies.converge.slopes import Slope, fitted_slope
 from splitstep.tasks.task import ACCURACY
 from splitstep.training import load_recipe
@@ -64,7 +64,7 @@ def test_interpolated_networks_converge_at_the_order_of_their_scheme(scheme: str
     model = image_model(3, scheme)
     depths = (48, 96, 192, 384)
     with torch.no_grad():
-        ends = [flow_of(interpolated(model, depth), images()).end() for depth in depths]
+        ends = [problem_of(interpolated(model, depth), images()).end() for depth in depths]
     points = [(3 / n, float((a - b).norm())) for n, a, b in zip(depths, ends, ends[1:], strict=False)]
     slope = fitted_slope({0: points})
     assert slope is not None

@@ -99,6 +99,15 @@ def test_a_result_is_read_back_as_it_was_written(run: Path, tmp_path: Path) -> N
     assert cli.main(words) == 0  # again into the same directory
 
 
+@pytest.mark.parametrize("folder", sorted((Path(__file__).parents[2] / "results" / "pde").glob("*-discretisation")))
+def test_stored_results_are_read_and_drawn(folder: Path) -> None:
+    document = json.loads((folder / "result.json").read_text())
+    result = read_discretisation(document, str(folder))
+    assert result.document() == document
+    assert STUDY.page is not None
+    assert "Local error of each layer" in STUDY.page(result)
+
+
 def test_wrong_input_is_one_line_and_exit_code_2(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
@@ -109,7 +118,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(run: Path, tmp_path: Path, caps
     (tmp_path / "compared" / "result.json").write_text('{"study": "compare"}')
     wrong = {
         "has not finished": [str(unfinished)],
-        "is not a run of splitstep": [str(tmp_path / "nowhere")],
+        "is not there: name a run of splitstep": [str(tmp_path / "nowhere")],
         "a step of 0 times its length is none": [str(run), "--steps", "0,1"],
         "a step of -0.5 times its length is none": [str(run), "--steps=-0.5"],
         "is not a list of numbers": [str(run), "--steps", "fast"],

@@ -15,8 +15,8 @@ from torch import Tensor
 import splitstep as ss
 from splitstep.integrate import Step
 from splitstep.probes.splitting import commutator, commutator_weights, with_exact_parts
-from splitstep.studies.converge.flow import Flow, flow_of
 from splitstep.studies.converge.local_errors import local_errors
+from splitstep.studies.converge.problem import Problem, problem_of
 
 WIDTH, H = 5, 0.3
 
@@ -32,12 +32,12 @@ def linear(a: Tensor) -> Callable[[Any, Tensor, Any], Tensor]:
 MATRICES = {name: matrix(seed) for seed, name in enumerate(("A", "F", "F0", "F1"))}
 
 
-def flow(text: str, real: Tensor | None = None) -> Flow:
+def flow(text: str, real: Tensor | None = None) -> Problem:
     """Three layers of the same linear fields."""
     s = ss.scheme(text)
     fields = {name: linear(MATRICES[name]) for name in s.fields}
     x = torch.randn(2, 3, WIDTH, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
-    return Flow(s, [Step(fields, i * H, H) for i in range(3)], x, None, lambda x: x, real)
+    return Problem(s, [Step(fields, i * H, H) for i in range(3)], x, None, lambda x: x, real)
 
 
 def expm(a: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ def test_exact_parts_of_strang_are_exponentials() -> None:
 def test_a_flow_ends_with_the_models_logits(kind: str, scheme: str) -> None:
     model, given = tiny(kind, scheme, substeps=2), inputs(kind)
     with torch.no_grad():
-        found = flow_of(model, given)
+        found = problem_of(model, given)
         assert torch.equal(found.finish(found.end()), model(**given, use_cache=False).logits)
         assert "forward" not in vars(next(iter(model.modules())))
 
@@ -127,7 +127,7 @@ def test_a_flow_ends_with_the_models_logits(kind: str, scheme: str) -> None:
 def test_local_errors_of_a_network_follow_the_commutator(kind: str) -> None:
     model = tiny(kind, sharp=False).double()
     with torch.no_grad():
-        found = local_errors(flow_of(model, inputs(kind)), (1 / 32, 1 / 64))
+        found = local_errors(problem_of(model, inputs(kind)), (1 / 32, 1 / 64))
     coarse, fine = ([one.remainder or 1.0 for one in found if one.factor == factor] for factor in (1 / 32, 1 / 64))
     for large, small in zip(coarse, fine, strict=True):
         assert large / small == pytest.approx(2, rel=0.2)
@@ -137,4 +137,4 @@ def test_local_errors_of_a_network_follow_the_commutator(kind: str) -> None:
 @pytest.mark.parametrize("scheme", ["lie-postnorm", "=A =F"])
 def test_a_network_that_approximates_no_equation_is_refused(scheme: str) -> None:
     with pytest.raises(ValueError, match="there is no equation"):
-        flow_of(tiny("image", scheme), inputs("image"))
+        problem_of(tiny("image", scheme), inputs("image"))

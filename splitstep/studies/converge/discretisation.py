@@ -21,8 +21,8 @@ from ...tasks.translation import Translation
 from ...training.directory import stamp
 from ...training.progress import Counting
 from ..statistics import Estimate, share_interval
-from .flow import check_equation, flow_of
 from .local_errors import LocalError, local_errors
+from .problem import check_equation, problem_of
 from .variations import Variation, Way, chosen_batches, fitting, in_double, majority, part_of, run_ways
 
 FORMAT = 1  # of result.json
@@ -121,8 +121,8 @@ def discretisation(
     ways = [Way(s, n * k) for s in every for n in substeps]
     longer = [Way(s, n, f) for f in factors for s, n in ((stack.scheme, k), (None, limit_steps(f, k)))]
     fixed = [Way(stack.scheme, k), limit, Way(None, FINE * k // 2)]
-    flows, tried = (lambda batch: flow_of(run.model, batch)), [*fixed, *ways, *longer]
-    found, n = run_ways(flows, batches, tried, limit, run.task, progress)
+    problems, tried = (lambda batch: problem_of(run.model, batch)), [*fixed, *ways, *longer]
+    found, n = run_ways(problems, batches, tried, limit, run.task, progress)
     own, end, coarser, *rest = found
     errors, probed = errors_of(run, batches[0])
     return Discretisation(
@@ -143,7 +143,7 @@ def limit_steps(factor: float, substeps: int) -> int:
 def errors_of(run: Trained, batch: Batch) -> tuple[list[LocalError], int]:
     """Local errors in float64 on the first examples of a batch, and how many they are."""
     rows = max(1, min(PROBED, len(batch["labels"]), PROBED_TOKENS // run.task.length))
-    return local_errors(flow_of(in_double(run.model), part_of(batch, rows)), LOCAL), rows
+    return local_errors(problem_of(in_double(run.model), part_of(batch, rows)), LOCAL), rows
 
 
 def labels_of(run: Trained, batch: Batch) -> Tensor:

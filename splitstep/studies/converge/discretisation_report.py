@@ -19,6 +19,7 @@ from ...tasks.task import title_of
 from .. import Study, read_document
 from .discretisation import FINE, FORMAT, Discretisation
 from .local_errors import LocalError
+from .local_errors_report import errors_chart, errors_table
 from .variations import Variation
 
 CLOSE = 0.95  # the share of common predictions that decides
@@ -29,12 +30,7 @@ WAYS_NOTE = (
     "change: of the centred logits, relative to the network's own; distance: of the same to those of the continuous "
     "limit; KL: from the network's own predictions, in nats; shared: the share of equal predictions."
 )
-ERRORS_NOTE = (
-    "Errors of one step from the network's own state, relative to how far the exact step moves it, in float64. "
-    "Splitting: the same splitting with exact sub-flows against the exact flow. Sub-flows: the step against that "
-    "splitting. Leading term: the commutator, h\u00b2/2 [A, F] for A F. The parts are vectors, so their lengths do not "
-    "sum to the whole."
-)
+IN_FLOAT64 = "In float64."
 SHRINKS = (
     "The splitting part minus its leading term, relative to the splitting part. It falls in proportion to the step "
     "where the step is short enough for the leading term to lead."
@@ -77,7 +73,12 @@ def name_of(one: Variation) -> str:
 
 def discretisation_tables(result: Discretisation) -> list[Table]:
     """Schemes by sub-steps, step lengths, local errors by layer."""
-    found = [ways_table(result), longer_table(result), errors_table(result), remainder_table(result)]
+    found = [
+        ways_table(result),
+        longer_table(result),
+        errors_table(result.errors, f"{IN_FLOAT64} {probed(result)}"),
+        remainder_table(result),
+    ]
     return [replace(table, stacked=False) for table in found if table.rows]
 
 
@@ -124,22 +125,6 @@ def longer_table(result: Discretisation) -> Table:
     return Table.of(records, "Step lengths", notes)
 
 
-def errors_table(result: Discretisation) -> Table:
-    records = [
-        {
-            Column("layer"): str(one.layer),
-            Column("error"): f"{one.total:.3f}",
-            Column(("splitting", "part")): f"{one.splitting:.3f}",
-            Column(("sub-flow", "part")): f"{one.subflow:.3f}",
-            Column(("leading", "term")): "" if one.leading is None else f"{one.leading:.3f}",
-            Column(("reference's", "own error")): f"{one.reference:.0e}",
-        }
-        for one in result.errors
-        if one.factor == 1
-    ]
-    return Table.of(records, "Local error of each layer", [f"{ERRORS_NOTE} {probed(result)}"])
-
-
 def probed(result: Discretisation) -> str:
     return f"On {counted(result.probed, 'validation example')}."
 
@@ -180,16 +165,6 @@ def steps_chart(result: Discretisation) -> LineChart:
     return LineChart("Accuracy as the step grows", x, y, lines, level=result.middle, name="chart-steps")
 
 
-def errors_chart(result: Discretisation) -> LineChart:
-    """The local error of each layer and its two parts."""
-    own = [one for one in result.errors if one.factor == 1]
-    times = [one.layer * result.step for one in own]
-    parts = {"error": "total", "splitting part": "splitting", "sub-flow part": "subflow"}
-    lines = [Line(name, times, [getattr(one, key) for one in own]) for name, key in parts.items()]
-    x, y = Axis("t at the start of the layer", "{:,.3g}"), Axis("relative to the step", "{:.3f}", log=True)
-    return LineChart("Local error of each layer", x, y, lines, name="chart-local")
-
-
 def remainder_chart(result: Discretisation) -> LineChart | None:
     """What the commutator leaves over, against the step."""
     layers = sorted({one.layer for one in result.errors})
@@ -210,7 +185,7 @@ def discretisation_page(result: Discretisation) -> str:
     """The verdict, the charts, the tables and how to reproduce them."""
     title = f"{TITLE}: {result.task}, {name_of(result.own)}"
     commutators = remainder_chart(result)
-    charts = [errors_chart(result), *([commutators] if commutators else [])]
+    charts = [errors_chart(result.errors, result.step), *([commutators] if commutators else [])]
     body = [
         f"<h1>{escape(title)}</h1>",
         verdict_to_html(discretisation_verdict(result)),

@@ -32,7 +32,7 @@ from ..compare.result import RecipeEntries, Setting
 from ..compare.running import run_all
 from ..pinned import PinnedRow, order_reduction, pinned_orders
 from .depth_weights import interpolated, learnt, matrices, roughness
-from .flow import check_equation, flow_of
+from .problem import check_equation, problem_of
 from .slopes import Slope, fitted_slope
 from .variations import chosen_batches
 
@@ -235,10 +235,10 @@ def shared_states(model: SplitstepModel, batches: Sequence[Batch], times: int) -
     """The states of real tokens at the times that all depths share."""
     found: list[Tensor] = []
     for batch in batches:
-        flow = flow_of(model, batch)
-        every = flow.states()
+        problem = problem_of(model, batch)
+        every = problem.states()
         kept = torch.stack(every[:: (len(every) - 1) // times])
-        found.append(kept.flatten(1, 2) if flow.real is None else kept[:, flow.real])
+        found.append(kept.flatten(1, 2) if problem.real is None else kept[:, problem.real])
     return torch.cat(found, 1).double().cpu()
 
 

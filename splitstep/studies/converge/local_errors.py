@@ -16,6 +16,8 @@ from torch import Tensor
 
 from ...integrate import Step, refine
 from ...probes.splitting import (
+    EXACT,
+    MOST,
     advanced,
     commutator_weights,
     reference_of,
@@ -23,48 +25,75 @@ from ...probes.splitting import (
     size,
     with_exact_parts,
 )
+from ...scheme import Scheme
 from ...support.typed import Figure
-from .flow import Flow
+from ...training.progress import Counting
+from .problem import Problem
 
 
 class LocalError(NamedTuple):
     """The error of one step of one layer, in norms over the real tokens, relative to the length `moved` of the exact
-    step. `leading`: of h^2 C; `remainder`: of the splitting part minus h^2 C, relative to the splitting part."""
+    step. `leading`: of h^2 C; `remainder`: of the splitting part minus h^2 C, relative to the splitting part. A
+    scheme of a single part splits nothing: it has no splitting part."""
 
     layer: int
     factor: float  # of the layer's own step
     moved: Figure
     total: Figure
-    splitting: Figure
+    splitting: Figure | None
     subflow: Figure
     reference: Figure
     leading: Figure | None = None
     remainder: Figure | None = None
 
 
-def local_error(flow: Flow, layer: int, x: Tensor, factor: float, second: Tensor | None) -> LocalError:
+class Exactness(NamedTuple):
+    """How exact the exact flow is: its error, relative to how far the step moves the state, and the most sub-steps."""
+
+    error: float = EXACT
+    most: int = MOST
+
+
+def splits(scheme: Scheme) -> bool:
+    """Whether a scheme has more than one part."""
+    return len(scheme.substeps) > 1
+
+
+def local_error(
+    problem: Problem, layer: int, x: Tensor, factor: float, second: Tensor | None, exactness: Exactness
+) -> LocalError:
     """The error of one step of a layer from x, `factor` times as long as its own; `second` is C(x)."""
-    own = flow.steps[layer]
+    own = problem.steps[layer]
     step = Step(own.fields, own.t, factor * own.h)
-    exact, error, n = reference_of(flow.scheme, step, x, flow.context, flow.real)
-    pieces = refine([step], flow.substeps)
-    split = advanced(with_exact_parts(flow.scheme, n), pieces, x, flow.context)
-    there = advanced(flow.scheme, pieces, x, flow.context)
-    moved = size(exact - x, flow.real)
-    total, splitting, subflow = (size(y, flow.real) / moved for y in (there - exact, split - exact, there - split))
+    exact, error, n = reference_of(problem.scheme, step, x, problem.context, problem.real, *exactness)
+    pieces = refine([step], problem.substeps)
+    there = advanced(problem.scheme, pieces, x, problem.context)
+    moved = size(exact - x, problem.real)
+    total = size(there - exact, problem.real) / moved
+    if not splits(problem.scheme):
+        return LocalError(layer, factor, moved, total, None, total, error / moved)
+    split = advanced(with_exact_parts(problem.scheme, n), pieces, x, problem.context)
+    splitting, subflow = (size(y, problem.real) / moved for y in (split - exact, there - split))
     found = LocalError(layer, factor, moved, total, splitting, subflow, error / moved)
     if second is None:
         return found
     predicted = step.h**2 * second
-    remainder = size(split - exact - predicted, flow.real) / size(split - exact, flow.real)
-    return found._replace(leading=size(predicted, flow.real) / moved, remainder=remainder)
+    remainder = size(split - exact - predicted, problem.real) / size(split - exact, problem.real)
+    return found._replace(leading=size(predicted, problem.real) / moved, remainder=remainder)
 
 
-def local_errors(flow: Flow, factors: tuple[float, ...]) -> list[LocalError]:
+def local_errors(
+    problem: Problem,
+    factors: tuple[float, ...],
+    exactness: Exactness = Exactness(),  # noqa: B008 - a constant
+    progress: Counting | None = None,
+) -> list[LocalError]:
     """The error of every layer of the network, from its own states, for each factor of its step."""
-    weights = commutator_weights(flow.scheme) if not flow.scheme.doubled and flow.substeps == 1 else {}
+    weights = commutator_weights(problem.scheme) if not problem.scheme.doubled and problem.substeps == 1 else {}
     found: list[LocalError] = []
-    for layer, x in enumerate(flow.states()[:-1]):
-        second = second_order_term(weights, flow.steps[layer], x, flow.context) if weights else None
-        found += [local_error(flow, layer, x, factor, second) for factor in factors]
+    for layer, x in enumerate(problem.states()[:-1]):
+        second = second_order_term(weights, problem.steps[layer], x, problem.context) if weights else None
+        found += [local_error(problem, layer, x, factor, second, exactness) for factor in factors]
+        if progress is not None:
+            progress(layer + 1, len(problem.steps))
     return found

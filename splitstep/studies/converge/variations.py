@@ -16,7 +16,7 @@ from ...schemes import SCHEMES, scheme
 from ...support.typed import Figure
 from ...tasks import Batch, Task
 from ...training.progress import Counting
-from .flow import Flow
+from .problem import Problem
 
 TRIED = ("lie", "parallel", "strang", "strang-midpoint", "heun", "rk4")  # of which those are run that fit the fields
 BATCH = 32
@@ -24,16 +24,18 @@ MOST_TOKENS = 8192  # of all examples
 
 
 class Way(NamedTuple):
-    """A way to run the network's fields: by a scheme, or (None) by their continuous limit."""
+    """A way to run the network's fields: by a scheme, or (None) by their continuous limit. `merged` neighbouring layers
+    are one step."""
 
     scheme: Scheme | None
     substeps: int
     factor: float = 1.0
+    merged: int = 1
 
-    def end(self, flow: Flow) -> Tensor:
+    def end(self, problem: Problem) -> Tensor:
         if self.scheme is None:
-            return flow.limit(self.substeps, self.factor)
-        return flow.end(self.scheme, self.substeps, self.factor)
+            return problem.limit(self.substeps, self.factor)
+        return problem.end(self.scheme, self.substeps, self.factor, self.merged)
 
 
 class Variation(NamedTuple):
@@ -59,9 +61,9 @@ class Tally:
     sums: dict[str, float] = field(default_factory=dict[str, float])
     scores: dict[str, float] = field(default_factory=dict[str, float])
 
-    def add(self, logits: Tensor, own: Tensor, limit: Tensor, flow: Flow) -> None:
+    def add(self, logits: Tensor, own: Tensor, limit: Tensor, problem: Problem) -> None:
         """Compare the logits of one batch with those of the network and of its limit."""
-        scored = torch.ones(own.shape[:-1], dtype=torch.bool) if flow.scored is None else flow.scored.cpu()
+        scored = torch.ones(own.shape[:-1], dtype=torch.bool) if problem.scored is None else problem.scored.cpu()
         each = scored.flatten(1).sum(1).clamp(min=1) if scored.ndim > 1 else scored.long()
         equal = ((logits.argmax(-1) == own.argmax(-1)) & scored).reshape(len(own), -1).sum(1) / each
         self.count("examples", len(own))
@@ -124,7 +126,7 @@ def chosen_batches(task: Task, examples: int) -> Iterator[Batch]:
 
 @torch.no_grad()
 def run_ways(
-    flows: Callable[[Batch], Flow],
+    problems: Callable[[Batch], Problem],
     batches: Sequence[Batch],
     ways: Sequence[Way],
     limit: Way,
@@ -134,12 +136,12 @@ def run_ways(
     """What each way changes over all batches, and the number of examples."""
     tallies, examples, done = [Tally() for _ in ways], 0, 0
     for batch in batches:
-        flow = flows(batch)
-        own, end = (flow.finish(x).cpu() for x in (flow.end(), limit.end(flow)))
+        problem = problems(batch)
+        own, end = (problem.finish(x).cpu() for x in (problem.end(), limit.end(problem)))
         examples += len(own)
         for way, tally in zip(ways, tallies, strict=True):
-            logits = flow.finish(way.end(flow)).cpu()
-            tally.add(logits, own, end, flow)
+            logits = problem.finish(way.end(problem)).cpu()
+            tally.add(logits, own, end, problem)
             tally.score(task.score(logits, batch))
             done += 1
             if progress is not None:

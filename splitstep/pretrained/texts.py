@@ -1,0 +1,113 @@
+"""Texts to run a language model on: read from a file or the package's own, and as padded batches of tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..kernels.loss import IGNORED
+
+TEXTS = (
+    "The bridge over the river was closed for repairs in the spring, so everyone in the village took the ferry. It "
+    "left every half hour from a small wooden pier, and the ferryman knew most of his passengers by name. When the "
+    "bridge was opened again in October, the council asked people whether the ferry should stay. Nearly all of them "
+    "voted to keep it.",
+    "Water boils at a lower temperature on a mountain than at the coast, because the pressure of the air falls with "
+    "height. At three thousand metres it boils at about ninety degrees, and potatoes take much longer to cook. A "
+    "pressure cooker solves the problem: the steam cannot escape, so the pressure inside rises, and with it the "
+    "temperature of the water.",
+    "To sort a list of numbers, choose one of them and call it the pivot. Put all smaller numbers on its left and all "
+    "larger ones on its right, then sort both sides in the same way. If the pivot is near the middle each time, the "
+    "work grows only a little faster than the length of the list. If it is always the smallest number, the method is "
+    "slow.",
+    "My grandmother kept her recipes in a tin box under the stairs. Most of them were written on the backs of old "
+    "envelopes, without quantities, because she measured everything by eye. After she died we tried to bake her apple "
+    "cake from one of these notes. It took us eleven attempts, and even then my uncle said that there was something "
+    "missing.",
+    "The company said on Tuesday that its sales had risen by four per cent in the third quarter, less than most "
+    "analysts had expected. It blamed higher prices for energy and a shortage of parts. The shares fell in early "
+    "trading but recovered in the afternoon, after the chief executive told reporters that orders for the coming year "
+    "were already strong.",
+    "Bees tell each other where to find food by dancing. A bee that returns to the hive runs in a straight line while "
+    "it shakes its body, then turns back and does so again. The angle of the line shows the direction of the flowers, "
+    "measured from the sun, and the length of the run shows how far away they are. The others follow closely and then "
+    "fly out.",
+    "\"You cannot park here,\" said the man in the yellow coat. I told him that I would only be a minute, that I had "
+    "to bring my sister her keys. He looked at his watch, then at the empty street, and sighed. \"One minute,\" he "
+    "said. When I came back he was still standing beside the car, holding the ticket that he had decided not to write.",
+    "In the first half of the nineteenth century most letters were paid for by the person who received them, and the "
+    "price depended on the distance. Many people refused to pay. A reformer then proposed that the sender should pay "
+    "one low price for the whole country and stick a small stamp on the letter. Within ten years the number of "
+    "letters had grown fourfold.",
+)  # fmt: skip
+"""Eight short texts of several kinds, written for this package, so no model has learnt them by heart."""
+
+
+def default_texts() -> list[str]:
+    """The texts that come with the package: eight of at least 64 tokens each."""
+    return list(TEXTS)
+
+
+def read_texts(path: str | Path) -> list[str]:
+    """The texts in a file: one a line, or, if its name ends in .jsonl, one JSON object with "text" a line."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise ValueError(f"there is no file of texts {path}: name a file with one text a line")
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text file in UTF-8: save it as UTF-8, with one text a line") from None
+    numbered = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    if file.suffix == ".jsonl":
+        numbered = [(number, text_of(line, number, path)) for number, line in numbered]
+    found = [text for _, text in numbered if text.strip()]
+    if not found:
+        raise ValueError(f"{path} has no texts: write one text a line")
+    return found
+
+
+def text_of(line: str, number: int, path: str | Path) -> str:
+    """The text in a line of a .jsonl file."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(text := found.get("text"), str):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        raise ValueError(f'line {number} of {path} is not a JSON object with a text: write {{"text": "..."}}')
+    return text
+
+
+def batches_of(texts: Sequence[str], tokenizer: Any, tokens: int, size: int) -> Iterator[dict[str, Tensor]]:
+    """Batches of at most `size` texts, each cut after `tokens` tokens: input_ids, attention_mask and labels [B, T].
+
+    Shorter texts are padded on the right; there attention_mask is 0 and the labels are ignored ones.
+    """
+    if tokens < 1 or size < 1:
+        raise ValueError(f"texts of {tokens} tokens in batches of {size}: both must be at least 1")
+    for start in range(0, len(texts), size):
+        some = texts[start : start + size]
+        yield padded([tokens_of(text, tokenizer, tokens) for text in some], padding_of(tokenizer))
+
+
+def tokens_of(text: str, tokenizer: Any, tokens: int) -> list[int]:
+    found = list[int](tokenizer(text, truncation=True, max_length=tokens)["input_ids"])
+    if not found:
+        raise ValueError(f"the tokenizer makes no tokens of the text {text[:40]!r}: leave it out")
+    return found
+
+
+def padding_of(tokenizer: Any) -> int:
+    """The token at the end of shorter texts. Not every tokenizer has one; as it is masked, any will do."""
+    return next((one for one in (tokenizer.pad_token_id, tokenizer.eos_token_id) if one is not None), 0)
+
+
+def padded(rows: Sequence[Sequence[int]], padding: int) -> dict[str, Tensor]:
+    longest = max(map(len, rows))
+    real = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
+    ids = torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows])
+    return {"input_ids": ids, "attention_mask": real.long(), "labels": ids.masked_fill(~real, IGNORED)}

@@ -1,0 +1,237 @@
+"""A pretrained model under other discretisations as verdict, tables, charts and page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+from ...notation import shortened
+from ...report.charts import Axis, Line, LineChart
+from ...report.drawing import chart_to_html
+from ...report.page import page, pairs, side_by_side
+from ...report.tables import Code, Column, Table, to_html
+from ...report.verdict import Verdict, verdict_to_html
+from ...schemes import label
+from ...support.words import counted
+from .. import Study, read_document
+from .changes import Change, Changed
+from .local_errors_report import NOT_DEFINED, errors_chart, errors_table
+from .pretrained import FORMAT, PROBED_TOKENS, DiscretisedFlow
+
+CLOSE = 0.1  # nats per token: the change of the loss that decides
+TITLE = "Is it a discretised flow?"
+NOTE = (
+    "Loss: its change in nats per token, each text against the model's own loss on it, with the 95% interval over "
+    "texts. KL: from the model's own predictions, in nats; shared: the share of equal predictions; output: the "
+    "change of the output, relative (of logits without their mean)."
+)
+LONGER = "The same fields with a longer or a shorter step, so over another time."
+MERGED = (
+    "Merged: every two neighbouring layers are one step, their fields added at the same state, so half as many steps."
+)
+
+
+def read_discretised_flow(document: Any, where: str) -> DiscretisedFlow:
+    """The result that a result.json holds."""
+    return read_document(DiscretisedFlow, document, where, FORMAT)
+
+
+def discretised_flow_verdict(result: DiscretisedFlow) -> Verdict:
+    """By the rule of docs/theory/inspection.md."""
+    if result.halved is None or result.strang is None:
+        why = "; ".join(dict.fromkeys(one.why for one in result.undefined))
+        return Verdict("open", f"{asked(result)}: not defined, because {why}.")
+    halved, strang = result.halved.loss, result.strang.loss
+    if halved is None or strang is None:
+        return Verdict("open", f"{asked(result)}: no verdict, because {without_loss(result)} {outputs(result)}")
+    figures = (
+        f"The loss changes by {spelt(halved)} nats per token with two sub-steps and by {spelt(strang)} with "
+        f"{Code(shortened(result.strang.scheme))} (95% intervals over {counted(result.texts, 'text')}; the limit is "
+        f"{CLOSE:g})"
+    )
+    kind, word = decided(halved, strang)
+    return Verdict(kind, f"{asked(result)}: {word}. {figures}.{merged_text(result)}")
+
+
+def asked(result: DiscretisedFlow) -> str:
+    return f"{result.model} as a discretised flow"
+
+
+def decided(*changes: Change) -> tuple[Any, str]:
+    """The rule: all intervals below the limit, or one of them above it."""
+    if all(one.high is not None and one.high < CLOSE for one in changes):
+        return "settled", "supported"
+    if any(one.low is not None and one.low > CLOSE for one in changes):
+        return "settled", "not supported"
+    few = all(one.low is None for one in changes)
+    return ("too few" if few else "open"), "undecided"
+
+
+def without_loss(result: DiscretisedFlow) -> str:
+    whose = {"own": "it predicts the tokens that it reads", "nothing": "it predicts no tokens"}
+    return f"{whose.get(result.predicts, 'it has no loss')}, so it has no loss per token."
+
+
+def outputs(result: DiscretisedFlow) -> str:
+    """How far the output moves, if there is no loss."""
+    named = (("two sub-steps", result.halved), ("Strang's splitting", result.strang), ("merged layers", result.merged))
+    found = [f"{one.output:.3g} with {name}" for name, one in named if one is not None]
+    return f"Its output changes, relative to itself, by {', by '.join(found)}."
+
+
+def merged_text(result: DiscretisedFlow) -> str:
+    if result.merged is None or result.merged.loss is None:
+        return ""
+    return f" With neighbouring layers merged it changes by {spelt(result.merged.loss)}."
+
+
+def spelt(change: Change | None) -> str:
+    """A change with its interval: +0.031 [+0.020, +0.042]."""
+    if change is None:
+        return ""
+    value, *ends = (f"{x:+.3f}" for x in (change.mean, change.low, change.high) if x is not None)
+    return f"{value} [{', '.join(ends)}]" if ends else value
+
+
+def name_of(one: Changed) -> str:
+    return shortened(label(one.scheme))
+
+
+def figures_of(one: Changed | None) -> dict[Column, str]:
+    heads = ("loss", "KL", "shared", "output")
+    if one is None:
+        return dict(zip(map(Column, heads), (NOT_DEFINED, "", "", ""), strict=True))
+    kl, shared = one.kl, one.shared
+    cells = (
+        spelt(one.loss), "" if kl is None else f"{kl:.3f}", "" if shared is None else f"{shared:.1%}",
+        f"{one.output:.3g}",
+    )  # fmt: skip
+    return dict(zip(map(Column, heads), cells, strict=True))
+
+
+def deciding_table(result: DiscretisedFlow) -> Table:
+    named = (
+        ("its own scheme", result.own), ("two sub-steps", result.halved), ("Strang's splitting", result.strang),
+        ("merged layers", result.merged),
+    )  # fmt: skip
+    rows = [{Column("way", text=True, whole=True): name, **figures_of(one)} for name, one in named]
+    return Table.of(rows, "The two ways that decide, and merged layers", [NOTE, MERGED, *undefined_notes(result)])
+
+
+def undefined_notes(result: DiscretisedFlow) -> list[str]:
+    """What is not defined, by its reason."""
+    reasons = dict.fromkeys(one.why for one in result.undefined)
+    return [
+        f"Not defined: {', '.join(one.what for one in result.undefined if one.why == why)}; {why}." for why in reasons
+    ]
+
+
+def ways_table(result: DiscretisedFlow) -> Table:
+    records = [
+        {
+            Column("scheme", text=True, grouped=True): name_of(one),
+            Column("notation", text=True, grouped=True, below=True): Code(shortened(one.scheme)),
+            Column("sub-steps"): str(one.substeps),
+            **figures_of(one),
+        }
+        for one in result.ways
+    ]
+    return Table.of(records, "Schemes and sub-steps")
+
+
+def longer_table(result: DiscretisedFlow) -> Table:
+    records = [{Column("step"): f"{one.factor:.3g} \u00d7", **figures_of(one)} for one in result.longer]
+    return Table.of(records, "Step lengths", [LONGER])
+
+
+def local_table(result: DiscretisedFlow) -> Table:
+    return errors_table(result.errors, f"In float32, on the first {PROBED_TOKENS} tokens of the first text, or fewer.")
+
+
+def discretised_flow_tables(result: DiscretisedFlow) -> list[Table]:
+    """What decides, schemes by sub-steps, step lengths, local errors by layer."""
+    found = [deciding_table(result), ways_table(result), longer_table(result)]
+    found += [local_table(result)] if result.errors else []
+    return [replace(table, stacked=False) for table in found]
+
+
+def figure_of(one: Changed) -> float:
+    return one.output if one.loss is None else one.loss.mean
+
+
+def line_of(name: str, x: Sequence[float], some: Sequence[Changed]) -> Line:
+    """A line with a band, if all of its points have intervals."""
+    losses = [one.loss for one in some if one.loss is not None]
+    low, high = ([end for one in losses if (end := getattr(one, side)) is not None] for side in ("low", "high"))
+    whole = len(low) == len(some)
+    return Line(name, x, [figure_of(one) for one in some], low if whole else (), high if whole else ())
+
+
+def axis_of(result: DiscretisedFlow) -> Axis:
+    if result.loss is None:
+        return Axis("relative change", "{:.3g}")
+    return Axis("nats per token", "{:+.3f}")
+
+
+def substeps_chart(result: DiscretisedFlow) -> LineChart:
+    """The change against the sub-steps, a line for each scheme."""
+    by = {
+        text: [one for one in result.ways if one.scheme == text]
+        for text in dict.fromkeys(w.scheme for w in result.ways)
+    }
+    lines = [line_of(name_of(some[0]), [one.substeps for one in some], some) for some in by.values()]
+    x = Axis("sub-steps of each layer", "{:,.0f}", log=True)
+    level = CLOSE if result.loss is not None else None
+    return LineChart(f"Change of the {what(result)}", x, axis_of(result), lines, level=level, name="chart-substeps")
+
+
+def what(result: DiscretisedFlow) -> str:
+    return "output" if result.loss is None else "loss"
+
+
+def steps_chart(result: DiscretisedFlow) -> LineChart:
+    """The change against the factor of the step."""
+    line = line_of(name_of(result.own), [one.factor for one in result.longer], result.longer)
+    x = Axis("factor of the step", "{:.3g}", log=True)
+    title = f"Change of the {what(result)} as the step grows"
+    return LineChart(title, x, axis_of(result), [line], name="chart-steps")
+
+
+def discretised_flow_page(result: DiscretisedFlow) -> str:
+    """The verdict, the charts, the tables and how to reproduce them."""
+    charts = [*([] if len(result.ways) < 2 else [substeps_chart(result)]), steps_chart(result)]
+    local = [side_by_side([chart_to_html(errors_chart(result.errors, 1.0))])] if result.errors else []
+    body = [
+        f"<h1>{escape(TITLE)} {escape(result.model)}</h1>",
+        verdict_to_html(discretised_flow_verdict(result)),
+        *(f'<p class="soft">{escape(one)}</p>' for one in (summary(result), *result.notes)),
+        side_by_side([chart_to_html(one) for one in charts]),
+        *local,
+        *map(to_html, discretised_flow_tables(result)),
+        *reproduce(result),
+    ]
+    return page(f"{TITLE} {result.model}", body)
+
+
+def summary(result: DiscretisedFlow) -> str:
+    loss = "" if result.loss is None else f"; its own loss is {result.loss:.3f} nats per token"
+    return (
+        f"{result.architecture}, {counted(result.layers, 'layer')} of {result.scheme}; "
+        f"{counted(result.texts, 'text')}, {counted(result.tokens, 'token')}{loss}; {result.date}."
+    )
+
+
+def reproduce(result: DiscretisedFlow) -> list[str]:
+    known = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return [
+        "<h2>How to reproduce</h2>",
+        f"<pre>{escape(result.command or f'splitstep converge {result.model}')}</pre>",
+        pairs([("commit", result.commit or "unknown"), ("versions", known), ("date", result.date)]),
+    ]
+
+
+STUDY = Study(
+    TITLE, read_discretised_flow, discretised_flow_tables, discretised_flow_page, verdict=discretised_flow_verdict
+)

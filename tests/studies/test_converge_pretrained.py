@@ -1,0 +1,347 @@
+"""Is a pretrained model a discretised flow? Every way to run it against the model's own modules, run by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import zoo
+from tiny import tiny
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+import splitstep as ss
+from splitstep import cli
+from splitstep.pretrained import Opened
+from splitstep.studies.converge.changes import Change, change_of
+from splitstep.studies.converge.pretrained import DiscretisedFlow, discretised_flow, strang_of, usual
+from splitstep.studies.converge.pretrained_report import (
+    STUDY,
+    discretised_flow_tables,
+    discretised_flow_verdict,
+    read_discretised_flow,
+)
+
+WORDS = [f"w{i}" for i in range(30)]
+TEXTS = ["w3 w8 w1 w22 w9 w9 w4", "w5 w6 w7 w29", "w2 w11 w28 w3 w17", "w13 w2 w2 w19 w20 w21"]
+LLAMA = LlamaConfig(
+    vocab_size=30, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4,
+    num_key_value_heads=2, max_position_embeddings=20, initializer_range=0.2, bos_token_id=0, eos_token_id=0,
+)  # fmt: skip
+BERT = BertConfig(
+    vocab_size=30, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+    max_position_embeddings=20,
+)  # fmt: skip
+T5 = T5Config(
+    vocab_size=30, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_decoder_layers=2, num_heads=2,
+    decoder_start_token_id=0, tie_word_embeddings=False,
+)  # fmt: skip
+SCHEMES = {
+    "LlamaForCausalLM": "A F",
+    "GPT2LMHeadModel": "A F",
+    "GPTJForCausalLM": "A+F",
+    "Gemma2ForCausalLM": "A F",
+    "BertLMHeadModel": "A N F M",
+    "T5ForConditionalGeneration": "A C F",
+}
+OWN = {"LlamaForCausalLM": (LlamaForCausalLM, LLAMA), "T5ForConditionalGeneration": (T5ForConditionalGeneration, T5)}
+
+
+def tokenizer() -> Any:
+    plain = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="w0"))
+    plain.pre_tokenizer = Whitespace()  # pyright: ignore[reportAttributeAccessIssue]
+    return PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="w0")
+
+
+def made(kind: Any, config: Any) -> Any:
+    torch.manual_seed(0)
+    return kind(config).eval()
+
+
+def opened(model: Any) -> Opened:
+    return Opened(model, tokenizer(), None, "some/model", "hub")
+
+
+def studied(model: Any, texts: Sequence[str] = TEXTS, **more: Any) -> DiscretisedFlow:
+    few: dict[str, Any] = {"substeps": (1, 2), "factors": (1.0,)}
+    return discretised_flow(opened(model), texts, **(few | more))
+
+
+def ids_of(text: str) -> Tensor:
+    return torch.tensor([[int(word[1:]) for word in text.split()]])
+
+
+@torch.no_grad()
+def own_losses(model: Any) -> list[float]:
+    """The loss that the model itself gives for each text, alone and without padding."""
+    return [float(model(input_ids=ids_of(text), labels=ids_of(text)).loss) for text in TEXTS]
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_model_by_its_own_scheme_has_its_own_loss(name: str) -> None:
+    model = made(*OWN[name]) if name in OWN else zoo.tiny(name)
+    found = studied(model)
+    losses = own_losses(model)
+    assert found.scheme == SCHEMES[name]
+    assert found.loss == pytest.approx(sum(losses) / len(losses), abs=1e-5)
+    assert found.own.output < 1e-5
+    assert found.own.loss is not None
+    assert abs(found.own.loss.mean) < 1e-5
+    assert found.tokens == sum(len(t.split()) for t in TEXTS) - (0 if name.startswith("T5") else len(TEXTS))
+
+
+def attention(layer: Any, x: Tensor, positions: Any) -> Tensor:
+    return layer.self_attn(layer.input_layernorm(x), position_embeddings=positions, attention_mask=None)[0]
+
+
+def forward(layer: Any, x: Tensor) -> Tensor:
+    return layer.mlp(layer.post_attention_layernorm(x))
+
+
+def two_substeps(model: Any, x: Tensor, positions: Any) -> Tensor:
+    for layer in model.model.layers:
+        for _ in range(2):
+            x = x + attention(layer, x, positions) / 2
+            x = x + forward(layer, x) / 2
+    return x
+
+
+def strang(model: Any, x: Tensor, positions: Any) -> Tensor:
+    for layer in model.model.layers:
+        x = x + forward(layer, x) / 2
+        x = x + attention(layer, x, positions)
+        x = x + forward(layer, x) / 2
+    return x
+
+
+def merged(model: Any, x: Tensor, positions: Any) -> Tensor:
+    one, two, last = model.model.layers
+    x = x + attention(one, x, positions) + attention(two, x, positions)
+    x = x + forward(one, x) + forward(two, x)
+    x = x + attention(last, x, positions)
+    return x + forward(last, x)
+
+
+def half_as_long(model: Any, x: Tensor, positions: Any) -> Tensor:
+    for layer in model.model.layers:
+        x = x + attention(layer, x, positions) / 2
+        x = x + forward(layer, x) / 2
+    return x
+
+
+@torch.no_grad()
+def loss_by_hand(model: Any, run: Callable[[Any, Tensor, Any], Tensor], text: str) -> float:
+    ids = ids_of(text)
+    x = model.model.embed_tokens(ids)
+    positions = model.model.rotary_emb(x, torch.arange(ids.shape[1])[None])
+    logits = model.lm_head(model.model.norm(run(model, x, positions)))
+    return float(nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:]))
+
+
+def test_every_way_is_what_a_loop_over_the_modules_gives() -> None:
+    model = made(LlamaForCausalLM, LLAMA)
+    found = studied(model, factors=(0.5,))
+    own = own_losses(model)
+    ways = {two_substeps: found.halved, strang: found.strang, merged: found.merged, half_as_long: found.longer[0]}
+    for run, way in ways.items():
+        changes = [loss_by_hand(model, run, text) - before for text, before in zip(TEXTS, own, strict=True)]
+        assert way is not None
+        assert way.loss is not None
+        assert way.loss.mean == pytest.approx(sum(changes) / len(changes), abs=1e-5), run
+        assert max(map(abs, changes)) > 1e-2, "the way changes something"
+        wanted = change_of(changes)
+        assert wanted is not None
+        assert way.loss.low == pytest.approx(wanted.low, abs=1e-4)
+
+
+@pytest.mark.parametrize("scheme", ["lie", "reversible"])
+def test_a_model_of_ours_is_studied_in_the_same_way(scheme: str) -> None:
+    model = tiny("causal", scheme, vocab_size=30, substeps=2)
+    found = studied(model)
+    assert found.loss == pytest.approx(sum(own_losses(model)) / len(TEXTS), abs=1e-5)
+    assert [one.substeps for one in found.ways if one.scheme == found.scheme] == [2, 4]
+    assert (found.strang is None) == (scheme == "reversible")
+
+
+def test_what_is_not_defined_is_said_and_is_not_zero() -> None:
+    post = studied(made(BertModel, BERT))
+    assert (post.halved, post.strang, post.merged, post.errors, post.loss) == (None, None, None, (), None)
+    assert {one.what for one in post.undefined} == {"sub-steps", "other schemes", "merged layers", "local errors"}
+    assert "not defined, because a part of 'A N F M' projects" in discretised_flow_verdict(post).sentence
+    parallel = studied(zoo.tiny("GPTJForCausalLM"))
+    assert parallel.strang is not None
+    assert all(one.splitting is None and one.subflow > 0 for one in parallel.errors)
+    assert "the splitting part of local errors" in {one.what for one in parallel.undefined}
+    cells = [cell for table in discretised_flow_tables(parallel) for row in table.rows for cell in row]
+    assert cells.count("not defined") == len(parallel.errors) == parallel.layers
+
+
+def test_layers_that_are_read_as_a_whole_have_substeps_but_no_splitting() -> None:
+    found = studied(zoo.tiny("DogeForCausalLM"))
+    assert found.scheme == "W"
+    assert "whole layers" in found.notes[0]
+    assert found.strang is None
+    assert found.halved is not None
+    assert found.halved.output > 0
+    assert "Strang's splitting" in {one.what for one in found.undefined}
+    assert "not defined" in discretised_flow_verdict(found).sentence
+
+
+def test_a_masked_model_has_a_change_of_output_but_no_loss() -> None:
+    found = studied(zoo.tiny("ModernBertForMaskedLM"))
+    assert (found.predicts, found.loss) == ("own", None)
+    assert found.halved is not None
+    assert found.halved.loss is None
+    assert found.halved.output > 0
+    assert found.halved.kl is not None
+    assert "no loss per token. Its output changes" in discretised_flow_verdict(found).sentence
+    assert studied(made(BertForMaskedLM, BERT)).predicts == "own"
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted"),
+    [
+        ("A F", "F/2 A F/2"), ("F A", "A/2 F A/2"), ("A+F", "F/2 A F/2"), ("A C F", "F/2 C/2 A C/2 F/2"), ("W", None),
+        ("F0/2 A F1/2", None), ("A F @heun", None),
+    ],
+)  # fmt: skip
+def test_strang_has_the_last_fields_outside(own: str, wanted: str | None) -> None:
+    found = strang_of(ss.scheme(own))
+    assert found == (None if wanted is None else ss.scheme(wanted))
+    assert usual(ss.scheme(own))[0] == ss.scheme(own)
+    assert all(set(one.fields) == set(ss.scheme(own).fields) for one in usual(ss.scheme(own)))
+
+
+@pytest.fixture(scope="module")
+def found() -> DiscretisedFlow:
+    return studied(zoo.tiny("GPT2LMHeadModel"))
+
+
+@pytest.mark.parametrize(
+    ("halved", "strang", "kind", "word"),
+    [
+        ((0.0, 0.05), (-0.2, 0.09), "settled", "flow: supported."),
+        ((0.0, 0.05), (0.05, 0.11), "open", "flow: undecided."),
+        ((0.0, 0.05), (0.11, 0.2), "settled", "flow: not supported."),
+        ((0.2, 0.3), (0.05, 0.2), "settled", "flow: not supported."),
+        ((None, None), (None, None), "too few", "flow: undecided."),
+    ],
+)
+def test_the_intervals_of_two_ways_decide(
+    found: DiscretisedFlow, halved: Any, strang: Any, kind: str, word: str
+) -> None:
+    assert found.halved is not None
+    assert found.strang is not None
+    one, two = (Change(0.0, *ends, 4) for ends in (halved, strang))
+    result = replace(found, halved=found.halved._replace(loss=one), strang=found.strang._replace(loss=two))
+    verdict = discretised_flow_verdict(result)
+    assert verdict.kind == kind
+    assert word in verdict.sentence
+
+
+def test_a_loss_that_is_not_finite_has_no_interval() -> None:
+    assert change_of([0.1, math.nan, 0.2]) == Change(math.inf, None, None, 3)
+    assert change_of([]) is None
+
+
+def saved(model: Any, folder: Path, tokens: bool = True) -> str:
+    model.save_pretrained(folder)
+    if tokens:
+        tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def test_a_result_is_read_back_as_it_was_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, out = saved(made(LlamaForCausalLM, LLAMA), tmp_path / "llama"), tmp_path / "out"
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    words = ["converge", folder, "--text", str(tmp_path / "texts.jsonl"), "--out", str(out), "--substeps", "1,2"]
+    words += ["--steps", "1,2", "--schemes", "parallel"]
+    assert cli.main(words) == 0
+    assert "llama as a discretised flow: " in " ".join(capsys.readouterr().out.split())
+    document = json.loads((out / "result.json").read_text())
+    result = read_discretised_flow(document, "it")
+    assert result.document() == document
+    assert [(one.scheme, one.substeps) for one in result.ways] == [("A F", 1), ("A F", 2), ("A+F", 1), ("A+F", 2)]
+    assert STUDY.page is not None
+    assert (out / "report.html").read_text() == STUDY.page(result)
+    assert cli.main(["report", str(out)]) == 0
+
+
+class PlainConfig(PreTrainedConfig):
+    model_type = "plain"
+
+
+class Plain(PreTrainedModel):
+    """A network without residual connections."""
+
+    config_class = PlainConfig
+    main_input_name = "input_ids"
+
+    def __init__(self, config: PlainConfig) -> None:
+        super().__init__(config)
+        self.table = nn.Embedding(30, 8)
+        self.out = nn.Linear(8, 30)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor]:
+        return (self.out(self.table(input_ids)),)
+
+
+def test_a_model_that_is_not_a_transformer_is_refused() -> None:
+    with pytest.raises(ValueError, match="is not a Transformer"):
+        studied(Plain(PlainConfig(vocab_size=30)))
+
+
+def test_wrong_input_is_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = saved(made(LlamaForCausalLM, LLAMA), tmp_path / "llama")
+    bert = saved(made(BertForMaskedLM, BERT), tmp_path / "bert")
+    vision = saved(zoo.tiny("ViTForImageClassification"), tmp_path / "vision")
+    bare = saved(made(LlamaForCausalLM, LLAMA), tmp_path / "bare", tokens=False)
+    pickled = tmp_path / "pickled"
+    pickled.mkdir()
+    (pickled / "config.json").write_text((tmp_path / "llama" / "config.json").read_text())
+    (pickled / "pytorch_model.bin").write_bytes(b"\x80")
+    files = {"empty": "\n", "one": "w1\n", "texts": "w1 w2 w3\n", "long": "w1 " * 30}
+    for name, content in files.items():
+        (tmp_path / f"{name}.txt").write_text(content)
+    text = {name: ["--text", str(tmp_path / f"{name}.txt")] for name in files}
+    wrong: dict[str, list[str]] = {
+        "has no texts": [model, *text["empty"]],
+        "has one token": [model, *text["one"]],
+        "there is no file of texts": [model, "--text", str(tmp_path / "nowhere.txt")],
+        "has 20 positions and was given a text of 30 tokens": [model, *text["long"]],
+        "has no tokenizer": [bare],
+        "pickle": [str(pickled)],
+        "takes pixel_values": [vision],
+        "there is no equation": [bert, "--schemes", "lie", *text["texts"]],
+        "does not run the fields of this network": [model, "--schemes", "macaron", *text["texts"]],
+        "--examples is for a run of splitstep": [model, "--examples", "3"],
+        "must be at least 1": [model, "--tokens", "0"],
+        "is not a model: it has no config.json": [str(tmp_path)],
+    }
+    capsys.readouterr()  # saving shows progress
+    for message, words in wrong.items():
+        assert cli.main(["converge", *words, "--out", str(tmp_path / "out")]) == 2, message
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1, error
+    assert not (tmp_path / "out").exists()
