@@ -140,7 +140,7 @@ def test_links_lead_to_files(file: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_results_that_a_page_names_are_there(file: str) -> None:
     named = re.findall(r"(?<![\w/])results/[\w./-]*[\w]", (ROOT / file).read_text())
-    own = {f"results/{name}.md" for name in ("comparisons", "order", "lessons", "speed", "pde")}  # of docs/
+    own = {f"results/{name}.md" for name in ("comparisons", "order", "lessons", "speed", "pde", "discretisation")}  # of docs/
     for name in set(named) - own:
         assert (ROOT / name).exists(), f"{file}: {name}"
 
