@@ -15,7 +15,7 @@ from .local import LocalMap, local_maps
 from .targets import Target, samples
 
 Array = np.ndarray[Any, Any]
-BUDGET = 30_000_000  # cells
+BUDGET = 60_000_000  # cells
 SAMPLES = 100_000
 
 
@@ -75,7 +75,7 @@ def certify(model: SplitstepVectorsModel, target: Target, eps: float, budget: in
     seen, where = sampled_error(model, target)
     if target.lipschitz is None:
         return Certificate(eps, None, None, seen, where, 0, 0, [Step("samples", seen, f"{SAMPLES:,} points, no proof")])
-    bounds = [bound_at(local, target, i, eps, budget // len(locals_)) for i, local in enumerate(locals_)]
+    bounds = bounds_of(locals_, target, eps, budget)
     totals = [bound.error + extra(local) for bound, local in zip(bounds, locals_, strict=True)]
     worst = max(bounds, key=lambda bound: bound.found)
     sampled, at = max((seen, where), (worst.found, worst.at), key=lambda pair: pair[0])
@@ -88,6 +88,15 @@ def certify(model: SplitstepVectorsModel, target: Target, eps: float, budget: in
 def extra(local: LocalMap) -> float:
     """What attention and rounding add: the certificate's own rounding, and that of the network."""
     return local.gathering + 2 * local.rounding
+
+
+def bounds_of(locals_: Sequence[LocalMap], target: Target, eps: float, budget: int) -> list[Bound]:
+    """The bound at each position. Those with few units go first, and leave what they do not need to the others."""
+    found, left = dict[int, Bound](), budget
+    for i in sorted(range(len(locals_)), key=lambda i: len(locals_[i].biases)):
+        found[i] = bound_at(locals_[i], target, i, eps, left // (len(locals_) - len(found)))
+        left = max(0, left - found[i].cells)
+    return [found[i] for i in range(len(locals_))]
 
 
 def bound_at(local: LocalMap, target: Target, i: int, eps: float, budget: int) -> Bound:
