@@ -30,7 +30,11 @@ Lipschitz = Annotated[
 ]
 Sweep = Annotated[str | None, typer.Option("--sweep", help="Several eps, such as eps=0.2,0.1,0.05.")]
 NoPositions = Annotated[
-    bool, typer.Option("--no-positions", help="Without positions: only a permutation-equivariant target of 2 tokens.")
+    bool,
+    typer.Option(
+        "--no-positions",
+        help="Without positions: a permutation-equivariant target of 2 tokens (certified) or of 3 numbers (sampled).",
+    ),
 ]
 TrainSteps = Annotated[
     int, typer.Option("--train-steps", help="Steps of training for a network of the same size; 0: none.")
