@@ -32,7 +32,7 @@ def features(x: Array, sharpnesses: Sequence[float] = SHARPNESSES) -> Array:
 
 
 def fit_means(target: Target, enough: float) -> Fit:
-    """A sum of ridge functions of the features: its error on points is at most `enough`, or the least that was found."""
+    """A sum of ridge functions of the features: the error on points is at most `enough`, or the least found."""
     points = [grid_and_random(target.variables), points_beside(target.variables)]
     (z, beside), (y, there) = map(features, points), (target(x)[:, 0] for x in points)
     best, itself = None, [tuple(range(z.shape[1]))]
