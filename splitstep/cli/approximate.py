@@ -37,7 +37,8 @@ NoPositions = Annotated[
     ),
 ]
 TrainSteps = Annotated[
-    int, typer.Option("--train-steps", help="Steps of training for a network of the same size; 0: none.")
+    int,
+    typer.Option("--train-steps", help="Steps at each of three rates that train a network of the same size; 0: none."),
 ]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Where the model, the result and the page go.")
@@ -54,7 +55,7 @@ def approximate(
     lipschitz: Lipschitz = None,
     sweep: Sweep = None,
     no_positions: NoPositions = False,
-    train_steps: TrainSteps = 500,
+    train_steps: TrainSteps = 2000,
     out: OutOption = None,
     as_json: Json = False,
 ) -> None:
