@@ -131,7 +131,8 @@ def check_map(target: Target) -> None:
     x = samples(target, 64)
     shape = (len(x), target.tokens, target.dim)
     try:
-        y = np.asarray(target.map(x.reshape(shape)))
+        with np.errstate(all="ignore"):  # what is not finite is refused below, in one line
+            y = np.asarray(target.map(x.reshape(shape)))
     except Exception as error:
         raise ValueError(
             f"The target {target.name!r} fails on an array of shape {shape}: {' '.join(str(error).split())}."
@@ -156,8 +157,9 @@ def check_equivariant(target: Target) -> None:
             "Leave out --no-positions."
         )
     x = samples(target, PAIRS)
-    for order in list(permutations(range(n)))[1:]:
-        check_order(target, x, list(order))
+    for some in (x[PAIRS // 3 :], x):  # inside first: tokens on faces are often equal, and prove less clearly
+        for order in list(permutations(range(n)))[1:]:
+            check_order(target, some, list(order))
 
 
 def check_order(target: Target, x: Array, order: list[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import permutations
 
 import numpy as np
@@ -24,6 +25,10 @@ def test_equivariant_targets_are_certified_and_exchange_with_their_tokens(name: 
 def test_a_target_that_is_not_equivariant_is_refused_with_two_inputs() -> None:
     with pytest.raises(ValueError, match=r"^The target 'sort' is not equivariant.* its tokens exchanged, \[.*\], have"):
         approximate("sort", tokens=2, eps=0.1, positions="none")
+    with pytest.raises(ValueError, match=r"'sort' is not equivariant") as error:
+        approximate("sort", tokens=3, eps=0.1, positions="none")
+    first, second = re.findall(r"(\[[^]]*\]) has|exchanged, (\[[^]]*\])", str(error.value))
+    assert first[0] != second[1]  # two different inputs
     with pytest.raises(ValueError, match=r"^The target 'convolution' is not equivariant"):
         approximate("convolution", tokens=3, eps=0.1, positions="none")  # it is for two tokens
     with pytest.raises(ValueError, match=r"2 tokens, or of 3 of dimension 1, can be built; got 4 of dimension 1"):

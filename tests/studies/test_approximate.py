@@ -68,6 +68,7 @@ def test_a_typed_function_is_run_on_one_sequence_at_a_time(capsys: pytest.Captur
     [
         (["max", "--eps", "0"], "eps=0 must be a positive number."),
         (["lambda x: x * np.nan"], "not finite"),
+        (["lambda x: np.log(x)"], "not finite"),
         (["lambda x: np.random.random(x.shape)"], "must not be random"),
         (["lambda x: undefined(x)"], "fails on an array"),
         (["max", "--tokens", "4", "--no-positions"], "2 tokens, or of 3 of dimension 1"),
