@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..models.vectors import SplitstepVectorsModel
-from .certificate import BUDGET, Certificate, Step, certify, outputs
+from .certificate import BUDGET, Certificate, Step, certify, outputs, report_only
+from .means import SHARPNESSES, build_from_means, fit_means
 from .network import BETA, build, build_equivariant
 from .ridges import Fit, RidgeSum, fit
 from .symmetry import Symmetries, symmetries_of, within
@@ -18,6 +19,7 @@ from .targets import TARGETS, Array, Map, Target, check_equivariant, known_or_ty
 __all__ = ["TARGETS", "Built", "Certificate", "Step", "approximate", "certify", "known_or_typed", "read_target"]
 SHARE = {1: 0.5, 2: 0.45, 4: 0.2}  # of eps that the fit may use, by variables; the proof's cells need the rest
 SHARE_OF_MANY = 0.6
+SHARE_OF_REPORTED = 0.8  # no proof needs the rest, but other points may have larger errors
 MOST_VARIABLES = 6
 
 
@@ -61,7 +63,8 @@ def approximate(
 
     `f` takes and returns arrays (..., tokens, dim), or is the name of a target. Its Lipschitz constant in the sup norm
     is an assumption of the certificate; without one there is only a sampled error. If eps cannot be reached, the
-    certificate says what was reached. Without positions only equivariant maps of two tokens can be built.
+    certificate says what was reached. Without positions only equivariant maps can be built: of two tokens, certified,
+    or of three numbers, with a sampled error.
     """
     check_numbers(eps, beta, budget)
     map, known = (f, None) if callable(f) else known_or_typed(f)
@@ -69,10 +72,20 @@ def approximate(
     target = read_target(f if isinstance(f, str) else getattr(f, "__name__", "f"), map, tokens, dim, constant)
     if positions == "none":
         check_equivariant(target)
+        if tokens > 2:
+            return report_means(target, eps)
     check_variables(target, eps, budget)
     functions, fits = fit_outputs(target, eps)
     model = build(functions, tokens, dim, beta) if positions == "learned" else build_equivariant(functions[:dim], dim)
     return Built(model, target, certify(model, target, eps, budget), fits, beta)
+
+
+def report_means(target: Target, eps: float) -> Built:
+    """The network of three tokens without positions; its error is sampled."""
+    one = fit_means(target, SHARE_OF_REPORTED * eps)
+    model = build_from_means(one, target.tokens)
+    found = report_only(model, target, eps, "for three tokens without positions")
+    return Built(model, target, found, [one], max(SHARPNESSES))
 
 
 def check_numbers(eps: float, beta: float, budget: int) -> None:

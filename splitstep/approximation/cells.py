@@ -12,7 +12,7 @@ clip(p / rho, 0, 1) and clip(1 + p / rho, 0, 1), rho = r |w|_1. With the middle 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from .local import LocalMap
 Array = np.ndarray[Any, Any]
 CHUNK = 2_000_000  # cells times units at once
 MOST_CELLS = 16384  # at once
+KEYS = np.random.default_rng(0).random(64)  # a sum with these weights is a key of a row of numbers
 WIDER = 1 + 1e-12  # cells overlap a little, so rounding leaves no gap between them
 
 
@@ -60,47 +61,92 @@ def split(cells: Cells, sides: int) -> Cells:
     return Cells(centres.reshape(-1, m), np.repeat(cells.radii / sides, len(offsets)))
 
 
-class Proof:
-    """The bound of one position's map, over cells."""
+class Part:
+    """Outputs of one position that read the same variables, and the units that write to them."""
 
-    def __init__(self, local: LocalMap, f: Callable[[Array], Array], lipschitz: float) -> None:
-        """`f` [N, m] -> [N, d] is the target at this position."""
-        self.f, self.lipschitz = f, lipschitz
+    def __init__(self, local: LocalMap, outputs: Sequence[int], reads: Array) -> None:
+        """`reads` [m] says which variables the outputs depend on: all other weights are 0."""
+        self.outputs, self.reads = list(outputs), np.flatnonzero(reads)
+        used = np.abs(local.weights[self.outputs]).max(0) > 0
         as_tensor = torch.from_numpy
-        self.slope, self.start = as_tensor(local.slope.copy()), as_tensor(local.start.copy())
-        self.w, self.b, self.a = map(as_tensor, (local.directions, local.biases, local.weights))
+        self.slope = as_tensor(local.slope[self.outputs][:, self.reads])
+        self.start = as_tensor(local.start[self.outputs])
+        self.w, self.b = as_tensor(local.directions[used][:, self.reads]), as_tensor(local.biases[used])
+        self.a = as_tensor(local.weights[self.outputs][:, used])
         self.length = self.w.abs().sum(1)  # |w|_1
-        d, m = local.slope.shape
-        self.products = (self.a[:, None, :] * self.w.T[None]).reshape(d * m, -1).T.contiguous()  # [U, d m]
+        self.d, self.m = self.slope.shape
+        products = self.a[:, None, :] * self.w.T[None]
+        self.products = products.reshape(self.d * self.m, len(self.b)).T.contiguous()  # [U, d m]
         self.lengths = (self.a.abs() * self.length).T.contiguous()  # [U, d]
-        self.m, self.d = m, d
 
-    def bounds(self, cells: Cells) -> tuple[Array, Array]:
-        """For each cell the error at its centre and how much more it may be elsewhere in it."""
-        x, r = torch.from_numpy(cells.centres), torch.from_numpy(cells.radii) * WIDER
+    def on(self, cells: Cells) -> tuple[Array, Array]:
+        """The network at the centres, and its steepest slope in each cell: [N, d] each.
+
+        Cells that agree in the variables that are read have one answer, which is computed once.
+        """
+        seen = np.column_stack([cells.centres[:, self.reads], cells.radii])
+        if self.m == cells.centres.shape[1]:
+            return self.values_and_slopes(seen)
+        _, first, back = np.unique(seen @ KEYS[: self.m + 1], return_index=True, return_inverse=True)
+        if not np.array_equal(seen[first[back]], seen):  # two keys were equal by chance
+            return self.values_and_slopes(seen)
+        y, steep = self.values_and_slopes(seen[first])
+        return y[back], steep[back]
+
+    def values_and_slopes(self, seen: Array) -> tuple[Array, Array]:
+        """`on` for centres and half-widths [N, m + 1], a few at a time."""
+        rows = max(64, CHUNK // max(1, len(self.b)))
+        found = [self.some(torch.from_numpy(seen[i : i + rows])) for i in range(0, len(seen), rows)]
+        y, steep = (np.concatenate(one) for one in zip(*found, strict=True))
+        return y, steep
+
+    def some(self, seen: torch.Tensor) -> tuple[Array, Array]:
+        x, r = seen[:, :-1], seen[:, -1] * WIDER
         p = torch.addmm(self.b, x, self.w.T)
         y = x @ self.slope.T + self.start + p.clamp(min=0) @ self.a.T
         ratio = p / (r[:, None] * self.length).clamp(min=1e-300)
         low, high = ratio.clamp(0, 1), ratio.add_(1).clamp_(0, 1)
         middle = (low + high).mul_(0.5) @ self.products + self.slope.flatten()
         spread = (high - low).mul_(0.5) @ self.lengths
-        steep = middle.reshape(-1, self.d, self.m).abs().sum(2) + spread
-        difference = np.abs(self.f(cells.centres) - y.numpy())
-        more = (steep.numpy() + self.lipschitz) * r.numpy()[:, None]
+        return y.numpy(), (middle.reshape(len(x), self.d, self.m).abs().sum(2) + spread).numpy()
+
+
+def parts_of(local: LocalMap) -> list[Part]:
+    """The outputs of a position, together if they read the same variables."""
+    through = (np.abs(local.weights) > 0).astype(float) @ (np.abs(local.directions) > 0)
+    reads = (np.abs(local.slope) > 0) | (through > 0)
+    patterns = dict.fromkeys(map(tuple, reads.tolist()))
+    return [Part(local, np.flatnonzero((reads == one).all(1)).tolist(), np.array(one)) for one in patterns]
+
+
+class Proof:
+    """The bound of one position's map, over cells."""
+
+    def __init__(self, local: LocalMap, f: Callable[[Array], Array], lipschitz: float) -> None:
+        """`f` [N, m] -> [N, d] is the target at this position."""
+        self.f, self.lipschitz = f, lipschitz
+        self.parts, (self.d, self.m) = parts_of(local), local.slope.shape
+
+    def bounds(self, cells: Cells) -> tuple[Array, Array]:
+        """For each cell the error at its centre and how much more it may be elsewhere in it."""
+        y, steep = (np.empty((len(cells), self.d)) for _ in range(2))
+        for part in self.parts:
+            y[:, part.outputs], steep[:, part.outputs] = part.on(cells)
+        difference = np.abs(self.f(cells.centres) - y)
+        more = (steep + self.lipschitz) * (cells.radii * WIDER)[:, None]
         worst = np.argmax(difference + more, 1)
         rows = np.arange(len(cells))
         return difference[rows, worst], more[rows, worst]
 
     def run(self, goal: float, budget: int) -> Bound:
         """Split cells until each is below the goal. If some point is above it, the goal moves up to 1.05 times that."""
-        at_once = max(64, min(MOST_CELLS, CHUNK // max(1, len(self.b))))
         waiting = [cube_of(self.m, 8 if self.m < 3 else 4)]
         error, found, at, spent, left = 0.0, 0.0, [0.5] * self.m, 0, 0.0
         while waiting:
             cells = waiting.pop()
-            if len(cells) > at_once:
-                waiting.append(Cells(cells.centres[at_once:], cells.radii[at_once:]))
-                cells = Cells(cells.centres[:at_once], cells.radii[:at_once])
+            if len(cells) > MOST_CELLS:
+                waiting.append(Cells(cells.centres[MOST_CELLS:], cells.radii[MOST_CELLS:]))
+                cells = Cells(cells.centres[:MOST_CELLS], cells.radii[:MOST_CELLS])
             here, more = self.bounds(cells)
             spent += len(cells)
             if here.max() > found:

@@ -15,7 +15,7 @@ from .local import LocalMap, local_maps
 from .targets import Target, samples
 
 Array = np.ndarray[Any, Any]
-BUDGET = 30_000_000  # cells
+BUDGET = 60_000_000  # cells
 SAMPLES = 100_000
 
 
@@ -32,7 +32,7 @@ class Step:
 class Certificate:
     """What is known about the largest error on the whole domain.
 
-    `error` is proved if the Lipschitz constant of the target is right; None without a constant. `sampled` is only the
+    `error` is proved if the Lipschitz constant of the target is right; None if nothing is proved. `sampled` is only the
     largest error that was found at a point.
     """
 
@@ -44,6 +44,7 @@ class Certificate:
     cells: int
     cells_needed: float
     steps: list[Step]
+    unproved: str = "without a Lipschitz constant"  # why, if `error` is None
 
     @property
     def met(self) -> bool:
@@ -54,7 +55,7 @@ class Certificate:
     def sentence(self) -> str:
         """What is proved, in words."""
         if self.error is None:
-            return f"Largest sampled error {self.sampled:.3g}: nothing is proved without a Lipschitz constant."
+            return f"Largest sampled error {self.sampled:.3g}: nothing is proved {self.unproved}."
         if self.met:
             known = f"if the target's Lipschitz constant is {self.lipschitz:g}"
             return f"Certified: the error is at most {self.error:.4g} everywhere, {known}."
@@ -72,10 +73,10 @@ class Certificate:
 def certify(model: SplitstepVectorsModel, target: Target, eps: float, budget: int = BUDGET) -> Certificate:
     """Bound the difference between the network, as its weights stand, and the target."""
     locals_ = local_maps(model)
-    seen, where = sampled_error(model, target)
     if target.lipschitz is None:
-        return Certificate(eps, None, None, seen, where, 0, 0, [Step("samples", seen, f"{SAMPLES:,} points, no proof")])
-    bounds = [bound_at(local, target, i, eps, budget // len(locals_)) for i, local in enumerate(locals_)]
+        return report_only(model, target, eps, "without a Lipschitz constant")
+    seen, where = sampled_error(model, target)
+    bounds = bounds_of(locals_, target, eps, budget)
     totals = [bound.error + extra(local) for bound, local in zip(bounds, locals_, strict=True)]
     worst = max(bounds, key=lambda bound: bound.found)
     sampled, at = max((seen, where), (worst.found, worst.at), key=lambda pair: pair[0])
@@ -85,9 +86,25 @@ def certify(model: SplitstepVectorsModel, target: Target, eps: float, budget: in
     )
 
 
+def report_only(model: SplitstepVectorsModel, target: Target, eps: float, unproved: str) -> Certificate:
+    """A sampled error, called so, and why nothing is proved."""
+    seen, where = sampled_error(model, target)
+    steps = [Step("samples", seen, f"{SAMPLES:,} points, no proof")]
+    return Certificate(eps, target.lipschitz, None, seen, where, 0, 0, steps, unproved)
+
+
 def extra(local: LocalMap) -> float:
     """What attention and rounding add: the certificate's own rounding, and that of the network."""
     return local.gathering + 2 * local.rounding
+
+
+def bounds_of(locals_: Sequence[LocalMap], target: Target, eps: float, budget: int) -> list[Bound]:
+    """The bound at each position. Those with few units go first, and leave what they do not need to the others."""
+    found, left = dict[int, Bound](), budget
+    for i in sorted(range(len(locals_)), key=lambda i: len(locals_[i].biases)):
+        found[i] = bound_at(locals_[i], target, i, eps, left // (len(locals_) - len(found)))
+        left = max(0, left - found[i].cells)
+    return [found[i] for i in range(len(locals_))]
 
 
 def bound_at(local: LocalMap, target: Target, i: int, eps: float, budget: int) -> Bound:

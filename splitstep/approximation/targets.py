@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 from math import isfinite
 from typing import Any
 
@@ -130,7 +131,8 @@ def check_map(target: Target) -> None:
     x = samples(target, 64)
     shape = (len(x), target.tokens, target.dim)
     try:
-        y = np.asarray(target.map(x.reshape(shape)))
+        with np.errstate(all="ignore"):  # what is not finite is refused below, in one line
+            y = np.asarray(target.map(x.reshape(shape)))
     except Exception as error:
         raise ValueError(
             f"The target {target.name!r} fails on an array of shape {shape}: {' '.join(str(error).split())}."
@@ -148,18 +150,30 @@ def check_map(target: Target) -> None:
 
 def check_equivariant(target: Target) -> None:
     """Refuse a target that a network without positions cannot reach, with two inputs that prove it."""
-    if target.tokens != 2:
+    n, d = target.tokens, target.dim
+    if n != 2 and (n, d) != (3, 1):
         raise ValueError(
-            f"Without positions only 2 tokens can be built; got {target.tokens}: more would need heads of several "
-            "sharpnesses. Leave out --no-positions."
+            f"Without positions, networks of 2 tokens, or of 3 of dimension 1, can be built; got {n} of dimension {d}. "
+            "Leave out --no-positions."
         )
     x = samples(target, PAIRS)
-    swapped = x.reshape(-1, 2, target.dim)[:, ::-1].reshape(x.shape)
-    there = target(swapped).reshape(-1, 2, target.dim)[:, ::-1].reshape(x.shape)
-    here = target(x)
-    worst = int(np.argmax(np.abs(here - there).max(1)))
-    if np.abs(here[worst] - there[worst]).max() > 1e-9:
-        first, second, y, z = (np.round(one[worst], 4).tolist() for one in (x, swapped, here, target(swapped)))
+    for some in (x[PAIRS // 3 :], x):  # inside first: tokens on faces are often equal, and prove less clearly
+        for order in list(permutations(range(n)))[1:]:
+            check_order(target, some, list(order))
+
+
+def check_order(target: Target, x: Array, order: list[int]) -> None:
+    """Refuse a target whose values do not change their order as its tokens do."""
+
+    def exchanged(y: Array) -> Array:
+        return y.reshape(-1, target.tokens, target.dim)[:, order].reshape(x.shape)
+
+    here, swapped = target(x), exchanged(x)
+    there = target(swapped)
+    apart = np.abs(exchanged(here) - there).max(1)
+    worst = int(np.argmax(apart))
+    if apart[worst] > 1e-9:
+        first, second, y, z = (np.round(one[worst], 4).tolist() for one in (x, swapped, here, there))
         raise ValueError(
             f"The target {target.name!r} is not equivariant, so no network without positions reaches it: {first} has "
             f"the values {y}, and its tokens exchanged, {second}, have {z}."

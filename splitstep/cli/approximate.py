@@ -30,10 +30,15 @@ Lipschitz = Annotated[
 ]
 Sweep = Annotated[str | None, typer.Option("--sweep", help="Several eps, such as eps=0.2,0.1,0.05.")]
 NoPositions = Annotated[
-    bool, typer.Option("--no-positions", help="Without positions: only a permutation-equivariant target of 2 tokens.")
+    bool,
+    typer.Option(
+        "--no-positions",
+        help="Without positions: a permutation-equivariant target of 2 tokens (certified) or of 3 numbers (sampled).",
+    ),
 ]
 TrainSteps = Annotated[
-    int, typer.Option("--train-steps", help="Steps of training for a network of the same size; 0: none.")
+    int,
+    typer.Option("--train-steps", help="Steps at each of three rates that train a network of the same size; 0: none."),
 ]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Where the model, the result and the page go.")
@@ -50,7 +55,7 @@ def approximate(
     lipschitz: Lipschitz = None,
     sweep: Sweep = None,
     no_positions: NoPositions = False,
-    train_steps: TrainSteps = 500,
+    train_steps: TrainSteps = 2000,
     out: OutOption = None,
     as_json: Json = False,
 ) -> None:

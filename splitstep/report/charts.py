@@ -152,12 +152,13 @@ class SmallMultiples:
 class SliderChart:
     """Charts of one kind on the same axes, of which one is shown; a slider moves through them.
 
-    The title of each chart says where it stands, such as "layer 3"; `along` says what the slider runs along.
+    Or rows of small charts, of which one row is shown. The title of each chart or row says where it stands, such as
+    "layer 3"; `along` says what the slider runs along.
     """
 
     title: str
     along: str
-    charts: Sequence[PlainChart]
+    charts: Sequence[PlainChart] | Sequence[SmallMultiples]
     name: str = ""
 
     def __post_init__(self) -> None:

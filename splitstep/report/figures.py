@@ -42,7 +42,7 @@ def figures(chart: PlainChart | SmallMultiples | SliderChart) -> Figures:
             return Figures(columns, [[plain(value) for value in row] for row in rows])
 
 
-def stacked(head: str, charts: Sequence[PlainChart]) -> Figures:
+def stacked(head: str, charts: Sequence[PlainChart] | Sequence[SmallMultiples]) -> Figures:
     """The figures of several charts under each other, with the chart's title first."""
     tables = [figures(chart) for chart in charts]
     rows = [[chart.title, *row] for chart, table in zip(charts, tables, strict=True) for row in table.rows]

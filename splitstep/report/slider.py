@@ -10,7 +10,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from .charts import Axis, BarChart, ComplexPlane, HeatMap, LineChart, PlainChart, PointChart, SliderChart, TrailChart
+from .charts import (
+    Axis,
+    BarChart,
+    ComplexPlane,
+    HeatMap,
+    LineChart,
+    PlainChart,
+    PointChart,
+    SliderChart,
+    SmallMultiples,
+    TrailChart,
+)
 from .controls import controls, titled
 from .plots import attribute, colours, finite, framed, null_first, plane_scales, plotted, rounded, shade
 from .scales import scale
@@ -20,22 +31,40 @@ PLANE_COLUMNS = ("group", "real part", "imaginary part")
 
 def slider(chart: SliderChart) -> str:
     """The first chart, and all that is needed to show the others."""
-    charts = on_same_axes(chart.charts)
+    rows = [one for one in chart.charts if isinstance(one, SmallMultiples)]
+    charts = on_same_axes([one for one in chart.charts if not isinstance(one, SmallMultiples)])
     planes = [one for one in charts if isinstance(one, ComplexPlane)]
     if planes:
         names, groups = names_of(planes), dict(planes[0].groups)
         first = replace(planes[0], groups=[(name, groups.get(name, ())) for name in names], title="")
         inside, data = framed(replace(plotted(first), tips=())), embedded_planes(chart.along, planes)
     else:
-        inside, data = "".join(stops(charts)), json.dumps({"stops": [one.title for one in charts]}, ensure_ascii=False)
-    head = titled(chart.title, charts[0].title) + controls(chart.along, len(charts), 0)
+        drawn = [small(row) for row in rows_on_same_axes(rows)] if rows else [alone(one) for one in charts]
+        inside, data = (
+            "".join(stops(drawn)),
+            json.dumps({"stops": [one.title for one in chart.charts]}, ensure_ascii=False),
+        )
+    head = titled(chart.title, chart.charts[0].title) + controls(chart.along, len(chart.charts), 0)
     return f'<div class="slider"{attribute("id", chart.name)}{attribute("data-slider", data)}>{head}{inside}</div>'
 
 
-def stops(charts: Sequence[PlainChart]) -> Iterable[str]:
-    for i, one in enumerate(charts):
-        drawn = framed(replace(plotted(one), title=""))
-        yield f'<div class="stop"{attribute("hidden", "hidden" * (i > 0))}>{drawn}</div>'
+def stops(drawn: Sequence[str]) -> Iterable[str]:
+    for i, one in enumerate(drawn):
+        yield f'<div class="stop"{attribute("hidden", "hidden" * (i > 0))}>{one}</div>'
+
+
+def alone(chart: PlainChart) -> str:
+    return framed(replace(plotted(chart), title=""))
+
+
+def small(charts: Sequence[PlainChart]) -> str:
+    return f'<div class="multiples">{"".join(framed(plotted(one), "h3") for one in charts)}</div>'
+
+
+def rows_on_same_axes(rows: Sequence[SmallMultiples]) -> Iterable[Sequence[PlainChart]]:
+    """Small charts that stand in the same place share their axes."""
+    places = zip(*(row.charts for row in rows), strict=True)
+    return zip(*map(on_same_axes, places), strict=True)
 
 
 def names_of(planes: Sequence[ComplexPlane]) -> list[str]:

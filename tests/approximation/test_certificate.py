@@ -6,26 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from splitstep.approximation import Built, approximate, certify
-
-
-def searched(built: Built, many: int = 100_000, best: int = 1000, steps: int = 60) -> float:
-    """The largest error that a search finds: random points, then ascent by random steps from the worst of them."""
-    target, rng = built.target, np.random.default_rng(7)
-
-    def errors(x: np.ndarray) -> np.ndarray:
-        shape = (-1, target.tokens, target.dim)
-        return np.abs(built(x.reshape(shape)) - target.map(x.reshape(shape))).reshape(len(x), -1).max(1)
-
-    x = rng.random((many, target.variables))
-    found = errors(x)
-    x, found = x[np.argsort(found)[-best:]], np.sort(found)[-best:]
-    for step in np.geomspace(0.1, 1e-5, steps):
-        moved = np.clip(x + step * rng.normal(size=x.shape), 0, 1)
-        better = errors(moved)
-        x = np.where((better > found)[:, None], moved, x)
-        found = np.maximum(found, better)
-    return float(found.max())
+from splitstep.approximation import approximate, certify
+from splitstep.approximation.cells import Cells, Proof, cube_of, split
+from splitstep.approximation.local import LocalMap
+from splitstep.approximation.search import searched
 
 
 @pytest.mark.parametrize(("name", "tokens", "eps"), [("max", 3, 0.05), ("convolution", 2, 0.005), ("product", 3, 0.05)])
@@ -33,9 +17,42 @@ def test_no_search_finds_an_error_above_the_certificate(name: str, tokens: int, 
     built = approximate(name, tokens=tokens, eps=eps)
     assert built.certificate.met
     assert built.certificate.error is not None
-    most = searched(built)
+    most = searched(built, 100_000, 300)
     assert most <= built.certificate.error <= eps
     assert most >= 0.9 * built.certificate.sampled  # the search is no weaker than the samples that are reported
+
+
+def test_a_network_that_reads_some_variables_has_the_bounds_of_the_whole_formula() -> None:
+    """Against the formula of the docs on all variables and units, cell by cell."""
+    rng = np.random.default_rng(3)
+    directions, weights = rng.integers(-2, 3, (12, 4)) * 1.0, rng.normal(size=(3, 12))
+    directions[:6, 2:], directions[6:, :2] = 0, 0
+    weights[0, 6:], weights[1, :6], weights[2] = 0, 0, 0
+    slope = np.where(weights @ directions != 0, rng.normal(size=(3, 4)), 0)
+    local = LocalMap(slope, rng.normal(size=3), directions, rng.normal(size=12), weights, 0.0, 0.0)
+    cells = split(cube_of(4, 3), 2)
+    y, steep = whole_formula(local, cells)
+    found = Proof(local, lambda x: np.zeros((len(x), 3)), 1.5)
+    assert sorted(len(part.reads) for part in found.parts) == [0, 2, 2]
+    wanted = (np.abs(y) + (steep + 1.5) * cells.radii[:, None]).max(1)
+    np.testing.assert_allclose(sum(found.bounds(cells)), wanted, rtol=1e-10)
+
+
+def whole_formula(local: LocalMap, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+    p = cells.centres @ local.directions.T + local.biases
+    ratio = p / np.maximum(cells.radii[:, None] * np.abs(local.directions).sum(1), 1e-300)
+    low, high = np.clip(ratio, 0, 1), np.clip(1 + ratio, 0, 1)
+    middle = np.einsum("du,nu,um->ndm", local.weights, (low + high) / 2, local.directions) + local.slope
+    spread = np.einsum("du,nu,u->nd", np.abs(local.weights), (high - low) / 2, np.abs(local.directions).sum(1))
+    y = cells.centres @ local.slope.T + local.start + np.maximum(p, 0) @ local.weights.T
+    return y, np.abs(middle).sum(2) + spread
+
+
+@pytest.mark.slow
+def test_four_variables_are_certified_for_the_steepest_target() -> None:
+    built = approximate("product", tokens=2, dim=2, eps=0.05)
+    assert built.certificate.met
+    assert searched(built, 100_000, 300) <= built.certificate.error
 
 
 def test_one_disturbed_weight_is_seen_wherever_it_is() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from splitstep.approximation import TARGETS
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -28,3 +30,21 @@ def test_the_sweep_in_the_docs_is_what_the_command_wrote() -> None:
     value, low, high = (found["exponent"][name] for name in ("value", "low", "high"))
     assert f"{value:.2f} [{low:.2f}, {high:.2f}]" in text
     assert f"largest sampled error of {found['trained']['sampled']:.3f}" in text
+
+
+def test_the_powers_in_the_docs_are_what_the_benchmark_fitted_for_every_target() -> None:
+    rows = json.loads((ROOT / "results" / "approximate" / "sweeps.json").read_text())["rows"]
+    text = (ROOT / "docs" / "theory" / "approximation.md").read_text()
+    assert {row["target"] for row in rows} == set(TARGETS)
+    for row in rows:
+        one, units = row["exponent"], " ".join(map(str, row["units"]))
+        power = "-" if one is None else f"{one['value']:.2f} [{one['low']:.2f}, {one['high']:.2f}]"
+        assert f"    {row['target']:<12} {row['tokens']}   {units:<20} {power}\n" in text
+        assert row["met"]
+
+
+def test_four_variables_in_the_docs_are_what_the_command_wrote() -> None:
+    [row] = json.loads((ROOT / "results" / "approximate" / "product-2x2" / "result.json").read_text())["rows"]
+    text = " ".join((ROOT / "docs" / "theory" / "approximation.md").read_text().split())
+    assert row["met"]
+    assert f"certifies {row['error']:.4f} with {row['cells']:,} cells" in text

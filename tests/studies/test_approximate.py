@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import splitstep as ss
 from splitstep import cli
-from splitstep.studies.approximate import STUDY
+from splitstep.approximation.certificate import sampled_error
+from splitstep.studies.approximate import STUDY, approximation
+from splitstep.studies.approximate.study import RATES, SIDE, STOPS, train_at
 
 
 def test_the_verb_writes_weights_result_and_page_that_can_be_drawn_again(
@@ -31,6 +34,27 @@ def test_the_verb_writes_weights_result_and_page_that_can_be_drawn_again(
     assert (tmp_path / "report.html").read_text() == page
 
 
+def test_each_variable_that_a_surface_does_not_show_has_a_slider() -> None:
+    result, built = approximation("product", 2, 2, [0.4], train_steps=0)
+    assert {(one.moved, one.at) for one in result.surfaces} == {(j, at) for j in (2, 4) for at in STOPS}
+    x = np.full((SIDE, SIDE, 2, 2), 0.5)
+    x[..., 0, 0], x[..., 1, 0] = np.meshgrid(*[np.linspace(0, 1, SIDE)] * 2, indexing="ij")
+    x[..., 1, 1] = 0.25
+    [found] = [one for one in result.surfaces if (one.positions, one.moved, one.at) == ([1], 4, 0.25)]
+    np.testing.assert_array_equal(found.target, built.target.map(x)[..., 0, 0])
+    np.testing.assert_allclose(found.network, built(x)[..., 0, 0], atol=1e-14)
+    page = STUDY.page(result)
+    assert page.count('<div class="slider"') == 4  # two variables at each of two positions
+    assert page.count('<div class="stop"') == 4 * len(STOPS)
+
+
+def test_the_trained_network_is_the_best_of_several_rates() -> None:
+    result, built = approximation("max", 2, 1, [0.2], train_steps=8)
+    errors = {rate: sampled_error(train_at(built, 8, rate), built.target)[0] for rate in RATES}
+    assert result.trained is not None
+    assert result.trained.sampled == min(errors.values()) == errors[result.trained.rate]
+
+
 def test_a_typed_function_is_run_on_one_sequence_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     typed = "lambda x: x[::-1]"
     assert cli.main(["approximate", typed, "--eps", "0.1", "--lipschitz", "1", "--train-steps", "0", "--json"]) == 0
@@ -43,6 +67,11 @@ def test_a_typed_function_is_run_on_one_sequence_at_a_time(capsys: pytest.Captur
     ("words", "says"),
     [
         (["max", "--eps", "0"], "eps=0 must be a positive number."),
+        (["lambda x: x * np.nan"], "not finite"),
+        (["lambda x: np.log(x)"], "not finite"),
+        (["lambda x: np.random.random(x.shape)"], "must not be random"),
+        (["lambda x: undefined(x)"], "fails on an array"),
+        (["max", "--tokens", "4", "--no-positions"], "2 tokens, or of 3 of dimension 1"),
         (["maxx"], "Did you mean max?"),
         (["max", "--sweep", "beta=1"], "give several eps"),
         (["lambda x: x.sum()"], "returns shape"),

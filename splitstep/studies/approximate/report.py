@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from typing import Any
 
-from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples
+from ...report.charts import Axis, HeatMap, Line, LineChart, SliderChart, SmallMultiples
 from ...report.drawing import chart_to_html
 from ...report.page import page, pairs, side_by_side
 from ...report.tables import Column, Table, to_html
 from ...report.verdict import Verdict, verdict_to_html
 from ...support.words import counted
 from .. import Study, read_document
-from .study import FORMAT, SIDE, Approximation, Surface
+from .study import FORMAT, SIDE, Approximation, Surface, across
 
 TITLE = "A Transformer of one layer, built"
 ROWS_NOTE = (
@@ -20,6 +23,10 @@ ROWS_NOTE = (
     "that was found at a point; it proves nothing."
 )
 STEPS_NOTE = "The certified error is the sum of gathering, cells and rounding, each the largest over the positions."
+SURFACES_NOTE = (
+    "The first coordinate at each position, over the first coordinates of the first and the last token. A slider moves "
+    "one of the other variables; the rest stays at 0.5."
+)
 TICKS = [f"{i / (SIDE - 1):g}" for i in range(SIDE)]
 
 
@@ -42,7 +49,7 @@ def tables(result: Approximation) -> list[Table]:
     rows = [
         {
             Column("eps"): f"{row.eps:g}",
-            Column("certified"): shown(row.error) if row.error is not None else "no constant",
+            Column("certified"): shown(row.error) if row.error is not None else "not proved",
             Column("sampled"): shown(row.sampled),
             Column("heads"): str(row.heads),
             Column("units"): f"{row.units:,}",
@@ -56,7 +63,9 @@ def tables(result: Approximation) -> list[Table]:
         for s in result.steps
     ]
     exponent = [] if result.exponent is None else [f"Units grow like eps^{result.exponent.text()}, a regression."]
-    found = [Table.of(rows, "Networks", [ROWS_NOTE, *exponent]), Table.of(steps, "The certificate", [STEPS_NOTE])]
+    proved = result.best.error is not None
+    known = Table.of(steps, "The certificate" if proved else "No certificate", [STEPS_NOTE] if proved else [])
+    found = [Table.of(rows, "Networks", [ROWS_NOTE, *exponent]), known]
     return [*found, *trained_table(result)]
 
 
@@ -67,37 +76,64 @@ def trained_table(result: Approximation) -> list[Table]:
     names = Column("network", text=True), Column("largest error, sampled"), Column("mean error, sampled")
     built = ["built", shown(result.best.sampled), shown(one.built_mean)]
     trained = ["trained", shown(one.sampled), shown(one.mean)]
-    note = f"The same shape, trained from a random start: {one.steps:,} steps of Adam on {one.batch} random points, " \
-        f"rate {one.rate:g}, one seed."  # fmt: skip
+    rates = ", ".join(f"{rate:g}" for rate in one.rates)
+    note = (
+        f"The same shape, trained from a random start: {one.steps:,} steps of Adam on {one.batch} random points, one "
+        f"seed; the best of the rates {rates}, which is {one.rate:g}."
+    )
     return [Table(names, [built, trained], "Built and trained", [note])]
 
 
 def heat_map(result: Approximation, title: str, values: list[list[float]], form: str = "{:.3f}") -> HeatMap:
-    last = result.tokens * result.dim
-    return HeatMap(title, f"variable {last}", "variable 1", TICKS, TICKS, values, form)
+    other = across(result.tokens, result.dim) + 1
+    return HeatMap(title, f"variable {other}", "variable 1", TICKS, TICKS, values, form)
 
 
-def surface_charts(result: Approximation, surface: Surface) -> str:
+def surface_charts(result: Approximation) -> Iterator[str]:
+    """For each group of positions a row of charts, or a slider for each of the other variables."""
+    rows = defaultdict[tuple[str, int | None], list[SmallMultiples]](list)
+    for one in result.surfaces:
+        where = f"{'Position' if len(one.positions) == 1 else 'Positions'} {', '.join(map(str, one.positions))}"
+        rows[where, one.moved].append(small_charts(result, one))
+    for (where, moved), charts in sorted(rows.items(), key=lambda item: item[0][0]):
+        if moved is None:
+            yield chart_to_html(replace(charts[0], title=where))
+        else:
+            yield chart_to_html(SliderChart(f"{where}:", f"variable {moved}", charts))
+
+
+def small_charts(result: Approximation, surface: Surface) -> SmallMultiples:
     both = zip(surface.target, surface.network, strict=True)
     error = [[b - a for a, b in zip(*rows, strict=True)] for rows in both]
-    held = "" if surface.held is None else f", other variables at {surface.held:g}"
-    where = f"{'Position' if len(surface.positions) == 1 else 'Positions'} {', '.join(map(str, surface.positions))}"
     maps = [
         heat_map(result, "target", surface.target),
         heat_map(result, "network", surface.network),
         heat_map(result, "network - target", error, "{:+.4f}"),
     ]
-    return chart_to_html(SmallMultiples(f"{where}{held}", maps))
+    return SmallMultiples("" if surface.at is None else f"variable {surface.moved} = {surface.at:g}", maps)
 
 
-def attention_chart(result: Approximation) -> LineChart:
+def attention(result: Approximation) -> str:
+    """What the heads do, in words."""
+    if result.positions == "learned":
+        return f"One head for each position, of sharpness {result.beta:g}."
+    if result.tokens == 2:
+        return "No positions: one head computes the mean of both tokens."
+    return f"No positions: heads compute exponential means of the tokens, of sharpness 0 and ±{result.beta:g}."
+
+
+def attention_charts(result: Approximation) -> list[str]:
+    """The leak of a head that copies a token; heads without positions copy none."""
+    if result.positions != "learned":
+        return []
     betas = [one.beta for one in result.attention]
     bound = Line("(n - 1) exp(-beta)", betas, [one.bound for one in result.attention])
     lost = Line("1 - weight on the token", betas, [max(1 - one.weight, 1e-17) for one in result.attention])
-    return LineChart(
+    chart = LineChart(
         "What the other tokens add to a head, against its sharpness", Axis("beta", "{:g}", log=True),
         Axis("weight", "{:.1e}", log=True), [bound, lost], name="chart-attention",
     )  # fmt: skip
+    return [chart_to_html(chart)]
 
 
 def cost_charts(result: Approximation) -> list[str]:
@@ -118,12 +154,12 @@ def approximation_page(result: Approximation) -> str:
         f"<h1>{escape(title)}</h1>",
         verdict_to_html(verdict(result)),
         f'<p class="soft">One layer, scheme A F, no norm, float64. Lipschitz constant in the sup norm: '
-        f"{escape(constant)}. Sharpness of attention: {result.beta:g}.</p>",
+        f"{escape(constant)}. {escape(attention(result))}</p>",
         *map(to_html, tables(result)),
         "<h2>Surfaces</h2>",
-        '<p class="soft">The first coordinate at each position over the first and the last variable.</p>',
-        *(surface_charts(result, one) for one in result.surfaces),
-        side_by_side([chart_to_html(attention_chart(result)), *cost_charts(result)]),
+        f'<p class="soft">{SURFACES_NOTE}</p>',
+        *surface_charts(result),
+        side_by_side([*attention_charts(result), *cost_charts(result)]),
         "<h2>How to reproduce</h2>",
         f"<pre>{escape(result.command or 'splitstep.approximate(...)')}</pre>",
         pairs([("fits", "; ".join(result.how)), ("commit", result.commit or "unknown"), ("date", result.date)]),

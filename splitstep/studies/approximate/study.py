@@ -12,16 +12,19 @@ import torch
 
 from ...approximation import Built, approximate
 from ...approximation.certificate import Step, outputs, sampled_error
+from ...approximation.targets import samples
 from ...models.vectors import SplitstepVectorsModel
 from ...support.typed import plain
 from ...training.directory import stamp
 from ..converge.slopes import Slope, fitted_slope
 
-FORMAT = 1
+FORMAT = 2
 SIDE = 21  # points of a surface in each direction
-SLICES = (0.0, 0.5, 1.0)  # where the other variables are held
+STOPS = (0.0, 0.25, 0.5, 0.75, 1.0)  # where a slider holds one of the other variables; the rest stays in the middle
+MIDDLE = 0.5
+TRAIN_STEPS = 2000
 BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-BATCH, RATE = 512, 3e-3
+BATCH, RATES = 512, (1e-2, 3e-3, 1e-3)  # of training; the best rate is shown
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Surface:
-    """An output over the first and the last variable, the others held; positions with equal ones share it."""
+    """An output over the first coordinates of the first and the last token; positions with equal ones share it.
+
+    Another variable, `moved`, has the value `at`; the rest is in the middle. With two variables there is no other.
+    """
 
     positions: list[int]
     coordinate: int
-    held: float | None
+    moved: int | None
+    at: float | None
     target: list[list[float]]
     network: list[list[float]]
 
@@ -61,10 +68,11 @@ class Attention:
 
 @dataclass(frozen=True)
 class Trained:
-    """A network of the same shape, trained from a random start; errors are sampled."""
+    """A network of the same shape, trained from a random start, at the best of several rates; errors are sampled."""
 
     steps: int
     batch: int
+    rates: list[float]
     rate: float
     sampled: float
     mean: float
@@ -79,6 +87,7 @@ class Approximation:
     tokens: int
     dim: int
     lipschitz: float | None
+    positions: str
     beta: float
     rows: list[Row]
     steps: list[Step]
@@ -106,7 +115,7 @@ def approximation(
     dim: int,
     many_eps: Sequence[float],
     lipschitz: float | None = None,
-    train_steps: int = 500,
+    train_steps: int = TRAIN_STEPS,
     positions: Literal["learned", "none"] = "learned",
     command: str | None = None,
 ) -> tuple[Approximation, Built]:
@@ -117,7 +126,7 @@ def approximation(
     built = all_built[-1]
     rows = [row_of(one) for one in all_built]
     return Approximation(
-        built.target.name, tokens, dim, built.target.lipschitz, built.beta, rows, built.certificate.steps,
+        built.target.name, tokens, dim, built.target.lipschitz, positions, built.beta, rows, built.certificate.steps,
         [one.how for one in built.fits], surfaces_of(built), attention_of(tokens),
         train(built, train_steps) if train_steps else None,
         exponent_of(rows), command, **stamp(),
@@ -139,24 +148,45 @@ def row_of(built: Built) -> Row:
 
 
 def surfaces_of(built: Built) -> list[Surface]:
-    """The first coordinate at every position, over the first and the last variable."""
+    """The first coordinate at every position, over those of the first and the last token, at each stop of a slider."""
+    shown = (0, across(built.target.tokens, built.target.dim))
+    others = [j for j in range(built.target.variables) if j not in shown]
+    return [
+        surface
+        for moved, at in [(j, at) for j in others for at in STOPS] or [(None, None)]
+        for surface in surfaces_at(built, moved, at)
+    ]
+
+
+def across(tokens: int, dim: int) -> int:
+    """The variable that a surface shows beside variable 0: the last token's first; of one token, its last."""
+    return (tokens - 1) * dim if tokens > 1 else dim - 1
+
+
+def surfaces_at(built: Built, moved: int | None, at: float | None) -> list[Surface]:
     n, d, m = built.target.tokens, built.target.dim, built.target.variables
     side = np.linspace(0, 1, SIDE)
-    found = list[Surface]()
-    for held in SLICES if m > 2 else (None,):
-        x = np.full((SIDE, SIDE, m), 0.5 if held is None else held)
-        x[..., 0], x[..., -1] = np.meshgrid(side, side, indexing="ij")
-        points = x.reshape(-1, m)
-        shape = (SIDE, SIDE, n, d)
-        wanted, made = built.target(points).reshape(shape), outputs(built.model, points, n).reshape(shape)
-        for i in range(n):
-            both = wanted[:, :, i, 0].tolist(), made[:, :, i, 0].tolist()
-            same = [one for one in found if one.held == held and (one.target, one.network) == both]
-            if same:
-                same[0].positions.append(i + 1)
-            else:
-                found.append(Surface([i + 1], 1, held, *both))
-    return found
+    x = np.full((SIDE, SIDE, m), MIDDLE)
+    if moved is not None:
+        x[..., moved] = at
+    x[..., 0], x[..., across(n, d)] = np.meshgrid(side, side, indexing="ij")
+    points, shape = x.reshape(-1, m), (SIDE, SIDE, n, d)
+    wanted, made = built.target(points).reshape(shape), outputs(built.model, points, n).reshape(shape)
+    number = None if moved is None else moved + 1
+    return [
+        Surface(same, 1, number, at, wanted[:, :, same[0] - 1, 0].tolist(), made[:, :, same[0] - 1, 0].tolist())
+        for same in equal_positions(built)
+    ]
+
+
+def equal_positions(built: Built) -> list[list[int]]:
+    """Positions, from 1, in groups whose first coordinates are the same, target and network, at samples."""
+    x, n = samples(built.target, 256), built.target.tokens
+    both = np.stack([built.target(x), outputs(built.model, x, n)]).reshape(2, len(x), n, -1)[..., 0]
+    groups = dict[bytes, list[int]]()
+    for i in range(n):
+        groups.setdefault(both[:, :, i].tobytes(), []).append(i + 1)
+    return list(groups.values())
 
 
 def attention_of(tokens: int) -> list[Attention]:
@@ -166,13 +196,25 @@ def attention_of(tokens: int) -> list[Attention]:
 
 
 def train(built: Built, steps: int) -> Trained:
-    """Adam on random batches, from a random start, in the shape of the built network."""
+    """The best of several rates, by the largest sampled error: Adam on random batches, in the built network's shape."""
+    target = built.target
+    found = {rate: train_at(built, steps, rate) for rate in RATES}
+    largest = {rate: sampled_error(model, target)[0] for rate, model in found.items()}
+    best = min(RATES, key=lambda rate: largest[rate])
+    x = np.random.default_rng(1).random((10_000, target.variables))
+    both = (found[best], built.model)
+    means = [float(np.abs(outputs(one, x, target.tokens) - target(x)).mean()) for one in both]
+    return Trained(steps, BATCH, list(RATES), best, largest[best], *means)
+
+
+def train_at(built: Built, steps: int, rate: float) -> SplitstepVectorsModel:
+    """A network that was trained at one rate, from the random start that all rates share."""
     target, rng = built.target, np.random.default_rng(0)
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
         model = SplitstepVectorsModel(type(built.model.config)(**{**shape_of(built), "init": "xavier"})).double()
-        optimiser = torch.optim.Adam(model.parameters(), RATE)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps + 1)
+        optimiser = torch.optim.Adam(model.parameters(), rate)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps + 1)
         for _ in range(steps):
             x = rng.random((BATCH, target.variables))
             given, wanted = (torch.from_numpy(one.reshape(BATCH, target.tokens, -1)) for one in (x, target(x)))
@@ -180,10 +222,7 @@ def train(built: Built, steps: int) -> Trained:
             model(given, labels=wanted).loss.backward()
             optimiser.step()
             schedule.step()
-    model.eval()
-    x = rng.random((10_000, target.variables))
-    means = [float(np.abs(outputs(one, x, target.tokens) - target(x)).mean()) for one in (model, built.model)]
-    return Trained(steps, BATCH, RATE, sampled_error(model, target)[0], *means)
+    return model.eval()
 
 
 def shape_of(built: Built) -> dict[str, Any]:
