@@ -69,6 +69,7 @@ PATHS = {
     "approximate": "splitstep.studies.approximate:STUDY",
     "compare": "splitstep.studies.compare:STUDY",
     "discretisation": "splitstep.studies.converge.discretisation_report:STUDY",
+    "inspect": "splitstep.studies.inspect:STUDY",
     "limit": "splitstep.studies.converge.limit_report:STUDY",
     "orders": "splitstep.studies.orders:STUDY",
 }
