@@ -77,7 +77,7 @@ def plain_token(layer: Layer) -> Tensor:
 
 
 def probe_token(layer: Layer) -> Tensor:
-    return jacobian(token_block_of(layer, 0), layer.x[0, -1])
+    return jacobian(token_block_of(layer, Context()), layer.x[0, -1])
 
 
 def dense_leading(layer: Layer) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -114,6 +114,19 @@ class Pairing(NamedTuple):
         return scores.softmax(-1, dtype=wide).to(q.dtype)
 
 
+@runtime_checkable
+class Attends(Protocol):
+    """A field that says whom each token looks at."""
+
+    def __call__(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        """dx/dt."""
+        ...
+
+    def weights(self, t: Any, x: Tensor, context: Any) -> Tensor | None:
+        """The attention weights [B, heads, T, S] of an evaluation; None if this layer has none."""
+        ...
+
+
 class Attention(nn.Module):
     """W_o softmax(q k^T / sqrt(e)) v; what q, k and v are made of is what the kinds of attention differ in."""
 
@@ -153,6 +166,9 @@ class Attention(nn.Module):
         y = self.mix(self.pairing(x, c), c.seed, c.record)
         y = self.output_norm(self.out(y.transpose(1, 2).flatten(2)))
         return dropout(y, self.p, c.seed, 4 * self.salt + 1)
+
+    def weights(self, t: Any, x: Tensor, context: Any = None) -> Tensor:
+        return attention_weights(self, t, x, context if isinstance(context, Context) else EMPTY)
 
 
 @final

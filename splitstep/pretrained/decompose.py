@@ -39,14 +39,23 @@ class BlockCall(NamedTuple):
         return self.forward(*args, **kwargs)
 
     def state_at(self, u: Tensor) -> Tensor:
-        found = first_float(self.at(u))
-        assert found is not None
-        return found
+        return state_of(self.at(u))
+
+    def moved(self, u: Tensor) -> BlockCall:
+        """The call at another state."""
+        return BlockCall(self.forward, *exchanged((self.args, self.kwargs), self.x, u), u)
 
     @property
     def others(self) -> list[Tensor]:
         """States of another stack that the block was given, such as an encoder's."""
         return [one for one in floats((self.args, self.kwargs)) if one is not self.x and one.dim() == 3]
+
+
+def state_of(result: Any) -> Tensor:
+    """The state that a block returned."""
+    found = first_float(result)
+    assert found is not None
+    return found
 
 
 class Reading(NamedTuple):
@@ -108,9 +117,7 @@ def recorded(call: BlockCall, mode: Mode, letters: Letters | None) -> Seen:
     record = Record(x)
     with exact_attention() if mode is Kernels else nullcontext(), mode(record):  # fused kernels have no derivatives
         returned = call.at(x)
-    output = first_float(returned)
-    assert output is not None
-    graph = Graph(record, output)
+    graph = Graph(record, state_of(returned))
     parts = read(graph)
     if letters is None:
         letters = letters_of(graph, parts, call.others, x.shape)
@@ -130,8 +137,7 @@ def whole_layer(call: BlockCall) -> list[Piece]:
 
 def check(call: BlockCall, found: Seen) -> None:
     """Refuse parts that do not rebuild the block's output, or differ from the block at another state."""
-    output = first_float(found.returned)
-    assert output is not None
+    output = state_of(found.returned)
     allowed = tolerance(output)
     if (error := distance(advanced(found.pieces, call.x), output)) > allowed:
         raise ValueError(f"its parts rebuild its output with a relative error of {error:.0e}")

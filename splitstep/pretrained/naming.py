@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
 from itertools import chain, count
 from math import isclose
 from operator import add
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -15,20 +16,24 @@ from torch import Tensor
 
 from ..scheme import Part, Project, Substep
 from .graph import Graph
+from .looking import weights_of
 from .reading import Map, Residual, Term
 from .replay import replay
 
 Function = Callable[[Tensor], Tensor]
 Letters = tuple[tuple[str, ...], ...]  # of each part: one for each term, or one for a map
 SPARE = "BEGHIJKOQRTUVXYZ"  # for a second part of the same letter
+MIXING = "AC"  # letters that attention may have
 SKIP, WHOLE = "L", "W"  # what a scaled skip adds to the state; a whole layer
 
 
 class Piece(NamedTuple):
-    """One part of a block's scheme, and its fields as functions of the state before it."""
+    """One part of a block's scheme, and its fields as functions of the state before it; of those with attention, the
+    weights too."""
 
     part: Part
-    fields: dict[str, Function]
+    fields: Mapping[str, Function]
+    weights: Mapping[str, Function] = MappingProxyType({})
 
 
 def letters_of(graph: Graph, parts: Sequence[Residual | Map], others: Sequence[Tensor], shape: torch.Size) -> Letters:
@@ -135,12 +140,14 @@ def map_piece(
         name = next(projections)
         return Piece(Project(name), {name: f})
     name = new_name(letter, taken)
-    return Piece(Substep((name,), replaces=True), {name: f})
+    return Piece(Substep((name,), replaces=True), {name: f}, attention(graph, part.start, {name: [part.end]}, shape))
 
 
 def half_piece(graph: Graph, part: Residual, name: str, factor: float, shape: torch.Size) -> Piece:
     f = shaped(replay(graph, part.start, part.terms[0].node), 1.0, shape)
-    return Piece(Substep((name,), Fraction(factor).limit_denominator(100)), {name: f})
+    ends = {name: [part.terms[0].node]} if name[0] in MIXING else {}
+    weights = attention(graph, part.start, ends, shape)
+    return Piece(Substep((name,), Fraction(factor).limit_denominator(100)), {name: f}, weights)
 
 
 def sum_piece(graph: Graph, part: Residual, letters: Sequence[str], taken: set[str], shape: torch.Size) -> Piece:
@@ -153,8 +160,19 @@ def sum_piece(graph: Graph, part: Residual, letters: Sequence[str], taken: set[s
     if part.constants:
         added = constant(part.constants, shape)
         groups[letters[0]].append(lambda x: added.expand_as(x))
-    fields = {new_name(letter, taken): summed(group) for letter, group in groups.items()}
-    return Piece(Substep(tuple(fields)), fields)
+    names = {letter: new_name(letter, taken) for letter in groups}
+    fields = {names[letter]: summed(group) for letter, group in groups.items()}
+    ends: dict[str, list[int]] = {}
+    for letter, term in zip(letters, part.terms, strict=True):
+        if letter in MIXING:
+            ends.setdefault(names[letter], []).append(term.node)
+    return Piece(Substep(tuple(fields)), fields, attention(graph, part.start, ends, shape))
+
+
+def attention(graph: Graph, start: int, ends: Mapping[str, Sequence[int]], shape: torch.Size) -> dict[str, Function]:
+    """The attention weights of the fields that have some, by name; each field leads to these nodes."""
+    found = {name: weights_of(graph, start, nodes, shape) for name, nodes in ends.items()}
+    return {name: f for name, f in found.items() if f is not None}
 
 
 def constant(terms: Sequence[Term], shape: torch.Size) -> Tensor:

@@ -5,26 +5,24 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, final
 
 import torch
 from torch import Tensor, nn
 
-from ..integrate import Time
 from ..scheme import Scheme, Substep
 from ..stack import Stack
 from ..support.words import first_line
-from .blocks import Call, Forward, exchanged, find_chains, first_float, floats, intercepted
-from .decompose import BlockCall, Reading, Seen, common_program, missing, read_again, scheme_of, take_apart, tolerance
+from .blocks import Call, Forward, exchanged, find_chains, floats, intercepted
+from .decompose import BlockCall, Reading, Seen, common_program, read_again, scheme_of, state_of, take_apart, tolerance
 from .examples import as_inputs, check_length
 from .flow import Flow, Inputs, Remembered, Stopped
 from .naming import WHOLE, Piece
+from .passes import Bound, Pass, bound, without_weights
 from .reading import distance
 
-Function = Callable[[Tensor], Tensor]
 FALLBACK = "is read by whole layers: attention and feed-forward could not be told apart"
 
 
@@ -50,29 +48,6 @@ def chain_of(calls: Sequence[Call]) -> Chain:
     return Chain(tuple(call.module for call in calls), position, x.dim(), x.shape[-1])
 
 
-@dataclass(frozen=True)
-class Pass:
-    """A pass of the model: the fields of each block by the name of its stack, bound to these inputs."""
-
-    inputs: Mapping[str, Any]
-    fields: Mapping[str, Sequence[Mapping[str, Function]]]
-    returned: Mapping[str, Sequence[Any]]  # by each block
-    output: Any
-
-
-@final
-class Bound(nn.Module):
-    """A field of one block that runs as the context's pass recorded it."""
-
-    def __init__(self, stack: str, layer: int, name: str) -> None:
-        super().__init__()
-        self.stack, self.layer, self.name = stack, layer, name
-
-    def forward(self, t: Time, x: Tensor, context: Pass) -> Tensor:
-        f = context.fields[self.stack][self.layer].get(self.name)
-        return missing(self.name, x) if f is None else f(x)
-
-
 @final
 class TracedFlow(Flow):
     """A model of any kind, found by running it on example inputs."""
@@ -96,7 +71,7 @@ class TracedFlow(Flow):
             stacks[stack] = Stack(scheme, len(layers), partial(lambda stack, name, i: Bound(stack, i, name), stack))
             notes += [note] if note else []
         super().__init__(model, stacks, notes)
-        self.check_head(given)
+        self.notes += tuple(without_weights(self.check_head(given)))
         for note in notes:
             warnings.warn(f"{name}: {note}", stacklevel=3)
 
@@ -140,14 +115,29 @@ class TracedFlow(Flow):
     def context(self, inputs: Inputs) -> Pass:
         given = self.given(inputs)
         seen: dict[str, list[Seen]] = {stack: [] for stack in self.stacks}
+        output = self.watch(given, self.chains, lambda stack, call: self.again(seen[stack], stack, call))
+        self.last.context = bound(given, seen, output, self.blocks_only)
+        return self.last.context
+
+    def again(self, layers: list[Seen], stack: str, call: BlockCall) -> Any:
+        """Read the next block of a stack as it was read before."""
+        return kept(layers, read_again(call, self.chains[stack].readings[len(layers)]))
+
+    def blocks_only(self, inputs: Mapping[str, Any], states: Sequence[Tensor] | None) -> Pass:
+        """A pass that ends with the last block. If states are given, the blocks of the main stack are read there."""
+        seen: dict[str, list[Seen]] = {stack: [] for stack in self.stacks}
 
         def see(stack: str, call: BlockCall) -> Any:
-            reading = self.chains[stack].readings[len(seen[stack])]
-            return kept(seen[stack], read_again(call, reading))
+            layers = seen[stack]
+            here = call if states is None or stack != self.main else call.moved(states[len(layers)])
+            returned = self.again(layers, stack, here)
+            if stack == self.main and len(layers) == len(self.chains[stack].readings):
+                raise Stopped
+            return returned
 
-        output = self.watch(given, self.chains, see)
-        self.last.context = bound(given, seen, output)
-        return self.last.context
+        with suppress(Stopped):
+            self.watch(inputs, self.chains, see)
+        return bound(inputs, seen, None, self.blocks_only)
 
     def given(self, inputs: Inputs) -> Mapping[str, Any]:
         check_length(self.model, self.name, given := as_inputs(self.model, inputs))
@@ -169,14 +159,15 @@ class TracedFlow(Flow):
         with intercepted(self.chains[self.main].modules, wrapper):
             return state_of(self.run(of.inputs))
 
-    def check_head(self, inputs: Mapping[str, Any]) -> None:
-        """The last stack must lead to the model's output."""
+    def check_head(self, inputs: Mapping[str, Any]) -> Pass:
+        """A pass of these inputs, in which the last stack must lead to the model's output."""
         of = self.context(inputs)
         end = state_of(of.returned[self.main][-1])
         with torch.no_grad():
             error = distance(self.head(end, of), state_of(of.output))
         if error > tolerance(end):
             raise ValueError(f"{self.name}: what follows the blocks {self.main} does not give its output again")
+        return of
 
 
 @contextmanager
@@ -210,20 +201,6 @@ def with_residuals(seen: Mapping[str, list[Seen]]) -> dict[str, list[Seen]]:
 def unadded(one: Seen) -> Seen:
     why = "no part of a block adds to its state"
     return one._replace(pieces=[Piece(Substep((WHOLE,)), {})], reading=Reading(None, why=why))
-
-
-def state_of(result: Any) -> Tensor:
-    found = first_float(result)
-    assert found is not None
-    return found
-
-
-def bound(inputs: Mapping[str, Any], seen: Mapping[str, Sequence[Seen]], output: Any) -> Pass:
-    fields = {
-        stack: [{name: f for piece in layer.pieces for name, f in piece.fields.items()} for layer in layers]
-        for stack, layers in seen.items()
-    }
-    return Pass(inputs, fields, {stack: [one.returned for one in layers] for stack, layers in seen.items()}, output)
 
 
 def agreed(stack: str, layers: Sequence[Seen]) -> tuple[tuple[Reading, ...], Scheme, str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from ..fields.attention import EMPTY, Attention, attention_weights
-from ..fields.context import Context
+from ..fields.attention import Attends
 from ..integrate import Event
-from .probe import Figures, Pass, Probe, mean_over, numbers, rows_of, stack_of
+from .probe import Figures, Pass, Probe, mean_over, numbers, rows_of
 
 EXAMPLES, KEPT, TOKENS = 16, 8, 64  # whose entropy is measured; whose weights are kept, and of how many tokens
-ROOM = 2**26  # weights that are computed at a time: fewer examples if they are long
+ROOM = 2**22  # pairs of tokens that are looked at together: fewer examples if they are long
 
 
 class Seen(NamedTuple):
@@ -39,21 +39,15 @@ class AttentionWeights(Probe):
         self.seen: dict[str, dict[int, list[Seen]]] = {}
 
     def __call__(self, event: Event) -> None:
-        for name, field in event.fields.items():
-            if isinstance(field, Attention):
-                given = event.context if isinstance(event.context, Context) else EMPTY
-                x, context = first_examples(event.read, given, field)
-                with torch.no_grad():
-                    weights = attention_weights(field, event.times[name], x, context)
-                    self.seen.setdefault(name, {}).setdefault(event.site.step, []).append(summary(weights))
+        for name, weights in seen_weights(event):
+            self.seen.setdefault(name, {}).setdefault(event.site.step, []).append(summary(weights))
 
     def figures(self, passed: Pass) -> Figures:
-        substeps, out = stack_of(passed).substeps, dict[str, Any]()
+        out = dict[str, Any]()
         for name, steps in self.seen.items():
-            layers = [
-                [one for step in range(first, first + substeps) for one in steps[step]]
-                for first in range(0, len(steps), substeps)
-            ]
+            if len(steps) < len(passed.stack.layers) * passed.stack.substeps:
+                continue  # some layers have no attention
+            layers = by_layer(steps, passed.stack.substeps)
             out |= entropies(name, layers, passed.real)
             kept = torch.stack([layer[0].weights for layer in layers])
             out[f"{name} weights"] = kept.half()
@@ -61,13 +55,27 @@ class AttentionWeights(Probe):
         return out
 
 
-def first_examples(x: Tensor, context: Context, field: Attention) -> tuple[Tensor, Context]:
+def seen_weights(event: Event) -> Iterator[tuple[str, Tensor]]:
+    """The attention weights [n, heads, T, S] of the first examples in the fields of a part that have attention."""
+    for name, field in event.fields.items():
+        if isinstance(field, Attends):
+            with torch.no_grad():
+                weights = field.weights(event.times[name], *first_examples(event.read, event.context))
+            if weights is not None:
+                yield name, weights
+
+
+def first_examples(x: Tensor, context: Any) -> tuple[Tensor, Any]:
     """As many of the first examples as there is room for, with their context."""
     batch, length = x.shape[:2]
-    keys = length if context.memory is None or field.looks_at == "own" else context.memory.shape[1]
-    heads = field.out.in_features // field.size
-    count = max(1, min(EXAMPLES, ROOM // (heads * length * keys)))
-    return x[:count], rows_of(context, batch, slice(count))
+    count = min(batch, EXAMPLES, max(1, ROOM // length**2))
+    return x[:count], rows_of(context, batch, range(count))
+
+
+def by_layer(steps: Mapping[int, list[Seen]], substeps: int) -> list[list[Seen]]:
+    """What was seen in each layer."""
+    firsts = range(0, len(steps), substeps)
+    return [[one for step in range(first, first + substeps) for one in steps[step]] for first in firsts]
 
 
 def summary(weights: Tensor) -> Seen:

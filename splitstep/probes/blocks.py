@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from ..fields import Context, Diffusion, exact_attention
 from ..integrate import Event, Step
 from ..scheme import Scheme
-from .probe import Pass, Probe, begins_step, rows_of, stack_of
+from .probe import BoundContext, Pass, Probe, begins_step, rows_of
 from .splitting import advanced
 
 Block = Callable[[Tensor, Any], Tensor]  # (x, context) -> x after the layer
@@ -55,14 +55,16 @@ class LayerBlocks(Probe):
             self.steps[number] = Step({}, event.t, 0.0)
             self.starts[number] = event.before.detach()[: self.texts].clone()
             if self.context is None:
-                self.context = quiet(rows_of(event.context, len(event.x), slice(self.texts)), event.x)
+                self.context = quiet(
+                    rows_of(event.context, len(event.x), range(min(self.texts, len(event.x)))), event.x
+                )
         known = self.steps[number]
         h = event.h / event.move.fraction if event.move.fraction else known.h
         self.steps[number] = Step({**known.fields, **event.fields}, known.t, h)
 
     def layers(self, passed: Pass) -> list[Layer]:
         """The layers of the stack, in order."""
-        stack, steps = stack_of(passed), list(self.steps.values())
+        stack, steps = passed.stack, list(self.steps.values())
         firsts = range(0, len(steps), stack.substeps)
         return [
             Layer(stack.scheme, steps[i : i + stack.substeps], self.starts[i], self.context) for i in firsts
@@ -96,19 +98,28 @@ def block_of(layer: Layer) -> Block:
     return lambda x, context: advanced(layer.scheme, layer.steps, x, context)
 
 
-def token_block_of(layer: Layer, text: int) -> Callable[[Tensor], Tensor]:
-    """A layer as a map of one token's state [width], in a sequence of this token alone.
+def token_block_of(layer: Layer, context: Any) -> Callable[[Tensor], Tensor]:
+    """A layer as a map of one token's state [width], in a sequence of this token alone; `token_context` makes the
+    context. Diffusion of a single token is 0."""
+    steps = [step._replace(fields={k: alone(field) for k, field in step.fields.items()}) for step in layer.steps]
+    block = block_of(layer._replace(steps=steps))
+    return lambda u: block(u[None, None], context)[0, 0]
+
+
+def token_context(context: Any, text: int, token: int, states: Sequence[Tensor]) -> Any:
+    """The context of one token as a whole sequence, from that of a batch. States are those of the token before each
+    layer: routing is held as there.
 
     Attention then sees the token itself and nothing else, so its position does not matter; a decoder still sees the
-    encoder's states of this text. Diffusion of a single token is 0.
+    encoder's states of this text.
     """
-    steps = [step._replace(fields={k: alone(field) for k, field in step.fields.items()}) for step in layer.steps]
-    block, context = block_of(layer._replace(steps=steps)), Context()
-    if isinstance(layer.context, Context) and layer.context.memory is not None:
-        mask = layer.context.memory_mask
-        own = mask if mask is None or len(mask) == 1 else mask[text : text + 1]
-        context = Context(memory=layer.context.memory[text : text + 1], memory_mask=own)
-    return lambda u: block(u[None, None], context)[0, 0]
+    if isinstance(context, BoundContext):
+        return context.of_token(text, token, states)
+    if not isinstance(context, Context) or context.memory is None:
+        return Context()
+    mask = context.memory_mask
+    own = mask if mask is None or len(mask) == 1 else mask[text : text + 1]
+    return Context(memory=context.memory[text : text + 1], memory_mask=own)
 
 
 @final

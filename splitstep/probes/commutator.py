@@ -14,7 +14,7 @@ from ..integrate import Field, Step, integrate, refine
 from ..scheme import Project, Scheme
 from ..schemes import scheme as scheme_of
 from .blocks import Layer, LayerBlocks, differentiable
-from .probe import Figures, Pass, over_texts, stack_of
+from .probe import Figures, Pass, over_texts
 from .splitting import SUM, products_of, shares, summed, with_exact_parts
 
 SUBSTEPS = 4  # of rk4, for each flow over a layer
@@ -38,7 +38,7 @@ class Commutators(LayerBlocks):
 
     def figures(self, passed: Pass) -> Figures:
         layers, real = self.layers(passed), self.real(passed)
-        if not splits(stack_of(passed).scheme):
+        if not splits(passed.stack.scheme):
             return {"not defined": (nan,) * len(layers)}
         found: dict[str, list[Tensor]] = {}
         with differentiable(layers[0].x):

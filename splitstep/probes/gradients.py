@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..integrate import Event
-from .probe import Figures, Pass, Probe, begins_step, numbers, stack_of, wide
+from .probe import Figures, Pass, Probe, begins_step, numbers, wide
 
 
 class Weight(NamedTuple):
@@ -42,7 +42,7 @@ class Gradients(Probe):
 
     def halves(self, passed: Pass) -> list[tuple[Tensor, ...]]:
         """The states by which the loss is differentiated; a pair that begins as one tensor counts once."""
-        kept = self.kept[:: stack_of(passed).substeps]
+        kept = self.kept[:: passed.stack.substeps]
         return [tuple({id(half): half for half in halves}.values()) for halves in (*kept, (passed.x,))]
 
     def sources(self, passed: Pass) -> Sequence[Tensor]:
@@ -64,7 +64,7 @@ class Gradients(Probe):
 
 def weights_of(passed: Pass) -> Iterator[Weight]:
     """The parameters of the stack that are trained."""
-    for number, layer in enumerate(stack_of(passed).layers):
+    for number, layer in enumerate(passed.stack.layers):
         for name, value in layer.named_parameters():
             if value.requires_grad:
                 field, _, rest = name.partition(".")

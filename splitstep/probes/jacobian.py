@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from .blocks import LayerBlocks, jacobian, last_real, token_block_of
+from .blocks import LayerBlocks, jacobian, last_real, token_block_of, token_context
 from .probe import Figures, Pass, over_texts
 from .schur import real_schur
 from .spectra import (
@@ -39,12 +39,17 @@ class TokenJacobians(LayerBlocks):
         return shared["token jacobians"]
 
     def computed(self, passed: Pass) -> list[list[Linearised]]:
-        out: list[list[Linearised]] = []
-        for layer in self.layers(passed):
-            places = last_real(self.real(passed), layer.x)
-            blocks = [(token_block_of(layer, text), layer.x[text, place]) for text, place in enumerate(places)]
-            out.append([linearise(jacobian(block, x)) for block, x in blocks])
-        return out
+        layers = self.layers(passed)
+        places = last_real(self.real(passed), layers[0].x)
+        states = [[layer.x[text, place] for layer in layers] for text, place in enumerate(places)]  # by text
+        contexts = [
+            token_context(self.context, text, place, own)
+            for text, (place, own) in enumerate(zip(places, states, strict=True))
+        ]
+        return [
+            [linearise(jacobian(token_block_of(layer, c), own[i])) for c, own in zip(contexts, states, strict=True)]
+            for i, layer in enumerate(layers)
+        ]
 
 
 def linearise(j: Tensor) -> Linearised:

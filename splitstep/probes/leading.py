@@ -38,9 +38,8 @@ class LeadingSingular(LayerBlocks):
 
     def row(self, layer: Layer, text: int) -> tuple[Callable[[Tensor], Tensor], Tensor]:
         """The layer as a map of one text's states [1, T, width], and these states."""
-        here = slice(text, text + 1)
-        block, context = block_of(layer), rows_of(layer.context, len(layer.x), here)
-        return lambda x: block(x, context), layer.x[here]
+        block, context = block_of(layer), rows_of(layer.context, len(layer.x), [text])
+        return lambda x: block(x, context), layer.x[text : text + 1]
 
 
 def leading_of(block: Callable[[Tensor], Tensor], x: Tensor, real: Tensor | None = None, count: int = COUNT) -> Leading:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
-from ..models.body import Body
 from .probe import Figures, LayerStates, Pass, over_texts, texts_of
 
 TEXTS = 8
@@ -26,12 +24,12 @@ class LogitLens(LayerStates):
     """
 
     def figures(self, passed: Pass) -> Figures:
-        head = head_of(passed)
-        if head is None:
-            return {}
+        head = passed.head
         with torch.no_grad():
-            final_logs = head(passed.x.detach()[:TEXTS]).double().log_softmax(-1)
-            rows = [compared(head(x[:TEXTS]), final_logs) for x in self.states(passed)]
+            if head is None or not leads_to_output(head, passed):
+                return {}
+            final_logs = logs_of(head(passed.x.detach()[:TEXTS]))
+            rows = [compared(logs_of(head(x[:TEXTS])), final_logs) for x in self.states(passed)]
         out: dict[str, tuple[float, ...]] = {}
         for i, name in enumerate(("agreement", "divergence", "entropy")):
             texts = [texts_of(row[..., i], passed.real, TEXTS) for row in rows]
@@ -39,24 +37,27 @@ class LogitLens(LayerStates):
         return out
 
 
-def compared(logits: Tensor, final_logs: Tensor) -> Tensor:
+def logs_of(logits: Tensor) -> Tensor:
+    """log softmax, in float32 or better: a vocabulary is large."""
+    return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
+def compared(logs: Tensor, final_logs: Tensor) -> Tensor:
     """Agreement, divergence and entropy of each token, [B, T, 3]."""
-    logs, p = logits.double().log_softmax(-1), final_logs.exp()
-    same = (logs.argmax(-1) == final_logs.argmax(-1)).double()
-    return torch.stack((same, (p * (final_logs - logs)).sum(-1), -(logs.exp() * logs).sum(-1)), -1)
+    texts = [token_figures(*pair) for pair in zip(logs, final_logs, strict=True)]  # one by one: they take much memory
+    return torch.stack(texts)
 
 
-def head_of(passed: Pass) -> Callable[[Tensor], Tensor] | None:
-    """What follows the stack, up to the logits; None if the model has nothing of the kind."""
-    around = passed.model.get_submodule(passed.stack.rpartition(".")[0])
-    if not (isinstance(passed.model, PreTrainedModel) and isinstance(around, Body)):
-        return None
-    unembedding: Any = passed.model.get_output_embeddings()
-    logits, norm = passed.output.get("logits"), around.norm
-    if unembedding is None or logits is None:
-        return None
-    with torch.no_grad():
-        again = unembedding(norm(passed.x.detach()))
-    if again.shape != logits.shape or not (again - logits).abs().max() <= SAME * logits.abs().max():
-        return None
-    return lambda x: unembedding(norm(x))
+def token_figures(logs: Tensor, final_logs: Tensor) -> Tensor:
+    same = logs.argmax(-1) == final_logs.argmax(-1)
+    divergence = (final_logs.exp() * (final_logs - logs)).sum(-1)
+    return torch.stack((same.double(), divergence.double(), -(logs.exp() * logs).sum(-1).double()), -1)
+
+
+def leads_to_output(head: Callable[[Tensor], Tensor], passed: Pass) -> bool:
+    """Whether the head of the last state gives the model's own logits."""
+    logits = passed.output if isinstance(passed.output, Tensor) else passed.output.get("logits")
+    if logits is None:
+        return False
+    again, own = head(passed.x.detach()[:TEXTS]), logits[:TEXTS]
+    return again.shape == own.shape and bool((again - own).abs().max() <= SAME * own.abs().max())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,17 +18,19 @@ Figures = Mapping[str, tuple[float, ...] | Tensor]
 
 
 class Pass(NamedTuple):
-    """One completed pass through a stack: the model, its inputs (and labels), the stack's name, the state at the end,
-    and what the model returned (with the loss, if there are labels)."""
+    """One completed pass through a stack: the model, its inputs (and labels), the stack and its name, the state at the
+    end, and what the model returned (with the loss, if there are labels)."""
 
     model: nn.Module
     batch: Mapping[str, Any]
-    stack: str
+    name: str
+    stack: Stack
     x: Tensor
     output: Any
     real: Tensor | None = None  # [B, T], False for padding; None: no token is padding
     gradients: tuple[Tensor, ...] = ()  # of the loss by what `sources` has returned
     shared: dict[str, Any] | None = None  # what one probe worked out and others of this pass may use; None: nothing is
+    head: Callable[[Tensor], Tensor] | None = None  # the logits [n, T, vocabulary] of states of the first n examples
 
 
 class Probe(ABC):
@@ -65,19 +67,12 @@ class LayerStates(Probe):
 
     def states(self, passed: Pass) -> list[Tensor]:
         """The states at the start of each layer and, last, at the end of the stack."""
-        return [*self.kept[:: stack_of(passed).substeps], passed.x.detach()]
+        return [*self.kept[:: passed.stack.substeps], passed.x.detach()]
 
 
 def begins_step(event: Event) -> bool:
     """Whether the event is the first of its step: an averaged scheme has several branches."""
     return event.site[1:] == (0, 0, 0)
-
-
-def stack_of(passed: Pass) -> Stack:
-    """The stack that was passed through."""
-    stack = passed.model.get_submodule(passed.stack)
-    assert isinstance(stack, Stack)
-    return stack
 
 
 def wide(x: Tensor) -> torch.dtype:
@@ -97,13 +92,29 @@ def mean_over(values: Tensor, real: Tensor | None) -> Tensor:
     return torch.where(real, values, 0).sum((-2, -1)) / real.sum()
 
 
-def rows_of(context: Any, batch: int, rows: slice) -> Any:
-    """The context of some examples of a batch."""
+@runtime_checkable
+class BoundContext(Protocol):
+    """A context that belongs to the examples of one pass, as those of `splitstep.pretrained` do: it has to be asked for
+    that of others."""
+
+    def of_examples(self, chosen: Sequence[int]) -> Any:
+        """The context of some of the examples, in this order; one may come several times."""
+        ...
+
+    def of_token(self, example: int, token: int, states: Sequence[Tensor]) -> Any:
+        """The context of one token as a whole sequence; states [width] are those that it has before each layer."""
+        ...
+
+
+def rows_of(context: Any, batch: int, rows: Sequence[int]) -> Any:
+    """The context of some examples of a batch; one may come several times."""
+    if isinstance(context, BoundContext):
+        return context.of_examples(rows)
 
     def one(value: Any) -> Any:
-        return value[rows] if isinstance(value, Tensor) and value.ndim and len(value) == batch else value
+        return value[list(rows)] if isinstance(value, Tensor) and value.ndim and len(value) == batch else value
 
-    return tree_map(one, context)
+    return tree_map(one, context) if list(rows) != list(range(batch)) else context
 
 
 def over_texts(name: str, values: Tensor) -> dict[str, tuple[float, ...]]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .jacobian import TokenJacobians
 from .lyapunov import lyapunov_spectrum
-from .probe import Figures, Pass, over_texts, stack_of
+from .probe import Figures, Pass, over_texts
 from .spectra import effective_rank, singular_values
 
 LEADING = 10
@@ -29,7 +29,7 @@ class JacobianProducts(TokenJacobians):
 
     def figures(self, passed: Pass) -> Figures:
         found = self.linearised(passed)
-        time = stack_of(passed).step * len(found)
+        time = passed.stack.step * len(found)
         out: dict[str, tuple[float, ...] | Tensor] = {}
         for prefix, chosen in (("", 0), ("normal ", 2)):
             products = [cumulative([layer[text][chosen] for layer in found]) for text in range(len(found[0]))]

@@ -7,11 +7,9 @@ from typing import final
 import torch
 from torch import Tensor
 
-from ..fields.attention import EMPTY, Attention, attention_weights
-from ..fields.context import Context
 from ..integrate import Event
-from .attention import KEPT, TOKENS, first_examples, real_queries
-from .probe import Figures, Pass, Probe, over_texts, stack_of, texts_of
+from .attention import KEPT, TOKENS, real_queries, seen_weights
+from .probe import Figures, Pass, Probe, over_texts, texts_of
 
 
 @final
@@ -31,20 +29,17 @@ class AttentionRollout(Probe):
         self.layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, event: Event) -> None:
-        for name, field in event.fields.items():
-            if isinstance(field, Attention) and field.looks_at == "own":
-                given = event.context if isinstance(event.context, Context) else EMPTY
-                x, context = first_examples(event.read, given, field)
-                with torch.no_grad():
-                    w = attention_weights(field, event.times[name], x, context).double().mean(1)
-                    factor = (w + torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)) / 2
-                    self.product = factor if self.product is None else factor @ self.product
-                    self.layers[event.site.step] = torch.special.entr(self.product).sum(-1), self.product
+        for name, weights in seen_weights(event):
+            if name[0] != "C":  # it looks at another stack
+                w = weights.double().mean(1)
+                factor = (w + torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)) / 2
+                self.product = factor if self.product is None else factor @ self.product
+                self.layers[event.site.step] = torch.special.entr(self.product).sum(-1), self.product
 
     def figures(self, passed: Pass) -> Figures:
-        if self.product is None:
-            return {}
-        every = list(self.layers.values())[stack_of(passed).substeps - 1 :: stack_of(passed).substeps]
+        if self.product is None or len(self.layers) < len(passed.stack.layers) * passed.stack.substeps:
+            return {}  # some layers have no attention
+        every = list(self.layers.values())[passed.stack.substeps - 1 :: passed.stack.substeps]
         real, count = passed.real, len(self.product)
         first = first_real(real, self.product)
         entropy = [[t.mean() for t in texts_of(one, real, count)] for one, _ in every]

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from ..fields import Context
 from ..integrate import Event, State, integrate
-from .probe import Figures, Pass, Probe, numbers, stack_of, wide
+from .probe import Figures, Pass, Probe, numbers, rows_of, wide
 
 EXAMPLES, DIRECTIONS, SEED = 8, 4, 15
 SIZE = 1e-3  # of a perturbation, relative to the state
@@ -36,7 +36,7 @@ class Sensitivity(Probe):
 
     def figures(self, passed: Pass) -> Figures:
         assert self.begun is not None
-        stack, start = stack_of(passed), self.begun.before.detach()[:EXAMPLES]
+        stack, start = passed.stack, self.begun.before.detach()[:EXAMPLES]
         real = None if passed.real is None else passed.real[:EXAMPLES]
         with torch.no_grad(), torch.autocast(start.device.type, enabled=False):
             found = exponents(stack, start, repeated(self.begun.context, len(passed.x), start), real)
@@ -50,15 +50,9 @@ def repeated(context: Any, batch: int, x: Tensor) -> Any:
     """The context of the first examples, once for them and once for each direction, in the type of x and without
     dropout."""
 
-    def one(value: Any) -> Any:
-        if not isinstance(value, Tensor) or not value.ndim:
-            return value
-        value = value.to(x.dtype) if value.is_floating_point() else value
-        copies = (1 + DIRECTIONS, *[1] * (value.ndim - 1))
-        return value[: len(x)].repeat(copies) if len(value) == batch else value
-
     quiet = context._replace(seed=None, record=None) if isinstance(context, Context) else context
-    return tree_map(one, quiet)
+    cast = tree_map(lambda one: one.to(x.dtype) if isinstance(one, Tensor) and one.is_floating_point() else one, quiet)
+    return rows_of(cast, batch, [*range(len(x))] * (1 + DIRECTIONS))
 
 
 def exponents(stack: Any, x: Tensor, context: Any, real: Tensor | None) -> Tensor:

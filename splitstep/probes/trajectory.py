@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .drift import cosines
-from .probe import Figures, LayerStates, Pass, lengths, over_texts, stack_of, texts_of
+from .probe import Figures, LayerStates, Pass, lengths, over_texts, texts_of
 
 TEXTS = 16
 
@@ -23,7 +23,7 @@ class Trajectory(LayerStates):
     """
 
     def figures(self, passed: Pass) -> Figures:
-        h = stack_of(passed).step
+        h = passed.stack.step
         texts = [torch.stack(one) for one in zip(*self.by_text(passed), strict=True)]  # [L + 1, n, width] each
         found = [trajectory(x, h) for x in texts]
         out: dict[str, tuple[float, ...]] = {}

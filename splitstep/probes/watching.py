@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from ..fields import Context
 from ..integrate import Event
 from ..kernels.loss import IGNORED
+from ..models.body import Body
 from ..stack import Stack
 from .probe import Figures, Pass, Probe
 
@@ -47,7 +49,17 @@ def watch(model: nn.Module, batch: Mapping[str, Any], probes: Made, stacks: Mapp
         held.enter_context(torch.set_grad_enabled(bool(asking) or torch.is_grad_enabled()))
         output = model(**batch, use_cache=False, observe=see)
     passes = {
-        name: Pass(model, batch, name, x, output, real_tokens(batch, x, name in decoders), shared={})
+        name: Pass(
+            model,
+            batch,
+            name,
+            stacks[name],
+            x,
+            output,
+            real_tokens(batch, x, name in decoders),
+            shared={},
+            head=head_of(model, name),
+        )
         for name, x in ends.items()
     }
     gradients = differentiate(output, probes, passes) if asking else {}
@@ -59,6 +71,15 @@ def watch(model: nn.Module, batch: Mapping[str, Any], probes: Made, stacks: Mapp
         }
         for name, made in probes.items()
     }
+
+
+def head_of(model: nn.Module, stack: str) -> Callable[[Tensor], Tensor] | None:
+    """What follows a stack of ours, up to the logits; None if the model has nothing of the kind."""
+    around = model.get_submodule(stack.rpartition(".")[0])
+    if not (isinstance(model, PreTrainedModel) and isinstance(around, Body)):
+        return None
+    unembedding: Any = model.get_output_embeddings()
+    return None if unembedding is None else lambda x: unembedding(around.norm(x))
 
 
 def real_tokens(batch: Mapping[str, Any], x: Tensor, decodes: bool) -> Tensor | None:

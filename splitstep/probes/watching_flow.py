@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..integrate import Event, State, integrate
 from ..stack import Stack
-from .probe import Figures, Pass, Probe
+from .probe import Figures, Pass, Probe, rows_of
 from .watching import real_tokens
 
 
@@ -18,6 +18,7 @@ from .watching import real_tokens
 class Observable(Protocol):
     """A model as stacks of steps, such as `splitstep.pretrained.load` returns."""
 
+    model: nn.Module
     stacks: Mapping[str, Stack]
 
     @property
@@ -35,7 +36,7 @@ def watch_flow(
 ) -> dict[str, dict[str, Figures]]:
     """What the probes find in the main stack, by the names of probe and stack."""
     if asking := [name for name, probe in probes.items() if probe.gradients]:
-        raise ValueError(f'probe "{asking[0]}" differentiates the loss, which a flow does not have: observe the model')
+        raise ValueError(f'probe "{asking[0]}" differentiates the loss, which a flow does not have: leave it out')
     stack = flow.stacks[flow.main]
     inputs = {name: x for name, x in batch.items() if name != "labels"}
 
@@ -48,14 +49,24 @@ def watch_flow(
         end = integrate(stack.scheme, stack.steps(), flow.embed(inputs), context, see)
         output = flow.head(end, context)
     x = (end[0] + end[1]) / 2 if stack.scheme.doubled else end
-    home = nested(flow.main, stack)
-    passed = Pass(home, batch, flow.main, x, output, real_tokens(batch, x, "decoder_input_ids" in batch))
+    real = real_tokens(batch, x, "decoder_input_ids" in batch)
+    head = head_on(flow, context, len(x)) if is_vocabulary(flow.model, output, x) else None
+    passed = Pass(flow.model, inputs, flow.main, stack, x, output, real, shared={}, head=head)
     return {name: {flow.main: probe.figures(passed)} for name, probe in probes.items()}
 
 
-def nested(name: str, stack: Stack) -> nn.Module:
-    """A module that has the stack under this dotted name, as a model of ours does."""
-    found: nn.Module = stack
-    for part in reversed(name.split(".")):
-        found = nn.ModuleDict({part: found})
-    return found
+def head_on(flow: Observable, context: Any, batch: int) -> Callable[[Tensor], Tensor]:
+    """The flow's head on states [n, T, width] of the first n examples of this pass."""
+    doubled = flow.stacks[flow.main].scheme.doubled
+
+    def head(x: Tensor) -> Tensor:
+        return flow.head((x, x) if doubled else x, rows_of(context, batch, range(len(x))))
+
+    return head
+
+
+def is_vocabulary(model: Any, output: Tensor, x: Tensor) -> bool:
+    """Whether the output has a number for each token of the vocabulary: as many as an embedding has rows."""
+    tables = [model.get_input_embeddings(), model.get_output_embeddings()]
+    rows = {len(one.weight) for one in tables if isinstance(one, nn.Embedding | nn.Linear)}
+    return output.ndim == 3 and output.shape[:2] == x.shape[:2] and output.shape[-1] in rows

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from children import NUMBERS, RECIPE, everything, lines, run, together
-from torch import Tensor, nn
+from torch import Tensor
 
 from splitstep.integrate import Event
 from splitstep.models import (
@@ -123,7 +123,7 @@ def test_a_probe_is_handed_model_labels_and_loss(ends: list[Pass]) -> None:
     assert isinstance(probe, Ends)
     found = observe(model, batch, ["ends"])["ends"]["body.stack"]
     [passed] = ends
-    assert (passed.model, passed.batch, passed.stack) == (model, batch, "body.stack")
+    assert (passed.model, passed.batch, passed.name) == (model, batch, "body.stack")
     assert found["loss"] == (pytest.approx(math.log(30), rel=0.2),)
     [gradient] = torch.autograd.grad(passed.output.loss, [passed.x])
     assert gradient.shape == (2, 7, 16)
@@ -219,4 +219,4 @@ def test_a_stack_alone_is_observed_by_its_events() -> None:
     probe = PROBES["increment_norms"]()
     for event in events:
         probe(event)
-    assert probe.figures(Pass(nn.Identity(), {}, "", torch.ones(1), None)) == expected
+    assert probe.figures(Pass(model, batch, "", model.body.stack, torch.ones(1), None)) == expected
