@@ -132,7 +132,8 @@ def collapsing(result: Inspection) -> Iterator[Conclusion]:
     state, low = min(values, key=lambda one: one[1])
     rule = f"the effective rank of a text's centred states falls below {COLLAPSE:g} of that at the start"
     said = "Collapses" if low < COLLAPSE * first else "Does not collapse"
-    text = f"{said}: from {first:.3g} at the start to {low:.3g} at state {state}, and {values[-1][1]:.3g} at the end."
+    lowest = f" It is lowest at state {state}, {low:.3g}." if state not in (0, values[-1][0]) else ""
+    text = f"{said}: {first:.3g} at the start, {values[-1][1]:.3g} at the end.{lowest}"
     yield Conclusion("Rank of the tokens", rule, text + beside(result, "rank", "effective centred", min))
 
 

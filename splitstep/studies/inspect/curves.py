@@ -134,7 +134,8 @@ def axis(result: Inspection, along: str) -> Axis:
     if along == "number":
         return Axis("number", "{:.0f}", apart=1.0)
     if len({one.layers for one in result.looked}) == 1:
-        return Axis("state, after so many layers" if along == "state" else "depth in layers", "{:g}", apart=1.0)
+        titles = {"state": "state, after so many layers", "layer": "layer", "pair": "layer, with the next one"}
+        return Axis(titles[along], "{:g}", apart=1.0)
     return Axis("share of the depth", "{:.2f}")
 
 
@@ -151,8 +152,7 @@ def lines_of(result: Inspection, curve: Curve) -> list[Line]:
 def line(looked: Looked, series: Series, several: bool, scaled: bool) -> Line:
     name = f"{label_of(looked)}, {series.name}" if several else label_of(looked)
     mean, spread = series.mean, series.spread
-    factor = looked.layers if scaled and series.along != "number" else 1
-    x = [factor * t + (series.along == "number") for t in series.t]
+    x = [n + (series.along == "number") for n in series.numbers] if scaled or series.along == "number" else series.t
     if series.texts < 2:
         return Line(name, x, mean)
     low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))

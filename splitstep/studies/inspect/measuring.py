@@ -13,7 +13,6 @@ from torch import Tensor
 from ...pretrained import Flow
 from ...probes import PROBES, Figures, Probe
 from ...probes.blocks import LayerBlocks
-from ...probes.products import JacobianProducts
 from ...probes.watching_flow import watch_flow
 from .own_probes import Guarded, KeptStates, SavedStates, Sizes
 from .paths import token_paths
@@ -27,7 +26,6 @@ DEFAULT = (
 PATHS = 4  # texts whose tokens the page shows as particles
 SKIPPED = 4  # texts on which layers are left out
 EIGENVALUES = 600  # of a layer that are kept for the page
-PARTIAL = "it multiplies the Jacobians of all layers: leave out --layers"
 LISTED = {("products", "exponents")}  # series that do not run along the depth
 
 
@@ -131,11 +129,10 @@ def seen_names(seen: Sequence[Text]) -> list[tuple[str, tuple[str, ...]]]:
 
 def observe_text(flow: Flow, text: Text, i: int, plan: Plan, tally: Tally) -> None:
     """One pass of one text, and its figures."""
-    substeps = flow.stacks[flow.main].substeps
     every = {**registered(plan, i, tally), **own_probes(flow, text, i, plan, tally.chosen)}
-    chosen = None if plan.layers is None else frozenset(plan.layers)
-    guarded = {name: Guarded(probe, chosen, substeps) for name, probe in every.items()}
-    found = watch_flow(as_observable(flow), text.inputs, guarded)
+    guarded = {name: Guarded(probe) for name, probe in every.items()}
+    observable: Any = flow  # a protocol with a Mapping, which a dict does not match
+    found = watch_flow(observable, text.inputs, guarded)
     for name, by_stack in found.items():
         if guarded[name].why:
             tally.missing[name] = guarded[name].why
@@ -148,8 +145,6 @@ def registered(plan: Plan, i: int, tally: Tally) -> Mapping[str, Probe]:
     found = dict[str, Probe]()
     for name in plan.probes:
         probe = PROBES.find(name)()
-        if plan.layers is not None and isinstance(probe, JacobianProducts):
-            tally.missing[name] = PARTIAL
         late = isinstance(probe, LayerBlocks) and i >= plan.differentiated
         if name not in tally.missing and not late:
             found[name] = probe
@@ -188,8 +183,6 @@ def places(probe: str, name: str, count: int, tally: Tally) -> tuple[Along, tupl
             return "state", tuple(range(count))
         if count == tally.layers:
             return "layer", tuple(range(count))
-        if count == len(tally.chosen):  # a probe that saw only these layers
-            return "layer", tally.chosen
         if count == tally.layers - 1:
             return "pair", tuple(range(count))
     return "number", tuple(range(count))
@@ -229,7 +222,8 @@ def spectra_of(tally: Tally) -> Iterator[Spectrum]:
     """The eigenvalues of each layer; of a wide model, evenly chosen ones in the order of their size."""
     if tally.eigenvalues is None:
         return
-    for layer, values in zip(tally.chosen, tally.eigenvalues, strict=True):
+    for layer in tally.chosen:
+        values = tally.eigenvalues[layer]
         order = torch.linalg.vector_norm(values, dim=-1).argsort(descending=True)
         places = torch.linspace(0, len(order) - 1, min(len(order), EIGENVALUES)).round().long()
         real, imaginary = (tuple(float(f"{x:.4g}") for x in one.tolist()) for one in values[order[places]].T)

@@ -14,7 +14,6 @@ from torch import Tensor
 from ...integrate import Event
 from ...pretrained import state_name
 from ...probes import Figures, Pass, Probe
-from ...probes.blocks import LayerBlocks
 from ...probes.probe import LayerStates, lengths, mean_over, numbers
 from ...scheme import Scheme
 from ...support.words import first_line
@@ -87,17 +86,13 @@ class SavedStates(Probe):
 
 @final
 class Guarded(Probe):
-    """A probe that may fail without ending the pass: then `why` says so, and it has no figures.
+    """A probe that may fail without ending the pass: then `why` says so, and it has no figures."""
 
-    A probe with derivatives sees only the events of the chosen layers.
-    """
-
-    def __init__(self, probe: Probe, chosen: frozenset[int] | None, substeps: int) -> None:
-        self.probe, self.substeps, self.why = probe, substeps, ""
-        self.chosen = chosen if isinstance(probe, LayerBlocks) else None
+    def __init__(self, probe: Probe) -> None:
+        self.probe, self.why = probe, ""
 
     def __call__(self, event: Event) -> None:
-        if self.why or (self.chosen is not None and event.site.step // self.substeps not in self.chosen):
+        if self.why:
             return
         try:
             self.probe(event)

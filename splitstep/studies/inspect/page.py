@@ -131,9 +131,9 @@ def sections(result: Inspection) -> Iterator[str]:
 
 
 def in_pairs(charts: Sequence[Explained]) -> Iterator[str]:
-    """Spectra and heat maps take the whole width, curves stand in pairs."""
-    wide = [one for one in charts if isinstance(one.chart, SliderChart | HeatMap)]
-    narrow = [one for one in charts if one not in wide]
+    """Spectra take the whole width, other charts stand in pairs."""
+    wide = [one for one in charts if isinstance(one.chart, SliderChart)]
+    narrow = [one for one in charts if not isinstance(one.chart, SliderChart)]
     yield from map(drawn, wide)
     for i in range(0, len(narrow), 2):
         yield side_by_side([drawn(one) for one in narrow[i : i + 2]])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from ...report.tables import ON_PAGES, Column, Table
+from ...report.tables import ON_PAGES, Column, Table, lines
 from ...report.verdict import Verdict
 from .. import Study, read_document
 from .conclusions import conclusions, own_loss
@@ -15,7 +14,7 @@ from .result import FORMAT, Inspection, Looked, label_of
 
 TITLE = "Inspection"
 COLUMNS = (
-    ("cos(x_l, x_l-1)", "drift", "previous", "{:.3f}"),
+    ("cosine", "drift", "previous", "{:.3f}"),
     ("relative step", "sizes", "relative", "{:.2f}"),
     ("largest s", "leading", "s 1", "{:.3g}"),
     ("complex", "jacobian", "complex", "{:.0%}"),
@@ -23,6 +22,9 @@ COLUMNS = (
     ("[A, F]", "commutator", "A F", "{:.2f}"),
     ("on first token", "attention", "first token", "{:.2f}"),
 )
+SHORT = "layers"
+COSINE = "cosine: cos(x_l, x_l-1), where x_l is the state after a layer and x_l-1 the one before it."
+SHORT_NOTE = "Means over texts; the page has their spread and the other model beside them."
 LAYERS_NOTE = "Means over texts; small print: the standard deviation over texts, and the other model's mean."
 
 
@@ -38,8 +40,8 @@ def verdict(result: Inspection) -> Verdict:
 def tables(result: Inspection) -> list[Table]:
     """Models, conclusions, layers, the parts of the verdict, what was not measured."""
     found = [
-        models_table(result), conclusions_table(result), layers_table(result), gradient_table(result),
-        missing_table(result),
+        models_table(result), conclusions_table(result), short_table(result), layers_table(result),
+        gradient_table(result), missing_table(result),
     ]  # fmt: skip
     return [one for one in found if one.rows]
 
@@ -67,7 +69,7 @@ def conclusions_table(result: Inspection) -> Table:
 
 
 def layers_table(result: Inspection) -> Table:
-    """A row per layer."""
+    """A row per layer, with the spread over texts and the other model beside it: for pages, which have room."""
     looked = result.model
     shown = [one for one in COLUMNS if looked.find(one[1], one[2]) is not None]
     columns = [Column("layer"), *(Column(title) for title, *_ in shown), *skip_column(looked)]
@@ -75,7 +77,14 @@ def layers_table(result: Inspection) -> Table:
         [str(layer), *(cell(result, layer, *one[1:]) for one in shown), *skip_cell(looked, layer)]
         for layer in result.layers
     ]
-    return replace(Table(columns, rows, "Layers", [LAYERS_NOTE]), stacked=False)
+    return Table(columns, rows, "Layers", [LAYERS_NOTE, COSINE], ON_PAGES, stacked=False)
+
+
+def short_table(result: Inspection) -> Table:
+    """A row per layer with means alone, in one line each: for terminals."""
+    whole = layers_table(result)
+    rows = [[lines(one)[0] for one in row] for row in whole.rows]
+    return Table(whole.columns, rows, "Layers", [SHORT_NOTE, COSINE], name=SHORT)
 
 
 def cell(result: Inspection, layer: int, probe: str, name: str, form: str) -> tuple[str, ...]:
@@ -117,13 +126,17 @@ def gradient_table(result: Inspection) -> Table:
 
 
 def missing_table(result: Inspection) -> Table:
-    columns = Column("model", text=True), Column("probe", text=True), Column("why", text=True)
-    rows = [[label_of(one), gap.probe, gap.why] for one in result.looked for gap in one.missing]
+    columns = Column("probe", text=True), Column("model", text=True), Column("why", text=True)
+    found = dict[tuple[str, str], list[str]]()
+    for one in result.looked:
+        for gap in one.missing:
+            found.setdefault((gap.probe, gap.why), []).append(label_of(one))
+    rows = [[probe, ", ".join(models), why] for (probe, why), models in found.items()]
     return Table(columns, rows, "Not measured")
 
 
 def page_of(result: Inspection) -> str:
-    return inspection_page(result, verdict(result), tables(result))
+    return inspection_page(result, verdict(result), [one for one in tables(result) if one.name != SHORT])
 
 
 STUDY = Study(TITLE, read_inspection, tables, page_of, verdict=verdict)
