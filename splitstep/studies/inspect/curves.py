@@ -106,7 +106,7 @@ def curves(result: Inspection, section: str) -> Iterator[Explained]:
 
 def other_curves(result: Inspection) -> Iterator[Explained]:
     """Charts of probes that have none above, such as those of other packages."""
-    known = {one.probe for one in CURVES}
+    known = {"cka_layers", *(one.probe for one in CURVES)}
     found = [one for one in result.model.series if one.probe not in known]
     for one in found[:MOST]:
         title = f"{one.probe}: {one.name}"
@@ -117,7 +117,8 @@ def chart_of(result: Inspection, curve: Curve) -> Explained:
     lines = lines_of(result, curve)
     muted = [line.name for line in lines if line.name.startswith("random weights")]
     log = curve.log and all(y > 0 for line in lines for y in line.y if y == y)
-    along = next(one.along for one in result.model.series if one.probe == curve.probe and one.name in curve.names)
+    every = (series for one in result.looked for series in one.series)
+    along = next(one.along for one in every if one.probe == curve.probe and one.name in curve.names)
     chart = LineChart(
         curve.title, axis(result, along), Axis(curve.y, log=log), lines, reads(lines), curve.level if not log else None,
         name=f"chart-{curve.probe}-{curve.names[0]}".replace(" ", "-"), muted=muted,

@@ -15,7 +15,7 @@ from .result import FORMAT, Inspection, Looked, label_of
 TITLE = "Inspection"
 COLUMNS = (
     ("cosine", "drift", "previous", "{:.3f}"),
-    ("relative step", "sizes", "relative", "{:.2f}"),
+    ("relative step", "sizes", "relative", "{:.3g}"),
     ("largest s", "leading", "s 1", "{:.3g}"),
     ("complex", "jacobian", "complex", "{:.0%}"),
     ("asymmetry", "jacobian", "J asymmetry", "{:.2f}"),
