@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, final
 
 import torch
@@ -20,6 +21,20 @@ OUT_OF_PLACE: dict[str, Callable[..., Tensor]] = {
     "__itruediv__": torch.div,
 }
 REPLACES = ("copy_", "zero_", "fill_", "__setitem__")  # they have no namesake that does the same out of place
+
+
+def grouped_product(x: Tensor, w: Tensor, offs: Tensor | None = None, **more: Any) -> Tensor:
+    """torch._grouped_mm of rows x [n, k], sorted by expert, and weights w [experts, k, m], one expert after the other:
+    the operation itself has no forward derivatives and no batching rule. `offs` says where each expert's rows end."""
+    if offs is None or (x.dim(), w.dim()) != (2, 3) or more.get("bias") is not None or len(x) != int(offs[-1]):
+        return torch._grouped_mm(x, w, offs=offs, **more)
+    ends = offs.tolist()
+    products = [x[a:b] @ w[i] for i, (a, b) in enumerate(pairwise([0, *ends])) if b > a]
+    return torch.cat(products).to(more.get("out_dtype") or x.dtype)
+
+
+WRITTEN_OUT: dict[str, Callable[..., Tensor]] = {"_grouped_mm": grouped_product, "grouped_mm": grouped_product}
+"""Operations that are replaced by others, which have derivatives of every kind."""
 
 
 class Slot(NamedTuple):
@@ -104,7 +119,8 @@ def replay(graph: Graph, start: int, end: int) -> Replay:
         )
         fresh = i not in graph.sources and node.target is None and not node.needs & set(order) and node.floats
         arguments = tuple(argument(graph, one, ref, known) for one, ref in node.arguments)
-        instructions.append(Instruction(node.function, arguments, node.spec, outputs, how(graph, node), fresh))
+        function = WRITTEN_OUT.get(node.name.split(".")[0], node.function)
+        instructions.append(Instruction(function, arguments, node.spec, outputs, how(graph, node), fresh))
         known |= {ref: ref for ref in outputs if ref is not None}
     copies = storage(value) in graph.written and any(one.how == "write" for one in instructions)
     return Replay(first, value.shape, tuple(instructions), known[Ref(end, graph.output(end))], copies)

@@ -26,32 +26,18 @@ MODELS = {
     "ViTForImageClassification": "A F",
     "AlbertForMaskedLM": "A N F M",
 }
-MEASURING = [name for name in PROBES.names if name != "gradients"]
-TEXTWISE = (
-    "trajectory",
-    "clustering",
-    "rank",
-    "drift",
-    "state_norms",
-    "increment_norms",
-    "jacobian",
-    "leading",
-    "lens",
-)
-"""Probes whose figures of a text do not depend on the padding beside it."""
-FEW = ("communities correlation", "communities p", "commutator not defined")
-"""Series that may be undefined: with fewer than 3 communities, or where nothing is split."""
+MEASURING = [name for name in PROBES if name != "gradients"]
+TEXTWISE = [name for name in MEASURING if name not in ("information", "states", "cka_layers", "sensitivity")]
+"""Probes whose figures of a text do not depend on the others: the others choose tokens or draw noise for all."""
+UNDEFINED = {"communities": ("correlation", "p"), "commutator": ("not defined",)}
+"""Series that need not be numbers: with fewer than 3 communities, or where nothing is split."""
+ALONE = {"sensitivity": ("exponent",), "products": ("exponents", "exponents spread")}
+"""Series that are not by layer."""
 
 
 def figures_of(model: Any, given: Any, names: Any = MEASURING) -> dict[str, Any]:
     flow = load(model)
     return {probe: one[flow.main] for probe, one in ss.observe(flow, given, list(names)).items()}
-
-
-def layers_of(model: Any) -> Any:
-    """The modules of the blocks, for the oracle."""
-    lists = [one for one in model.modules() if isinstance(one, torch.nn.ModuleList)]
-    return lists[0]
 
 
 class Kept(JacobianSpectra):
@@ -110,5 +96,71 @@ def test_jacobians_of_one_token_are_those_of_the_modules(name: str, kept: Any) -
         for text, one in enumerate(jacobians):
             last = layer.x.shape[1] - 1 if real is None else int(real[text].nonzero().max())
             with sdpa_kernel(SDPBackend.MATH):
-                oracle: Any = torch.func.jacrev(lambda u, b=block: run(b, u[None, None])[0, 0])(layer.x[text, last])
+                oracle: Any = torch.func.jacrev(lambda u, b=block: run(b, u[None, None])[0, 0], chunk_size=1)(
+                    layer.x[text, last]
+                )
             torch.testing.assert_close(one.j, oracle.detach().double(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_probe_has_finite_figures_for_every_layer(name: str) -> None:
+    model = tiny(name)
+    found, layers = figures_of(model, inputs_of(model)), len(load(model).steps)
+    empty = {probe for probe, figures in found.items() if not figures}
+    assert empty == ({"lens"} if name.startswith("ViT") else set())
+    for probe, figures in found.items():
+        for series, values in figures.items():
+            numbers = torch.as_tensor(values)
+            defined = series not in UNDEFINED.get(probe, ())
+            assert not defined or bool(numbers.isfinite().all()), (probe, series)
+            if isinstance(values, tuple) and series not in ALONE.get(probe, ()) and not series.endswith(" bias"):
+                assert len(values) - layers in (-1, 0, 1), (probe, series)
+    splits = MODELS[name] in ("A F", "A C F")
+    assert ("not defined" in found["commutator"]) != splits
+    assert ("lie" in found["commutator"]) == splits
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith("ViT")])
+def test_padding_is_not_counted(name: str) -> None:
+    """A text beside a longer one has the figures that it has alone."""
+    model = tiny(name)
+    batch = inputs_of(model)
+    row = {key: value[1:2] for key, value in batch.items()}
+    short = {key: value[:, : int(row["attention_mask"].sum())] for key, value in row.items()}
+    padded, alone = (figures_of(model, given, TEXTWISE) for given in (row, short))
+    for probe, figures in alone.items():
+        for series, values in figures.items():
+            if isinstance(values, tuple):
+                close = pytest.approx(values, rel=1e-3, abs=1e-4, nan_ok=True)
+                assert padded[probe][series] == close, (probe, series)
+
+
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "MixtralForCausalLM", "BertForMaskedLM"])
+def test_few_texts_of_a_larger_batch_are_those_texts(name: str) -> None:
+    """Probes that look at the first 2 texts have the same figures if there are only these."""
+    model = tiny(name)
+    batch, names = inputs_of(model), ["jacobian", "leading", "commutator"]
+    many, few = (figures_of(model, given, names) for given in (batch, {k: v[:2] for k, v in batch.items()}))
+    for probe, figures in few.items():
+        for series, values in figures.items():
+            if isinstance(values, tuple):
+                assert many[probe][series] == pytest.approx(values, rel=1e-4, abs=1e-5, nan_ok=True), (probe, series)
+
+
+def test_the_lens_is_the_models_own_head() -> None:
+    model = tiny("BertForMaskedLM")
+    given = inputs_of(model)
+    found, real = figures_of(model, given, ["lens"])["lens"], given["attention_mask"].bool()
+    with torch.no_grad():
+        states = model(**given, output_hidden_states=True).hidden_states
+        logs = [model.cls(x).log_softmax(-1) for x in states]
+    for layer, one in enumerate(logs):
+        kl = torch.nn.functional.kl_div(one, logs[-1], reduction="none", log_target=True).sum(-1)
+        wanted = sum(float(kl[i, real[i]].mean()) for i in range(3)) / 3
+        assert found["divergence"][layer] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_there_is_no_lens_where_the_output_is_no_vocabulary() -> None:
+    for name in ("ViTForImageClassification", "CLIPTextModel"):
+        model = tiny(name)
+        assert figures_of(model, inputs_of(model), ["lens"])["lens"] == {}
