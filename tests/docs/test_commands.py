@@ -25,6 +25,11 @@ LEFT_OUT = {
     "splitstep compare ...": "is not a whole command",
     "splitstep compare wikitext2": "needs the text of WikiText-2, which is fetched by hand",
     "splitstep compare mnist": "needs the images of MNIST, which are fetched",
+    "splitstep inspect path/to/model": "needs a model; the tests of the verb and of the study make tiny ones",
+    "splitstep inspect A --against B": "needs two models",
+    "splitstep inspect SmolLM2.gguf": "needs a GGUF file",
+    "splitstep inspect runs/digits": "needs a run; tests/studies/test_inspect.py makes one",
+    "splitstep report runs/look": "needs an inspection; tests/cli/test_inspect_verb.py makes one",
     "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
 }
 NARROW = ["model.layers=1", "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.ffn=32"]

@@ -86,7 +86,8 @@ def cheapest(result: Inspection) -> str:
     ordered = sorted(result.model.skipped, key=lambda one: fmean(one.changes))
     fine = [one for one in ordered if fmean(one.changes) < HARMLESS]
     unit = "nats" if result.model.losses else "of the output"
-    name = f" Skipped one at a time, {counted(len(fine), 'layer')} of {len(ordered)} cost less than {HARMLESS:g} {unit}"
+    many = "none" if not fine else f"{len(fine)}"
+    name = f" Skipped one at a time, {many} of {counted(len(ordered), 'layer')} cost less than {HARMLESS:g} {unit}"
     return f"{name}; the cheapest is layer {ordered[0].layer}, {effect(result.model, ordered[0])}."
 
 

@@ -126,4 +126,4 @@ def shown(found: Estimate | None) -> str:
 def advice(result: Inspection, lacking: bool) -> str:
     if not lacking or result.model.find("jacobian", "complex") is None:
         return ""
-    return f" An interval needs 3 texts or more, and there are {result.differentiated}: add --spectra 8."
+    return f" An interval needs 3 texts or more, and Jacobians were taken on {result.differentiated}: add --spectra 8."

@@ -160,9 +160,9 @@ def spectra(result: Inspection) -> Iterator[Explained]:
         planes.append(ComplexPlane(f"layer {one.layer}", groups, muted=["random weights"]))
     yield Explained(
         SliderChart("Eigenvalues of each layer's Jacobian", "layer", planes, name="spectra"),
-        "J_l = dx_{l+1} / dx_l of a single token, with the residual connection",
-        "Numbers inside the circle shrink, those outside grow; those off the real line turn. Last token of the first "
-        "text. A layer that did nothing would have all of them at 1.",
+        "J_l = ∂x_{l+1} / ∂x_l",
+        "J is that of a single token, the last one of the first text, with the residual connection. Numbers inside the "
+        "circle shrink, those outside grow; those off the real line turn. A layer that did nothing has all of them at 1.",
         "spectra.json",
     )  # fmt: skip
 
@@ -186,8 +186,7 @@ def rollout_map(result: Inspection) -> Iterator[Explained]:
         return
     tokens = [f"{i + 1} {visible(one)}" for i, one in enumerate(found.labels[:SHOWN])]
     values = [row[:SHOWN] for row in found.values[:SHOWN]]
-    chart = HeatMap(
-        "Attention rollout of the first text", "from", "token", tokens, tokens, values, "{:.3f}", "chart-rollout"
-    )
+    title, numbers = "Attention rollout of the first text", [str(i + 1) for i in range(len(tokens))]
+    chart = HeatMap(title, "from token", "token", numbers, tokens, values, "{:.3f}", "chart-rollout")
     reading = f"Where what a token knows at the end comes from, through all layers; the first {len(tokens)} tokens."
     yield Explained(chart, "R_L = Π_l (W_l + I) / 2", reading, "rollout.csv")

@@ -15,12 +15,12 @@ from .result import FORMAT, Inspection, Looked, label_of
 TITLE = "Inspection"
 COLUMNS = (
     ("cosine", "drift", "previous", "{:.3f}"),
-    ("relative step", "sizes", "relative", "{:.3g}"),
-    ("largest s", "leading", "s 1", "{:.3g}"),
+    (("relative", "step"), "sizes", "relative", "{:.3g}"),
+    (("largest", "s"), "leading", "s 1", "{:.3g}"),
     ("complex", "jacobian", "complex", "{:.0%}"),
     ("asymmetry", "jacobian", "J asymmetry", "{:.2f}"),
     ("[A, F]", "commutator", "A F", "{:.2f}"),
-    ("on first token", "attention", "first token", "{:.2f}"),
+    (("on first", "token"), "attention", "first token", "{:.2f}"),
 )
 SHORT = "layers"
 COSINE = "cosine: cos(x_l, x_l-1), where x_l is the state after a layer and x_l-1 the one before it."
@@ -103,7 +103,7 @@ def cell(result: Inspection, layer: int, probe: str, name: str, form: str) -> tu
 def skip_column(looked: Looked) -> list[Column]:
     if not looked.skipped:
         return []
-    return [Column("loss if skipped" if looked.losses else "change if skipped")]
+    return [Column(("loss" if looked.losses else "change", "if skipped"))]
 
 
 def skip_cell(looked: Looked, layer: int) -> list[str]:

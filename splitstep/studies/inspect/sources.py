@@ -83,10 +83,14 @@ def check_lengths(opened: Opened, tokenizer: Any, texts: Sequence[str], tokens: 
 
 
 def spelled(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
-    """Each token as text, or its number."""
+    """Each token as the text that it adds, with its blanks, or its number. Half a letter is shown by itself."""
     if tokenizer is None:
         return tuple(map(str, ids))
-    return tuple(tokenizer.decode([one], clean_up_tokenization_spaces=False) for one in ids)
+    whole = [tokenizer.decode(ids[:i], clean_up_tokenization_spaces=False) for i in range(len(ids) + 1)]
+    return tuple(
+        after[len(before) :] if after.startswith(before) else tokenizer.decode([one])
+        for one, before, after in zip(ids, whole[:-1], whole[1:], strict=True)
+    )
 
 
 def examples_of(opened: Opened, wanted: Wanted) -> Source:
