@@ -233,3 +233,10 @@ def test_our_own_runs_are_shown_examples_of_their_task(tmp_path: Path) -> None:
     assert len(result.model.losses) == 2
     assert {one.probe for one in result.model.series} >= {"drift", "jacobian", "attention"}
     assert result.null is not None
+
+
+def test_nothing_is_kept_of_later_texts_but_figures(folder: Path) -> None:
+    result = inspection(str(folder), Wanted(texts=7, tokens=8), Plan(("drift", "jacobian"), 2), against="none")
+    assert (len(result.model.paths), len(result.model.losses)) == (4, 7)
+    assert {(one.probe, one.texts) for one in result.model.series} == {("drift", 7), ("jacobian", 2), ("sizes", 7)}
+    assert all(len(one.changes) == 4 for one in result.model.skipped)
