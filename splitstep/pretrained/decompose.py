@@ -43,7 +43,8 @@ class BlockCall(NamedTuple):
 
     def moved(self, u: Tensor) -> BlockCall:
         """The call at another state."""
-        return BlockCall(self.forward, *exchanged((self.args, self.kwargs), self.x, u), u)
+        args, kwargs = exchanged((self.args, self.kwargs), self.x, u)
+        return BlockCall(self.forward, args, kwargs, u)
 
     @property
     def others(self) -> list[Tensor]:

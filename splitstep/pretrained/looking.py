@@ -41,12 +41,17 @@ def attentions(graph: Graph, start: int, end: int, shape: torch.Size) -> Iterato
     order = needed_again(graph, start, end)
     for i in order:
         name = operation(graph.nodes[i])
-        if name == FUSED:
+        if name == FUSED and queries_of(graph.nodes[i]) == shape[1]:
             yield i, unfused(replay(graph, start, i))
         elif name in SOFTMAX:
             node = before_values(graph, order, i)
             if node is not None and is_weights(graph.value(node), shape):
                 yield node, replay(graph, start, node)
+
+
+def queries_of(node: Node) -> int:
+    """How many queries fused attention was given: in windows there are fewer than tokens."""
+    return next(one.shape[-2] for one, _ in node.arguments if isinstance(one, Tensor))
 
 
 def operation(node: Node) -> str:

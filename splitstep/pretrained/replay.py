@@ -27,7 +27,7 @@ def grouped_product(x: Tensor, w: Tensor, offs: Tensor | None = None, **more: An
     """torch._grouped_mm of rows x [n, k], sorted by expert, and weights w [experts, k, m], one expert after the other:
     the operation itself has no forward derivatives and no batching rule. `offs` says where each expert's rows end."""
     if offs is None or (x.dim(), w.dim()) != (2, 3) or more.get("bias") is not None or len(x) != int(offs[-1]):
-        return torch._grouped_mm(x, w, offs=offs, **more)
+        return torch._grouped_mm(x, w, offs=offs, **more)  # pyright: ignore[reportPrivateImportUsage]
     ends = offs.tolist()
     products = [x[a:b] @ w[i] for i, (a, b) in enumerate(pairwise([0, *ends])) if b > a]
     return torch.cat(products).to(more.get("out_dtype") or x.dtype)

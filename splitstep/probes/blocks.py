@@ -106,6 +106,10 @@ def token_block_of(layer: Layer, context: Any) -> Callable[[Tensor], Tensor]:
     return lambda u: block(u[None, None], context)[0, 0]
 
 
+class SingleToken(Exception):
+    """Layers do not run on a sequence of one token."""
+
+
 def token_context(context: Any, text: int, token: int, states: Sequence[Tensor]) -> Any:
     """The context of one token as a whole sequence, from that of a batch. States are those of the token before each
     layer: routing is held as there.
@@ -114,7 +118,10 @@ def token_context(context: Any, text: int, token: int, states: Sequence[Tensor])
     encoder's states of this text.
     """
     if isinstance(context, BoundContext):
-        return context.of_token(text, token, states)
+        try:
+            return context.of_token(text, token, states)
+        except ValueError as error:
+            raise SingleToken(str(error)) from None
     if not isinstance(context, Context) or context.memory is None:
         return Context()
     mask = context.memory_mask

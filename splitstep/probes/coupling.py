@@ -32,6 +32,8 @@ class CoordinateCommunities(TokenJacobians):
             related = spearman(positions(weights, found.labels), amplifications(jacobians, found.labels))
             rows.append((found.labels.max() + 1.0, found.modularity, found.stability, *related))
             labels.append(torch.from_numpy(found.labels))
+        if not rows:
+            return {}
         names = ("communities", "modularity", "stability", "correlation", "p")
         series = {name: tuple(map(float, one)) for name, one in zip(names, zip(*rows, strict=True), strict=True)}
         return series | {"labels": torch.stack(labels).to(torch.int32)}

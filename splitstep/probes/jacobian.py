@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from .blocks import LayerBlocks, jacobian, last_real, token_block_of, token_context
+from .blocks import LayerBlocks, SingleToken, jacobian, last_real, token_block_of, token_context
 from .probe import Figures, Pass, over_texts
 from .schur import real_schur
 from .spectra import (
@@ -32,10 +33,15 @@ class TokenJacobians(LayerBlocks):
     """A probe of the Jacobians of single-token blocks at the last real token of the first 2 texts."""
 
     def linearised(self, passed: Pass) -> list[list[Linearised]]:
-        """By layer and text. They are worked out once for all probes of a pass."""
+        """By layer and text; none, and a warning, if layers do not run on a single token. They are worked out once for
+        all probes of a pass."""
         shared: dict[str, Any] = {} if passed.shared is None else passed.shared
         if "token jacobians" not in shared:
-            shared["token jacobians"] = self.computed(passed)
+            try:
+                shared["token jacobians"] = self.computed(passed)
+            except SingleToken as error:
+                warnings.warn(f"{passed.name} has no Jacobians of single tokens: {error}", stacklevel=2)
+                shared["token jacobians"] = []
         return shared["token jacobians"]
 
     def computed(self, passed: Pass) -> list[list[Linearised]]:
@@ -74,7 +80,8 @@ class JacobianSpectra(TokenJacobians):
     """
 
     def figures(self, passed: Pass) -> Figures:
-        found = self.linearised(passed)
+        if not (found := self.linearised(passed)):
+            return {}
         j = torch.stack([torch.stack([one.j for one in layer]) for layer in found])  # [L, texts, width, width]
         eigen = torch.stack([torch.stack([one.eigenvalues for one in layer]) for layer in found])
         out: dict[str, Any] = over_texts("complex", complex_share(eigen))

@@ -13,13 +13,13 @@ from .blocks import Layer, LayerBlocks, block_of, differentiable
 from .low_rank import Leading, leading_singular
 from .probe import Figures, Pass, named_over_texts, rows_of
 
-COUNT, EXTRA, ROUNDS = 10, 10, 12
+COUNT, EXTRA, ROUNDS = 10, 2, 12
 
 
 @final
 class LeadingSingular(LayerBlocks):
     """The 10 leading singular values s of the Jacobian of each layer on the whole sequence, [T width, T width], without
-    ever having this matrix: randomised subspace iteration on jvp and vjp (`low_rank.py`).
+    ever having this matrix: randomised block Krylov iteration on jvp and vjp (`low_rank.py`).
 
     Series "s 1" .. "s 10" by layer, means over the first 2 texts with their spread; "tokens": of the vector v of s 1,
     the participation ratio 1 / sum_t |v_t|^4 of the tokens, |v| = 1, so 1 means that a single token is stretched.

@@ -28,7 +28,8 @@ class JacobianProducts(TokenJacobians):
     """
 
     def figures(self, passed: Pass) -> Figures:
-        found = self.linearised(passed)
+        if not (found := self.linearised(passed)):
+            return {}
         time = passed.stack.step * len(found)
         out: dict[str, tuple[float, ...] | Tensor] = {}
         for prefix, chosen in (("", 0), ("normal ", 2)):

@@ -67,6 +67,14 @@ def head_on(flow: Observable, context: Any, batch: int) -> Callable[[Tensor], Te
 
 def is_vocabulary(model: Any, output: Tensor, x: Tensor) -> bool:
     """Whether the output has a number for each token of the vocabulary: as many as an embedding has rows."""
-    tables = [model.get_input_embeddings(), model.get_output_embeddings()]
-    rows = {len(one.weight) for one in tables if isinstance(one, nn.Embedding | nn.Linear)}
+    rows = {table_rows(get) for get in (model.get_input_embeddings, model.get_output_embeddings)}
     return output.ndim == 3 and output.shape[:2] == x.shape[:2] and output.shape[-1] in rows
+
+
+def table_rows(get: Callable[[], Any]) -> int | None:
+    """How many rows an embedding has; None if there is none."""
+    try:
+        table = get()
+    except NotImplementedError:  # a model of audio, say
+        return None
+    return len(table.weight) if isinstance(table, nn.Embedding | nn.Linear) else None

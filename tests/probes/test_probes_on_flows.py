@@ -14,7 +14,7 @@ from zoo import tiny
 import splitstep as ss
 from splitstep.pretrained import load
 from splitstep.probes import PROBES
-from splitstep.probes.jacobian import JacobianSpectra
+from splitstep.probes.jacobian import TokenJacobians
 
 MODELS = {
     "LlamaForCausalLM": "A F",
@@ -40,7 +40,7 @@ def figures_of(model: Any, given: Any, names: Any = MEASURING) -> dict[str, Any]
     return {probe: one[flow.main] for probe, one in ss.observe(flow, given, list(names)).items()}
 
 
-class Kept(JacobianSpectra):
+class Kept(TokenJacobians):
     """The probe with the states at which it linearises."""
 
     seen: Any = None
@@ -164,3 +164,21 @@ def test_there_is_no_lens_where_the_output_is_no_vocabulary() -> None:
     for name in ("ViTForImageClassification", "CLIPTextModel"):
         model = tiny(name)
         assert figures_of(model, inputs_of(model), ["lens"])["lens"] == {}
+
+
+def test_blocks_that_need_several_tokens_have_no_single_token_figures() -> None:
+    """Swin's windows."""
+    model = tiny("SwinForImageClassification")
+    given = {"pixel_values": torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))}
+    with pytest.warns(UserWarning, match="has no Jacobians of single tokens: its blocks do not run on a single token"):
+        found = figures_of(model, given, ["jacobian", "products", "communities", "leading"])
+    assert [bool(figures) for figures in found.values()] == [False, False, False, True]
+
+
+def test_a_model_without_embeddings_of_tokens_is_observed() -> None:
+    model = tiny("Wav2Vec2ConformerModel")
+    given = {"input_values": torch.randn(2, 200, generator=torch.Generator().manual_seed(1))}
+    flow = load(model, inputs=given)
+    found = ss.observe(flow, given, ["state_norms", "lens"])
+    assert len(found["state_norms"][flow.main]["x"]) == 3
+    assert found["lens"][flow.main] == {}
