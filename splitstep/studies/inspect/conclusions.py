@@ -46,13 +46,21 @@ def redundant(result: Inspection) -> Iterator[Conclusion]:
         text = f"No layer moves the stream so little. The least is layer {least(size)}."
         yield Conclusion("Layers to skip or merge", rule, f"{text}{cheapest(result)}")
         return
-    found.sort(key=lambda one: one[2])
-    shown = [f"{layer} ({skip_text(result, layer, s)})" for layer, _, s in found[:NAMED]]
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    text = (
-        f"Candidates are the layers {listed(shown)}{more}." if len(found) > 1 else f"A candidate is layer {shown[0]}."
-    )
+    found.sort(key=lambda one: (cost(result, one[0]), one[2]))
+    shown = [f"{layer} ({skip_text(result, layer, size)})" for layer, _, size in found]
+    which = "Candidates are the layers" if len(found) > 1 else "A candidate is layer"
+    text = f"{which} {first_few(shown)}."
     yield Conclusion("Layers to skip or merge", rule, f"{text}{cheapest(result)}")
+
+
+def first_few(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    return listed([*names[:NAMED], f"{len(names) - NAMED} more"] if len(names) > NAMED + 1 else names)
+
+
+def cost(result: Inspection, layer: int) -> float:
+    """What skipping a layer costs; 0 if it was not tried."""
+    return next((fmean(one.changes) for one in result.model.skipped if one.layer == layer), 0.0)
 
 
 def least(series: Series) -> str:
@@ -108,9 +116,8 @@ def over(series: Series, level: float, words: str) -> str:
     high = [(layer, value) for layer, value in ordered if value > level]
     if not high:
         return f"None. The highest is layer {ordered[0][0]} with {ordered[0][1]:.3g}."
-    shown = [f"{layer} ({value:.3g})" for layer, value in high[:NAMED]]
-    more = f" and {len(high) - NAMED} more" if len(high) > NAMED else ""
-    return f"{words} layer{'s' * (len(high) > 1)} {listed(shown)}{more}."
+    shown = [f"{layer} ({value:.3g})" for layer, value in high]
+    return f"{words} layer{'s' * (len(high) > 1)} {first_few(shown)}."
 
 
 def beside(result: Inspection, probe: str, name: str, pick: Callable[[list[float]], float]) -> str:
@@ -157,7 +164,7 @@ def outlying(result: Inspection) -> Iterator[Conclusion]:
     names = sorted({one.coordinate for one in high})
     equal = f"an equal share would be {1 / result.model.width:.2g}"
     head = f"The most is {top.share:.1%}, coordinate {top.coordinate} of state {top.state}; {equal}."
-    many = f"{'Coordinates' if len(names) > 1 else 'Coordinate'} {listed(list(map(str, names[:NAMED])))}"
+    many = f"{'Coordinates' if len(names) > 1 else 'Coordinate'} {first_few(list(map(str, names)))}"
     text = f"{many}, in {counted(len(high), 'state')}. {head}" if high else f"None. {head}"
     yield Conclusion("Outlier coordinates", rule, text + beside(result, "sizes", "outlier", max))
 

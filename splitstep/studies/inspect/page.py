@@ -7,11 +7,11 @@ from html import escape
 
 from ...report.charts import (
     Axis,
-    Bar,
-    BarChart,
     ComplexPlane,
     Explained,
     HeatMap,
+    Line,
+    LineChart,
     ParticleChart,
     Particles,
     SliderChart,
@@ -102,21 +102,17 @@ def skip_chart(result: Inspection) -> Iterator[str]:
     looked = result.model
     if not looked.skipped:
         return
-    bars = [Bar(f"layer {one.layer}", mean(one.changes), *ends(one.changes)) for one in looked.skipped]
-    unit = "loss, nats for each prediction" if looked.losses else "output, relative"
-    chart = BarChart(f"A layer left out: change of the {unit}", Axis("change", "{:.3g}"), bars, name="chart-skipped")
+    every = [one.changes for one in looked.skipped]
+    layers, means = [one.layer for one in looked.skipped], [sum(one) / len(one) for one in every]
+    line = Line(label_of(looked), layers, means, list(map(min, every)), list(map(max, every)))
+    unit = "loss, nats" if looked.losses else "output, relative"
+    chart = LineChart(
+        f"A layer left out: change of the {unit}", Axis("layer", "{:g}", apart=1.0), Axis("change", "{:.3g}"), [line],
+        "mean over texts, band: from the least to the greatest", 0.0, name="chart-skipped",
+    )  # fmt: skip
     equation = "loss(without l) - loss" if looked.losses else "|y(without l) - y| / |y|"
-    texts = counted(len(looked.skipped[0].changes), "text")
-    reading = f"Each layer is really left out, one at a time, on {texts}; the line spans the texts."
+    reading = f"Each layer is really left out, one at a time, on {counted(len(every[0]), 'text')}."
     yield drawn(Explained(chart, equation, reading, "skipped.csv"))
-
-
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def ends(values: Sequence[float]) -> tuple[float, ...]:
-    return (min(values), max(values)) if len(values) > 1 else ()
 
 
 def sections(result: Inspection) -> Iterator[str]:

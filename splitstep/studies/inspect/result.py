@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
 
@@ -157,7 +158,7 @@ class Inspection:
 
 def label_of(looked: Looked) -> str:
     """What charts call a model."""
-    return "random weights" if looked.random else looked.model.rstrip("/").rpartition("/")[2] or looked.model
+    return "random weights" if looked.random else Path(looked.model).name.removesuffix(".gguf") or looked.model
 
 
 def several(values: Sequence[float]) -> str:
