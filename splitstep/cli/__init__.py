@@ -24,6 +24,7 @@ from .ablate import ablate
 from .approximate import approximate
 from .compare import compare
 from .converge import converge
+from .inspect import inspect
 from .recipes import recipes, tasks
 from .report import report
 from .runs import evaluate, generate, train, translate
@@ -70,6 +71,7 @@ for verb in (
     compare,
     ablate,
     converge,
+    inspect,
     approximate,
     report,
 ):

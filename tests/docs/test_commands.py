@@ -26,6 +26,11 @@ LEFT_OUT = {
     "splitstep compare wikitext2": "needs the text of WikiText-2, which is fetched by hand",
     "splitstep compare mnist": "needs the images of MNIST, which are fetched",
     "splitstep converge some-org/": "needs a model of the Hub; tests/studies/test_converge_pretrained.py has its own",
+    "splitstep inspect path/to/model": "needs a model; the tests of the verb and of the study make tiny ones",
+    "splitstep inspect A --against B": "needs two models",
+    "splitstep inspect SmolLM2.gguf": "needs a GGUF file",
+    "splitstep inspect runs/digits": "needs a run; tests/studies/test_inspect.py makes one",
+    "splitstep report runs/look": "needs an inspection; tests/cli/test_inspect_verb.py makes one",
     "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
 }
 NARROW = ["model.layers=1", "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.ffn=32"]
@@ -140,7 +145,7 @@ def test_links_lead_to_files(file: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_results_that_a_page_names_are_there(file: str) -> None:
     named = re.findall(r"(?<![\w/])results/[\w./-]*[\w]", (ROOT / file).read_text())
-    own = {f"results/{name}.md" for name in ("comparisons", "order", "lessons", "speed", "pde", "discretisation")}  # of docs/
+    own = {f"results/{page.name}" for page in (ROOT / "docs" / "results").glob("*.md")}
     for name in set(named) - own:
         assert (ROOT / name).exists(), f"{file}: {name}"
 

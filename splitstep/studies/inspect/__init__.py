@@ -1,0 +1,7 @@
+"""The study of a pretrained model as a dynamical system: what its layers do to tokens, beside a null model."""
+
+from .report import STUDY
+from .result import Inspection
+from .study import inspection
+
+__all__ = ["STUDY", "Inspection", "inspection"]

@@ -1,0 +1,160 @@
+"""The curves of an inspection: which figures share a chart, with their equations and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ...report.charts import Axis, Explained, Line, LineChart
+from .result import Inspection, Looked, Series, label_of
+
+MOST = 8  # charts of probes that this page does not know
+
+
+class Curve(NamedTuple):
+    """A chart: series of one probe, an axis, an equation, a reading."""
+
+    section: str
+    title: str
+    probe: str
+    names: tuple[str, ...]
+    y: str
+    equation: str
+    reading: str
+    log: bool = False
+    level: float | None = None
+
+
+CURVES = (
+    Curve("Trajectories", "Length of the state", "trajectory", ("norm",), "|x_l|", "|x_l|, mean over tokens",
+          "How long the stream's vectors are. Growth makes later layers relatively weaker.", True),
+    Curve("Trajectories", "Relative step", "sizes", ("relative",), "relative step", "|x_l - x_{l-1}| / |x_{l-1}|",
+          "How far a layer moves a token, in units of its length. Small steps are those of a fine integration.", True),
+    Curve("Trajectories", "Direction kept by a layer", "drift", ("previous",), "cosine", "cos(x_l, x_{l-1})",
+          "Near 1 a layer hardly turns its tokens.", level=1.0),
+    Curve("Trajectories", "Direction kept since the input", "drift", ("input",), "cosine", "cos(x_l, x_0)",
+          "How much of the embedding's direction is left.", level=0.0),
+    Curve("Trajectories", "Turn between layers", "trajectory", ("turn",), "radians",
+          "angle between x_l - x_{l-1} and x_{l+1} - x_l",
+          "0 is a straight path; 1.57 means that neighbouring layers work at right angles."),
+    Curve("Trajectories", "Curvature", "trajectory", ("curvature",), "1 / radius",
+          "2 sin(angle) / |x_{l+1} - x_{l-1}|", "1 / radius of the circle through three states in a row.", True),
+    Curve("Tokens", "Anisotropy", "clustering", ("cosine",), "cosine", "mean_{i ≠ j} cos(x_i, x_j)",
+          "At 1 all tokens of a text point the same way; at 0 they point anywhere.", level=0.0),
+    Curve("Tokens", "Clusters", "clustering", ("clusters",), "clusters",
+          "components of the graph of pairs with cos(x_i, x_j) > 0.9",
+          "How many groups of like tokens a text has. Few groups mean that tokens have gathered."),
+    Curve("Tokens", "Effective rank of the tokens", "rank", ("effective centred", "participation centred"), "rank",
+          "exp(-Σ p_i log p_i), p = s / Σ s;  (Σ s^2)^2 / Σ s^4",
+          "How many directions the tokens of a text use, without their mean. A fall is a collapse of rank."),
+    Curve("Tokens", "Largest share of one coordinate", "sizes", ("outlier",), "share", "max_j mean x_j^2 / |x|^2",
+          "Above 0.1 a single coordinate dominates the stream.", True),
+    Curve("Attention", "Entropy of attention", "attention", ("A",), "nats", "-Σ_j w_{ij} log w_{ij}",
+          "Low entropy: tokens look at few others."),
+    Curve("Attention", "Attention on the first token", "attention", ("first token",), "share", "mean_{i > 1} w_{i1}",
+          "A high share is an attention sink: heads that have nothing to do look there."),
+    Curve("Attention", "Entropy of the rollout", "rollout", ("entropy",), "nats", "R_l = (W_l + I) / 2 R_{l-1}",
+          "How widely what a token knows has been gathered, through all layers so far."),
+    Curve("Attention", "Rollout on the first token", "rollout", ("first",), "share", "mean_i R_{i1}",
+          "The share of the first token in what all tokens have gathered."),
+    Curve("Jacobians", "Share of complex eigenvalues", "jacobian", ("complex",), "share",
+          "share of λ(J_l) with |Im λ| > 10^{-9} max |λ|",
+          "Complex eigenvalues turn states. A fall with depth is part of the depth gradient."),
+    Curve("Jacobians", "Asymmetry", "jacobian", ("J asymmetry", "J - I asymmetry"), "asymmetry", "|J - J^T|_F / |J|_F",
+          "0 is symmetric, about 1.41 is random. J has the residual connection, J - I leaves it out."),
+    Curve("Jacobians", "Departure from normality", "jacobian", ("J departure", "J - I departure"), "departure",
+          "(|J|_F^2 - Σ |λ|^2)^{1/2} / |J|_F",
+          "At 0 eigenvalues tell all about growth; above it, states can grow for a while."),
+    Curve("Jacobians", "Largest singular value", "leading", ("s 1",), "s_1", "max |J v| / |v| over the whole text",
+          "How much a layer can stretch a perturbation of a whole text.", True, 1.0),
+    Curve("Jacobians", "Largest singular value at one token", "jacobian", ("J largest", "J radius"), "size",
+          "max |J v| / |v|;  max |λ|",
+          "How much a layer stretches a perturbation of a token, and its spectral radius.", True, 1.0),
+    Curve("Jacobians", "Rank of the product", "products", ("effective rank", "normal effective rank"), "rank",
+          "effective rank of J_l .. J_1",
+          "How many directions of a perturbation survive to this layer. The second curve has each J replaced "
+          "by its normal form, with the same eigenvalues.", True),
+    Curve("Jacobians", "Growth of perturbations", "products", ("amplification", "normal amplification"), "nats",
+          "log(|J_l .. J_1|_F / √n)", "How much a random perturbation has grown up to this layer.", level=0.0),
+    Curve("Jacobians", "Lyapunov exponents", "products", ("exponents",), "exponent", "Σ_l log |R_{ii}| / (L h)",
+          "The ten largest rates of growth over the whole depth.", level=0.0),
+    Curve("Splitting", "Commutator of attention and feed-forward", "commutator", ("A F",), "relative",
+          "|F' A - A' F| / (|F' A| + |A' F|)", "At 0 the order of attention and feed-forward would not matter."),
+    Curve("Splitting", "Local splitting error", "commutator", ("lie", "strang"), "relative error",
+          "|split - exact| / |exact - x|",
+          "What one layer loses by letting its parts act in turn: Lie-Trotter (A F), and Strang (A/2 F A/2).", True),
+    Curve("Logit lens", "Agreement with the last layer", "lens", ("agreement",), "share",
+          "argmax p_l = argmax p_L, p_l = softmax(head(x_l))",
+          "From where on the model has decided on its next token."),
+    Curve("Logit lens", "Distance from the final prediction", "lens", ("divergence",), "nats", "KL(p_L | p_l)",
+          "How far the prediction at this depth is from the last one.", True),
+    Curve("Communities", "Communities of coordinates", "communities", ("communities",), "communities",
+          "Louvain on weights |J_{ij}| + |J_{ji}|", "Groups of coordinates that a layer couples."),
+    Curve("Communities", "Modularity and stability", "communities", ("modularity", "stability"), "index",
+          "modularity; mean adjusted Rand index of 10 seeds", "Communities mean something if both are high."),
+    Curve("Communities", "Position and amplification", "communities", ("correlation",), "Spearman's r",
+          "centrality against |J 1_c| / |1_c|", "Whether central communities grow more than others.", level=0.0),
+)  # fmt: skip
+
+
+def curves(result: Inspection, section: str) -> Iterator[Explained]:
+    """The charts of a section, as far as they were measured."""
+    for one in CURVES:
+        if one.section == section and lines_of(result, one):
+            yield chart_of(result, one)
+
+
+def other_curves(result: Inspection) -> Iterator[Explained]:
+    """Charts of probes that have none above, such as those of other packages."""
+    known = {"cka_layers", *(one.probe for one in CURVES)}
+    found = [one for one in result.model.series if one.probe not in known]
+    for one in found[:MOST]:
+        title = f"{one.probe}: {one.name}"
+        yield chart_of(result, Curve("", title, one.probe, (one.name,), one.name, "", "As the probe defines it."))
+
+
+def chart_of(result: Inspection, curve: Curve) -> Explained:
+    lines = lines_of(result, curve)
+    muted = [line.name for line in lines if line.name.startswith("random weights")]
+    log = curve.log and all(y > 0 for line in lines for y in line.y if y == y)
+    every = (series for one in result.looked for series in one.series)
+    along = next(one.along for one in every if one.probe == curve.probe and one.name in curve.names)
+    chart = LineChart(
+        curve.title, axis(result, along), Axis(curve.y, log=log), lines, reads(lines), curve.level if not log else None,
+        name=f"chart-{curve.probe}-{curve.names[0]}".replace(" ", "-"), muted=muted,
+    )  # fmt: skip
+    return Explained(chart, curve.equation, curve.reading, f"{curve.probe}-{curve.names[0]}.csv".replace(" ", "-"))
+
+
+def reads(lines: Sequence[Line]) -> str:
+    return "mean over texts, band: standard deviation" if any(line.low for line in lines) else "mean over texts"
+
+
+def axis(result: Inspection, along: str) -> Axis:
+    """Layers, if all models have equally many; else the share of the depth."""
+    if along == "number":
+        return Axis("number", "{:.0f}", apart=1.0)
+    if len({one.layers for one in result.looked}) == 1:
+        titles = {"state": "state, after so many layers", "layer": "layer", "pair": "layer, with the next one"}
+        return Axis(titles[along], "{:g}", apart=1.0)
+    return Axis("share of the depth", "{:.2f}")
+
+
+def lines_of(result: Inspection, curve: Curve) -> list[Line]:
+    """Of each model, a line for each series; the null model has its first series only."""
+    return [
+        line(one, series, several=len(curve.names) > 1, scaled=len({m.layers for m in result.looked}) == 1)
+        for one in result.looked
+        for name in (curve.names[:1] if one.random else curve.names)
+        if (series := one.find(curve.probe, name)) is not None
+    ]
+
+
+def line(looked: Looked, series: Series, several: bool, scaled: bool) -> Line:
+    name = f"{label_of(looked)}, {series.name}" if several else label_of(looked)
+    mean, spread = series.mean, series.spread
+    x = [n + (series.along == "number") for n in series.numbers] if scaled or series.along == "number" else series.t
+    if series.texts < 2:
+        return Line(name, x, mean)
+    low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
+    return Line(name, x, mean, low, high)

@@ -1,0 +1,188 @@
+"""The page of an inspection: one file that people would rather look at than read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from ...report.charts import (
+    Axis,
+    ComplexPlane,
+    Explained,
+    HeatMap,
+    Line,
+    LineChart,
+    ParticleChart,
+    Particles,
+    SliderChart,
+)
+from ...report.drawing import chart_to_html
+from ...report.page import page, pairs, side_by_side
+from ...report.particles import visible
+from ...report.tables import Table, to_html
+from ...report.verdict import Verdict, verdict_to_html
+from ...support.words import counted
+from .curves import curves, other_curves
+from .result import Inspection, Looked, label_of
+
+SECTIONS = ("Trajectories", "Tokens", "Attention", "Jacobians", "Splitting", "Logit lens", "Communities")
+SHOWN = 32  # tokens of a heat map
+
+
+def inspection_page(result: Inspection, verdict: Verdict, tables: Sequence[Table]) -> str:
+    """The whole page: particles first, then what to do, then the charts, then the tables."""
+    title = f"Inside {label_of(result.model)}"
+    models, *others = tables
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        verdict_to_html(verdict),
+        f'<p class="soft">{escape(about(result))}</p>',
+        *map(drawn, particle_charts(result)),
+        *(to_html(one) for one in others if one.title == "What to do with it"),
+        *skip_chart(result),
+        *sections(result),
+        to_html(models),
+        *(to_html(one) for one in others if one.title != "What to do with it"),
+        "<h2>How to reproduce</h2>",
+        f"<pre>{escape(result.command or 'splitstep.studies.inspect.inspection(...)')}</pre>",
+        pairs(provenance(result)),
+    ]
+    return page(title, body)
+
+
+def drawn(chart: Explained) -> str:
+    return chart_to_html(chart)
+
+
+def about(result: Inspection) -> str:
+    """The model, the texts and what stands beside it, in a sentence or two."""
+    one = result.model
+    texts = f"{counted(result.texts, 'text')} of at most {counted(result.tokens, 'token')} from {result.source}"
+    beside = "" if result.other is None else f" Beside it: {against(result)}."
+    with_derivatives = min(result.differentiated, result.texts)
+    few = f" Jacobians are those of {counted(with_derivatives, 'text')}." if with_derivatives < result.texts else ""
+    return f"{one.model}: scheme {one.scheme}, {counted(one.layers, 'layer')}, width {one.width}; {texts}.{beside}{few}"
+
+
+def against(result: Inspection) -> str:
+    assert result.other is not None
+    if result.other.random:
+        return f"the same architecture with random weights (its own initialisation, seed {result.seed}), in grey"
+    return f"{result.other.model}, scheme {result.other.scheme}, {counted(result.other.layers, 'layer')}"
+
+
+def provenance(result: Inspection) -> list[tuple[str, str]]:
+    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    return [("commit", result.commit or "unknown"), ("date", result.date), ("versions", versions)]
+
+
+def particle_charts(result: Inspection) -> Iterator[Explained]:
+    """Tokens as particles, of each model that is not the null model."""
+    for i, one in enumerate(result.looked):
+        if one.paths and not one.random:
+            yield Explained(
+                particles(one, f"particles-{i + 1}" if i else "particles"),
+                "y_l = V^T (x_l / |x_l| - mean), V the two leading principal directions over all depths and texts",
+                "Each particle is a token; the plane is the same at every depth. Tokens that gather have become alike. "
+                "Play, or move the slider; hover over a particle or a word.",
+                f"tokens{f'-{i + 1}' if i else ''}.csv",
+            )
+
+
+def particles(looked: Looked, name: str) -> ParticleChart:
+    count = len(looked.paths[0].x)
+    states = [("embedding" if i == 0 else f"layer {i - 1}", i / (count - 1)) for i in range(count)]
+    texts = [Particles(*one) for one in looked.paths]
+    axes = Axis("first direction", "{:.2f}"), Axis("second direction", "{:.2f}")
+    return ParticleChart(f"Tokens through depth: {label_of(looked)}", *axes, states, texts, name=name)
+
+
+def skip_chart(result: Inspection) -> Iterator[str]:
+    """What each layer costs when it is left out."""
+    looked = result.model
+    if not looked.skipped:
+        return
+    every = [one.changes for one in looked.skipped]
+    layers, means = [one.layer for one in looked.skipped], [sum(one) / len(one) for one in every]
+    line = Line(label_of(looked), layers, means, list(map(min, every)), list(map(max, every)))
+    unit = "loss, nats" if looked.losses else "output, relative"
+    chart = LineChart(
+        f"A layer left out: change of the {unit}", Axis("layer", "{:g}", apart=1.0), Axis("change", "{:.3g}"), [line],
+        "mean over texts, band: from the least to the greatest", 0.0, name="chart-skipped",
+    )  # fmt: skip
+    equation = "loss(without l) - loss" if looked.losses else "|y(without l) - y| / |y|"
+    reading = f"Each layer is really left out, one at a time, on {counted(len(every[0]), 'text')}."
+    yield drawn(Explained(chart, equation, reading, "skipped.csv"))
+
+
+def sections(result: Inspection) -> Iterator[str]:
+    for name in SECTIONS:
+        charts = [*extra(result, name), *curves(result, name)]
+        if charts:
+            yield f"<h2>{escape(name)}</h2>"
+            yield from in_pairs(charts)
+    if rest := list(other_curves(result)):
+        yield "<h2>Other probes</h2>"
+        yield from in_pairs(rest)
+
+
+def in_pairs(charts: Sequence[Explained]) -> Iterator[str]:
+    """Spectra take the whole width, other charts stand in pairs."""
+    wide = [one for one in charts if isinstance(one.chart, SliderChart)]
+    narrow = [one for one in charts if not isinstance(one.chart, SliderChart)]
+    yield from map(drawn, wide)
+    for i in range(0, len(narrow), 2):
+        yield side_by_side([drawn(one) for one in narrow[i : i + 2]])
+
+
+def extra(result: Inspection, section: str) -> Iterable[Explained]:
+    if section == "Trajectories":
+        return cka_maps(result)
+    if section == "Attention":
+        return rollout_map(result)
+    return spectra(result) if section == "Jacobians" else ()
+
+
+def spectra(result: Inspection) -> Iterator[Explained]:
+    """The spectra of all layers with a slider; the null model's if it has as many layers."""
+    if not result.model.spectra:
+        return
+    null = result.other if result.other is not None and result.other.layers == result.model.layers else None
+    beside = {} if null is None else {one.layer: one for one in null.spectra}
+    planes = list[ComplexPlane]()
+    for one in result.model.spectra:
+        found = [(result.model, one)] + ([(null, beside[one.layer])] if null and one.layer in beside else [])
+        groups = [(label_of(who), list(map(complex, each.real, each.imaginary))) for who, each in found]
+        planes.append(ComplexPlane(f"layer {one.layer}", groups, muted=["random weights"]))
+    yield Explained(
+        SliderChart("Eigenvalues of each layer's Jacobian", "layer", planes, name="spectra"),
+        "J_l = ∂x_{l+1} / ∂x_l",
+        "J is that of a single token, the last one of the first text, with the residual connection. Numbers inside the "
+        "circle shrink, those outside grow; those off the real line turn. A layer that did nothing has all at 1.",
+        "spectra.json",
+    )  # fmt: skip
+
+
+def cka_maps(result: Inspection) -> Iterator[Explained]:
+    for one in result.looked:
+        found = one.matrix("cka_layers")
+        if found is not None:
+            title = f"Likeness of layers: {label_of(one)}"
+            name = "random" if one.random else "model" if one is result.model else "other"
+            chart = HeatMap(
+                title, "state", "state", found.labels, found.labels, found.values, "{:.2f}", f"chart-cka-{name}", 1.0
+            )  # fmt: skip
+            reading = "Debiased linear CKA over tokens, mean over texts: blocks of strong colour do alike things."
+            yield Explained(chart, "CKA(x_l, x_m)", reading, f"cka-{name}.csv")
+
+
+def rollout_map(result: Inspection) -> Iterator[Explained]:
+    found = result.model.matrix("rollout")
+    if found is None:
+        return
+    tokens = [f"{i + 1} {visible(one)}" for i, one in enumerate(found.labels[:SHOWN])]
+    values = [row[:SHOWN] for row in found.values[:SHOWN]]
+    title, numbers = "Attention rollout of the first text", [str(i + 1) for i in range(len(tokens))]
+    chart = HeatMap(title, "from token", "token", numbers, tokens, values, "{:.3f}", "chart-rollout")
+    reading = f"Where what a token knows at the end comes from, through all layers; the first {len(tokens)} tokens."
+    yield Explained(chart, "R_L = Π_l (W_l + I) / 2", reading, "rollout.csv")

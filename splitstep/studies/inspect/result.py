@@ -1,0 +1,169 @@
+"""What an inspection found, as records that are read back as they were written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, Literal, NamedTuple
+
+from ...support.typed import Figure, plain
+
+FORMAT = 1  # of result.json
+Along = Literal["state", "layer", "pair", "number"]
+"""What a series runs along: the L + 1 states, the L layers, the L - 1 pairs of layers, or something else."""
+
+
+class Series(NamedTuple):
+    """A probe's figures, text by text: figures[text][i] belongs to number[i] of what it runs along."""
+
+    probe: str
+    name: str
+    along: Along
+    numbers: tuple[int, ...]  # of states or layers from 0
+    t: tuple[Figure, ...]  # in [0, 1]: the share of the depth
+    figures: tuple[tuple[Figure, ...], ...]
+
+    def column(self, i: int) -> list[float]:
+        """The finite figures of all texts at one place."""
+        return [row[i] for row in self.figures if math.isfinite(row[i])]
+
+    @property
+    def mean(self) -> list[float]:
+        columns = (self.column(i) for i in range(len(self.numbers)))
+        return [fmean(one) if one else math.nan for one in columns]
+
+    @property
+    def spread(self) -> list[float]:
+        """The standard deviation over texts; not a number if there are fewer than two."""
+        columns = (self.column(i) for i in range(len(self.numbers)))
+        return [stdev(one) if len(one) > 1 else math.nan for one in columns]
+
+    @property
+    def texts(self) -> int:
+        return len(self.figures)
+
+
+class Matrix(NamedTuple):
+    """A matrix of figures between states, or between tokens of a text."""
+
+    probe: str
+    name: str
+    labels: tuple[str, ...]
+    values: tuple[tuple[Figure, ...], ...]
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues of a layer's Jacobian at the last token of the first text."""
+
+    layer: int
+    real: tuple[Figure, ...]
+    imaginary: tuple[Figure, ...]
+
+
+class TokenPaths(NamedTuple):
+    """The tokens of a text, and of each in every state its place, its cluster and its norm: x[state][token]."""
+
+    name: str
+    tokens: tuple[str, ...]
+    x: tuple[tuple[Figure, ...], ...]
+    y: tuple[tuple[Figure, ...], ...]
+    cluster: tuple[tuple[int, ...], ...]
+    norm: tuple[tuple[Figure, ...], ...]
+
+
+class Outlier(NamedTuple):
+    """The coordinate of a state that holds the largest share of the squared norm."""
+
+    state: int
+    coordinate: int
+    share: Figure
+
+
+class Skipped(NamedTuple):
+    """What leaving out a layer does, text by text: to the loss, in nats, or to the output, relative."""
+
+    layer: int
+    changes: tuple[Figure, ...]
+
+
+class Missing(NamedTuple):
+    """A probe without figures, and why."""
+
+    probe: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What was found in one model."""
+
+    model: str
+    scheme: str
+    stack: str
+    layers: int
+    width: int
+    parameters: int
+    random: bool  # fresh weights by the architecture's own initialisation
+    notes: tuple[str, ...]
+    losses: tuple[Figure, ...]  # nats for each prediction, text by text; empty: it has none
+    series: tuple[Series, ...]
+    matrices: tuple[Matrix, ...]
+    spectra: tuple[Spectrum, ...]
+    paths: tuple[TokenPaths, ...]
+    outliers: tuple[Outlier, ...]
+    skipped: tuple[Skipped, ...]
+    missing: tuple[Missing, ...]
+
+    def find(self, probe: str, name: str) -> Series | None:
+        return next((one for one in self.series if (one.probe, one.name) == (probe, name)), None)
+
+    def matrix(self, probe: str) -> Matrix | None:
+        return next((one for one in self.matrices if one.probe == probe), None)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A model and, beside it, its null model or another one, on the same texts."""
+
+    model: Looked
+    other: Looked | None
+    seed: int | None  # of the null model
+    texts: int
+    tokens: int  # the most in a text
+    source: str  # of the texts
+    probes: tuple[str, ...]
+    differentiated: int  # texts of the probes with derivatives
+    layers: tuple[int, ...]  # those that are kept
+    command: str | None
+    versions: dict[str, str]
+    commit: str | None
+    date: str
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {"study": "inspect", "format": FORMAT, **plain(self)}
+
+    @property
+    def null(self) -> Looked | None:
+        """The same architecture at random initialisation."""
+        return self.other if self.other is not None and self.other.random else None
+
+    @property
+    def looked(self) -> list[Looked]:
+        return [self.model] if self.other is None else [self.model, self.other]
+
+
+def label_of(looked: Looked) -> str:
+    """What charts call a model."""
+    return "random weights" if looked.random else Path(looked.model).name.removesuffix(".gguf") or looked.model
+
+
+def several(values: Sequence[float]) -> str:
+    """A mean with its standard deviation over texts, if there are several: 0.42 (sd 0.03)."""
+    if not values:
+        return ""
+    more = f" (sd {stdev(values):.2g})" if len(values) > 1 else ""
+    return f"{fmean(values):.3g}{more}"

@@ -1,0 +1,149 @@
+"""`splitstep inspect`: what it writes, and one clear line for everything that it cannot look into."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pretrained_folders import POSITIONS, WORDS, llama, saved, tokenizer
+from transformers import ResNetConfig, ResNetForImageClassification, ViTConfig, ViTModel
+
+from splitstep.cli import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(tmp_path_factory.mktemp("models") / "llama", llama())
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
+    """The one line of an inspection that is refused."""
+    assert main(["inspect", *map(str, words)]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    line = error.splitlines()[-1]
+    assert line.startswith("Error: ")
+    assert len([one for one in error.splitlines() if one.startswith(("Error", "Traceback"))]) == 1
+    return line
+
+
+def test_it_writes_a_page_and_a_result_that_can_be_drawn_again(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, prompts = tmp_path / "look", tmp_path / "prompts.jsonl"
+    prompts.write_text('{"text": "The cat sat on the <b>mat</b>."}\n\n{"text": "def f(x): return x"}\n')
+    words = ["--text", str(prompts), "--tokens", "12", "--probes", "drift,rank", "--out", str(out), "--save", "states"]
+    assert main(["inspect", str(folder), *words]) == 0
+    said = capsys.readouterr()
+    assert "What to do with it" in said.out
+    assert said.err.splitlines()[-1] == f"Report: {out / 'report.html'}"
+    document = json.loads((out / "result.json").read_text())
+    assert (document["study"], document["texts"], document["probes"]) == ("inspect", 2, ["drift", "rank"])
+    assert document["command"].startswith("splitstep inspect ")
+    assert sorted(one.name for one in (out / "states").iterdir()) == ["text-0001.safetensors", "text-0002.safetensors"]
+    page = (out / "report.html").read_text()
+    assert "<b>mat" not in page
+    (out / "report.html").unlink()
+    assert main(["report", str(out)]) == 0
+    assert (out / "report.html").read_text() == page
+    capsys.readouterr()
+    assert main(["inspect", str(folder), *words, "--against", "none", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["other"] is None
+
+
+def test_it_writes_over_nothing_else(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "holds other files" in refused(capsys, folder, "--out", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--layers", "0,9"], "has no layer 9; its layers are 0 to 3"),
+        (["--layers", "3-1"], "'3-1' is not a layer; write numbers from 0, as in 0,4-7"),
+        (["--probes", "rnak"], 'there is no probe "rnak"; did you mean "rank"?'),
+        (["--probes", "gradients"], 'probe "gradients" differentiates the loss, which inspect does not do'),
+        (["--texts", "0"], "--texts 0: give at least 1"),
+        (["--tokens", "-1"], "--tokens -1: give at least 1"),
+        (["--spectra", "0"], "--spectra 0: give at least 1"),
+        (["--tokens", "500"], f"cut it with --tokens {POSITIONS}"),
+        (["--save", "weights"], "only states can be saved; write --save states"),
+        (["--against", "nowhere/../else"], "is not there: name a run of splitstep"),
+        (["--device", "abacus"], "--device abacus is not here"),
+        (["--text", "missing.txt"], "there is no file of texts missing.txt"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert message in refused(capsys, folder, "--out", tmp_path / "out", *words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_file_of_texts_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.txt").write_text("\n \n")
+    line = refused(capsys, folder, "--text", tmp_path / "empty.txt", "--out", tmp_path / "out")
+    assert "empty.txt has no texts: write one text a line" in line
+
+
+def test_a_network_that_is_not_a_transformer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = ResNetConfig(num_channels=3, embedding_size=8, hidden_sizes=[8, 8], depths=[2, 2])
+    folder = saved(tmp_path / "resnet", ResNetForImageClassification(config), with_tokenizer=False)
+    assert "takes pixel_values, and inspect reads texts" in refused(capsys, folder, "--out", tmp_path / "out")
+
+
+def test_a_model_of_images_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4
+    )  # fmt: skip
+    folder = saved(tmp_path / "vit", ViTModel(config), with_tokenizer=False)
+    line = refused(capsys, folder, "--out", tmp_path / "out")
+    assert "takes pixel_values, and inspect reads texts: use ss.observe(" in line
+
+
+def test_half_of_a_model_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = llama()
+    model.save_pretrained(tmp_path / "half", max_shard_size="8KB")
+    tokenizer().save_pretrained(tmp_path / "half")
+    sorted((tmp_path / "half").glob("model-*.safetensors"))[1].unlink()
+    assert "is only half here" in refused(capsys, tmp_path / "half", "--out", tmp_path / "out")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "notes.txt").write_text("nothing")
+    assert "is not a model: it has no config.json" in refused(capsys, tmp_path / "none", "--out", tmp_path / "out")
+
+
+def test_a_pickled_checkpoint_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved(tmp_path / "old", llama())
+    (tmp_path / "old" / "model.safetensors").unlink()
+    (tmp_path / "old" / "pytorch_model.bin").write_bytes(pickle.dumps({}))
+    line = refused(capsys, tmp_path / "old", "--out", tmp_path / "out")
+    assert "pickle" in line
+    assert "safetensors" in line
+
+
+def test_a_model_without_its_tokenizer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved(tmp_path / "bare", llama(), with_tokenizer=False)
+    assert "has no tokenizer: save one beside the model" in refused(
+        capsys, tmp_path / "bare", "--out", tmp_path / "out"
+    )
+    other = llama()
+    other.resize_token_embeddings(WORDS // 2)
+    saved(tmp_path / "wrong", other)
+    line = refused(capsys, tmp_path / "wrong", "--out", tmp_path / "out")
+    assert "the tokenizer of" in line
+    assert "does not match" in line
+
+
+def test_a_model_with_numbers_that_overflow_is_still_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = llama()
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight.fill_(1e30)
+    saved(tmp_path / "huge", model)
+    out = tmp_path / "out"
+    words = ["--texts", "2", "--tokens", "8", "--probes", "drift,attention,rank,lens", "--out", str(out)]
+    assert main(["inspect", str(tmp_path / "huge"), *words]) == 0
+    assert (out / "report.html").is_file()

@@ -1,0 +1,242 @@
+"""An inspection says what the probes say, text by text, beside a null model; layers are really left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pretrained_folders import bert, gptj, llama, saved
+from safetensors import safe_open
+
+import splitstep as ss
+from splitstep.cli import main
+from splitstep.pretrained import load, open_model
+from splitstep.pretrained.texts import default_texts
+from splitstep.studies import STUDIES
+from splitstep.studies.inspect import STUDY, Inspection, inspection
+from splitstep.studies.inspect.conclusions import conclusions
+from splitstep.studies.inspect.measuring import Plan
+from splitstep.studies.inspect.paths import directions, principal_plane
+from splitstep.studies.inspect.result import Looked
+from splitstep.studies.inspect.sources import Wanted
+
+SHORT = Wanted(texts=3, tokens=20)
+CHEAP = ("trajectory", "drift", "clustering", "rank", "cka_layers", "jacobian", "products", "attention", "rollout")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(tmp_path_factory.mktemp("models") / "llama", llama())
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Inspection:
+    return inspection(str(folder), SHORT, Plan(CHEAP, 3))
+
+
+@pytest.fixture(scope="module")
+def texts(folder: Path) -> list[dict[str, Any]]:
+    tokenizer = open_model(folder).tokenizer
+    return [dict(tokenizer(one, return_tensors="pt", truncation=True, max_length=20)) for one in default_texts()[:3]]
+
+
+def series(looked: Looked, probe: str, name: str) -> tuple[tuple[float, ...], ...]:
+    one = looked.find(probe, name)
+    assert one is not None
+    return one.figures
+
+
+def test_every_figure_is_that_of_its_text_alone(folder: Path, found: Inspection, texts: list[dict[str, Any]]) -> None:
+    flow = load(folder)
+    for i, inputs in enumerate(texts):
+        oracle = ss.observe(flow, inputs, ["drift", "rank"])
+        for probe, name in (("drift", "previous"), ("rank", "effective centred")):
+            wanted = oracle[probe][flow.main][name]
+            assert series(found.model, probe, name)[i] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_norms_are_those_of_hugging_face_states(folder: Path, found: Inspection, texts: list[dict[str, Any]]) -> None:
+    model = open_model(folder).model
+    with torch.no_grad():
+        states = model(**texts[1], output_hidden_states=True).hidden_states[:-1]  # the last one is after the norm
+    wanted = [float(x[0].norm(dim=-1).mean()) for x in states]
+    assert series(found.model, "trajectory", "norm")[1][:-1] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_a_skipped_layer_is_one_that_the_model_does_not_have(
+    folder: Path, found: Inspection, texts: list[dict[str, Any]]
+) -> None:
+    for one in found.model.skipped:
+        model: Any = open_model(folder).model
+        del model.model.layers[one.layer]
+        for i, inputs in enumerate(texts):
+            with torch.no_grad():
+                loss = float(model(**inputs, labels=inputs["input_ids"], use_cache=False).loss)
+            assert one.changes[i] == pytest.approx(loss - found.model.losses[i], abs=1e-4)
+    assert [one.layer for one in found.model.skipped] == [0, 1, 2, 3]
+
+
+def test_losses_are_those_of_hugging_face(folder: Path, found: Inspection, texts: list[dict[str, Any]]) -> None:
+    model = open_model(folder).model
+    with torch.no_grad():
+        wanted = [float(model(**one, labels=one["input_ids"]).loss) for one in texts]
+    assert found.model.losses == pytest.approx(wanted, abs=1e-4)
+
+
+def test_the_null_model_has_the_architectures_own_initialisation(found: Inspection) -> None:
+    null = found.null
+    assert null is not None
+    assert (null.random, null.layers, null.scheme, null.skipped) == (True, 4, "A F", ())
+    assert null.parameters == found.model.parameters
+    assert series(null, "trajectory", "norm") != series(found.model, "trajectory", "norm")
+    assert {(one.probe, one.name) for one in null.series} == {(one.probe, one.name) for one in found.model.series}
+
+
+def test_it_is_the_same_again(folder: Path, found: Inspection) -> None:
+    again = inspection(str(folder), SHORT, Plan(CHEAP, 3))
+    assert again.model == found.model
+    assert again.other == found.other
+
+
+def test_the_document_is_read_back_and_drawn_again(found: Inspection, tmp_path: Path) -> None:
+    document = json.loads(json.dumps(found.document(), allow_nan=False))
+    back = STUDIES["inspect"].read(document, "there")
+    assert json.dumps(back.document()) == json.dumps(found.document())
+    assert STUDY.page is not None
+    assert STUDY.page(back) == STUDY.page(found)
+
+
+def test_another_model_may_have_another_depth(folder: Path, tmp_path: Path) -> None:
+    other = saved(tmp_path / "deeper", llama(layers=6, seed=1))
+    result = inspection(str(folder), SHORT, Plan(("trajectory", "drift")), against=str(other))
+    assert result.other is not None
+    assert (result.other.layers, result.null) == (6, None)
+    norm = result.other.find("trajectory", "norm")
+    assert norm is not None
+    assert norm.t == pytest.approx([i / 6 for i in range(7)])
+    assert "no null model" in STUDY.verdict(result).sentence  # pyright: ignore[reportOptionalCall]
+    assert STUDY.page is not None
+    assert "share of the depth" in STUDY.page(result)
+
+
+def test_chosen_layers_are_those_of_the_whole(folder: Path, found: Inspection) -> None:
+    some = inspection(str(folder), SHORT, Plan(CHEAP, 3, layers=(1, 3)), against="none")
+    for probe, name in (("drift", "previous"), ("jacobian", "J asymmetry"), ("products", "amplification")):
+        one, every = some.model.find(probe, name), series(found.model, probe, name)
+        assert one is not None
+        assert one.numbers == (1, 3)
+        assert one.figures == tuple((row[1], row[3]) for row in every)
+    norm = some.model.find("trajectory", "norm")
+    assert norm is not None
+    assert norm.numbers == (1, 2, 3, 4)
+    assert [one.layer for one in some.model.spectra] == [one.layer for one in some.model.skipped] == [1, 3]
+    assert some.model.missing == ()
+
+
+def test_saved_states_are_those_of_hugging_face(folder: Path, tmp_path: Path, texts: list[dict[str, Any]]) -> None:
+    plan = Plan(("drift",), layers=(0, 2), states=tmp_path / "states")
+    inspection(str(folder), SHORT, plan, against="none")
+    model = open_model(folder).model
+    assert len(list((tmp_path / "states").iterdir())) == 3
+    with torch.no_grad():
+        hidden = model(**texts[1], output_hidden_states=True).hidden_states
+    with safe_open(tmp_path / "states" / "text-0002.safetensors", "pt") as file:
+        kinds = ("resid_pre", "resid_mid", "resid_post")
+        assert set(file.keys()) == {f"{i}.{name}" for i in (0, 2) for name in kinds}
+        for layer in (0, 2):
+            for name, state in (("resid_pre", hidden[layer]), ("resid_post", hidden[layer + 1])):
+                assert file.get_tensor(f"{layer}.{name}") == pytest.approx(state[0], abs=1e-4)
+        times = json.loads(file.metadata()["t"])
+        assert (times["0.resid_pre"], times["2.resid_pre"], times["2.resid_post"]) == (0.0, 2.0, 3.0)
+        assert (
+            "".join(json.loads(file.metadata()["tokens"]))
+            == default_texts()[1][: len("".join(json.loads(file.metadata()["tokens"])))]
+        )
+
+
+def test_a_model_without_a_loss_is_judged_by_its_output(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "bert", bert())
+    result = inspection(str(folder), Wanted(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
+    assert result.model.losses == ()
+    model: Any = open_model(folder).model
+    tokenizer = open_model(folder).tokenizer
+    inputs = dict(tokenizer(default_texts()[0], return_tensors="pt", truncation=True, max_length=16))
+    with torch.no_grad():
+        own = model(**inputs)[0]
+        del model.encoder.layer[1]
+        other = model(**inputs)[0]
+    assert result.model.skipped[1].changes[0] == pytest.approx(float((other - own).norm() / own.norm()), rel=1e-4)
+    assert [(one.probe, one.why) for one in result.model.missing] == [
+        ("commutator", "not defined for blocks of this scheme")
+    ]
+
+
+def test_parallel_blocks_have_no_commutator(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "gptj", gptj())
+    result = inspection(str(folder), Wanted(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
+    assert result.model.scheme == "A+F"
+    assert [one.probe for one in result.model.missing] == ["commutator"]
+    assert not any(one.probe == "commutator" for one in result.model.series)
+    assert len(result.model.losses) == 2
+
+
+def test_a_layer_that_does_nothing_is_a_candidate_for_skipping(tmp_path: Path) -> None:
+    model = llama()
+    with torch.no_grad():
+        for weight in (model.model.layers[2].self_attn.o_proj.weight, model.model.layers[2].mlp.down_proj.weight):
+            weight.mul_(1e-4)
+    folder = saved(tmp_path / "llama", model)
+    result = inspection(str(folder), SHORT, Plan(("drift", "leading", "rank"), 1), against="none")
+    said = {one.about: one.text for one in conclusions(result)}
+    assert said["Layers to skip or merge"].startswith(
+        "A candidate is layer 2 (0.00 of the length; skipped: loss +0.000"
+    )
+    assert abs(sum(result.model.skipped[2].changes)) < 1e-3
+
+
+def test_an_outlier_coordinate_is_named(tmp_path: Path) -> None:
+    model = llama()
+    with torch.no_grad():
+        model.model.embed_tokens.weight[:, 5] += 30.0
+    result = inspection(str(saved(tmp_path / "llama", model)), SHORT, Plan(("drift",)), against="none")
+    said = {one.about: one.text for one in conclusions(result)}
+    assert said["Outlier coordinates"].startswith("Coordinate 5, in ")
+    assert (result.model.outliers[0].coordinate, result.model.outliers[0].share > 0.9) == (5, True)
+
+
+def test_the_plane_of_particles_is_that_of_principal_components() -> None:
+    random = torch.Generator().manual_seed(0)
+    points = torch.randn(400, 12, generator=random, dtype=torch.float64) * torch.linspace(3, 0.1, 12)
+    plane, mean = principal_plane([points])
+    _, _, v = torch.linalg.svd(points - points.mean(0))
+    assert torch.allclose(mean, points.mean(0))
+    assert (plane.T @ v[:2].T).abs().diagonal() == pytest.approx(torch.ones(2), abs=1e-3)
+    assert directions(points).norm(dim=-1) == pytest.approx(torch.ones(400))
+
+
+def test_our_own_runs_are_shown_examples_of_their_task(tmp_path: Path) -> None:
+    run = tmp_path / "digits"
+    changes = [
+        "train.steps=2",
+        "train.evaluate_every=2",
+        "model.layers=2",
+        "model.width=16",
+        "model.heads=2",
+        "model.ffn=16",
+    ]
+    assert main(["train", "digits", "--out", str(run), *changes]) == 0
+    result = inspection(str(run), Wanted(texts=2), Plan(("drift", "jacobian", "attention")))
+    assert (result.texts, result.source) == (2, "validation examples of digits")
+    assert len(result.model.losses) == 2
+    assert {one.probe for one in result.model.series} >= {"drift", "jacobian", "attention"}
+    assert result.null is not None
+
+
+def test_nothing_is_kept_of_later_texts_but_figures(folder: Path) -> None:
+    result = inspection(str(folder), Wanted(texts=7, tokens=8), Plan(("drift", "jacobian"), 2), against="none")
+    assert (len(result.model.paths), len(result.model.losses)) == (4, 7)
+    assert {(one.probe, one.texts) for one in result.model.series} == {("drift", 7), ("jacobian", 2), ("sizes", 7)}
+    assert all(len(one.changes) == 4 for one in result.model.skipped)
