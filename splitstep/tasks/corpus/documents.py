@@ -118,7 +118,7 @@ def blocks_of(file: Path) -> Iterator[Part]:
             left += block
             while len(left) > PART:
                 end = cut_at(left, PART)
-                if left[:end].strip():
+                if not first or left[:end].strip():
                     yield Part(first, left[:end])
                     first = False
                 left = left[end:]
