@@ -13,7 +13,7 @@ import splitstep as ss
 
 LENGTHS = ((5, 1, 6), (12,), (2, 3, 7))  # of the texts in each row of 12 tokens
 SEQ_IDX = torch.tensor([[n for n, size in enumerate(row) for _ in range(size)] for row in LENGTHS])
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}
 
 
 def pieces(x: Tensor) -> list[Tensor]:

@@ -115,6 +115,7 @@ def test_a_trained_model_fills_in_words_by_itself(text: Path, tmp_path: Path) ->
     options = {"steps": 300, "batch": 32, "lr": 3e-3, "evaluate_every": 100, "best": "loss"}
     recipe = read_recipe({**document(text), "model": shape, "train": options}, "recipe")
     result = train(recipe, tmp_path / "run", quiet=True)
+    assert result.test is not None
     labels = torch.cat([batch["labels"].flatten() for batch in recipe.load_task().batches("test", 64)])
     commonest = float(labels.bincount().max() / len(labels))  # what frequencies alone can reach
     assert result.test["accuracy"] > 3 * commonest

@@ -14,7 +14,8 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD, UNK, CLS, SEP, MASK = range(5)
 INSIDE = "##"  # before a piece that does not begin a word
 ENOUGH = 1 << 27  # characters that subwords are learnt from; of longer texts every other part, or every third, ..
-BATCH = 64  # texts that are encoded at a time
+BLOCK = 1 << 20  # characters that are counted at a time
+CODES = 0x110000  # characters that there are
 
 
 def learn(kind: Kind, size: int, texts: Texts, characters: int) -> Any:
@@ -65,7 +66,7 @@ def learn_wordpiece(size: int, texts: Texts) -> Any:
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
     normalizer, splitter = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
-    letters, inside = alphabet(map(normalizer.normalize_str, texts()), size // 16)
+    letters, inside = alphabet(map(normalizer.normalize_str, joined(texts())), size // 16)
     learner = Tokenizer(models.WordPiece(unk_token=SPECIAL[UNK]))
     learner.normalizer, learner.pre_tokenizer = normalizer, splitter
     trainer = trainers.WordPieceTrainer(
@@ -83,18 +84,30 @@ def learn_wordpiece(size: int, texts: Texts) -> Any:
 
 def alphabet(texts: Iterable[str], most: int) -> tuple[list[str], list[str]]:
     """The `most` frequent characters but blanks, and those of them that also stand inside of words; both sorted."""
-    counts, inside = np.zeros(0x110000, np.int64), np.zeros(0x110000, bool)
-    known: dict[int, bool] = {}
+    counts = np.zeros(CODES, np.int64)
+    known, word, inside = (np.zeros(CODES, bool) for _ in range(3))
     for text in texts:
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        unique, where, n = np.unique(codes, return_inverse=True, return_counts=True)
-        counts[unique] += n
-        known |= {code: in_word(chr(code)) for code in unique.tolist() if code not in known}
-        word = np.array([known[code] for code in unique.tolist()], bool)[where]
-        inside[codes[1:][word[1:] & word[:-1]]] = True
+        n = np.bincount(codes, minlength=CODES)
+        for code in np.flatnonzero((n > 0) & ~known):
+            known[code], word[code] = True, in_word(chr(code))
+        counts += n
+        inside[codes[1:][word[codes[1:]] & word[codes[:-1]]]] = True
     found = [int(code) for code in np.flatnonzero(counts) if not chr(code).isspace()]
     kept = sorted(sorted(found, key=lambda code: (-counts[code], code))[:most])
     return [chr(code) for code in kept], [chr(code) for code in kept if inside[code]]
+
+
+def joined(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, as many as make a block in each, line by line."""
+    block, size = [], 0
+    for text in texts:
+        block.append(text)
+        size += len(text) + 1
+        if size >= BLOCK:
+            yield "\n".join(block)
+            block, size = [], 0
+    yield "\n".join(block)
 
 
 def in_word(character: str) -> bool:
