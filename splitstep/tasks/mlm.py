@@ -41,7 +41,7 @@ class MlmOptions:
     documents: Boundary = "file"
     prepared: str | None = None
     subwords: Kind = "wordpiece"
-    vocab_size: int = 16_000
+    vocab_size: int = 8000
     length: int = 128
     masked: float = 0.15
     mask: Unit = "tokens"
@@ -106,7 +106,7 @@ class Mlm(Task):
     model: ClassVar[str] = "masked"
     metric = MASKED_ACCURACY
     Options: ClassVar[type] = MlmOptions
-    note = DataNote("any text; if none is given, Python's docstrings", "your own")
+    note = DataNote("any text of yours, or Python's docstrings", "built in", origin="Python")
 
     def __init__(self, options: MlmOptions, data: Path | None = None) -> None:
         self._prepared = prepared = prepare_text(options, data)

@@ -25,12 +25,15 @@ LEFT_OUT = {
     "splitstep compare ...": "is not a whole command",
     "splitstep compare wikitext2": "needs the text of WikiText-2, which is fetched by hand",
     "splitstep compare mnist": "needs the images of MNIST, which are fetched",
+    "splitstep train mlm-small": "needs text of your own; tests/training/test_masked_recipes.py trains on some",
+    "python -m splitstep.tasks.corpus.wiki_text": "needs enwik8; tests/tasks/test_wiki_text.py runs it on a small dump",
     "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
 }
 NARROW = ["model.layers=1", "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.ffn=32"]
 SMALLER = {
     "digits": ["train.batch=4"],
     "stdlib": ["train.batch=2", "train.evaluate_every=0", "data.limit=20000", "data.valid_limit=1000"],
+    "mlm": ["model.width=16", "train.batch=2", "data.vocab_size=600", "data.length=32", "data.valid_limit=320"],
     "numbers": [*NARROW, "train.batch=64"],
     "translate": [*NARROW, "train.batch=256", "train.average_every=1", "train.average=1", "data.merges=60"],
 }
