@@ -23,6 +23,7 @@ from .task import SPLITS, Batch, DataNote, Metric, Task, check_split, check_tota
 from .tokenizer import TOKENIZER, save_tokenizer
 
 MASKED_ACCURACY = Metric("accuracy", True, "{:.2%}", "masked accuracy", 0.0, 1.0)
+BLOCK = 64  # held-out rows whose masks are drawn together
 NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
@@ -137,17 +138,23 @@ class Mlm(Task):
         at_least("size", size, 1)
         rows = self._rows[split]
         for first in range(0, len(rows), size):
-            numbers = range(first, min(first + size, len(rows)))
-            yield as_batch(rows[first : first + size], self._held_out(split, numbers))
+            last = min(first + size, len(rows))
+            yield as_batch(rows[first:last], self._held_out(split, first, last))
 
-    def _held_out(self, split: str, numbers: range) -> Masked:
-        """Rows of a split, each with masks of its own, so that they do not depend on the size of a batch."""
-        stream = SPLITS.index(split)
+    def _held_out(self, split: str, first: int, last: int) -> Masked:
+        """Rows [first, last) of a split. Masks are drawn for whole blocks of rows, so that they depend neither on the
+        size of a batch nor on a limit."""
+        stream, start = 1 + SPLITS.index(split), first // BLOCK
         every = [
-            mask(self._rows[split][i : i + 1], self._choice, sampler.generator(0, i, sampler.MASKS, 1 + stream))
-            for i in numbers
+            mask(
+                self._prepared.rows[split][number * BLOCK : (number + 1) * BLOCK],
+                self._choice,
+                sampler.generator(0, number, sampler.MASKS, stream),
+            )
+            for number in range(start, (last - 1) // BLOCK + 1)
         ]
-        return Masked(*map(np.concatenate, zip(*every, strict=True)))
+        shift = start * BLOCK
+        return Masked(*(np.concatenate(one)[first - shift : last - shift] for one in zip(*every, strict=True)))
 
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
         """The sums of `score_tokens` over masked positions; logits [B, M, V]."""

@@ -345,6 +345,13 @@ def test_held_out_masks_are_fixed_whatever_the_batch(made: Mlm) -> None:
     assert len(one["labels"]) == len(made._prepared.rows["test"])
 
 
+def test_a_limit_changes_no_masks(made: Mlm, lines: Path) -> None:
+    fewer = task("mlm", {**SMALL, "train": str(lines), "documents": "line", "valid_limit": 5 * 32 + 3})
+    [some], every = list(fewer.batches("valid", 100)), next(made.batches("valid", 100))
+    assert len(some["labels"]) == 5 < len(every["labels"])
+    assert all(torch.equal(some[name], every[name][:5]) for name in some)
+
+
 # The task
 
 

@@ -22,10 +22,10 @@ class Masked(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """How tokens are chosen: `count` of each row, one by one or, if `continues` says which subwords go on with a word,
+    """How tokens are chosen: `masks` of each row, one by one or, if `continues` says which subwords go on with a word,
     by whole words; `vocab_size` for random ones."""
 
-    count: int
+    masks: int
     vocab_size: int
     continues: np.ndarray | None = None
 
@@ -36,10 +36,10 @@ def mask(rows: np.ndarray, choice: Choice, random: np.random.Generator) -> Maske
     keys = random.random(rows.shape, np.float32)
     if choice.continues is None:
         keys[rows < FIRST] = 2.0
-        positions = np.sort(np.argpartition(keys, choice.count - 1, axis=1)[:, : choice.count], axis=1)
+        positions = np.sort(np.argpartition(keys, choice.masks - 1, axis=1)[:, : choice.masks], axis=1)
         chosen = np.take_along_axis(keys, positions, 1) < 1
     else:
-        positions, chosen = whole_words(rows, choice.count, choice.continues, keys)
+        positions, chosen = whole_words(rows, choice.masks, choice.continues, keys)
     labels = np.take_along_axis(rows, positions, 1)
     lot, others = random.random(labels.shape), random.integers(FIRST, choice.vocab_size, labels.shape)
     new = np.where(lot < MASKED, MASK, np.where(lot < MASKED + RANDOM, others, labels))
