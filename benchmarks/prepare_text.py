@@ -40,7 +40,7 @@ def write_text(folder: Path, megabytes: float) -> None:
     for number in range(TEXTS):
         with (folder / f"{number:02}.txt").open("w") as file:
             while file.tell() < megabytes * 1e6 / TEXTS:
-                chosen = random.choice(words, (500, 200), p=chances)
+                chosen = random.choice(words, (20, 200), p=chances)
                 file.write("\n".join(" ".join(line) for line in chosen) + "\n")
 
 
