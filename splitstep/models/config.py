@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import fields
 from inspect import get_annotations
@@ -49,12 +51,19 @@ def feed_forwards(s: Scheme) -> list[str]:
     return [name for name in s.fields if name[0] == "F"]
 
 
+def names_fields(activation: Mapping[str, str], halves: Sequence[str]) -> bool:
+    """Whether activations are given for all of a scheme's feed-forward fields and, besides, at most for those of other
+    schemes: {F: gelu, F0: relu, F1: gelu} serves "A F" and "F0/2 A F1/2"."""
+    return activation.keys() >= set(halves) and all(re.fullmatch(r"F\d*", name) for name in activation)
+
+
 class SplitstepConfig(PreTrainedConfig):
     """What every model shares: a scheme, the shape of its fields, norms, positions, dropouts, initialisation.
 
     `scheme` takes a row's name or a notation and is kept as canonical text. Each layer runs `substeps` times, over
     equal parts of its step. A head is `head_size` wide, by default an equal share of the width. `ffn` is the inner
-    width of each feed-forward field: one number, or a list with one entry per field, layer by layer. A scheme with
+    width of each feed-forward field: one number, or a list with one entry per field, layer by layer. `activation` is
+    one name, or a mapping of names of feed-forward fields, of which it may have more than the scheme. A scheme with
     projections is post-norm: its fields have no norm of their own and the stack ends without one. `rotary_bias` is the
     initial bias of all queries and keys: it makes rotary attention start local, with scores that fall with distance.
 
@@ -206,7 +215,7 @@ class SplitstepConfig(PreTrainedConfig):
                     f"has {have} and the projections N, M, P; a decoder adds C (cross-attention) by itself."
                 )
         halves = feed_forwards(scheme(self.scheme))
-        if isinstance(self.activation, dict) and self.activation.keys() != set(halves):
+        if isinstance(self.activation, dict) and not names_fields(self.activation, halves):
             raise ValueError(
                 f"activation={self.activation} must name each of the scheme's feed-forward fields: "
                 f"{', '.join(halves) or 'none'}."

@@ -18,7 +18,7 @@ from ..schemes import label
 from ..schemes import scheme as scheme_of
 from .base import SplitstepModel, all_stacks
 from .body import Body
-from .config import DEEPEST, SplitstepConfig, feed_forwards
+from .config import DEEPEST, SplitstepConfig, feed_forwards, names_fields
 from .kinds import model_of
 
 By = Literal["parameters", "flops"]
@@ -174,7 +174,7 @@ def with_scheme(reference: SplitstepConfig, new: Scheme) -> SplitstepConfig:
     config = deepcopy(reference)
     config.scheme, config.matched = str(new), None
     names = feed_forwards(new)
-    if isinstance(config.activation, dict) and config.activation.keys() != set(names):
+    if isinstance(config.activation, dict) and not names_fields(config.activation, names):
         if len(kinds := set(config.activation.values())) > 1:
             raise ValueError(
                 f"activation={config.activation} names the fields of {reference.scheme}; {config.scheme} has "

@@ -30,6 +30,15 @@ def check_positions(positions: Tensor, given: Tensor) -> None:
         )
 
 
+def check_seq_idx(seq_idx: Tensor, given: Tensor) -> None:
+    """Refuse numbers of texts that are not one for each token."""
+    if not torch.compiler.is_compiling() and seq_idx.shape != given.shape[:2]:
+        raise ValueError(
+            f"seq_idx has shape {list(seq_idx.shape)}: the tokens need {list(given.shape[:2])}, for each the number of "
+            "its text in the row."
+        )
+
+
 def check_labels(labels: Tensor, logits: Tensor) -> None:
     """Refuse labels that are not one for each vector of logits."""
     if not torch.compiler.is_compiling() and labels.shape != logits.shape[:-1]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import MaskedLMOutput
 
 from ..fields import ACTIVATIONS, norm
+from ..integrate import Observe
 from ..kernels.loss import cross_entropy
 from ..kernels.output_product import project
+from .arguments import answer, check_arguments
 from .base import VocabularyHead
 from .config import TextConfig
-from .encoder import Encoder, EncoderHead, EncoderModel, EncoderStates
+from .encoder import Encoder, EncoderModel, EncoderStates
 from .inputs import check_labels
 from .kinds import KINDS, kind
+from .watch import Watch
 
 
 class MaskedConfig(TextConfig):
@@ -24,11 +27,10 @@ class MaskedConfig(TextConfig):
     model_type: ClassVar[str] = "splitstep-masked"
 
 
-class SplitstepForMaskedLM(VocabularyHead, EncoderHead):
+class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
     """A masked language model: encoder, then dense, activation, norm and the tied output matrix with a bias."""
 
     config_class = MaskedConfig
-    Output = MaskedLMOutput
     per_token = ("transform", "head")
     _tied_weights_keys = {"head.weight": f"{EncoderModel.tokens_at}.weight"}  # noqa: RUF012
 
@@ -40,12 +42,47 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderHead):
         self.head = nn.Linear(config.width, config.vocab_size)
         self.post_init()
 
-    def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        seq_idx: Tensor | None = None,
+        masked_positions: Tensor | None = None,
+        **others: Any,
+    ) -> MaskedLMOutput:
+        """Logits [B, T, V] and the loss of labels [B, T]; with `masked_positions` [B, M], logits and labels of those
+        positions alone: [B, M, V] and [B, M]. `seq_idx` numbers the texts of packed rows."""
+        check_arguments(self, others)
+        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
+        x = self.read(
+            watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed, seq_idx
+        )
+        logits, wide = self.read_out(x if masked_positions is None else states_at(x, masked_positions))
+        loss = None
+        if labels is not None:
+            check_labels(labels, logits)
+            loss = cross_entropy(logits, labels, num_items_in_batch, wide=wide)
+        out = MaskedLMOutput(loss, logits, watch.states(x), watch.attentions())  # pyright: ignore
+        return answer(self.config, return_dict, out)
+
+    def read_out(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of the states, plain and as `cross_entropy` reads them: what `project` returns."""
         return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))
 
-    def loss_of(self, logits: Tensor, labels: Tensor, items: Tensor | int | None, wide: Tensor) -> Tensor:
-        check_labels(labels, logits)
-        return cross_entropy(logits, labels, items, wide=wide)
+
+def states_at(x: Tensor, positions: Tensor) -> Tensor:
+    """The states [B, M, width] at these positions [B, M] of each row."""
+    return x.gather(1, positions[..., None].expand(-1, -1, x.shape[-1]))
 
 
 @final

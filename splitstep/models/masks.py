@@ -44,6 +44,29 @@ def packed_mask(text: Tensor) -> Tensor:
     return (text[:, None, :] == text[:, :, None]).tril()[:, None]
 
 
+def numbered_texts(seq_idx: Tensor, mask: Tensor | None) -> Tensor:
+    """The number of each token's text in packed rows [B, T], from 1, and 0 for padding, as `seq_idx` and mask say."""
+    if mask is None:
+        return seq_idx.long() + 1
+    if mask.ndim != 2:
+        raise ValueError(
+            f"seq_idx says who looks at whom, and so does an attention_mask of shape {list(mask.shape)}: leave one out."
+        )
+    return torch.where(mask.bool(), seq_idx.long() + 1, 0)
+
+
+def same_text(text: Tensor) -> Tensor:
+    """Who looks at whom in packed rows that are read both ways, [B, 1, T, T]: tokens of one text at each other."""
+    return (text[:, None, :] == text[:, :, None])[:, None]
+
+
+def restarting_positions(text: Tensor) -> Tensor:
+    """Positions [B, T] in packed rows: they begin anew where the number of the text changes."""
+    index = torch.arange(text.shape[1], device=text.device)
+    begins = functional.pad(text[:, 1:] != text[:, :-1], (1, 0), value=True)
+    return index - torch.where(begins, index, 0).cummax(-1).values
+
+
 def documents_of(mask: Tensor | None, causal: bool, room: int | None = None) -> Tensor | None:
     """The document of each key [B, S] as a mask shows it: 1, or 0 for padding and the unused room of a static cache.
 

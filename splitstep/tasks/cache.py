@@ -25,6 +25,12 @@ def key(parameters: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def digest(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def unwritable(path: Path, error: OSError) -> ValueError:
     """The error for a cache folder that cannot be written."""
     return ValueError(f"cannot write {path} ({error.strerror}); set SPLITSTEP_CACHE to a folder that can be written")

@@ -237,6 +237,25 @@ def test_hugging_face_decoders_are_schemes(build: Callable[[], tuple[nn.Module, 
     torch.testing.assert_close(ours(tokens, mask).logits[mask > 0], expected[mask > 0], **TIGHT)
 
 
+def test_the_masked_loss_is_bert_s() -> None:
+    """In packed rows, at masked positions only, against each text alone with a label for every token."""
+    ours, theirs = (model.eval() for model in bert())
+    tokens = torch.randint(1, VOCAB, (2, 12), generator=torch.Generator().manual_seed(3))
+    at, few = torch.tensor([[1, 4, 9], [0, 6, 11]]), tokens.flip(0)[:, :3]
+    labels = torch.full((2, 12), -100).scatter(1, at, few)
+    types = torch.tensor([[0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1]]).expand(2, 12)
+    expected = theirs(tokens, token_type_ids=types, labels=labels).loss
+    plain = ours(tokens, token_type_ids=types, labels=labels).loss
+    torch.testing.assert_close(plain, expected, rtol=1e-5, atol=1e-5)
+    halves = [slice(0, 5), slice(5, 12)]
+    alone = [theirs(tokens[:, one], token_type_ids=types[:, one], labels=labels[:, one].contiguous()) for one in halves]
+    counted = [int((labels[:, one] != -100).sum()) for one in halves]
+    mean = sum(out.loss * n for out, n in zip(alone, counted, strict=True)) / sum(counted)
+    seq_idx = torch.tensor([[0] * 5 + [1] * 7]).expand(2, 12)
+    packed = ours(tokens, token_type_ids=types, labels=few, masked_positions=at, seq_idx=seq_idx).loss
+    torch.testing.assert_close(packed, mean, rtol=1e-5, atol=1e-5)
+
+
 def test_bert_is_post_norm_lie_trotter() -> None:
     ours, theirs = (model.eval() for model in bert())
     tokens, mask = batch("right")

@@ -31,12 +31,15 @@ LEFT_OUT = {
     "splitstep inspect SmolLM2.gguf": "needs a GGUF file",
     "splitstep inspect runs/digits": "needs a run; tests/studies/test_inspect.py makes one",
     "splitstep report runs/look": "needs an inspection; tests/cli/test_inspect_verb.py makes one",
+    "splitstep train mlm-small": "needs text of your own; tests/training/test_masked_recipes.py trains on some",
+    "python -m splitstep.tasks.corpus.wiki_text": "needs enwik8; tests/tasks/test_wiki_text.py runs it on a small dump",
     "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
 }
 NARROW = ["model.layers=1", "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.ffn=32"]
 SMALLER = {
     "digits": ["train.batch=4"],
     "stdlib": ["train.batch=2", "train.evaluate_every=0", "data.limit=20000", "data.valid_limit=1000"],
+    "mlm": ["model.width=16", "train.batch=2", "data.vocab_size=600", "data.length=32", "data.valid_limit=320"],
     "numbers": [*NARROW, "train.batch=64"],
     "translate": [*NARROW, "train.batch=256", "train.average_every=1", "train.average=1", "data.merges=60"],
 }

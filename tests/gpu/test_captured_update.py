@@ -30,6 +30,13 @@ STDLIB: dict[str, Any] = {
     "train": {"steps": 20, "batch": 8, "warmup": 5},
 }
 
+MLM: dict[str, Any] = {  # packed rows, masked positions
+    "task": "mlm",
+    "data": {"vocab_size": 1000, "length": 64, "valid_limit": 2_000},
+    "model": {"layers": 2, "width": 64, "heads": 2, "ffn": 128, "dropout": 0.1},
+    "train": {"steps": 20, "batch": 32, "warmup": 5},
+}
+
 
 def weights(recipe: dict[str, Any], out: Path, mode: str, **options: Any) -> dict[str, Tensor]:
     """What a run of this mode ends with."""
@@ -45,7 +52,7 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
         assert torch.equal(one[name], other[name]), name
 
 
-@pytest.mark.parametrize("recipe", [DIGITS, NUMBERS, STDLIB], ids=lambda r: r["task"])
+@pytest.mark.parametrize("recipe", [DIGITS, NUMBERS, STDLIB, MLM], ids=lambda r: r["task"])
 def test_a_captured_run_ends_with_the_weights_of_the_eager_one(recipe: dict[str, Any], tmp_path: Path) -> None:
     found = [weights(recipe, tmp_path / mode, mode, precision="float32") for mode in ("eager", "capture")]
     assert_same(*found)

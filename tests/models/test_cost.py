@@ -263,6 +263,10 @@ def test_an_activation_per_field_follows_the_fields() -> None:
     assert twin(CausalConfig(**shape, activation={"F": "relu"}), "macaron").activation == "relu"
     both = {"F0": "relu", "F1": "gelu"}  # as in the published BERT
     assert twin(CausalConfig(**shape, scheme="macaron", activation=both), "F1/2 A F0/2").activation == both
+    more = {"F": "gelu", **both}
+    assert twin(CausalConfig(**shape, activation=more), "macaron").activation == more
+    with pytest.raises(ValueError, match="must name each of the scheme's feed-forward fields: F"):
+        CausalConfig(**shape, activation={"F": "gelu", "G": "relu"})
     gated = CausalConfig(**shape, scheme="macaron", activation={"F0": "swiglu", "F1": "gelu"})
     mixed = twin(gated, "A0/2 F0/2 F1/2 A1/2")  # a gated half has more weights per unit of width
     assert mixed.activation == gated.activation

@@ -1,7 +1,6 @@
 """Prepared parallel text in the cache: subwords, token ids read from disk as needed, and counts of what is left out."""
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -12,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ...support.files import whole_folder
-from ..cache import cache_root, key, unwritable
+from ..cache import cache_root, digest, key, unwritable
 from ..task import SPLITS
 from .codec import Codec, Form, Ragged, learn
 from .lines import Lines, chosen, folded, read_pairs
@@ -117,11 +116,6 @@ def prepare(wanted: Wanted, more: object = None) -> Prepared:
         found = load(folder, files)
         assert found is not None, folder
     return found
-
-
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load(folder: Path, files: Files) -> Prepared | None:

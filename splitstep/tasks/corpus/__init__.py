@@ -1,0 +1,1 @@
+"""Text to rows of tokens: reading, splitting, learning subwords, packing, masking."""

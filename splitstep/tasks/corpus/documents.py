@@ -1,0 +1,203 @@
+"""Documents from text files, folders and JSON lines, read in parts of bounded size."""
+
+import gzip
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ..fetch import damaged, data_root
+
+Boundary = Literal["file", "blank", "line"]
+PART = 1 << 20  # characters that are in memory at once; longer documents come in parts
+FIELD = "text"
+TEXTS = ("", ".md", ".rst", ".text", ".txt")  # the suffixes that are read in a folder, also with .gz and .xz after them
+ROWS = (".jsonl", ".ndjson", ".parquet")
+PACKED = {".gz": gzip.open, ".xz": lzma.open}
+
+
+class Part(NamedTuple):
+    """A stretch of a document; `first`: its first one."""
+
+    first: bool
+    text: str
+
+
+def find_files(names: Sequence[str], task: str, data: Path | None) -> list[Path]:
+    """The files of all sources, in order; those of a folder are sorted by path. Named files must hold something."""
+    found: list[Path] = []
+    for name in names:
+        place = find_source(name, task, data)
+        inside = files_of(place, task) if place.is_dir() else [place]
+        if not any(file.stat().st_size for file in inside):
+            raise ValueError(f'task "{task}": {place} is empty; name a file or a folder with text')
+        found += inside
+    return found
+
+
+def find_source(name: str, task: str, data: Path | None) -> Path:
+    """A file or folder of the user: as named, or under the data folder."""
+    root = data_root(data)
+    for path in (Path(name), root / name):
+        if path.exists():
+            return path
+    hint = "" if Path(name).is_absolute() else f": add --data DIR, where it is DIR/{name}"
+    raise ValueError(f'task "{task}": there is no file or folder "{name}", here or in {root}{hint}')
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that says how a file is read, without that of its packing."""
+    return Path(path.stem).suffix.lower() if path.suffix in PACKED else path.suffix.lower()
+
+
+def files_of(folder: Path, task: str) -> list[Path]:
+    """The text files below a folder, sorted by path; hidden ones and those of other kinds are left out."""
+    if (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file():
+        raise ValueError(
+            f'task "{task}": {folder} is a folder of Hugging Face datasets; write its texts to a file that is read '
+            f'here: datasets.load_from_disk("{folder}")["train"].to_parquet("text.parquet")'
+        )
+    every = (file for file in folder.rglob("*") if file.is_file())
+    shown = (file for file in every if not any(one.startswith(".") for one in file.relative_to(folder).parts))
+    found = sorted(file for file in shown if kind_of(file) in (*TEXTS, *ROWS))
+    if not found:
+        kinds = ", ".join((*TEXTS[1:], *ROWS))
+        raise ValueError(f'task "{task}": {folder} has no text files; those of a folder end in {kinds}, or .gz, .xz')
+    return found
+
+
+def read_parts(files: Iterable[Path], boundary: Boundary) -> Iterator[Part]:
+    """The documents of files, part by part. A row of JSON lines or of a table is a document; in text, `boundary` says
+    where one ends: with the file, at blank lines or with the line. Documents without text are left out."""
+    for file in files:
+        texts = rows_of(file)
+        if texts is not None:
+            yield from (part for text in texts for part in parts_of(text))
+        elif boundary == "file":
+            yield from blocks_of(file)
+        else:
+            split = lines_of(file) if boundary == "line" else paragraphs_of(file)
+            yield from (part for text in split for part in parts_of(text))
+
+
+def rows_of(file: Path) -> Iterator[str] | None:
+    """The texts of a file with one document a row; None if it is plain text."""
+    kind = kind_of(file)
+    if kind == ".parquet":
+        return read_parquet(file)
+    return read_json_lines(file) if kind in ROWS else None
+
+
+def parts_of(text: str) -> Iterator[Part]:
+    """A document in parts that end at blanks, if it has any."""
+    text, first = text.strip(), True
+    while text:
+        end = cut_at(text, PART)
+        yield Part(first, text[:end])
+        text, first = text[end:], False
+
+
+def cut_at(text: str, most: int) -> int:
+    """Where the longest beginning of at most `most` characters ends that a blank follows; `most` if there is none."""
+    if len(text) <= most:
+        return len(text)
+    for end in range(most, most // 2, -1):
+        if text[end].isspace():
+            return end
+    return most
+
+
+def blocks_of(file: Path) -> Iterator[Part]:
+    """A whole file as one document."""
+    left, first = "", True
+    with reading(file) as stream:
+        while block := read_block(stream, file):
+            left += block
+            while len(left) > PART:
+                end = cut_at(left, PART)
+                if not first or left[:end].strip():
+                    yield Part(first, left[:end])
+                    first = False
+                left = left[end:]
+    if left.strip():
+        yield Part(first, left)
+
+
+def reading(file: Path) -> io.TextIOWrapper:
+    """A file, unpacked by its suffix, as UTF-8 text."""
+    try:
+        return io.TextIOWrapper(PACKED.get(file.suffix, open)(file, "rb"), encoding="utf-8-sig")  # pyright: ignore
+    except OSError as error:
+        raise damaged(file, error) from None
+
+
+def read_block(stream: io.TextIOWrapper, file: Path) -> str:
+    return checked(file, lambda: stream.read(PART))
+
+
+def checked(file: Path, read: Any) -> str:
+    """What `read` returns; an error names the file."""
+    try:
+        return read()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{file} is not UTF-8 text ({error.reason}): convert it, e.g. iconv -f latin1 -t utf-8, or leave it out"
+        ) from None
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise damaged(file, error) from None
+
+
+def lines_of(file: Path) -> Iterator[str]:
+    """The lines of a file, blank ones too."""
+    with reading(file) as stream:
+        while line := checked(file, stream.readline):
+            yield line
+
+
+def paragraphs_of(file: Path) -> Iterator[str]:
+    """The stretches between blank lines."""
+    lines: list[str] = []
+    for line in lines_of(file):
+        if line.strip():
+            lines.append(line)
+        elif lines:
+            yield "".join(lines)
+            lines = []
+    yield "".join(lines)
+
+
+def read_json_lines(file: Path) -> Iterator[str]:
+    """The field "text" of each row."""
+    for number, line in enumerate(lines_of(file), 1):
+        if line.strip():
+            yield text_of(line, f"{file}, line {number}")
+
+
+def text_of(line: str, where: str) -> str:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{where} is not JSON ({error}): each line needs a row such as {{{FIELD!r}: ...}}") from None
+    if not isinstance(row, dict) or not isinstance(row.get(FIELD), str):
+        has = f"has {', '.join(map(repr, row)) or 'nothing'}" if isinstance(row, dict) else "is no object"
+        raise ValueError(f'{where} needs a field "{FIELD}" that holds text; it {has}')
+    return row[FIELD]
+
+
+def read_parquet(file: Path) -> Iterator[str]:
+    """The column "text" of a Parquet file, some rows at a time."""
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError:
+        raise ValueError(f"{file} needs pyarrow, which is not installed: pip install pyarrow") from None
+    try:
+        table = parquet.ParquetFile(file)
+    except (ArrowInvalid, OSError) as error:
+        raise ValueError(f"{file} is not a Parquet file: {str(error).splitlines()[0]}") from None
+    if FIELD not in table.schema_arrow.names:
+        raise ValueError(f'{file} needs a column "{FIELD}"; it has {", ".join(table.schema_arrow.names)}')
+    for batch in table.iter_batches(batch_size=1024, columns=[FIELD]):
+        yield from (text for text in batch.column(0).to_pylist() if isinstance(text, str))

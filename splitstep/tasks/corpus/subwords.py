@@ -1,0 +1,129 @@
+"""Subwords learnt from text: WordPiece of lower-cased words as BERT has it, or byte-level BPE. The same text gives the
+same subwords."""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+
+Kind = Literal["wordpiece", "bpe"]
+Texts = Callable[[], Iterator[str]]
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PAD, UNK, CLS, SEP, MASK = range(5)
+INSIDE = "##"  # before a piece that does not begin a word
+ENOUGH = 1 << 27  # characters that subwords are learnt from; of longer texts every other part, or every third, ..
+BLOCK = 1 << 20  # characters that are counted at a time
+CODES = 0x110000  # characters that there are
+
+
+def learn(kind: Kind, size: int, texts: Texts, characters: int) -> Any:
+    """A tokenizer with at most `size` subwords learnt from texts of so many characters."""
+    step = -(-characters // ENOUGH)
+    sample = lambda: islice(texts(), 0, None, step)  # noqa: E731
+    tokenizer = (learn_wordpiece if kind == "wordpiece" else learn_bpe)(size, sample)
+    found = tokenizer.get_vocab_size()
+    if found < size:
+        raise ValueError(
+            f"option vocab_size is {size}, and the training text has only {found:,} subwords that occur twice; use at "
+            f"most vocab_size: {found - found % 8}, or give more text"
+        )
+    assert [tokenizer.token_to_id(token) for token in SPECIAL] == list(range(len(SPECIAL)))
+    tokenizer.post_processor = template()
+    return tokenizer
+
+
+def template() -> Any:
+    """[CLS] text [SEP], and [CLS] text [SEP] text [SEP] for two."""
+    from tokenizers.processors import TemplateProcessing
+
+    special = [("[CLS]", CLS), ("[SEP]", SEP)]
+    return TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=special)
+
+
+def learn_bpe(size: int, texts: Texts) -> Any:
+    """A byte-level BPE: every text can be written with it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=list(SPECIAL), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        min_frequency=2, show_progress=False,
+    )  # fmt: skip
+    tokenizer.train_from_iterator(texts(), trainer)
+    return tokenizer
+
+
+def learn_wordpiece(size: int, texts: Texts) -> Any:
+    """BERT's lower-cased WordPiece.
+
+    The trainer numbers letters inside of words in the order in which it meets them in a hash table, which differs from
+    run to run, and breaks ties by these numbers. So all letters are numbered here, by passing them as special tokens.
+    """
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    normalizer, splitter = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    letters, inside = alphabet(map(normalizer.normalize_str, joined(texts())), size // 16)
+    learner = Tokenizer(models.WordPiece(unk_token=SPECIAL[UNK]))
+    learner.normalizer, learner.pre_tokenizer = normalizer, splitter
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=[*SPECIAL, *(INSIDE + letter for letter in inside)], min_frequency=2,
+        initial_alphabet=letters, limit_alphabet=len(letters), continuing_subword_prefix=INSIDE, show_progress=False,
+    )  # fmt: skip
+    learner.train_from_iterator(texts(), trainer)
+    vocabulary = learner.get_vocab()
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=SPECIAL[UNK], continuing_subword_prefix=INSIDE))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    tokenizer.decoder = decoders.WordPiece(prefix=INSIDE)
+    tokenizer.add_special_tokens(list(SPECIAL))
+    return tokenizer
+
+
+def alphabet(texts: Iterable[str], most: int) -> tuple[list[str], list[str]]:
+    """The `most` frequent characters but blanks, and those of them that also stand inside of words; both sorted."""
+    counts = np.zeros(CODES, np.int64)
+    known, word, inside = (np.zeros(CODES, bool) for _ in range(3))
+    for text in texts:
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        n = np.bincount(codes, minlength=CODES)
+        for code in np.flatnonzero((n > 0) & ~known):
+            known[code], word[code] = True, in_word(chr(code))
+        counts += n
+        inside[codes[1:][word[codes[1:]] & word[codes[:-1]]]] = True
+    found = [int(code) for code in np.flatnonzero(counts) if not chr(code).isspace()]
+    kept = sorted(sorted(found, key=lambda code: (-counts[code], code))[:most])
+    return [chr(code) for code in kept], [chr(code) for code in kept if inside[code]]
+
+
+def joined(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, as many as make a block in each, line by line."""
+    block, size = [], 0
+    for text in texts:
+        block.append(text)
+        size += len(text) + 1
+        if size >= BLOCK:
+            yield "\n".join(block)
+            block, size = [], 0
+    yield "\n".join(block)
+
+
+def in_word(character: str) -> bool:
+    """Whether BERT takes a character for a part of a word: neither a blank nor punctuation."""
+    if character.isascii():
+        return character.isalnum()
+    return not character.isspace() and not unicodedata.category(character).startswith("P")
+
+
+def continues(tokenizer: Any) -> np.ndarray:
+    """For each subword, whether it goes on with the word before it [V]. Words of a BPE end at blanks."""
+    vocabulary: dict[str, int] = tokenizer.get_vocab()
+    pieces = INSIDE in (getattr(tokenizer.model, "continuing_subword_prefix", None) or "")
+    blanks = ("\u0120", "\u010a")  # how ByteLevel writes a space and the end of a line
+    found = np.zeros(len(vocabulary), bool)
+    for word, number in vocabulary.items():
+        found[number] = word.startswith(INSIDE) if pieces else not word.startswith(blanks)
+    found[: len(SPECIAL)] = False
+    return found

@@ -1,0 +1,197 @@
+"""Masked language modelling on any text: fill in the tokens that are hidden."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import sampler
+from .cache import digest
+from .corpus.docstrings import library_hash, read_docstrings
+from .corpus.documents import Boundary, find_files, find_source, read_parts
+from .corpus.masking import Choice, Masked, Unit, mask
+from .corpus.packing import piece_numbers
+from .corpus.prepared import Prepared, Wanted, load, prepare
+from .corpus.subwords import SPECIAL, Kind, continues
+from .options import at_least
+from .task import SPLITS, Batch, DataNote, Metric, Task, check_split, check_totals, score_tokens
+from .tokenizer import TOKENIZER, save_tokenizer
+
+MASKED_ACCURACY = Metric("accuracy", True, "{:.2%}", "masked accuracy", 0.0, 1.0)
+BLOCK = 64  # held-out rows whose masks are drawn together
+NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlmOptions:
+    """`train`: text files, folders of them, JSON lines or Parquet with a field "text"; by default the docstrings of the
+    running Python. `documents`: where one ends in plain text: with the file, at blank lines or with the line.
+    `prepared`: instead of `train`, a folder of text that was prepared before.
+
+    `subwords`, `vocab_size`: what is learnt from the training text. `length`: tokens of a row. `masked`: the share of a
+    row's tokens that is hidden, one by one or by whole words (`mask`). `valid_limit`: the most validation tokens, for a
+    quick look; the test split is always whole.
+    """
+
+    train: tuple[str, ...] = ()
+    documents: Boundary = "file"
+    prepared: str | None = None
+    subwords: Kind = "wordpiece"
+    vocab_size: int = 8000
+    length: int = 128
+    masked: float = 0.15
+    mask: Unit = "tokens"
+    valid_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        at_least("vocab_size", self.vocab_size, 300)
+        at_least("length", self.length, 8)
+        at_least("valid_limit", self.valid_limit, self.length)
+        if not 0 < self.masked <= 0.5:
+            raise ValueError(f"option masked is {self.masked}, and needs a share above 0 and at most 0.5, e.g. 0.15")
+        if self.prepared is not None and self.train:
+            raise ValueError(f"option prepared is {self.prepared}, and train is given, too: leave one of them out")
+
+    @property
+    def count(self) -> int:
+        """The tokens of a row that are hidden."""
+        return max(1, round(self.masked * self.length))
+
+
+def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
+    """The text of these options as rows of tokens, from the cache or made and stored there. Its `folder` is all that
+    another machine needs to train on it: `data.prepared=FOLDER`."""
+    if options.prepared is not None:
+        return load_prepared(options, data)
+    if not options.train:
+        source: dict[str, Any] = {"docstrings": library_hash()}
+        once = cache(lambda: list(read_docstrings()))  # parsing takes seconds, and the text is small
+        parts = lambda: iter(once())  # noqa: E731
+        return prepare(Wanted(Mlm.name, parts, source, options.subwords, options.vocab_size, options.length))
+    files = find_files(options.train, Mlm.name, data)
+    source = {"files": [[file.name, digest(file)] for file in files], "documents": options.documents}
+    parts = partial(read_parts, files, options.documents)
+    return prepare(Wanted(Mlm.name, parts, source, options.subwords, options.vocab_size, options.length))
+
+
+def load_prepared(options: MlmOptions, data: Path | None) -> Prepared:
+    """Text that was prepared before, which must have the form that the options say."""
+    assert options.prepared is not None
+    folder = find_source(options.prepared, Mlm.name, data)
+    found = load(folder)
+    if found is None:
+        raise ValueError(f'task "{Mlm.name}": {folder} is no folder of prepared text, or damaged; use train instead')
+    for name in ("subwords", "vocab_size", "length"):
+        if found.manifest[name] != getattr(options, name):
+            raise ValueError(
+                f"option {name} is {getattr(options, name)}, and the text in {folder} was prepared with "
+                f"{found.manifest[name]}: add data.{name}={found.manifest[name]}"
+            )
+    return found
+
+
+@final
+class Mlm(Task):
+    """Masked language modelling on your own text.
+
+    Rows are full: pieces of documents, each [CLS] tokens [SEP], which do not see each other. A batch has `input_ids`
+    and `seq_idx`, the number of each token's piece, [B, T], and `masked_positions` and `labels` [B, M].
+    """
+
+    name: ClassVar[str] = "mlm"
+    model: ClassVar[str] = "masked"
+    metric = MASKED_ACCURACY
+    Options: ClassVar[type] = MlmOptions
+    note = DataNote("any text of yours, or Python's docstrings", "built in", origin="Python")
+
+    def __init__(self, options: MlmOptions, data: Path | None = None) -> None:
+        self._prepared = prepared = prepare_text(options, data)
+        self._options, self._tokenizer = options, prepared.tokenizer
+        words = continues(self._tokenizer) if options.mask == "words" else None
+        self._choice = Choice(options.count, options.vocab_size, words)
+        limit = None if options.valid_limit is None else options.valid_limit // options.length
+        self._rows = {**prepared.rows, "valid": prepared.rows["valid"][:limit]}
+
+    @property
+    def shape(self) -> dict[str, int]:
+        return {"vocab_size": self._options.vocab_size, "max_length": self._options.length, "pad_token_id": 0}
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row; all have this many."""
+        return self._options.length
+
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        """`size` rows of an epoch's permutation; the masks are those of the step."""
+        rows = self._rows["train"]
+        chosen = rows[sampler.indices(len(rows), seed, step, size)]
+        return as_batch(chosen, mask(chosen, self._choice, sampler.generator(seed, step, sampler.MASKS)))
+
+    def batches(self, split: str, size: int) -> Iterator[Batch]:
+        """Every row once, in order, with masks that are always the same."""
+        check_split(self, split)
+        at_least("size", size, 1)
+        rows = self._rows[split]
+        for first in range(0, len(rows), size):
+            last = min(first + size, len(rows))
+            yield as_batch(rows[first:last], self._held_out(split, first, last))
+
+    def _held_out(self, split: str, first: int, last: int) -> Masked:
+        """Rows [first, last) of a split. Masks are drawn for whole blocks of rows, so that they depend neither on the
+        size of a batch nor on a limit."""
+        stream, start = 1 + SPLITS.index(split), first // BLOCK
+        every = [
+            mask(
+                self._prepared.rows[split][number * BLOCK : (number + 1) * BLOCK],
+                self._choice,
+                sampler.generator(0, number, sampler.MASKS, stream),
+            )
+            for number in range(start, (last - 1) // BLOCK + 1)
+        ]
+        shift = start * BLOCK
+        return Masked(*(np.concatenate(one)[first - shift : last - shift] for one in zip(*every, strict=True)))
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
+        """The sums of `score_tokens` over masked positions; logits [B, M, V]."""
+        return score_tokens(logits, batch["labels"])
+
+    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
+        """Loss in nats per masked token, and the share that the likeliest token gets right."""
+        tokens = check_totals(self, totals, "tokens")
+        return {"loss": totals["nll"] / tokens, "accuracy": totals["correct"] / tokens}
+
+    def save_with(self, folder: Path) -> None:
+        names = dict(zip(NAMES, SPECIAL, strict=True))
+        save_tokenizer(folder, self._tokenizer, {**names, "model_max_length": self.length})
+
+    def same_tokens(self, folder: Path) -> bool:
+        from tokenizers import Tokenizer
+
+        other = Tokenizer.from_file(str(folder / TOKENIZER))
+        return other.get_vocab() == self._tokenizer.get_vocab()
+
+    def describe(self) -> dict[str, Any]:
+        manifest = self._prepared.manifest
+        kept = ("source", "subwords", "vocab_size", "length", "documents", "characters", "splits")
+        return {
+            "task": self.name,
+            **{name: manifest[name] for name in kept},
+            "masked": {"count": self._options.count, "by": self._options.mask},
+            "valid_rows": len(self._rows["valid"]),
+            "sha256": manifest["files"],
+        }
+
+
+def as_batch(rows: np.ndarray, masked: Masked) -> Batch:
+    """Rows and their masks as a model takes them."""
+    return {
+        "input_ids": torch.from_numpy(masked.tokens),
+        "seq_idx": torch.from_numpy(piece_numbers(rows)),
+        "masked_positions": torch.from_numpy(masked.positions),
+        "labels": torch.from_numpy(masked.labels),
+    }

@@ -1,0 +1,420 @@
+"""Text to rows of tokens: documents stay apart, rows are full, held-out text is not trained on, masks are as said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from splitstep.tasks import Task, task
+from splitstep.tasks.corpus import documents, held_out
+from splitstep.tasks.corpus.documents import Part, read_parts
+from splitstep.tasks.corpus.masking import FIRST, Choice, mask
+from splitstep.tasks.corpus.packing import Packer, piece_numbers
+from splitstep.tasks.corpus.prepared import load
+from splitstep.tasks.corpus.subwords import CLS, MASK, PAD, SEP, alphabet, continues
+from splitstep.tasks.mlm import Mlm, MlmOptions, prepare_text
+from splitstep.tasks.task import IGNORED
+
+SMALL: dict[str, Any] = {"vocab_size": 400, "length": 32}
+SYLLABLES = [a + b for a in "bdfghklmnprstvz" for b in "aeiou"]
+WORDS = ["".join(random.Random(n).choices(SYLLABLES, k=2 + n % 3)) for n in range(1200)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLITSTEP_CACHE", str(folder))
+        yield folder
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Made-up sentences of 3 to 40 words, no two alike."""
+    chosen = random.Random(seed)
+    return [f"{n} {' '.join(chosen.choices(WORDS, k=chosen.randint(3, 40)))}." for n in range(count)]
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file whose 600 lines are documents."""
+    file = tmp_path_factory.mktemp("text") / "lines.txt"
+    file.write_text("\n".join(sentences(600)))
+    return file
+
+
+@pytest.fixture(scope="module")
+def made(lines: Path) -> Mlm:
+    found = task("mlm", {**SMALL, "train": str(lines), "documents": "line"})
+    assert isinstance(found, Mlm)
+    return found
+
+
+# Reading
+
+
+def whole(parts: Iterator[Part]) -> list[str]:
+    """The documents that parts make up."""
+    found: list[str] = []
+    for first, text in parts:
+        found = [*found, text] if first else [*found[:-1], found[-1] + text]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("boundary", "expected"),
+    [("line", ["a b", "c", "d"]), ("blank", ["a b\nc", "d"]), ("file", ["a b\nc\n\n \nd"])],
+)
+def test_documents_end_where_the_option_says(boundary: Any, expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("\ufeffa b\r\nc\n\n \nd\n".encode())
+    assert [text.strip() for text in whole(read_parts([tmp_path / "a.txt"], boundary))] == expected
+
+
+def test_a_folder_is_its_text_files_in_order(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x.txt").write_text("second")
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"first"))
+    (tmp_path / "c.jsonl.xz").write_bytes(lzma.compress(b'{"text": "third\\nrow"}\n\n{"text": "fourth", "id": 2}\n'))
+    for left_out in ("picture.png", ".hidden.txt"):
+        (tmp_path / left_out).write_text("no")
+    (tmp_path / "empty.txt").write_text("")
+    files = documents.find_files([str(tmp_path)], "mlm", None)
+    assert whole(read_parts(files, "file")) == ["first", "second", "third\nrow", "fourth"]
+
+
+def test_parquet_rows_are_documents(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"text": ["one", None, "two"], "id": [1, 2, 3]}), tmp_path / "t.parquet")
+    assert whole(read_parts([tmp_path / "t.parquet"], "file")) == ["one", "two"]
+    parquet.write_table(arrow.table({"body": ["one"]}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r't.parquet needs a column "text"; it has body'):
+        list(read_parts([tmp_path / "t.parquet"], "file"))
+
+
+@given(st.lists(st.text("ab \n\u00e9", max_size=40), max_size=6), st.integers(1, 9))
+def test_long_documents_come_in_parts_that_make_up_the_whole(texts: list[str], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "PART", size)
+        found = whole(part for text in texts for part in documents.parts_of(text))
+        assert found == [text.strip() for text in texts if text.strip()]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_a_file_in_blocks_is_the_file(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "PART", size)
+    (tmp_path / "a.txt").write_text("ab cd\n  efghijkl\u00e9 m\n n")
+    [found] = whole(read_parts([tmp_path / "a.txt"], "file"))
+    assert found == "ab cd\n  efghijkl\u00e9 m\n n"
+
+
+# Held-out text
+
+
+def test_of_many_documents_whole_ones_are_held_out_and_equal_ones_together() -> None:
+    texts = sentences(3000) + sentences(300)
+    parts = [Part(True, text) for text in texts]
+    found = list(held_out.split(parts, held_out.extent(parts)))
+    counts = Counter(name for name, _ in found)
+    assert 0.035 < counts["valid"] / len(texts) < 0.065
+    assert 0.035 < counts["test"] / len(texts) < 0.065
+    by_text = {part.text: name for name, part in found}
+    assert all(by_text[part.text] == name for name, part in found)
+
+
+@pytest.mark.parametrize("size", [40_000, 400_000])
+def test_of_few_documents_stretches_are_held_out(size: int) -> None:
+    text = " ".join(sentences(4000))[:size]
+    parts = list(documents.parts_of(text))
+    found = list(held_out.split(parts, held_out.extent(parts)))
+    assert "".join(part.text for _, part in found) == text.strip()
+    shares = Counter[str]()
+    for name, part in found:
+        shares[name] += len(part.text)
+    assert shares["valid"] / size == pytest.approx(0.05, abs=0.02)
+    assert shares["test"] / size == pytest.approx(0.05, abs=0.02)
+    for (before, _), (name, part) in pairwise(found):
+        assert part.first == (name != before)
+
+
+# Packing
+
+
+def brute_force(texts: list[list[int]], length: int) -> list[list[int]]:
+    """Full rows, token by token."""
+    rows: list[list[int]] = [[]]
+    for text in texts:
+        left = list(text)
+        while left:
+            room = length - len(rows[-1])
+            if room < 3:
+                rows[-1] += [PAD] * room
+                rows.append([])
+                continue
+            n = min(room - 2, len(left))
+            rows[-1] += [CLS, *left[:n], SEP]
+            left = left[n:]
+            if len(rows[-1]) == length:
+                rows.append([])
+    if length - 3 < len(rows[-1]) < length:
+        rows[-1] += [PAD] * (length - len(rows[-1]))
+    return [row for row in rows if len(row) == length]
+
+
+def pack(texts: list[list[int]], length: int, cut: int) -> np.ndarray:
+    """Rows by the packer, which gets each document in parts of `cut` tokens."""
+    file = BytesIO()
+    packer = Packer(file, length, np.dtype(np.uint16))
+    for text in texts:
+        for first in range(0, len(text), cut):
+            packer.add(np.array(text[first : first + cut], np.uint16), first == 0)
+    packer.finish()
+    found = np.frombuffer(file.getvalue(), np.uint16).reshape(-1, length)
+    assert packer.rows == len(found)
+    return found
+
+
+@given(st.lists(st.integers(1, 40), max_size=30), st.integers(4, 16), st.integers(1, 50), st.integers(1, 3))
+@settings(max_examples=200)
+def test_rows_are_those_that_a_loop_over_tokens_gives(sizes: list[int], length: int, cut: int, block: int) -> None:
+    count = iter(range(5, 10_000))
+    texts = [[next(count) for _ in range(size)] for size in sizes]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("splitstep.tasks.corpus.packing.BLOCK", block)
+        assert pack(texts, length, cut).tolist() == brute_force(texts, length)
+
+
+def test_pieces_are_numbered_and_padding_is_alone() -> None:
+    row = np.array([[CLS, 7, 8, SEP, CLS, 9, SEP, PAD, PAD]])
+    assert piece_numbers(row).tolist() == [[0, 0, 0, 0, 1, 1, 1, 2, 3]]
+
+
+def test_rows_hold_the_text_of_each_document(made: Mlm, lines: Path) -> None:
+    """Every training line comes in order, all of it but the end of the last row, and each piece is one line's alone."""
+    tokenizer = made._prepared.tokenizer
+    texts = [line for line in lines.read_text().split("\n") if held_out.split_of(line) == "train"]
+    expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    rows = made._prepared.rows["train"]
+    assert rows.tolist() == brute_force(expected, 32)
+    assert (rows == PAD).sum(1).max() <= 2
+
+
+# Subwords
+
+
+def test_the_same_text_gives_the_same_subwords_in_every_process(lines: Path, tmp_path: Path) -> None:
+    """The trainer's hash tables are seeded anew in each process."""
+    code = (
+        "import sys, hashlib; from pathlib import Path; from splitstep.tasks.corpus.subwords import learn; "
+        "texts = Path(sys.argv[1]).read_text().split('\\n'); "
+        "print([hashlib.sha256(learn(kind, 400, lambda: iter(texts), 1).to_str().encode()).hexdigest() "
+        "for kind in ('wordpiece', 'bpe')])"
+    )
+    runs = [[sys.executable, "-c", code, str(lines)] for _ in range(3)]
+    found = {subprocess.run(run, check=True, capture_output=True, timeout=300).stdout for run in runs}
+    assert len(found) == 1
+
+
+def test_letters_are_counted_by_hand() -> None:
+    letters, inside = alphabet(["abca, a\u00e9\u4e2d", "ab-b"], 5)
+    assert letters == sorted("ab,c-")  # of those that come once, the first
+    assert inside == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("subwords", ["wordpiece", "bpe"])
+def test_the_saved_tokenizer_writes_what_the_model_reads(subwords: str, lines: Path, tmp_path: Path) -> None:
+    made = task("mlm", {**SMALL, "train": str(lines), "documents": "line", "subwords": subwords})
+    made.save_with(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    ids = [tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
+    assert [*ids, tokenizer.mask_token_id] == [PAD, 1, CLS, SEP, MASK]
+    assert tokenizer.model_max_length == 32
+    assert made.same_tokens(tmp_path)
+    found = tokenizer("bara [MASK] kelin", "mono").input_ids
+    assert (found[0], found.count(SEP), found.count(MASK)) == (CLS, 2, 1)
+    assert tokenizer.decode(tokenizer("bara kelimo").input_ids, skip_special_tokens=True) == "bara kelimo"
+    other = task("mlm", {**SMALL, "train": str(lines), "documents": "line", "vocab_size": 320, "subwords": subwords})
+    assert not other.same_tokens(tmp_path)
+
+
+def test_special_tokens_in_a_text_are_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(f"{line} [SEP] [MASK] [CLS]" for line in sentences(300)))
+    made = task("mlm", {**SMALL, "train": str(tmp_path / "a.txt"), "documents": "line"})
+    assert isinstance(made, Mlm)
+    rows = made._prepared.rows["train"]
+    assert not (rows == MASK).any()
+    assert ((rows == CLS).sum(1) == (rows == SEP).sum(1)).all()
+
+
+# Masking
+
+
+def test_batches_are_a_pure_function_and_masks_are_drawn_anew(made: Mlm) -> None:
+    one, two = made.batch(3, 7, 8), made.batch(3, 7, 8)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    rows = len(made._rows["train"])
+    again = made.batch(3, 1, rows)  # the second epoch: the same rows in another order
+    first = made.batch(3, 0, rows)
+    assert not torch.equal(first["masked_positions"].sort(0).values, again["masked_positions"].sort(0).values)
+
+
+def test_shares_of_masked_random_and_kept_tokens(made: Mlm) -> None:
+    rows = np.concatenate([made._prepared.rows["train"]] * 40)
+    found = mask(rows, Choice(5, 400), np.random.default_rng(0))
+    chosen, before = np.take_along_axis(found.tokens, found.positions, 1), found.labels
+    assert (before == np.take_along_axis(rows, found.positions, 1)).all()
+    assert before.min() >= FIRST
+    assert (np.diff(found.positions, axis=1) > 0).all()
+    n = before.size
+    assert n > 50_000
+    shares = {"mask": (chosen == MASK).sum(), "kept": (chosen == before).sum()}
+    shares["random"] = n - sum(shares.values())
+    wanted = {"mask": 0.8, "kept": 0.1 + 0.1 / 395, "random": 0.1 - 0.1 / 395}  # a random token may be the same one
+    for name, share in wanted.items():
+        assert shares[name] / n == pytest.approx(share, abs=4 * (share / n) ** 0.5)
+    same = found.tokens == rows
+    np.put_along_axis(same, found.positions, True, 1)
+    assert same.all()
+    other = chosen[(chosen != MASK) & (chosen != before)]
+    assert other.min() >= FIRST
+    assert len(np.unique(other)) > 380  # of 395
+
+
+def test_every_token_is_as_likely_to_be_masked() -> None:
+    rows = np.tile(np.array([[CLS, *range(10, 40), SEP]]), (20_000, 1))
+    counts = np.bincount(mask(rows, Choice(5, 400), np.random.default_rng(0)).positions.ravel(), minlength=32)
+    assert counts[0] == counts[-1] == 0
+    assert counts[1:-1] / 20_000 == pytest.approx(np.full(30, 5 / 30), abs=0.012)
+
+
+def test_words_are_masked_whole(lines: Path) -> None:
+    options = {**SMALL, "train": str(lines), "documents": "line", "mask": "words"}
+    made = task("mlm", options)
+    assert isinstance(made, Mlm)
+    inside = continues(made._prepared.tokenizer)
+    assert 50 < inside.sum() < 350
+    scored = 0
+    for step in range(5):
+        batch = {name: x.numpy() for name, x in made.batch(0, step, 64).items()}
+        rows = batch["input_ids"].copy()
+        np.put_along_axis(
+            rows, batch["masked_positions"], np.where(batch["labels"] < 0, rows[:, :1], batch["labels"]), 1
+        )
+        for row, positions, labels in zip(rows, batch["masked_positions"], batch["labels"], strict=True):
+            hidden = set(positions[labels != IGNORED].tolist())
+            scored += len(hidden)
+            for position in hidden:  # the token before goes on to this one, or this one goes on to the next
+                if inside[row[position]] and row[position - 1] >= FIRST:
+                    assert position - 1 in hidden
+                if position + 1 < 32 and inside[row[position + 1]]:
+                    assert position + 1 in hidden
+    assert scored > 0.7 * 5 * 64 * 5
+
+
+def test_too_few_tokens_to_mask_are_not_scored() -> None:
+    rows = np.array([[CLS, 9, SEP, CLS, 8, SEP, PAD, PAD]])
+    for inside in (None, np.zeros(400, bool)):
+        found = mask(rows, Choice(4, 400, inside), np.random.default_rng(0))
+        assert sorted(found.labels[0].tolist()) == [IGNORED, IGNORED, 8, 9]
+        assert (found.tokens[rows < FIRST] == rows[rows < FIRST]).all()
+
+
+def test_held_out_masks_are_fixed_whatever_the_batch(made: Mlm) -> None:
+    def every(size: int) -> dict[str, torch.Tensor]:
+        batches = list(made.batches("test", size))
+        return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+
+    one, two = every(3), every(64)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert len(one["labels"]) == len(made._prepared.rows["test"])
+
+
+def test_a_limit_changes_no_masks(made: Mlm, lines: Path) -> None:
+    fewer = task("mlm", {**SMALL, "train": str(lines), "documents": "line", "valid_limit": 5 * 32 + 3})
+    [some], every = list(fewer.batches("valid", 100)), next(made.batches("valid", 100))
+    assert len(some["labels"]) == 5 < len(every["labels"])
+    assert all(torch.equal(some[name], every[name][:5]) for name in some)
+
+
+# The task
+
+
+def test_the_contract_of_a_task(made: Mlm) -> None:
+    batch, held = made.batch(0, 0, 4), next(made.batches("valid", 4))
+    assert batch.keys() == held.keys()
+    assert {name: tuple(x.shape) for name, x in batch.items()} == {
+        "input_ids": (4, 32), "seq_idx": (4, 32), "masked_positions": (4, 5), "labels": (4, 5),
+    }  # fmt: skip
+    assert made.items(batch) == 20
+    figures = made.summary(made.score(torch.zeros(4, 5, 400), batch))
+    assert figures["loss"] == pytest.approx(np.log(400), rel=1e-5)
+    assert json.loads(json.dumps(made.describe()))["documents"] == 600
+
+
+def test_prepared_text_is_all_that_another_machine_needs(made: Task, lines: Path, tmp_path: Path) -> None:
+    options = MlmOptions(**SMALL, train=(str(lines),), documents="line")
+    folder = tmp_path / "prepared"
+    prepare_text(options).folder.rename(folder)
+    there = task("mlm", {**SMALL, "prepared": str(folder)})
+    assert there.describe() == made.describe()
+    one, two = there.batch(0, 3, 8), made.batch(0, 3, 8)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    with pytest.raises(ValueError, match=r"option length is 64, .* prepared with 32: add data.length=32"):
+        task("mlm", {**SMALL, "length": 64, "prepared": str(folder)})
+    (folder / "train.rows").write_bytes(b"damaged")
+    assert load(folder) is None
+    with pytest.raises(ValueError, match="no folder of prepared text, or damaged"):
+        task("mlm", {**SMALL, "prepared": str(folder)})
+
+
+def test_several_sources_are_mixed(lines: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps({"text": f"{x}\n\n{x}"}) for x in sentences(250, 1)))
+    made = task("mlm", {**SMALL, "train": [str(lines), str(tmp_path / "rows.jsonl")], "documents": "line"})
+    assert made.describe()["documents"] == 850
+
+
+WRONG: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
+    ({"a.txt": b""}, {}, "is empty; name a file or a folder with text"),
+    ({"a.txt": b" \n \n"}, {}, "hold 0 characters of text; give more"),
+    ({"a.txt": b"two words"}, {}, "option vocab_size is 400, and the training text has only"),
+    ({"a.txt": "caf\u00e9".encode("latin1")}, {}, "a.txt is not UTF-8 text"),
+    ({"a.jsonl": b'{"text": "x"}\n\n{"body": "y"}\n'}, {}, "a.jsonl, line 3 needs a field"),
+    ({"a.jsonl": b'{"text": "x"}\n{"text": 3}\n'}, {}, 'a.jsonl, line 2 needs a field "text"'),
+    ({"a.jsonl": b'{"text": "x"\n'}, {}, "a.jsonl, line 1 is not JSON"),
+    ({"a.txt.gz": b"no"}, {}, "a.txt.gz (2 bytes) is damaged"),
+    ({"a.png": b"x"}, {}, "has no text files; those of a folder end in .md"),
+    ({"dataset_info.json": b"{}"}, {}, "is a folder of Hugging Face datasets"),
+    ({"a.txt": "\n".join(sentences(300)).encode()}, {"vocab_size": 5000}, "use at most vocab_size: "),
+    ({"a.txt": "\n".join(sentences(300)).encode()}, {"length": 100_000}, "do not fill a row of 100000; give more"),
+    ({"a.txt": b"x"}, {"masked": 0.9}, "option masked is 0.9, and needs a share"),
+    ({"a.txt": b"x"}, {"prepared": "x"}, "leave one of them out"),
+    ({"a.txt": b"x"}, {"documents": "page"}, 'needs "file" or "blank" or "line"'),
+    ({"a.txt": b"x"}, {"train": "nowhere"}, 'there is no file or folder "nowhere"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "options", "says"), WRONG)
+def test_wrong_text_is_refused_in_one_line(
+    files: dict[str, bytes], options: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(says)) as refused:
+        task("mlm", {**SMALL, "train": str(tmp_path), **options})
+    assert "\n" not in str(refused.value)
