@@ -160,7 +160,7 @@ def schemes() -> dict[str, str]:
     return apart | {name: scheme for name, (scheme, _) in OTHERS.items()}
 
 
-def tiny(name: str, std: float) -> Any:
+def tiny(name: str, std: float = 0.05) -> Any:
     """A model of this class. Its matrices are drawn anew with this standard deviation, and vectors, such as the scales
     of norms, are that far from their start, where biases are zero."""
     kind = getattr(transformers, name)
