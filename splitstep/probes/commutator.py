@@ -17,7 +17,7 @@ from .blocks import Layer, LayerBlocks, differentiable
 from .probe import Figures, Pass, over_texts
 from .splitting import SUM, products_of, shares, summed, with_exact_parts
 
-SUBSTEPS = 4  # of rk4, for each flow over a layer
+SUBSTEPS = 4  # of rk4, for a flow over a whole layer
 
 
 @final
@@ -28,7 +28,7 @@ class Commutators(LayerBlocks):
     summed with their fractions. "A F step": h / 2 |[A, F]| / |sum of the fields|, the leading term of the local error
     of Lie-Trotter splitting, relative to how far a layer moves. "lie" and "strang": the local splitting error
     |split - exact| / |exact - x| over the layer itself, of the letters one after the other and of its symmetric form
-    (A/2 F A/2), in the scheme's order, every sub-flow by 4 steps of rk4; "reference": the distance of "exact" from that
+    (A/2 F A/2), in the scheme's order, flows by rk4, 4 steps for a whole layer; "reference": the distance of "exact" from that
     with half the steps, which says how far to trust both. Norms over the real tokens of a text; means over 2 texts,
     with their spread.
 

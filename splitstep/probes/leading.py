@@ -13,15 +13,15 @@ from .blocks import Layer, LayerBlocks, block_of, differentiable
 from .low_rank import Leading, leading_singular
 from .probe import Figures, Pass, named_over_texts, rows_of
 
-COUNT, EXTRA, ROUNDS = 10, 2, 12
+COUNT, EXTRA, ROUNDS = 4, 2, 12
 
 
 @final
 class LeadingSingular(LayerBlocks):
-    """The 10 leading singular values s of the Jacobian of each layer on the whole sequence, [T width, T width], without
+    """The 4 leading singular values s of the Jacobian of each layer on the whole sequence, [T width, T width], without
     ever having this matrix: randomised block Krylov iteration on jvp and vjp (`low_rank.py`).
 
-    Series "s 1" .. "s 10" by layer, means over the first 2 texts with their spread; "tokens": of the vector v of s 1,
+    Series "s 1" .. "s 4" by layer, means over the first 2 texts with their spread; "tokens": of the vector v of s 1,
     the participation ratio 1 / sum_t |v_t|^4 of the tokens, |v| = 1, so 1 means that a single token is stretched.
     Padding neither moves nor counts.
     """
@@ -31,7 +31,7 @@ class LeadingSingular(LayerBlocks):
         return named_over_texts([*(f"s {i + 1}" for i in range(values.shape[-1] - 1)), "tokens"], values)
 
     def measured(self, layer: Layer, real: Tensor | None) -> Tensor:
-        """The numbers of one layer, [texts, 10 + 1]."""
+        """The numbers of one layer, [texts, 4 + 1]."""
         masks = [None] * len(layer.x) if real is None else real.unbind()
         found = [leading_of(*self.row(layer, text), mask) for text, mask in enumerate(masks)]
         return torch.stack([summary(one, layer.x.shape[-1]) for one in found])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any, NamedTuple
 
 import torch
@@ -91,12 +92,13 @@ def reference_of(
 
 
 def with_exact_parts(scheme: Scheme, n: int) -> Scheme:
-    """The same splitting with sub-flows that are as good as exact: each by n steps of rk4."""
+    """The same splitting with sub-flows that are as good as exact: each by n steps of rk4 for a whole step of time."""
 
     def cut(part: Part) -> tuple[Part, ...]:
         if isinstance(part, Project) or part.exact:
             return (part,)
-        return (replace(part, fraction=part.fraction / n, tableau=RK4),) * n
+        pieces = max(1, ceil(n * abs(part.fraction)))
+        return (replace(part, fraction=part.fraction / pieces, tableau=RK4),) * pieces
 
     return Scheme(tuple((w, tuple(piece for part in p for piece in cut(part))) for w, p in scheme.branches))
 
