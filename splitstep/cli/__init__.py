@@ -24,6 +24,7 @@ from .ablate import ablate
 from .approximate import approximate
 from .compare import compare
 from .converge import converge
+from .predict import predict
 from .recipes import recipes, tasks
 from .report import report
 from .runs import evaluate, generate, train, translate
@@ -67,6 +68,7 @@ for verb in (
     evaluate,
     translate,
     generate,
+    predict,
     compare,
     ablate,
     converge,
