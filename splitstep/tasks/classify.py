@@ -155,8 +155,8 @@ class Classify(Sentences):
         train = sources["train"]
         if len(train.examples) < FEWEST:
             raise ValueError(
-                f"{train.path} has {counted(len(train.examples), 'example')}, and at least {FEWEST} are needed: a tenth "
-                "is held out"
+                f"{train.path} has {counted(len(train.examples), 'example')}, and at least {FEWEST} are needed: a "
+                "tenth is held out"
             )
         names: list[str] = []
         if are_numbers([example.label for example in train.examples], options.labels):

@@ -12,7 +12,7 @@ BYTE_PADDING, WORD_PADDING = "\u00ff", "<unk>"
 BLANKS = r"[\s\x1c-\x1f]+"  # what `str.split` splits at
 
 
-def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int | bool]) -> None:
+def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int | bool | list[str]]) -> None:
     """Write what AutoTokenizer reads; `entries` go into its config, such as `pad_token` and `model_max_length`."""
     tokenizer.save(str(folder / TOKENIZER), pretty=False)
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **entries, "clean_up_tokenization_spaces": False}
