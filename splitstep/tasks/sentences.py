@@ -237,15 +237,11 @@ class Sentences(Task):
 
     @final
     def save_with(self, folder: Path) -> None:
-        marks = {
-            "pad_token": "[PAD]",
-            "cls_token": "[CLS]",
-            "sep_token": "[SEP]",
-            "model_max_length": self.reader.length,
-        }
-        known = {"unk_token": "[UNK]", "mask_token": "[MASK]"}
-        has = {name: token for name, token in known.items() if self.reader.tokenizer.token_to_id(token) is not None}
-        save_tokenizer(folder, self.reader.tokenizer, {**marks, **has})
+        marks = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
+        has = {name: mark for name, mark in marks.items() if self.reader.tokenizer.token_to_id(mark) is not None}
+        inputs = ["input_ids", *["token_type_ids"] * (self.shape["token_types"] > 0), "attention_mask"]
+        entries = {**has, "model_max_length": self.reader.length, "model_input_names": inputs}
+        save_tokenizer(folder, self.reader.tokenizer, entries)
 
     @final
     def same_tokens(self, folder: Path) -> bool:
