@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from PIL import Image
 
 from splitstep import cli
 
@@ -25,6 +26,9 @@ LEFT_OUT = {
     "splitstep compare ...": "is not a whole command",
     "splitstep compare wikitext2": "needs the text of WikiText-2, which is fetched by hand",
     "splitstep compare mnist": "needs the images of MNIST, which are fetched",
+    "splitstep train glue-mrpc": "needs the files of GLUE, which are fetched by hand",
+    "splitstep predict runs/mrpc": "needs the files of GLUE, which are fetched by hand",
+    "splitstep compare glue-rte": "needs the files of GLUE, which are fetched by hand",
     "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
 }
 NARROW = ["model.layers=1", "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.ffn=32"]
@@ -32,6 +36,8 @@ SMALLER = {
     "digits": ["train.batch=4"],
     "stdlib": ["train.batch=2", "train.evaluate_every=0", "data.limit=20000", "data.valid_limit=1000"],
     "numbers": [*NARROW, "train.batch=64"],
+    "classify": ["train.batch=4"],
+    "images": ["train.batch=4"],
     "translate": [*NARROW, "train.batch=256", "train.average_every=1", "train.average=1", "data.merges=60"],
 }
 
@@ -91,6 +97,16 @@ def run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.main(shrunk(words)) == 0, line
 
 
+def labelled(folder: Path) -> None:
+    """A spreadsheet of reviews, and photos in two folders."""
+    rows = [f"film {i} was {word},{word}\n" for i in range(20) for word in ("good", "bad")]
+    (folder / "reviews.csv").write_text("".join(["review,label\n", *rows]))
+    for name, grey in (("dark", 20), ("light", 200)):
+        (folder / "photos" / name).mkdir(parents=True)
+        for i in range(10):
+            Image.new("L", (8, 8), grey + i).save(folder / "photos" / name / f"{i}.png")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file", [file for file in FILES if any(one == file and not left_out(line) for one, line in ALL)]
@@ -101,6 +117,7 @@ def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: 
     for name in ("my.en", "my.de"):
         lines = [f"{word} {other} {i}" for i in range(20) for word in ("red", "blue") for other in (name, "house")]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
+    labelled(tmp_path)
     for block in blocks(file):
         for line in [] if block.language else commands(block.text):
             if not left_out(line):

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from made_up_glue import made_up
 from PIL import Image
 from transformers import AutoTokenizer
 
 from splitstep import cli
 from splitstep.inference.predict import predict_run
 from splitstep.inference.runs import open_run
+from splitstep.tasks.glue import PARTS
 from splitstep.training import read_recipe, train
 
 MODEL = {"layers": 1, "width": 16, "heads": 2, "ffn": 32, "positions": "learned"}
@@ -189,3 +191,23 @@ def test_wrong_lines_are_refused_in_one_line(
 def test_a_submission_is_for_glue_alone(classifier: Path, tmp_path: Path, capsys: Any) -> None:
     assert cli.main(["predict", str(classifier), "--submission", str(tmp_path)]) == 2
     assert '--submission is for runs of task "glue"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["wnli", "mnli", "stsb"])
+def test_a_run_of_glue_writes_the_files_of_the_official_submission(name: str, tmp_path: Path, capsys: Any) -> None:
+    made_up(tmp_path, name)
+    recipe = {"task": "glue", "data": {"name": name}, "model": MODEL, "train": {**TRAIN, "steps": 2}}
+    train(read_recipe(recipe, "recipe"), tmp_path / "run", tmp_path, quiet=True)
+    words = ["predict", str(tmp_path / "run"), "--submission", str(tmp_path / "sent"), "--data", str(tmp_path)]
+    assert cli.main(words) == 0
+    files = {"wnli": ["WNLI.tsv"], "mnli": ["MNLI-m.tsv", "MNLI-mm.tsv"], "stsb": ["STS-B.tsv"]}[name]
+    assert [Path(line).name for line in capsys.readouterr().out.splitlines()] == files
+    for file in files:
+        rows = list(csv.DictReader((tmp_path / "sent" / file).read_text().splitlines(), delimiter="\t"))
+        assert [row["index"] for row in rows] == [str(i) for i in range(60)]
+        for row in rows:
+            assert (
+                row["prediction"] in PARTS[name].written if PARTS[name].written else 0 <= float(row["prediction"]) <= 5
+            )
+    if name == "mnli":
+        assert cli.main(["evaluate", str(tmp_path / "run"), "--split", "mismatched", "--data", str(tmp_path)]) == 0

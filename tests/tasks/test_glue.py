@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up_glue import made_up
 
 from splitstep.tasks import task
 from splitstep.tasks.fetch import find
@@ -74,46 +75,6 @@ def test_a_tenth_of_training_is_for_validation_and_dev_is_the_test(data: Path) -
     assert found.labels == ("entailment", "not_entailment")
     assert (found.splits, found.tests) == (("train", "valid", "test"), ("test",))
     assert found.shape["token_types"] == 2
-
-
-HEADERS = {
-    "MNLI": {
-        "train": "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse "
-        "sentence2_parse sentence1 sentence2 label1 gold_label",
-        "dev_matched": "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse "
-        "sentence2_parse sentence1 sentence2 label1 label2 label3 label4 label5 gold_label",
-        "test_matched": "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse "
-        "sentence2_parse sentence1 sentence2",
-    },
-    "QQP": {
-        "train": "id qid1 qid2 question1 question2 is_duplicate",
-        "dev": "id qid1 qid2 question1 question2 is_duplicate",
-        "test": "id question1 question2",
-    },
-    "QNLI": {
-        "train": "index question sentence label", "dev": "index question sentence label",
-        "test": "index question sentence",
-    },
-}  # fmt: skip
-for split in ("dev", "test"):
-    HEADERS["MNLI"][f"{split}_mismatched"] = HEADERS["MNLI"][f"{split}_matched"]
-
-
-def made_up(folder: Path, name: str) -> None:
-    """Files of a task with its published columns and 60 rows each."""
-    part = PARTS[name]
-    (folder / "glue" / part.folder).mkdir(parents=True)
-    for file, header in HEADERS[part.folder].items():
-        columns = header.split()
-        rows = []
-        for i in range(60):
-            values = {column: f"{column} {i}" for column in columns}
-            values |= {part.number: str(i)}
-            values |= {one: f'he said "{one} {i}' for one in part.texts}
-            values |= {column: part.written[i % len(part.written)] for column in columns if column == part.label}
-            rows.append([values[column] for column in columns])
-        text = "\n".join("\t".join(row) for row in [columns, *rows])
-        (folder / "glue" / part.folder / f"{file}.tsv").write_text(text)
 
 
 @pytest.mark.parametrize("name", ["mnli", "qqp", "qnli"])
