@@ -76,17 +76,34 @@ def learn_bpe(texts: Iterable[str], vocab: int) -> Any:
 
 
 def learn_wordpiece(texts: Iterable[str], vocab: int) -> Any:
-    """BERT's WordPiece of at most `vocab` tokens, lower-cased, learnt from these texts."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    """BERT's WordPiece of at most `vocab` tokens, lower-cased, learnt from these texts.
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    The trainer numbers pieces such as ##a in the order in which it happens to meet them, and ties between merges depend
+    on that order. So they are given in advance; what is learnt is then the same each time.
+    """
+    from tokenizers import trainers
+
+    lines = list(texts)
+    tokenizer = wordpiece({})
+    characters = {character for line in lines for character in tokenizer.normalizer.normalize_str(line)}
+    inside = [f"##{character}" for character in sorted(characters) if not character.isspace()]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab, special_tokens=[*SENTENCE_TOKENS, *inside], min_frequency=2, show_progress=False
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    return wordpiece(tokenizer.get_vocab())
+
+
+def wordpiece(vocab: dict[str, int]) -> Any:
+    """The lower-cased WordPiece of this vocabulary."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab, special_tokens=list(SENTENCE_TOKENS), min_frequency=2, show_progress=False
-    )
-    tokenizer.train_from_iterator(texts, trainer)
+    if vocab:
+        tokenizer.add_special_tokens(list(SENTENCE_TOKENS))
     return tokenizer
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BertTokenizerFast
+from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
 from splitstep.tasks import task
 from splitstep.tasks.film_verdicts import BAD, DEGREES, FILMS, GOOD, VERBS, verdicts
-from splitstep.tasks.tokenizer import learn_wordpiece, save_tokenizer
+from splitstep.tasks.tokenizer import learn_bpe, learn_wordpiece, save_tokenizer
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -132,6 +132,12 @@ def test_pairs_are_written_as_bert_writes_them(length: int, tmp_path: Path) -> N
         assert ((batch["input_ids"] == theirs.pad_token_id) == (batch["attention_mask"] == 0)).all()
 
 
+@pytest.mark.parametrize("learn", [learn_bpe, learn_wordpiece])
+def test_a_tokenizer_is_learnt_the_same_each_time(learn: Any) -> None:
+    texts = [text for text, _ in reviews(500)] + [text for text, _ in verdicts()]
+    assert len({learn(texts, 600).to_str() for _ in range(4)}) == 1
+
+
 def test_batches_have_few_shapes_and_every_example_once(tmp_path: Path) -> None:
     rows = [("word " * (1 + i % 70), "ab"[i % 2]) for i in range(400)]
     found = load(train=write(tmp_path / "a.csv", rows), length=64)
@@ -153,7 +159,7 @@ def test_generated_verdicts_use_every_word_and_both_labels_alike() -> None:
     assert ("the film is good", "positive") in found or ("the plot is good", "positive") in found
 
 
-WRONG: dict[str, tuple[dict[str, list[tuple[object, ...]]], dict[str, Any], str]] = {
+WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a label that only the test has": (
         {"train": reviews(30), "test": [("x", "good"), ("y", "strange")]}, {},
         'test.csv line 3: the class "strange" is not in the training file',
