@@ -21,6 +21,7 @@ from .task import SPLITS, DataNote
 HELD = 0.1  # the share of the training file that is held out for validation, and for the test
 FEWEST = 10  # examples, so that something is held out
 MOST_CLASSES = 1_000
+MOST_NUMBER = 1_000  # labels far from 0 take the squared error too long to reach
 GENERATED = "generated verdicts"
 
 
@@ -98,6 +99,11 @@ def numbers_in(source: Source) -> np.ndarray:
                 f'{source.at(example)}: the label "{example.label}" is no number: correct it, or add '
                 "data.labels=classes"
             )
+    if max(map(abs, filter(None, values)), default=0.0) > MOST_NUMBER:
+        raise ValueError(
+            f"{source.path}: the labels reach beyond {MOST_NUMBER:,}, and numbers are learnt as they are: bring them "
+            "to a scale of about 0 to 10, or add data.labels=classes"
+        )
     return np.array(values, dtype=np.float32)
 
 

@@ -178,6 +178,9 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "words where numbers are": (
         {"train": reviews(12)}, {"labels": "numbers"}, 'train.csv line 2: the label "good" is no number',
     ),
+    "numbers that are too large": (
+        {"train": [(f"house {i}", 1e5 + i / 2) for i in range(12)]}, {}, "the labels reach beyond 1,000",
+    ),
     "a length that is too small": ({"train": reviews(12)}, {"length": 4}, "option length is 4, and needs at least 8"),
     "no such model": ({"train": reviews(12)}, {"tokenizer": "nowhere"}, "nowhere holds no tokenizer.json"),
 }  # fmt: skip
