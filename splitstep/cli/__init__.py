@@ -25,6 +25,7 @@ from .approximate import approximate
 from .compare import compare
 from .converge import converge
 from .inspect import inspect
+from .predict import predict
 from .recipes import recipes, tasks
 from .report import report
 from .runs import evaluate, generate, train, translate
@@ -68,6 +69,7 @@ for verb in (
     evaluate,
     translate,
     generate,
+    predict,
     compare,
     ablate,
     converge,

@@ -201,7 +201,7 @@ def evaluate(
     from ..support.words import counted
     from ..training.progress import counting
 
-    output = _beside(Path(model), as_json, out)
+    output = beside(Path(model), as_json, out)
     evaluated, translated = counting("evaluated", unit="batches"), counting("translated")
     wanted = Wanted(beams, length_penalty)
     if task is None:
@@ -253,7 +253,7 @@ def translate(
         from ..tasks.text_pairs.lines import lines_of
         from ..training.progress import counting
 
-    output = _beside(run, as_json, out)
+    output = beside(run, as_json, out)
     lines = lines_of(sys.stdin.buffer.read(), "standard input")
     found, longer, search = translate_run(run, lines, Wanted(beams, length_penalty), counting("translated"))
     if longer:
@@ -296,7 +296,7 @@ def generate(
     from ..inference.generate import generate as write
     from ..inference.sampling import Sampling
 
-    output = _beside(Path(model), as_json, out)
+    output = beside(Path(model), as_json, out)
     how = Sampling(temperature, top_k, top_p, seed)
     result = write(model, prompt, tokens, how, stop or [], data, (lambda piece: None) if as_json else _print_at_once)
     output.emit(result.document(), lambda: "\n")  # all but the end of the line is there already
@@ -307,7 +307,7 @@ def _print_at_once(piece: str) -> None:
     sys.stdout.flush()
 
 
-def _beside(run: Path, as_json: bool, out: Path | None) -> Output:
+def beside(run: Path, as_json: bool, out: Path | None) -> Output:
     """The output of a verb that reads a run; it must not overwrite the run's own result."""
     if out is not None and out.resolve() == run.resolve():
         raise ValueError(f"--out {out} is the run's own directory, with its own result: name another one.")

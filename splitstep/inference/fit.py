@@ -33,7 +33,8 @@ def fitting_task(name: str, options: Sequence[str], opened: Opened, data: Path |
     if issubclass(kind.Options, WindowOptions):
         given["length"] = min(kind.Options.length, most_positions(opened.model, kind.Options.length))
     recipe = read_recipe(override({"task": name, "data": given}, options), f'task "{name}"')
-    task = recipe.load_task(data)
+    folder = Path(opened.name).expanduser()
+    task = recipe.load_task(data, folder if (folder / TOKENIZER).is_file() else None)
     check_entries(opened, task)
     check_tokens(opened, task)
     return task

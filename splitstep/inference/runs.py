@@ -60,7 +60,7 @@ def load(path: str | Path) -> Opened:
 def open_run(path: Path, data: Path | None = None) -> Trained:
     """The finished run in a directory, with its data and its model loaded."""
     run = find_run(path)
-    task = run.recipe.load_task(data)
+    task = run.recipe.load_task(data, run.model)
     if not task.same_tokens(run.model):
         raise ValueError(
             f"{path} was trained with other subwords than its data have now: restore the files and the version of "

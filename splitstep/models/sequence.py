@@ -16,11 +16,13 @@ from .kinds import KINDS, kind
 
 
 class SequenceConfig(TextConfig):
-    """A classifier of token sequences; `pool` is what the head reads: the "mean" over tokens or the "first" one."""
+    """A classifier of token sequences; `pool` is what the head reads: the "mean" over tokens or the "first" one.
+    `head_start`: the head's first weights are "drawn" like all others, or "zero", so all classes begin equal."""
 
     model_type: ClassVar[str] = "splitstep-sequence"
 
     pool: Literal["mean", "first"] = "mean"
+    head_start: Literal["drawn", "zero"] = "drawn"
 
 
 class SplitstepForSequenceClassification(EncoderHead):
@@ -35,6 +37,11 @@ class SplitstepForSequenceClassification(EncoderHead):
         self.encoder = Encoder(config)
         self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
         self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if module is self.head and self.config.head_start == "zero":
+            nn.init.zeros_(self.head.weight)
 
     def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return project(self.head, pooled(x, mask, self.config.pool))

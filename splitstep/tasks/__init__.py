@@ -11,10 +11,14 @@ __all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "task"]
 
 CLASSES = (
     *("Digits", "ListOps", "Stdlib", "Text", "Mnist", "Newsgroups", "Enwik8", "Wikitext2"),
-    *("Mlm", "Numbers", "Parallel", "Multi30k", "Tatoeba", "Ted", "Europarl", "Iwslt14", "Wmt14"),
+    *("Classify", "Glue", "Mlm", "Numbers", "Parallel", "Multi30k", "Tatoeba", "Ted", "Europarl", "Iwslt14", "Wmt14"),
 )
 TASKS: Registry[type[Task]] = Registry(
-    "task", paths={kind.lower(): f"{__name__}.{kind.lower()}:{kind}" for kind in CLASSES}
+    "task",
+    paths={
+        **{kind.lower(): f"{__name__}.{kind.lower()}:{kind}" for kind in CLASSES},
+        "images": f"{__name__}.own_images:OwnImages",
+    },
 )
 
 

@@ -3,13 +3,14 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
 from .images import ImageOptions, Images, Pixels, Standard
 from .task import SPLITS, DataNote
 
+SOURCE = {"name": "sklearn.datasets.load_digits", "origin": "UCI optical recognition of handwritten digits"}
 STANDARD = Standard(white=16.0, mean=0.3057, deviation=0.3765)
 
 
@@ -45,14 +46,10 @@ class Digits(Images):
     Options: ClassVar[type] = DigitsOptions
     note = DataNote("1,797 images", "built in", origin="scikit-learn")
     labels = tuple("0123456789")
-    source: ClassVar[dict[str, Any]] = {
-        "name": "sklearn.datasets.load_digits",
-        "origin": "UCI optical recognition of handwritten digits",
-    }
 
     def __init__(self, options: DigitsOptions, data: Path | None = None) -> None:
         from sklearn.datasets import load_digits
 
         images, labels = load_digits(return_X_y=True)
         pixels = split_digits(np.asarray(images).reshape(-1, 8, 8).astype(np.uint8), np.asarray(labels))
-        self._load(pixels, STANDARD, options)
+        self._load(pixels, STANDARD, options, SOURCE)

@@ -16,7 +16,7 @@ from .task import Batch, check_split, hashes
 
 
 class Pixels(NamedTuple):
-    """Square grey images [N, S, S] of whole numbers, and their classes [N]."""
+    """Square images of whole numbers, grey [N, S, S] or in colour [N, S, S, 3], and their classes [N]."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -43,24 +43,32 @@ class ImageOptions:
 
 
 def shifted(images: np.ndarray, moves: np.ndarray) -> np.ndarray:
-    """Images [N, S, S] moved by moves [N, 2] pixels (down, right), filled up with black."""
+    """Images [N, S, S, ...] moved by moves [N, 2] pixels (down, right), filled up with black."""
     reach = int(np.abs(moves).max(initial=0))
-    padded = np.pad(images, ((0, 0), (reach, reach), (reach, reach)))
+    padded = np.pad(images, ((0, 0), (reach, reach), (reach, reach), (0, 0))[: images.ndim])
     side = np.arange(images.shape[1])
     rows = reach - moves[:, 0, None] + side
     columns = reach - moves[:, 1, None] + side
     return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
+def standardised(images: np.ndarray, standard: Standard) -> torch.Tensor:
+    """Images [N, S, S] or [N, S, S, 3] as a model's inputs [N, channels, S, S]."""
+    values = torch.from_numpy(images.astype(np.float32))
+    values = values.unsqueeze(1) if values.ndim == 3 else values.movedim(3, 1).contiguous()
+    return (values / standard.white - standard.mean) / standard.deviation
+
+
 class Images(Classes):
-    """An image-classification task; `pixel_values` are [B, 1, S, S]."""
+    """An image-classification task; `pixel_values` are [B, 1, S, S], or [B, 3, S, S] in colour."""
 
     model: ClassVar[str] = "image"
-    source: ClassVar[dict[str, Any]]
-    """Where the images come from."""
 
-    def _load(self, pixels: Mapping[str, Pixels], standard: Standard, options: ImageOptions) -> None:
-        """Take the arrays and the options."""
+    def _load(
+        self, pixels: Mapping[str, Pixels], standard: Standard, options: ImageOptions, source: dict[str, Any]
+    ) -> None:
+        """Take the arrays, the options, and where the images come from."""
+        self._source = source
         self._pixels, self._standard, self._options = dict(pixels), standard, options
         self._side = pixels["train"].images.shape[1]
         if self._side % options.patch:
@@ -71,7 +79,9 @@ class Images(Classes):
     @property
     @final
     def shape(self) -> dict[str, int]:
-        return {"image_size": self._side, "channels": 1, "patch": self._options.patch, "labels": len(self.labels)}
+        channels = 1 if self._pixels["train"].images.ndim == 3 else 3
+        patch = self._options.patch
+        return {"image_size": self._side, "channels": channels, "patch": patch, "labels": len(self.labels)}
 
     @property
     @final
@@ -102,10 +112,8 @@ class Images(Classes):
             yield self._tensors(images[first : first + size], labels[first : first + size])
 
     def _tensors(self, images: np.ndarray, labels: np.ndarray) -> Batch:
-        white, mean, deviation = self._standard
-        values = torch.from_numpy(images.astype(np.float32)).unsqueeze(1)
         return {
-            "pixel_values": (values / white - mean) / deviation,
+            "pixel_values": standardised(images, self._standard),
             "labels": torch.from_numpy(labels.astype(np.int64)),
         }
 
@@ -128,7 +136,7 @@ class Images(Classes):
     def describe(self) -> dict[str, Any]:
         return {
             "task": self.name,
-            "source": self.source,
+            "source": self._source,
             **self._counts({split: pixels.labels for split, pixels in self._pixels.items()}),
             "sha256": hashes({split: pixels.images for split, pixels in self._pixels.items()}),
             "standard": self._standard._asdict(),

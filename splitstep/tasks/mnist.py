@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -70,7 +70,6 @@ class Mnist(Images):
     Options: ClassVar[type] = MnistOptions
     note = DataNote("70,000 images, 11 MB", "fetched", tuple(f"mnist/{name}.gz" for name in PACKED), ORIGIN)
     labels = tuple("0123456789")
-    source: ClassVar[dict[str, Any]] = {"name": "MNIST", "files": sorted(CONTENTS)}
 
     def __init__(self, options: MnistOptions, data: Path | None = None) -> None:
         root = data_root(data)
@@ -80,4 +79,4 @@ class Mnist(Images):
             "valid": Pixels(images[-HELD:], labels[-HELD:]),
             "test": load_pair(root, "t10k"),
         }
-        self._load(pixels, STANDARD, options)
+        self._load(pixels, STANDARD, options, {"name": "MNIST", "files": sorted(CONTENTS)})

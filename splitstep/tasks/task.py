@@ -74,6 +74,12 @@ class Task(ABC):
     labels: tuple[str, ...] = ()
     """The names of the classes in the order of their numbers; empty unless the task is a classification."""
 
+    @classmethod
+    def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
+        """The options for the text as the model of a run or a folder reads it; tasks with tokens of their own keep
+        theirs."""
+        return options
+
     @abstractmethod
     def __init__(self, options: Any, data: Path | None) -> None:
         """Load the data, if there is any: from the folder `data`, else `$SPLITSTEP_DATA`, else `./data`."""
@@ -121,6 +127,14 @@ class Task(ABC):
     @abstractmethod
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
         """The figures that follow from summed scores: `loss`, the metric and others."""
+
+    def predictions(self, logits: Tensor, batch: Batch) -> Tensor | None:
+        """What was predicted and what is right for each example [B, 2], if some figure does not follow from sums."""
+        return None
+
+    def summary_of_all(self, predictions: Tensor) -> dict[str, float]:
+        """The figures that follow from the `predictions` for all examples [N, 2]."""
+        return {}
 
     def free_run(
         self, model: nn.Module, split: str, precision: torch.dtype, progress: Callable[[int, int], None] | None = None

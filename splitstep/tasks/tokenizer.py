@@ -1,9 +1,9 @@
 """Tokenizers that are saved with a model, for programs that never import this package."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 # The padding of a language model is a token that it has anyway, and that no text needs: byte 0xFF is in no UTF-8 text
@@ -12,7 +12,7 @@ BYTE_PADDING, WORD_PADDING = "\u00ff", "<unk>"
 BLANKS = r"[\s\x1c-\x1f]+"  # what `str.split` splits at
 
 
-def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int | bool]) -> None:
+def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int | bool | list[str]]) -> None:
     """Write what AutoTokenizer reads; `entries` go into its config, such as `pad_token` and `model_max_length`."""
     tokenizer.save(str(folder / TOKENIZER), pretty=False)
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **entries, "clean_up_tokenization_spaces": False}
@@ -51,3 +51,101 @@ def word_tokenizer(words: Sequence[str]) -> Any:
     joined = decoders.WordPiece(prefix=" ", cleanup=False)
     tokenizer.decoder = decoders.Sequence([decoders.Replace("<eos>", "\n"), joined])
     return tokenizer
+
+
+SENTENCE_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+"""What a tokenizer of sentences begins with: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
+
+
+def learn_bpe(texts: Iterable[str], vocab: int) -> Any:
+    """A byte-level BPE of at most `vocab` tokens, learnt from these texts: it has a token for every byte."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=list(SENTENCE_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        min_frequency=2,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def learn_wordpiece(texts: Iterable[str], vocab: int) -> Any:
+    """BERT's WordPiece of at most `vocab` tokens, lower-cased, learnt from these texts.
+
+    The trainer numbers pieces such as ##a in the order in which it happens to meet them, and ties between merges depend
+    on that order. So they are given in advance; what is learnt is then the same each time.
+    """
+    from tokenizers import trainers
+
+    lines = list(texts)
+    tokenizer = wordpiece({})
+    characters = {character for line in lines for character in tokenizer.normalizer.normalize_str(line)}
+    inside = [f"##{character}" for character in sorted(characters) if not character.isspace()]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab, special_tokens=[*SENTENCE_TOKENS, *inside], min_frequency=2, show_progress=False
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    return wordpiece(tokenizer.get_vocab())
+
+
+def wordpiece(vocab: dict[str, int]) -> Any:
+    """The lower-cased WordPiece of this vocabulary."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    if vocab:
+        tokenizer.add_special_tokens(list(SENTENCE_TOKENS))
+    return tokenizer
+
+
+LEARN: dict[str, Callable[[Iterable[str], int], Any]] = {"bpe": learn_bpe, "wordpiece": learn_wordpiece}
+
+
+class SavedTokenizer(NamedTuple):
+    """The tokenizer of a model's folder, and what the model's config says of its inputs."""
+
+    text: str  # tokenizer.json
+    entries: dict[str, Any]  # of config.json
+
+
+def saved_tokenizer(path: str) -> SavedTokenizer:
+    """The tokenizer of a run or of a model's folder."""
+    for folder in (Path(path) / "model", Path(path)):
+        if (folder / TOKENIZER).is_file():
+            config = folder / "config.json"
+            entries = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+            return SavedTokenizer((folder / TOKENIZER).read_text(encoding="utf-8"), entries)
+    raise ValueError(f"{path} holds no {TOKENIZER}: name a finished run or a model's folder that was saved with one")
+
+
+def sentence_ids(tokenizer: Any, where: str) -> dict[str, int]:
+    """The numbers of [PAD], [CLS] and [SEP]; a tokenizer without them is refused."""
+    found = {name: tokenizer.token_to_id(name) for name in ("[PAD]", "[CLS]", "[SEP]")}
+    if missing := [name for name, number in found.items() if number is None]:
+        raise ValueError(
+            f"{where} has a tokenizer without {' and '.join(missing)}, which mark where sentences begin and end: use "
+            "one of a masked language model, or leave it out to learn one from the training text"
+        )
+    return found
+
+
+def mark_sentences(tokenizer: Any, ids: Mapping[str, int], most: int) -> None:
+    """Let a tokenizer write [CLS] a [SEP] b [SEP] with types 0 and 1, and cut the longer text until all fits."""
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[(name, ids[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(most, strategy="longest_first")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..tasks import Batch, FreeRun, Task
 from .processes import World
@@ -63,6 +63,7 @@ def evaluate(
     device = next(model.parameters()).device
     world = World(0, 1, device) if world is None else world
     totals: dict[str, float] = {}
+    each: list[Tensor] = []
     batches = reported(task.batches(split, size), lambda: sum(1 for _ in task.batches(split, size)), progress)
     with evaluating(model):
         for batch, counts in share(batches, world):
@@ -71,11 +72,14 @@ def evaluate(
                 logits = model(**{name: x for name, x in moved.items() if name != "labels"}, use_cache=False).logits
             for name, value in task.score(logits, moved).items():
                 totals[name] = totals.get(name, 0.0) + float(value) * counts
+            if counts and (found := task.predictions(logits, moved)) is not None:
+                each.append(found.cpu())
     if world.size > 1:
         names = sorted(totals)
         summed = world.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64, device=device))
         totals = dict(zip(names, summed.tolist(), strict=True))
-    return task.summary(totals)
+    everything = [one for part in world.together(lambda: each) for one in part]
+    return task.summary(totals) | (task.summary_of_all(torch.cat(everything)) if everything else {})
 
 
 def free_run(

@@ -178,8 +178,11 @@ class Recipe:
         """The task's options that `data` describes."""
         return read_options(TASKS[self.task].Options, self.data, "data")
 
-    def load_task(self, data: Path | None = None) -> Task:
-        return TASKS[self.task](self.options, data)
+    def load_task(self, data: Path | None = None, trained: Path | None = None) -> Task:
+        """The task with its data. Text is read with the tokenizer of the model that the run starts from, or of the one
+        that it `trained`, if there is one."""
+        kind, model = TASKS[self.task], self.start if trained is None else str(trained)
+        return kind(self.options if model is None else kind.with_tokenizer_of(self.options, model), data)
 
     def config(self, task: Task) -> SplitstepConfig:
         """The config of the network: the reference's shape, or its twin if the scheme is another."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from PIL import Image
 
 from splitstep import cli
 
@@ -33,6 +34,9 @@ LEFT_OUT = {
     "splitstep report runs/look": "needs an inspection; tests/cli/test_inspect_verb.py makes one",
     "splitstep train mlm-small": "needs text of your own; tests/training/test_masked_recipes.py trains on some",
     "python -m splitstep.tasks.corpus.wiki_text": "needs enwik8; tests/tasks/test_wiki_text.py runs it on a small dump",
+    "splitstep train glue-mrpc": "needs the files of GLUE, which are fetched by hand",
+    "splitstep predict runs/mrpc": "needs the files of GLUE, which are fetched by hand",
+    "splitstep compare glue-rte": "needs the files of GLUE, which are fetched by hand",
     "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
 }
 NARROW = ["model.layers=1", "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.ffn=32"]
@@ -41,6 +45,8 @@ SMALLER = {
     "stdlib": ["train.batch=2", "train.evaluate_every=0", "data.limit=20000", "data.valid_limit=1000"],
     "mlm": ["model.width=16", "train.batch=2", "data.vocab_size=600", "data.length=32", "data.valid_limit=320"],
     "numbers": [*NARROW, "train.batch=64"],
+    "classify": ["train.batch=4"],
+    "images": ["train.batch=4"],
     "translate": [*NARROW, "train.batch=256", "train.average_every=1", "train.average=1", "data.merges=60"],
 }
 
@@ -100,6 +106,16 @@ def run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.main(shrunk(words)) == 0, line
 
 
+def labelled(folder: Path) -> None:
+    """A spreadsheet of reviews, and photos in two folders."""
+    rows = [f"film {i} was {word},{word}\n" for i in range(20) for word in ("good", "bad")]
+    (folder / "reviews.csv").write_text("".join(["review,label\n", *rows]))
+    for name, grey in (("dark", 20), ("light", 200)):
+        (folder / "photos" / name).mkdir(parents=True)
+        for i in range(10):
+            Image.new("L", (8, 8), grey + i).save(folder / "photos" / name / f"{i}.png")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "file", [file for file in FILES if any(one == file and not left_out(line) for one, line in ALL)]
@@ -110,6 +126,7 @@ def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: 
     for name in ("my.en", "my.de"):
         lines = [f"{word} {other} {i}" for i in range(20) for word in ("red", "blue") for other in (name, "house")]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
+    labelled(tmp_path)
     for block in blocks(file):
         for line in [] if block.language else commands(block.text):
             if not left_out(line):

@@ -1,0 +1,184 @@
+"""A user's own labelled text: a spreadsheet with one or two texts and a class or a number a line."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import ClassVar, Literal, final
+
+import numpy as np
+
+from ..support.words import counted
+from .columns import Columns, Example, find_columns, labelled_rows
+from .fetch import find_own
+from .film_verdicts import verdicts
+from .options import at_least
+from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
+from .tables import read_table
+from .task import SPLITS, DataNote
+
+HELD = 0.1  # the share of the training file that is held out for validation, and for the test
+FEWEST = 10  # examples, so that something is held out
+MOST_CLASSES = 1_000
+MOST_NUMBER = 1_000  # labels far from 0 take the squared error too long to reach
+GENERATED = "generated verdicts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyOptions(SentenceOptions):
+    """`train`, `valid`, `test`: CSV, TSV or JSONL files. Without the last two, a tenth of each class of the training
+    file is held out for each that is missing, by a hash of `seed` and text. `text`, `text2` and `label` name columns;
+    `labels`: classes or numbers, or what they look like. Without any file, generated sentences are used."""
+
+    train: str = ""
+    valid: str = ""
+    test: str = ""
+    text: str = ""
+    text2: str = ""
+    label: str = ""
+    labels: Literal["found", "classes", "numbers"] = "found"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("seed", self.seed, 0)
+        if not self.train and (given := [name for name in ("valid", "test", "text", "label") if getattr(self, name)]):
+            raise ValueError(f"option {given[0]} is given and train is not: add data.train=FILE")
+
+
+class Source:
+    """The examples of one file, with their lines."""
+
+    def __init__(self, path: Path, examples: list[Example], columns: Columns) -> None:
+        self.path, self.examples, self.columns = path, examples, columns
+
+    def at(self, example: Example) -> str:
+        return f"{self.path} line {example.line}"
+
+
+def read_files(options: ClassifyOptions, task: str, data: Path | None) -> dict[str, Source]:
+    """The examples of the files that are given. All have the columns of the training file."""
+    found: dict[str, Source] = {}
+    names = (options.text, options.text2, options.label)
+    for split in SPLITS:
+        if name := getattr(options, split):
+            table, columns = find_columns(read_table(find_own(name, task, data)), *names)
+            found[split] = Source(table.path, labelled_rows(table, columns), columns)
+            if table.named:
+                names = (columns.texts[0], columns.texts[1] if len(columns.texts) > 1 else "", columns.label)
+    return found
+
+
+def generated() -> dict[str, Source]:
+    rows = [Example(number, (text,), label) for number, (text, label) in enumerate(verdicts(), 1)]
+    return {"train": Source(Path(GENERATED), rows, Columns(("text",), "label"))}
+
+
+def are_numbers(labels: Sequence[str], wanted: str) -> bool:
+    """Whether labels are numbers: as told, or if all are and one is not whole."""
+    values = [number_of(label) for label in labels]
+    fractions = any(value is not None and value != int(value) for value in values)
+    return wanted == "numbers" or (wanted == "found" and None not in values and fractions)
+
+
+def number_of(label: str) -> float | None:
+    try:
+        value = float(label)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+def numbers_in(source: Source) -> np.ndarray:
+    """The labels as numbers."""
+    values = [number_of(example.label) for example in source.examples]
+    for value, example in zip(values, source.examples, strict=True):
+        if value is None:
+            raise ValueError(
+                f'{source.at(example)}: the label "{example.label}" is no number: correct it, or add '
+                "data.labels=classes"
+            )
+    if max(map(abs, filter(None, values)), default=0.0) > MOST_NUMBER:
+        raise ValueError(
+            f"{source.path}: the labels reach beyond {MOST_NUMBER:,}, and numbers are learnt as they are: bring them "
+            "to a scale of about 0 to 10, or add data.labels=classes"
+        )
+    return np.array(values, dtype=np.float32)
+
+
+def class_names(source: Source) -> list[str]:
+    """The classes of the training file, in the order of their numbers if they are whole numbers, else by name."""
+    counts = Counter(example.label for example in source.examples)
+    for example in source.examples:
+        if counts[example.label] == 1:
+            header = ", or name the columns if this line is a header (data.text=, data.label=)" * (example.line == 1)
+            raise ValueError(
+                f'{source.at(example)}: the class "{example.label}" has only this example, so it cannot be learnt and '
+                f"tested: add examples, or remove it{header}"
+            )
+    if len(counts) < 2:
+        raise ValueError(f'{source.path}: all examples have the label "{next(iter(counts))}": two classes are needed')
+    if len(counts) > MOST_CLASSES:
+        raise ValueError(
+            f"{source.path}: the labels are {len(counts):,} classes, and at most {MOST_CLASSES:,} are learnt: name "
+            "another column with data.label=, or add data.labels=numbers"
+        )
+    whole = all(label.lstrip("-").isdecimal() for label in counts)
+    return sorted(counts, key=(lambda label: (int(label), label)) if whole else None)
+
+
+def classes_in(source: Source, names: Mapping[str, int]) -> np.ndarray:
+    """The labels as numbers of classes; a class that training does not have is refused."""
+    for example in source.examples:
+        if example.label not in names:
+            raise ValueError(
+                f'{source.at(example)}: the class "{example.label}" is not in the training file: add examples of it '
+                "there, or remove the line"
+            )
+    return np.array([names[example.label] for example in source.examples], dtype=np.int64)
+
+
+def with_held_out(examples: dict[str, Examples], seed: int) -> dict[str, Examples]:
+    """All three splits: those that are given, and the others held out from the training examples."""
+    train, found = examples["train"], dict(examples)
+    for number, split in enumerate(SPLITS[:0:-1]):  # the test first: it stays as it is if there is a file for valid
+        if split not in examples:
+            train, found[split] = divided(train, held_out(train, HELD / (1 - HELD * number), seed))
+    return {"train": train, "valid": found["valid"], "test": found["test"]}
+
+
+@final
+class Classify(Sentences):
+    """Labelled text of one's own: classes, or numbers, of one text or of two."""
+
+    name: ClassVar[str] = "classify"
+    Options: ClassVar[type] = ClassifyOptions
+    note = DataNote("CSV, TSV or JSONL; without a file 1,920 generated sentences", "generated")
+
+    def __init__(self, options: ClassifyOptions, data: Path | None = None) -> None:
+        sources = read_files(options, self.name, data) if options.train else generated()
+        train = sources["train"]
+        if len(train.examples) < FEWEST:
+            raise ValueError(
+                f"{train.path} has {counted(len(train.examples), 'example')}, and at least {FEWEST} are needed: a "
+                "tenth is held out"
+            )
+        names: list[str] = []
+        if are_numbers([example.label for example in train.examples], options.labels):
+            labels = {split: numbers_in(source) for split, source in sources.items()}
+        else:
+            names = class_names(train)
+            numbers = {name: number for number, name in enumerate(names)}
+            labels = {split: classes_in(source, numbers) for split, source in sources.items()}
+        given = {
+            split: Examples([example.texts for example in source.examples], labels[split])
+            for split, source in sources.items()
+        }
+        told = {
+            "name": "own labelled text" if options.train else GENERATED,
+            "files": {split: source.path.name for split, source in sources.items()} if options.train else {},
+            "columns": [*train.columns.texts, train.columns.label],
+            "held_out": [split for split in SPLITS if split not in sources],
+        }
+        self._load(with_held_out(given, options.seed), names, options, told)

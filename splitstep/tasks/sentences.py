@@ -1,0 +1,283 @@
+"""Sentences and pairs of sentences with a class or a number: [CLS] a [SEP] or [CLS] a [SEP] b [SEP]."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .buckets import MULTIPLE, Buckets, choose_widths, padded
+from .cache import Arrays, derived
+from .measures import PEARSON, class_figures, class_sums, number_figures, number_sums, spearman
+from .options import at_least
+from .task import ACCURACY, Batch, Metric, Task, check_split, check_totals, hashes
+from .tokenizer import LEARN, mark_sentences, save_tokenizer, saved_tokenizer, sentence_ids
+
+FORMAT = 1  # to be raised when the same texts give other tokens, so no old cache is read
+WIDTHS = 4  # shapes of a batch: compiled code and CUDA graphs are kept per shape
+
+
+class Examples(NamedTuple):
+    """The texts of each example, one or two, and the classes (whole numbers) or numbers."""
+
+    texts: list[tuple[str, ...]]
+    labels: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceOptions:
+    """`length`: the most tokens of an example, the longer text is cut; `vocab`: the most tokens that are learnt;
+    `tokenizer`: bpe or wordpiece, learnt from the training text, or the run or model whose tokenizer is used. With a
+    recipe's `start` it is that of the start, and so is the `length` if it is 0; else that is 128."""
+
+    length: int = 0
+    vocab: int = 8_000
+    tokenizer: str = "bpe"
+
+    def __post_init__(self) -> None:
+        at_least("length", self.length or None, 8)
+        at_least("vocab", self.vocab, 300)  # 256 bytes, the special tokens and some pairs
+
+
+class Encoded(NamedTuple):
+    """N examples as tokens: example i is tokens[offsets[i]:offsets[i + 1]], with the types of the tokens."""
+
+    tokens: np.ndarray
+    types: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+
+class Reader(NamedTuple):
+    """Text to tokens: the tokenizer, the numbers of its marks, and what a model that has it dictates."""
+
+    tokenizer: Any
+    ids: dict[str, int]
+    length: int
+    entries: dict[str, Any]  # of the model's config; empty if the tokenizer was learnt here
+
+    def encode(self, texts: Sequence[tuple[str, ...]]) -> Encoded:
+        lines = self.tokenizer.encode_batch_fast([one[0] if len(one) == 1 else one for one in texts])
+        tokens = [line.ids for line in lines]
+        types = np.concatenate([line.type_ids for line in lines]).astype(np.uint8)
+        return Encoded(np.concatenate(tokens).astype(np.uint32), types, np.cumsum([0, *map(len, tokens)]))
+
+
+def make_reader(texts: Sequence[tuple[str, ...]], options: SentenceOptions) -> Reader:
+    """The tokenizer that the options name, or the one learnt from the training texts, kept in the cache."""
+    from tokenizers import Tokenizer
+
+    if options.tokenizer in LEARN:
+        written, entries, where = learnt(texts, options), {}, "this task"
+    else:
+        (written, entries), where = saved_tokenizer(options.tokenizer), options.tokenizer
+    most = entries.get("max_positions") or 0
+    if options.length > (most or options.length):
+        raise ValueError(f"option length is {options.length}, and {where} reads {most} tokens: use at most {most}")
+    length = options.length or min(128, most or 128)
+    tokenizer = Tokenizer.from_str(written)
+    ids = sentence_ids(tokenizer, where)
+    mark_sentences(tokenizer, ids, length)
+    return Reader(tokenizer, ids, length, entries)
+
+
+def learnt(texts: Sequence[tuple[str, ...]], options: SentenceOptions) -> str:
+    """The tokenizer learnt from these texts, as JSON."""
+    digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+    parameters = {"data": digest, "vocab": options.vocab, "kind": options.tokenizer, "format": FORMAT}
+
+    def make() -> Arrays:
+        found = LEARN[options.tokenizer]((text for one in texts for text in one), options.vocab)
+        return {"tokenizer": np.array(found.to_str())}
+
+    return str(derived("sentences", parameters, ["tokenizer"], make)["tokenizer"])
+
+
+def held_out(examples: Examples, share: float, seed: int = 0) -> np.ndarray:
+    """The rows to hold out, a share of each class: those with the lowest hashes of seed and text, so equal texts stay
+    together wherever possible. Unlike random numbers, hashes do not change with the version of a library."""
+    rank = [hashlib.sha256(json.dumps([seed, *one]).encode()).hexdigest() for one in examples.texts]
+    order = np.argsort(np.array(rank), kind="stable")
+    whole = np.issubdtype(examples.labels.dtype, np.integer)
+    groups = [order[examples.labels[order] == label] for label in np.unique(examples.labels)] if whole else [order]
+    taken = np.concatenate([group[: min(round(share * len(group)), len(group) - 1)] for group in groups])
+    return np.sort(taken if len(taken) else max(groups, key=len)[:1])  # of a tiny file, at least one
+
+
+def divided(examples: Examples, rows: np.ndarray) -> tuple[Examples, Examples]:
+    """The examples without these rows, and these."""
+    inside = np.zeros(len(examples.labels), dtype=bool)
+    inside[rows] = True
+    return chosen(examples, ~inside), chosen(examples, inside)
+
+
+def chosen(examples: Examples, mask: np.ndarray) -> Examples:
+    texts = [text for text, wanted in zip(examples.texts, mask, strict=True) if wanted]
+    return Examples(texts, examples.labels[mask])
+
+
+class Sentences(Task):
+    """One or two texts with a class or a number; `input_ids`, `attention_mask` and, if the model has types,
+    `token_type_ids` are [B, bucket], `labels` [B]."""
+
+    model: ClassVar[str] = "sequence"
+
+    def _load(
+        self,
+        examples: Mapping[str, Examples],
+        labels: Sequence[str],
+        options: SentenceOptions,
+        source: dict[str, Any],
+        metric: Metric | None = None,
+    ) -> None:
+        """Take the examples. No labels: they are numbers."""
+        self.examples, self.labels, self._source = dict(examples), tuple(labels), source
+        self.metric = metric or (ACCURACY if labels else PEARSON)
+        self.reader = make_reader(examples["train"].texts, options)
+        self._encoded = {split: self.reader.encode(one.texts) for split, one in examples.items()}
+        lengths = {split: one.lengths for split, one in self._encoded.items()}
+        longest = -(-max(int(found.max()) for found in lengths.values()) // MULTIPLE) * MULTIPLE
+        widths = [width for width in choose_widths(lengths["train"], WIDTHS) if width < longest]
+        self._buckets = Buckets((*widths, longest), lengths)
+
+    @classmethod
+    @final
+    def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
+        return replace(options, tokenizer=folder)
+
+    @property
+    @final
+    def splits(self) -> tuple[str, ...]:
+        return tuple(self.examples)
+
+    @property
+    @final
+    def tests(self) -> tuple[str, ...]:
+        return self.splits[2:]
+
+    @property
+    @final
+    def texts(self) -> int:
+        """How many texts an example has, one or two."""
+        return len(self.examples["train"].texts[0])
+
+    @property
+    @final
+    def shape(self) -> dict[str, int]:
+        """A model whose tokenizer is used dictates its vocabulary, its positions and its types."""
+        known, longest = self.reader.entries, max(self.reader.length, self._buckets.widths[-1])
+        return {
+            "vocab_size": known.get("vocab_size", self.reader.tokenizer.get_vocab_size()),
+            "max_length": known.get("max_positions", longest),
+            "labels": len(self.labels) or 1,
+            "token_types": known.get("token_types", 2 if self.texts == 2 else 0),
+        }
+
+    @property
+    @final
+    def length(self) -> int:
+        """The mean padded length of the training examples, which is what the device computes."""
+        return self._buckets.mean_width
+
+    @final
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        return self._padded("train", *self._buckets.draw([size] * len(self._buckets.widths), seed, step))
+
+    @final
+    def batches(self, split: str, size: int) -> Iterator[Batch]:
+        """Every example once, bucket by bucket, in order within each; the last batch of a bucket may be smaller."""
+        check_split(self, split)
+        at_least("size", size, 1)
+        for rows, width in self._buckets.batches(split, lambda width: size):
+            yield self._padded(split, rows, width)
+
+    def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
+        found = self._encoded[split]
+        ids, mask = padded(found.tokens, found.offsets, rows, width, self.reader.ids["[PAD]"])
+        types = padded(found.types, found.offsets, rows, width, 0)[0] if self.shape["token_types"] else None
+        labels = self.examples[split].labels[rows]
+        return {
+            "input_ids": torch.from_numpy(ids),
+            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+            **({} if types is None else {"token_type_ids": torch.from_numpy(types)}),
+            "labels": torch.from_numpy(labels.astype(np.int64 if self.labels else np.float32)),
+        }
+
+    @final
+    def items(self, batch: Batch) -> int:
+        return len(batch["labels"])
+
+    @final
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
+        return (class_sums if self.labels else number_sums)(logits, batch["labels"])
+
+    @final
+    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
+        check_totals(self, totals, "examples")
+        return class_figures(totals) if self.labels else number_figures(totals)
+
+    @final
+    def predictions(self, logits: Tensor, batch: Batch) -> Tensor | None:
+        if self.labels:
+            return None
+        return torch.stack([logits.flatten().double(), batch["labels"].double()], 1)
+
+    @final
+    def summary_of_all(self, predictions: Tensor) -> dict[str, float]:
+        found, wanted = predictions.unbind(1)
+        return {"spearman": spearman(found.numpy(), wanted.numpy())}
+
+    @final
+    def save_with(self, folder: Path) -> None:
+        marks = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
+        has = {name: mark for name, mark in marks.items() if self.reader.tokenizer.token_to_id(mark) is not None}
+        inputs = ["input_ids", *["token_type_ids"] * (self.shape["token_types"] > 0), "attention_mask"]
+        entries = {**has, "model_max_length": self.reader.length, "model_input_names": inputs}
+        save_tokenizer(folder, self.reader.tokenizer, entries)
+
+    @final
+    def same_tokens(self, folder: Path) -> bool:
+        from tokenizers import Tokenizer
+
+        saved = Tokenizer.from_str(saved_tokenizer(str(folder)).text)
+        return saved.get_vocab() == self.reader.tokenizer.get_vocab()
+
+    @final
+    def remarks(self) -> dict[str, dict[str, int]]:
+        known = set(self.examples["train"].texts)
+        held = {split: sum(text in known for text in self.examples[split].texts) for split in self.splits[1:]}
+        found = {split: count for split, count in held.items() if count}
+        return {"also in train": found} if found else {}
+
+    @final
+    def describe(self) -> dict[str, Any]:
+        counted = {split: one.labels for split, one in self.examples.items()}
+        written = self.reader.tokenizer.to_str()
+        return {
+            "task": self.name,
+            "source": self._source,
+            "texts": self.texts,
+            "vocab_size": self.shape["vocab_size"],
+            "examples": {split: len(found) for split, found in counted.items()},
+            **({"classes": class_counts(counted, len(self.labels))} if self.labels else {}),
+            "also_in_train": self.remarks().get("also in train", {}),
+            "tokens": {split: len(one.tokens) for split, one in self._encoded.items()},
+            "longest": {split: int(one.lengths.max()) for split, one in self._encoded.items()},
+            "buckets": self._buckets.describe(),
+            "tokenizer_sha256": hashlib.sha256(written.encode()).hexdigest(),
+            "sha256": hashes({split: one.tokens for split, one in self._encoded.items()})
+            | hashes({f"labels of {split}": found for split, found in counted.items()}),
+        }
+
+
+def class_counts(labels: Mapping[str, np.ndarray], classes: int) -> dict[str, list[int]]:
+    """How many examples of each class each split has."""
+    return {split: np.bincount(found, minlength=classes).tolist() for split, found in labels.items()}

@@ -1,0 +1,153 @@
+"""Tables of labelled text: CSV, TSV and JSONL, with errors that name file and line."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from .fetch import PACKED, read
+from .text_pairs.lines import not_utf8
+
+DELIMITERS = ",;\t|"
+LONGEST_FIELD = 1 << 27  # characters of one field; Python's own limit is 2^17
+
+
+class Row(NamedTuple):
+    """One example: the line of the file on which it begins, and its fields by column."""
+
+    line: int
+    fields: dict[str, Any]
+
+
+@final
+class Table(NamedTuple):
+    """The rows of a file. `named`: whether the file itself names its columns."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: list[Row]
+    named: bool = True
+
+    def at(self, row: Row) -> str:
+        """Where a row is, for errors."""
+        return f"{self.path} line {row.line}"
+
+
+def read_table(path: Path) -> Table:
+    """The table in a file; its name says how to read it: .csv, .tsv, .jsonl, also packed as .gz or .xz."""
+    kind = suffix_of(path)
+    if kind not in READERS:
+        raise ValueError(
+            f'{path} ends in "{kind}", and labelled text is read from .csv, .tsv and .jsonl: save it as one of these'
+        )
+    table = READERS[kind](path, decoded(path))
+    if not table.rows:
+        raise ValueError(f"{path} has no rows: put one example on each line, with a header such as text,label")
+    return table
+
+
+def suffix_of(path: Path) -> str:
+    """What the file is, whether packed or not."""
+    return Path(path.stem).suffix.lower() if path.suffix in PACKED else path.suffix.lower()
+
+
+def decoded(path: Path) -> str:
+    """The text of a file; bytes that UTF-8 does not have are refused with their line."""
+    content = read(path)
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise not_utf8(content, error.start, str(path)) from None
+    if (nul := content.find(b"\0")) >= 0:
+        raise not_utf8(content, nul, str(path))
+    return text.removeprefix("\ufeff")
+
+
+def read_csv(path: Path, text: str) -> Table:
+    """Comma-separated values as spreadsheets write them: quotes, doubled quotes, newlines in fields."""
+    return with_header(path, list(csv_records(path, text, delimiter_of(text))))
+
+
+def delimiter_of(text: str) -> str:
+    """What separates the fields: of comma, semicolon, tab and bar the one that the first line has most of, outside of
+    quotes."""
+    first = "".join(text.split("\n", 1)[0].split('"')[::2])
+    return max(DELIMITERS, key=first.count)
+
+
+def csv_records(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The records, each with the line on which it begins; empty lines are left out."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    limit = csv.field_size_limit(LONGEST_FIELD)
+    begins = 1
+    try:
+        for record in reader:
+            if record:
+                yield begins, record
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{path} line {begins}: the quotes are not those of CSV ({error}): a quote inside a quoted field is "
+            'doubled ("")'
+        ) from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def read_tsv(path: Path, text: str) -> Table:
+    """Tab-separated values, one row a line; a quote is a character like any other, as in the files of GLUE."""
+    lines = enumerate((line.removesuffix("\r") for line in text.split("\n")), 1)
+    return with_header(path, [(number, line.split("\t")) for number, line in lines if line])
+
+
+def with_header(path: Path, records: list[tuple[int, list[str]]]) -> Table:
+    """The table whose first record names its columns. Two columns may lack names: see `without_header`."""
+    if not records:
+        return Table(path, (), [])
+    names = tuple(name.strip() for name in records[0][1])
+    for line, record in records:
+        if len(record) != len(names):
+            raise ValueError(f"{path} line {line} has {len(record)} fields, and the first line has {len(names)}")
+    if len(set(names)) < len(names) or "" in names:
+        names = tuple(f"column {number}" for number in range(1, len(names) + 1))
+        return Table(path, names, rows_of(names, records), named=False)
+    return Table(path, names, rows_of(names, records[1:]))
+
+
+def rows_of(names: tuple[str, ...], records: list[tuple[int, list[str]]]) -> list[Row]:
+    return [Row(line, dict(zip(names, record, strict=True))) for line, record in records]
+
+
+def without_header(table: Table) -> Table:
+    """The same table if its first line is no header but an example."""
+    if not table.named:
+        return table
+    names = tuple(f"column {number}" for number in range(1, len(table.columns) + 1))
+    records = [(1, list(table.columns))] + [(row.line, list(row.fields.values())) for row in table.rows]
+    return Table(table.path, names, rows_of(names, records), named=False)
+
+
+def read_jsonl(path: Path, text: str) -> Table:
+    """One JSON object a line. The columns are the names that any of the lines has."""
+    rows = [Row(number, json_object(path, number, line)) for number, line in numbered(text) if line.strip()]
+    columns = tuple(dict.fromkeys(name for row in rows for name in row.fields))
+    return Table(path, columns, rows)
+
+
+def numbered(text: str) -> Iterator[tuple[int, str]]:
+    return enumerate(text.split("\n"), 1)
+
+
+def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{path} line {number} is not JSON ({error}): put one object on each line") from None
+    if not isinstance(found, dict):
+        raise ValueError(f'{path} line {number} is no JSON object: write it as {{"text": "...", "label": "..."}}')
+    return found
+
+
+READERS: dict[str, Callable[[Path, str], Table]] = {".csv": read_csv, ".tsv": read_tsv, ".jsonl": read_jsonl}

@@ -1,0 +1,216 @@
+"""Own labelled text: what is held out, how pairs are written, what is refused."""
+
+import csv
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
+
+from splitstep.tasks import task
+from splitstep.tasks.film_verdicts import BAD, DEGREES, FILMS, GOOD, VERBS, verdicts
+from splitstep.tasks.tokenizer import learn_bpe, learn_wordpiece, save_tokenizer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def write(path: Path, rows: Sequence[Sequence[object]], header: Sequence[str] = ("text", "label")) -> str:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+    return str(path)
+
+
+def reviews(n: int, classes: Sequence[str] = ("good", "bad", "so-so")) -> list[tuple[str, str]]:
+    return [(f"review {i} says {classes[i % len(classes)]}", classes[i % len(classes)]) for i in range(n)]
+
+
+def load(**options: Any) -> Any:
+    return task("classify", options)
+
+
+def test_a_tenth_of_each_class_is_held_out_twice_and_nothing_is_lost(tmp_path: Path) -> None:
+    rows = reviews(300)
+    found = load(train=write(tmp_path / "a.csv", rows))
+    assert found.labels == ("bad", "good", "so-so")
+    assert found.describe()["classes"] == {"train": [80] * 3, "valid": [10] * 3, "test": [10] * 3}
+    seen = [(text, found.labels[label]) for one in found.examples.values()
+            for (text,), label in zip(one.texts, one.labels, strict=True)]  # fmt: skip
+    assert Counter(seen) == Counter(rows)
+    again, other = load(train=str(tmp_path / "a.csv")), load(train=str(tmp_path / "a.csv"), seed=1)
+    assert again.describe() == found.describe()
+    assert set(other.examples["test"].texts) != set(found.examples["test"].texts)
+
+
+def test_files_for_validation_and_test_are_used_whole_and_duplicates_told(tmp_path: Path) -> None:
+    rows = reviews(60)
+    held = [*rows[:3], ("never seen before", "good")]
+    given = {"train": write(tmp_path / "a.csv", rows), "test": write(tmp_path / "b.csv", held)}
+    found = load(**given, valid=write(tmp_path / "c.csv", rows[:2]))
+    assert {split: len(one.labels) for split, one in found.examples.items()} == {"train": 60, "valid": 2, "test": 4}
+    assert found.remarks() == {"also in train": {"valid": 2, "test": 3}}
+    assert len(load(**given).examples["train"].labels) == 54  # valid is held out
+
+
+def test_equal_texts_stay_on_one_side(tmp_path: Path) -> None:
+    rows = [row for row in reviews(100, ("a", "b")) for _ in range(2)]
+    found = load(train=write(tmp_path / "a.csv", rows))
+    assert sum(found.remarks().get("also in train", {}).values()) <= 2  # at most where the cut is
+
+
+def test_labels_that_are_not_whole_are_numbers(tmp_path: Path) -> None:
+    rows = [(f"text {i}", i / 4) for i in range(40)]
+    found = load(train=write(tmp_path / "a.csv", rows))
+    assert (found.labels, found.shape["labels"], found.metric.name) == ((), 1, "pearson")
+    batch = found.batch(0, 0, 8)
+    assert batch["labels"].dtype == torch.float32
+    whole = write(tmp_path / "b.csv", [(f"text {i}", i % 4) for i in range(40)])
+    assert load(train=whole).labels == ("0", "1", "2", "3")
+    assert load(train=whole, labels="numbers").labels == ()
+    assert load(train=write(tmp_path / "c.csv", [(f"t {i}", (i % 2) / 2) for i in range(40)]), labels="classes").labels
+
+
+def test_classes_that_are_whole_numbers_are_in_their_order(tmp_path: Path) -> None:
+    rows = [(f"text {i}", (1, 2, 10)[i % 3]) for i in range(30)]
+    assert load(train=write(tmp_path / "a.csv", rows)).labels == ("1", "2", "10")
+
+
+@pytest.mark.parametrize("tokenizer", ["bpe", "wordpiece"])
+def test_the_tokenizer_is_learnt_from_training_text_alone(tokenizer: str, tmp_path: Path) -> None:
+    train = write(tmp_path / "a.csv", reviews(200))
+    held = write(tmp_path / "b.csv", [("zyzzyva zyzzyva", "good")] * 50)
+    with_it = load(train=train, test=held, valid=held, tokenizer=tokenizer)
+    without = load(train=train, test=train, valid=train, tokenizer=tokenizer)
+    assert with_it.reader.tokenizer.to_str() == without.reader.tokenizer.to_str()
+    assert with_it.reader.tokenizer.token_to_id("review") is not None or tokenizer == "bpe"
+
+
+PAIRS = [
+    ("A man is playing a flute.", "A man plays."),
+    ("Ünïcode déjà-vu, 123!", "日本 and a word " * 9),
+    ("x " * 60, "y " * 7),
+    ("one", "two " * 80),
+    ("both " * 50, "long " * 50),
+    ("", "empty first"),
+]
+
+
+@pytest.mark.parametrize("length", [8, 31, 64])
+def test_pairs_are_written_as_bert_writes_them(length: int, tmp_path: Path) -> None:
+    """Ids, types and masks, cut and uncut, of single texts and pairs, with BERT's tokenizer of the same vocabulary."""
+    pairs = [pair for pair in PAIRS if pair[0]] * 8
+    learn = learn_wordpiece((text for pair in pairs for text in pair), 400)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_tokenizer(folder, learn, {})
+    vocab = tmp_path / "vocab.txt"
+    vocab.write_text("".join(f"{word}\n" for word, _ in sorted(learn.get_vocab().items(), key=lambda one: one[1])))
+    theirs = BertTokenizerFast.from_pretrained(str(tmp_path), vocab_file=str(vocab), do_lower_case=True)
+    for columns in (("text", "text2"), ("text",)):
+        rows = [(*pair[: len(columns)], "ab"[i % 2]) for i, pair in enumerate(pairs)]
+        given = write(tmp_path / "a.csv", rows, (*columns, "label"))
+        found = load(train=given, valid=given, test=given, tokenizer=str(folder), length=length)
+        encoded = found._encoded["train"]
+        for i, row in enumerate(rows):
+            texts = row[: len(columns)]
+            want = theirs(*texts, truncation=True, max_length=length)
+            cut = slice(encoded.offsets[i], encoded.offsets[i + 1])
+            assert encoded.tokens[cut].tolist() == want["input_ids"]
+            assert encoded.types[cut].tolist() == want["token_type_ids"]
+        batch = next(found.batches("test", 3))
+        assert (batch["attention_mask"].sum(1) <= length).all()
+        assert ("token_type_ids" in batch) == (len(columns) == 2)
+        assert ((batch["input_ids"] == theirs.pad_token_id) == (batch["attention_mask"] == 0)).all()
+
+
+@pytest.mark.parametrize("learn", [learn_bpe, learn_wordpiece])
+def test_a_tokenizer_is_learnt_the_same_each_time(learn: Any) -> None:
+    texts = [text for text, _ in reviews(500)] + [text for text, _ in verdicts()]
+    assert len({learn(texts, 600).to_str() for _ in range(4)}) == 1
+
+
+def test_batches_have_few_shapes_and_every_example_once(tmp_path: Path) -> None:
+    rows = [("word " * (1 + i % 70), "ab"[i % 2]) for i in range(400)]
+    found = load(train=write(tmp_path / "a.csv", rows), length=64)
+    shapes = {tuple(found.batch(0, step, 16)["input_ids"].shape) for step in range(60)}
+    assert len(shapes) <= 4
+    assert {rows for rows, _ in shapes} == {16}
+    assert sum(len(batch["labels"]) for batch in found.batches("valid", 7)) == len(found.examples["valid"].labels)
+    one, same, other = (found.batch(*at, 16) for at in ((0, 3), (0, 3), (1, 3)))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert one["input_ids"].shape != other["input_ids"].shape or not torch.equal(one["input_ids"], other["input_ids"])
+
+
+def test_generated_verdicts_use_every_word_and_both_labels_alike() -> None:
+    found = verdicts()
+    words = {word for text, _ in found for word in text.split()}
+    assert words >= {*FILMS, *VERBS, *GOOD, *BAD} | {word for degree in DEGREES for word in degree.split()}
+    assert Counter(label for _, label in found) == {"positive": 960, "negative": 960}
+    assert len(set(found)) == len(found) == 1920
+    assert ("the film is good", "positive") in found or ("the plot is good", "positive") in found
+
+
+WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a label that only the test has": (
+        {"train": reviews(30), "test": [("x", "good"), ("y", "strange")]}, {},
+        'test.csv line 3: the class "strange" is not in the training file',
+    ),
+    "a label that only validation has": (
+        {"train": reviews(30), "valid": [("x", "strange")]}, {}, 'valid.csv line 2: the class "strange"',
+    ),
+    "an empty text column": ({"train": [("", "a"), ("", "b")] * 10}, {}, 'train.csv: the column "text" is empty'),
+    "an empty text": ({"train": [*reviews(12), (" ", "good")]}, {}, "train.csv line 14: text is empty"),
+    "a class with one example": (
+        {"train": [*reviews(12), ("x", "alone")]}, {}, 'train.csv line 14: the class "alone" has only this example',
+    ),
+    "one class": ({"train": reviews(12, ("a",))}, {}, 'all examples have the label "a"'),
+    "few examples": ({"train": reviews(6)}, {}, "has 6 examples, and at least 10 are needed"),
+    "an unknown column": ({"train": reviews(12)}, {"text": "txt"}, 'no column "txt" .*did you mean "text"'),
+    "words where numbers are": (
+        {"train": reviews(12)}, {"labels": "numbers"}, 'train.csv line 2: the label "good" is no number',
+    ),
+    "numbers that are too large": (
+        {"train": [(f"house {i}", 1e5 + i / 2) for i in range(12)]}, {}, "the labels reach beyond 1,000",
+    ),
+    "a length that is too small": ({"train": reviews(12)}, {"length": 4}, "option length is 4, and needs at least 8"),
+    "no such model": ({"train": reviews(12)}, {"tokenizer": "nowhere"}, "nowhere holds no tokenizer.json"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_data_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
+    files, options, message = WRONG[case]
+    given = {split: write(tmp_path / f"{split}.csv", rows) for split, rows in files.items()}
+    with pytest.raises(ValueError, match=message) as error:
+        load(**given, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_header_that_looks_like_an_example_is_explained(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", reviews(30), ("what they wrote", "how"))
+    with pytest.raises(ValueError, match=r'line 1: the class "how" .* if this line is a header \(data.text='):
+        load(train=path)
+
+
+def test_options_without_a_file_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"train is not: add data.train=FILE"):
+        load(test="a.csv")
+    with pytest.raises(ValueError, match=r'there is no file "nowhere.csv"'):
+        load(train="nowhere.csv")
+
+
+def test_jsonl_trains_like_csv(tmp_path: Path) -> None:
+    rows = reviews(60)
+    path = tmp_path / "a.jsonl"
+    path.write_text(os.linesep.join(json.dumps({"text": text, "label": label}) for text, label in rows))
+    one, other = load(train=str(path)), load(train=write(tmp_path / "a.csv", rows))
+    assert one.describe()["sha256"] == other.describe()["sha256"]

@@ -1,0 +1,125 @@
+"""GLUE: the counts of every published file, splits, metrics, and the form of the official submission."""
+
+import csv
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up_glue import made_up
+
+from splitstep.tasks import task
+from splitstep.tasks.fetch import find
+from splitstep.tasks.glue import PARTS, labels_of, read_lines, submission_text, submissions, texts_of
+
+HERE = ("cola", "sst2", "mrpc", "rte", "stsb", "wnli")
+SHORT = {("mrpc", "train"): 1}  # the copy at hand lacks a row
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def data() -> Path:
+    """The folder of real data: $SPLITSTEP_DATA, else shared/data beside the checkout."""
+    given = os.environ.get("SPLITSTEP_DATA")
+    path = Path(given) if given else Path(__file__).resolve().parents[3] / "shared" / "data"
+    if not (path / "glue").is_dir():
+        pytest.skip("no GLUE: set SPLITSTEP_DATA")
+    return path
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_file_has_as_many_rows_as_were_published(name: str, data: Path) -> None:
+    part, seen = PARTS[name], 0
+    for file, count in part.counts.items():
+        if find(data, f"glue/{part.folder}/{file}.tsv") is None:
+            assert name in ("mnli", "qqp", "qnli")
+            continue
+        lines = read_lines(data, part, file)
+        assert len(lines.rows) == count - SHORT.get((name, file), 0)
+        assert all(text.strip() for texts in texts_of(lines, part) for text in texts)
+        if not file.startswith("test"):
+            labels = labels_of(lines, part)
+            assert len(np.unique(labels)) == (len(part.labels) or len(np.unique(labels)))
+        seen += 1
+    assert seen == len(part.counts) or name in ("mnli", "qqp", "qnli")
+
+
+def test_known_examples_have_their_labels(data: Path) -> None:
+    """The first lines of some dev files, as read by eye."""
+    known = {
+        "cola": (("The sailors rode the breeze clear of the rocks.",), "acceptable"),
+        "rte": ((
+            "Dana Reeve, the widow of the actor Christopher Reeve, has died of lung cancer at age 44, according to the "
+            "Christopher Reeve Foundation.", "Christopher Reeve had an accident."), "not_entailment"),
+        "sst2": (("it 's a charming and often affecting journey . ",), "positive"),
+    }  # fmt: skip
+    for name, (texts, label) in known.items():
+        lines = read_lines(data, PARTS[name], "dev")
+        assert texts_of(lines, PARTS[name])[0] == texts
+        assert PARTS[name].labels[labels_of(lines, PARTS[name])[0]] == label
+    lines = read_lines(data, PARTS["stsb"], "dev")
+    assert labels_of(lines, PARTS["stsb"])[:2].tolist() == [5.0, 4.75]
+
+
+def test_a_tenth_of_training_is_for_validation_and_dev_is_the_test(data: Path) -> None:
+    found = task("glue", {"name": "rte"}, data)
+    assert found.describe()["examples"] == {"train": 2241, "valid": 249, "test": 277}
+    assert found.labels == ("entailment", "not_entailment")
+    assert (found.splits, found.tests) == (("train", "valid", "test"), ("test",))
+    assert found.shape["token_types"] == 2
+
+
+@pytest.mark.parametrize("name", ["mnli", "qqp", "qnli"])
+def test_tasks_whose_data_are_not_at_hand_are_read_by_their_published_columns(name: str, tmp_path: Path) -> None:
+    made_up(tmp_path, name)
+    found: Any = task("glue", {"name": name}, tmp_path)
+    assert found.describe()["examples"] == {"train": 54, "valid": 6} | dict.fromkeys(PARTS[name].devs, 60)
+    assert found.tests == (("test", "mismatched") if name == "mnli" else ("test",))
+    first = PARTS[name].texts[0]
+    assert found.examples["test"].texts[7][0] == f'he said "{first} 7'
+    assert found.examples["test"].labels.tolist() == [i % len(PARTS[name].written) for i in range(60)]
+    files = {"mnli": ["MNLI-m.tsv", "MNLI-mm.tsv"]}.get(name, [f"{PARTS[name].folder}.tsv"])
+    assert [one.name for one in submissions(name, tmp_path)] == files
+
+
+def test_torn_rows_of_qqp_are_left_out_and_those_of_others_refused(tmp_path: Path) -> None:
+    for name in ("qqp", "qnli"):
+        made_up(tmp_path, name)
+        with (tmp_path / "glue" / PARTS[name].folder / "dev.tsv").open("a") as file:
+            file.write("\n61\ttorn")
+    assert task("glue", {"name": "qqp"}, tmp_path).describe()["examples"]["test"] == 60
+    with pytest.raises(ValueError, match=r"QNLI/dev.tsv line 62 has 2 fields, and needs 4"):
+        task("glue", {"name": "qnli"}, tmp_path)
+
+
+def test_a_wrong_label_is_refused_with_its_line(tmp_path: Path) -> None:
+    made_up(tmp_path, "qnli")
+    path = tmp_path / "glue" / "QNLI" / "dev.tsv"
+    lines = path.read_text().split("\n")
+    lines[3] = lines[3].replace("entailment", "entailed")
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r'dev.tsv line 4: the label is "entailed", and needs to be entailment or'):
+        task("glue", {"name": "qnli"}, tmp_path)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_submission_has_a_line_for_each_row_of_the_published_test(name: str, data: Path) -> None:
+    """The form that gluebenchmark.com asks for: TASK.tsv, index and prediction, labels as in the files."""
+    part = PARTS[name]
+    (one,) = submissions(name, data)
+    assert one.name == f"{part.folder}.tsv"
+    guesses = [i % len(part.written) for i in range(len(one.texts))] if part.written else [-1.0, 2.34567, 9.0] * 460
+    text = submission_text(name, one.indices, guesses[: len(one.texts)])
+    rows = list(csv.DictReader(text.splitlines(), delimiter="\t"))
+    assert text.startswith("index\tprediction\n")
+    assert [int(row["index"]) for row in rows] == list(range(part.counts["test"]))
+    allowed = {"rte": {"entailment", "not_entailment"}, "stsb": {"0.000", "2.346", "5.000"}}.get(name, {"0", "1"})
+    assert {row["prediction"] for row in rows} == allowed
