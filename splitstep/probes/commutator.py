@@ -28,9 +28,9 @@ class Commutators(LayerBlocks):
     summed with their fractions. "A F step": h / 2 |[A, F]| / |sum of the fields|, the leading term of the local error
     of Lie-Trotter splitting, relative to how far a layer moves. "lie" and "strang": the local splitting error
     |split - exact| / |exact - x| over the layer itself, of the letters one after the other and of its symmetric form
-    (A/2 F A/2), in the scheme's order, flows by rk4, 4 steps for a whole layer; "reference": the distance of "exact" from that
-    with half the steps, which says how far to trust both. Norms over the real tokens of a text; means over 2 texts,
-    with their spread.
+    (A/2 F A/2), in the scheme's order, flows by rk4, 4 steps for a whole layer; "reference": the distance of "exact"
+    from that with half the steps, which says how far to trust both. Norms over the real tokens of a text; means over 2
+    texts, with their spread.
 
     None of this is defined if parts are summed (parallel), project (post-norm) or replace the state, nor for a doubled
     state: then there is one series, "not defined", with nan for each layer.

@@ -25,6 +25,7 @@ DEFAULT = (
 )  # fmt: skip
 PATHS = 4  # texts whose tokens the page shows as particles
 SKIPPED = 4  # texts on which layers are left out
+FEWER = {"lens": 4}  # texts that a probe looks at if a text takes it long
 EIGENVALUES = 600  # of a layer that are kept for the page
 LISTED = {("products", "exponents")}  # series that do not run along the depth
 
@@ -145,7 +146,7 @@ def registered(plan: Plan, i: int, tally: Tally) -> Mapping[str, Probe]:
     found = dict[str, Probe]()
     for name in plan.probes:
         probe = PROBES.find(name)()
-        late = isinstance(probe, LayerBlocks) and i >= plan.differentiated
+        late = i >= (plan.differentiated if isinstance(probe, LayerBlocks) else FEWER.get(name, i + 1))
         if name not in tally.missing and not late:
             found[name] = probe
     return found
