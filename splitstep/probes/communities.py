@@ -93,7 +93,7 @@ def joined_neighbours(weights: Array, generators: Sequence[np.random.Generator])
     for _ in range(ROUNDS):
         if not len(moving):
             break
-        orders = np.stack([generators[run].permutation(n) for run in moving])
+        orders = np.stack([generators[int(run)].permutation(n) for run in moving])
         found, changed = one_round(weights, labels[moving], orders)
         labels[moving] = [np.unique(one, return_inverse=True)[1] for one in found]
         moving = moving[changed]
