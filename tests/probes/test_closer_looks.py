@@ -17,7 +17,7 @@ from splitstep.probes import LOOKING_CLOSELY, observe
 from splitstep.probes.blocks import Layer
 from splitstep.probes.cka_layers import layer_cka
 from splitstep.probes.commutator import local_errors, pair_terms
-from splitstep.probes.leading import leading_of
+from splitstep.probes.leading import COUNT, leading_of
 from splitstep.probes.schur import without_nonnormality
 from splitstep.probes.similarity import linear_cka
 from splitstep.probes.spectra import effective_rank
@@ -199,7 +199,7 @@ def test_leading_singular_values_are_those_of_the_dense_jacobian_without_padding
     real = given["attention_mask"].bool()
     starts = [e for e in events_of(model, given, STACK[kind]) if e.site.part == 0]
     for number, start in enumerate(starts):
-        sums = torch.zeros(10, dtype=torch.float64)
+        sums = torch.zeros(COUNT, dtype=torch.float64)
         for text in range(2):
             x, keep = start.x[text : text + 1], real[text]
             cut = {k: v[text : text + 1] if isinstance(v, Tensor) and len(v) == 3 else v
@@ -213,8 +213,8 @@ def test_leading_singular_values_are_those_of_the_dense_jacobian_without_padding
 
             with exact_attention():
                 dense = torch.func.jacrev(block)(x)[0][:, :, 0][keep][:, :, keep].detach()  # type: ignore[index]
-            sums += torch.linalg.svdvals(dense.flatten(0, 1).flatten(1))[:10]
-        for i in range(10):
+            sums += torch.linalg.svdvals(dense.flatten(0, 1).flatten(1))[:COUNT]
+        for i in range(COUNT):
             assert found[f"s {i + 1}"][number] == pytest.approx(float(sums[i] / 2), rel=1e-2)
 
 
