@@ -131,7 +131,8 @@ def test_padding_is_not_counted(name: str) -> None:
     for probe, figures in alone.items():
         for series, values in figures.items():
             if isinstance(values, tuple):
-                close = pytest.approx(values, rel=1e-3, abs=1e-4, nan_ok=True)
+                exact = 2e-2 if probe == "leading" else 1e-3  # it starts at random and ends when a round adds 1%
+                close = pytest.approx(values, rel=exact, abs=1e-4, nan_ok=True)
                 assert padded[probe][series] == close, (probe, series)
 
 
