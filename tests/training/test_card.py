@@ -12,7 +12,6 @@ from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
 import splitstep as ss
-from splitstep.tasks import digits
 from splitstep.training import read_recipe, train
 from splitstep.training.run_result import RunResult
 
@@ -63,7 +62,7 @@ def test_what_the_card_says_about_loading_works(digits: tuple[RunResult, Path]) 
 
 
 def test_text_from_data_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digits, "SOURCE", {"name": HOSTILE})
+    monkeypatch.setattr("splitstep.tasks.digits.SOURCE", {"name": HOSTILE})
     _, folder = trained(DIGITS, tmp_path / "run")
     text = (folder / "README.md").read_text()
     page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.split("---\n", 2)[2])
