@@ -96,7 +96,7 @@ def numbers_in(source: Source) -> np.ndarray:
     for value, example in zip(values, source.examples, strict=True):
         if value is None:
             raise ValueError(
-                f'{source.at(example)}: the label "{example.label}" is no number: correct it, or add '
+                f'{source.at(example)}: the label "{example.label}" is not a number: correct it, or add '
                 "data.labels=classes"
             )
     if max(map(abs, filter(None, values)), default=0.0) > MOST_NUMBER:

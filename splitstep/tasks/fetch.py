@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..support.files import whole_file
 
@@ -26,6 +26,11 @@ TIMEOUT = 20.0  # seconds without an answer
 PACKED = (".gz", ".tgz", ".xz", ".zip")
 ROOM, RATIO = 64 << 20, 200
 """A packed file of unknown content may hold ROOM bytes plus RATIO times its own size."""
+
+Sought = Literal["file", "folder", "file or folder"]
+SOUGHT: dict[Sought, Callable[[Path], bool]] = {
+    "file": Path.is_file, "folder": Path.is_dir, "file or folder": Path.exists,
+}  # fmt: skip
 
 
 class Source(NamedTuple):
@@ -60,15 +65,15 @@ def forms(name: str) -> list[str]:
     return [name] if Path(name).suffix in PACKED else [name, f"{name}.gz", f"{name}.xz"]
 
 
-def find_own(name: str, task: str, data: Path | None) -> Path:
-    """A user's own file: as named, or under the data folder."""
+def find_own(name: str, task: str, data: Path | None, what: Sought = "file") -> Path:
+    """A user's own file or folder: as named, or under the data folder."""
     root = data_root(data)
     for path in (Path(name), root / name):
-        if path.is_file():
+        if SOUGHT[what](path):
             return path
     # A run keeps the names that it was given: used from another folder, it needs the one that they are relative to.
     hint = "" if Path(name).is_absolute() else f": add --data DIR, where it is DIR/{name}"
-    raise ValueError(f'task "{task}": there is no file "{name}", here or in {root}{hint}')
+    raise ValueError(f'task "{task}": there is no {what} "{name}", here or in {root}{hint}')
 
 
 def require(root: Path, task: str, origin: str, *names: str) -> Path:

@@ -1,16 +1,16 @@
 """Text classification: sequences of any length, padded to one of a few lengths."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import torch
 
+from .bucketed import Bucketed
 from .buckets import Buckets, padded
 from .classes import Classes
-from .options import at_least
-from .task import Batch, check_split, hashes
+from .task import Batch, hashes
 from .tokenizer import save_tokenizer
 
 PAD, CLS = 0, 1
@@ -36,7 +36,7 @@ class Ragged(NamedTuple):
         return Ragged(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], self.labels[first:last])
 
 
-class Labelled(Classes):
+class Labelled(Bucketed, Classes):
     """A text-classification task: `input_ids` and `attention_mask` are [B, bucket], `labels` [B]."""
 
     model: ClassVar[str] = "sequence"
@@ -69,24 +69,6 @@ class Labelled(Classes):
     def shape(self) -> dict[str, int]:
         longest = self._buckets.widths[-1]
         return {"vocab_size": self._vocab_size, "max_length": longest, "labels": len(self.labels)}
-
-    @property
-    @final
-    def length(self) -> int:
-        """The mean padded length of the training examples, which is what the device computes."""
-        return self._buckets.mean_width
-
-    @final
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        return self._padded("train", *self._buckets.draw([size] * len(self._buckets.widths), seed, step))
-
-    @final
-    def batches(self, split: str, size: int) -> Iterator[Batch]:
-        """Every example once, bucket by bucket, in order within each; the last batch of a bucket may be smaller."""
-        check_split(self, split)
-        at_least("size", size, 1)
-        for rows, width in self._buckets.batches(split, lambda width: size):
-            yield self._padded(split, rows, width)
 
     def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
         text = self._texts[split]

@@ -13,11 +13,12 @@ from torch import Tensor
 from . import sampler
 from .cache import digest
 from .corpus.docstrings import library_hash, read_docstrings
-from .corpus.documents import Boundary, find_files, find_source, read_parts
+from .corpus.documents import Boundary, find_files, read_parts
 from .corpus.masking import Choice, Masked, Unit, mask
 from .corpus.packing import piece_numbers
 from .corpus.prepared import Prepared, Wanted, load, prepare
 from .corpus.subwords import SPECIAL, Kind, continues
+from .fetch import find_own
 from .options import at_least
 from .task import SPLITS, Batch, DataNote, Metric, Task, check_split, check_totals, score_tokens
 from .tokenizer import TOKENIZER, save_tokenizer
@@ -82,10 +83,12 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
 def load_prepared(options: MlmOptions, data: Path | None) -> Prepared:
     """Text that was prepared before, which must have the form that the options say."""
     assert options.prepared is not None
-    folder = find_source(options.prepared, Mlm.name, data)
+    folder = find_own(options.prepared, Mlm.name, data, "folder")
     found = load(folder)
     if found is None:
-        raise ValueError(f'task "{Mlm.name}": {folder} is no folder of prepared text, or damaged; use train instead')
+        raise ValueError(
+            f'task "{Mlm.name}": {folder} is not a folder of prepared text, or it is damaged; use train instead'
+        )
     for name in ("subwords", "vocab_size", "length"):
         if found.manifest[name] != getattr(options, name):
             raise ValueError(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from .digits import SOURCE, split_digits
-from .fetch import data_root, find
+from .fetch import find, find_own
 from .image_files import IDX, Found, Mode, find_images, is_coloured, load_pixels, open_image
 from .images import ImageOptions, Images, Pixels, Standard
 from .options import at_least
@@ -43,21 +43,13 @@ class OwnImageOptions(ImageOptions):
             raise ValueError("option train is missing: name the folder of training images, data.train=FOLDER")
 
 
-def folder_of(name: str, data: Path | None) -> Path:
-    """A user's own folder: as named, or under the data folder."""
-    for path in (Path(name), data_root(data) / name):
-        if path.is_dir():
-            return path
-    raise ValueError(f'task "images": there is no folder "{name}", here or in {data_root(data)}')
-
-
 def find_splits(options: OwnImageOptions, data: Path | None) -> dict[str, Found]:
     """The images of the folders that are given; idx files for the test may be in the training folder."""
-    train = folder_of(options.train, data)
+    train = find_own(options.train, OwnImages.name, data, "folder")
     found = {"train": find_images(train, "train", OwnImages.name)}
     for split in SPLITS[1:]:
         if name := getattr(options, split):
-            found[split] = find_images(folder_of(name, data), split, OwnImages.name)
+            found[split] = find_images(find_own(name, OwnImages.name, data, "folder"), split, OwnImages.name)
     if "test" not in found and found["train"].arrays is not None and find(train, IDX["test"][0]):
         found["test"] = find_images(train, "test", OwnImages.name)
     return found

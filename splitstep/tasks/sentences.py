@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .bucketed import Bucketed
 from .buckets import MULTIPLE, Buckets, choose_widths, padded
 from .cache import Arrays, derived
 from .measures import PEARSON, class_figures, class_sums, number_figures, number_sums, spearman
 from .options import at_least
-from .task import ACCURACY, Batch, Metric, Task, check_split, check_totals, hashes
+from .task import ACCURACY, Batch, Metric, check_totals, hashes
 from .tokenizer import LEARN, mark_sentences, save_tokenizer, saved_tokenizer, sentence_ids
 
 FORMAT = 1  # to be raised when the same texts give other tokens, so no old cache is read
@@ -124,7 +125,7 @@ def chosen(examples: Examples, mask: np.ndarray) -> Examples:
     return Examples(texts, examples.labels[mask])
 
 
-class Sentences(Task):
+class Sentences(Bucketed):
     """One or two texts with a class or a number; `input_ids`, `attention_mask` and, if the model has types,
     `token_type_ids` are [B, bucket], `labels` [B]."""
 
@@ -180,24 +181,6 @@ class Sentences(Task):
             "labels": len(self.labels) or 1,
             "token_types": known.get("token_types", 2 if self.texts == 2 else 0),
         }
-
-    @property
-    @final
-    def length(self) -> int:
-        """The mean padded length of the training examples, which is what the device computes."""
-        return self._buckets.mean_width
-
-    @final
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        return self._padded("train", *self._buckets.draw([size] * len(self._buckets.widths), seed, step))
-
-    @final
-    def batches(self, split: str, size: int) -> Iterator[Batch]:
-        """Every example once, bucket by bucket, in order within each; the last batch of a bucket may be smaller."""
-        check_split(self, split)
-        at_least("size", size, 1)
-        for rows, width in self._buckets.batches(split, lambda width: size):
-            yield self._padded(split, rows, width)
 
     def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
         found = self._encoded[split]

@@ -146,7 +146,7 @@ def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path} line {number} is not JSON ({error}): put one object on each line") from None
     if not isinstance(found, dict):
-        raise ValueError(f'{path} line {number} is no JSON object: write it as {{"text": "...", "label": "..."}}')
+        raise ValueError(f'{path} line {number} is not a JSON object: write it as {{"text": "...", "label": "..."}}')
     return found
 
 

@@ -176,7 +176,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "few examples": ({"train": reviews(6)}, {}, "has 6 examples, and at least 10 are needed"),
     "an unknown column": ({"train": reviews(12)}, {"text": "txt"}, 'no column "txt" .*did you mean "text"'),
     "words where numbers are": (
-        {"train": reviews(12)}, {"labels": "numbers"}, 'train.csv line 2: the label "good" is no number',
+        {"train": reviews(12)}, {"labels": "numbers"}, 'train.csv line 2: the label "good" is not a number',
     ),
     "numbers that are too large": (
         {"train": [(f"house {i}", 1e5 + i / 2) for i in range(12)]}, {}, "the labels reach beyond 1,000",

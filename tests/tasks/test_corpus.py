@@ -379,7 +379,7 @@ def test_prepared_text_is_all_that_another_machine_needs(made: Task, lines: Path
         task("mlm", {**SMALL, "length": 64, "prepared": str(folder)})
     (folder / "train.rows").write_bytes(b"damaged")
     assert load(folder) is None
-    with pytest.raises(ValueError, match="no folder of prepared text, or damaged"):
+    with pytest.raises(ValueError, match="not a folder of prepared text, or it is damaged"):
         task("mlm", {**SMALL, "prepared": str(folder)})
 
 

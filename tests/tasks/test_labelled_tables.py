@@ -98,7 +98,7 @@ def test_a_field_may_be_longer_than_the_csv_module_allows_by_default(tmp_path: P
         ("a.csv", b"", "a.csv has no rows"),
         ("a.xlsx", b"PK", 'a.xlsx ends in ".xlsx"'),
         ("a.jsonl", b'{"text": "x", "label": 1}\n{"text": \n', "a.jsonl line 2 is not JSON"),
-        ("a.jsonl", b'["x", 1]\n', "a.jsonl line 1 is no JSON object"),
+        ("a.jsonl", b'["x", 1]\n', "a.jsonl line 1 is not a JSON object"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(name: str, content: bytes, message: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..fetch import damaged, data_root
+from ..fetch import damaged, find_own
 
 Boundary = Literal["file", "blank", "line"]
 PART = 1 << 20  # characters that are in memory at once; longer documents come in parts
@@ -30,22 +30,12 @@ def find_files(names: Sequence[str], task: str, data: Path | None) -> list[Path]
     """The files of all sources, in order; those of a folder are sorted by path. Named files must hold something."""
     found: list[Path] = []
     for name in names:
-        place = find_source(name, task, data)
+        place = find_own(name, task, data, "file or folder")
         inside = files_of(place, task) if place.is_dir() else [place]
         if not any(file.stat().st_size for file in inside):
             raise ValueError(f'task "{task}": {place} is empty; name a file or a folder with text')
         found += inside
     return found
-
-
-def find_source(name: str, task: str, data: Path | None) -> Path:
-    """A file or folder of the user: as named, or under the data folder."""
-    root = data_root(data)
-    for path in (Path(name), root / name):
-        if path.exists():
-            return path
-    hint = "" if Path(name).is_absolute() else f": add --data DIR, where it is DIR/{name}"
-    raise ValueError(f'task "{task}": there is no file or folder "{name}", here or in {root}{hint}')
 
 
 def kind_of(path: Path) -> str:
@@ -182,7 +172,7 @@ def text_of(line: str, where: str) -> str:
     except ValueError as error:
         raise ValueError(f"{where} is not JSON ({error}): each line needs a row such as {{{FIELD!r}: ...}}") from None
     if not isinstance(row, dict) or not isinstance(row.get(FIELD), str):
-        has = f"has {', '.join(map(repr, row)) or 'nothing'}" if isinstance(row, dict) else "is no object"
+        has = f"has {', '.join(map(repr, row)) or 'nothing'}" if isinstance(row, dict) else "is not an object"
         raise ValueError(f'{where} needs a field "{FIELD}" that holds text; it {has}')
     return row[FIELD]
 
