@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor, nn
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import BaseModelOutput
 
 from ..integrate import Observe
 from .arguments import answer, check_arguments, given_one
@@ -101,44 +101,6 @@ class EncoderModel(TextModel):
             watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed, seq_idx
         )
         return answer(self.config, return_dict, BaseModelOutput(x, watch.states(x), watch.attentions()))  # pyright: ignore
-
-
-class EncoderHead(EncoderModel):
-    """What the models with a head on one encoder share. Each defines `read_out`, `loss_of` and its record."""
-
-    Output: type[MaskedLMOutput] | type[SequenceClassifierOutput]
-
-    def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Logits of the states, plain and as `cross_entropy` reads them: what `project` returns."""
-        raise NotImplementedError
-
-    def loss_of(self, logits: Tensor, labels: Tensor, items: Tensor | int | None, wide: Tensor) -> Tensor:
-        """The loss of these logits, given as `read_out` returns them."""
-        raise NotImplementedError
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-        **others: Any,
-    ) -> MaskedLMOutput | SequenceClassifierOutput:
-        check_arguments(self, others)
-        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
-        x = self.read(watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed)
-        logits, wide = self.read_out(x, attention_mask)
-        loss = None if labels is None else self.loss_of(logits, labels, num_items_in_batch, wide)
-        out = self.Output(loss, logits, watch.states(x), watch.attentions())  # pyright: ignore
-        return answer(self.config, return_dict, out)
 
 
 class EncoderStates(EncoderModel):

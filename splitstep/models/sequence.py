@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from ..integrate import Observe
 from ..kernels.output_product import project
+from .arguments import answer, check_arguments
 from .classes import class_loss
 from .config import TextConfig
-from .encoder import Encoder, EncoderHead, EncoderStates
+from .encoder import Encoder, EncoderModel, EncoderStates
 from .kinds import KINDS, kind
+from .watch import Watch
 
 
 class SequenceConfig(TextConfig):
@@ -25,11 +28,10 @@ class SequenceConfig(TextConfig):
     head_start: Literal["drawn", "zero"] = "drawn"
 
 
-class SplitstepForSequenceClassification(EncoderHead):
+class SplitstepForSequenceClassification(EncoderModel):
     """A classifier of token sequences."""
 
     config_class = SequenceConfig
-    Output = SequenceClassifierOutput
     per_token, per_example = (), ("head",)
 
     def __init__(self, config: SequenceConfig) -> None:
@@ -43,11 +45,29 @@ class SplitstepForSequenceClassification(EncoderHead):
         if module is self.head and self.config.head_start == "zero":
             nn.init.zeros_(self.head.weight)
 
-    def read_out(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        return project(self.head, pooled(x, mask, self.config.pool))
-
-    def loss_of(self, logits: Tensor, labels: Tensor, items: Tensor | int | None, wide: Tensor) -> Tensor:
-        return class_loss(self.config, logits, labels, items, wide)
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        dropout_seed: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        observe: Observe | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> SequenceClassifierOutput:
+        check_arguments(self, others)
+        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
+        x = self.read(watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed)
+        logits, wide = project(self.head, pooled(x, attention_mask, self.config.pool))
+        loss = None if labels is None else class_loss(self.config, logits, labels, num_items_in_batch, wide)
+        out = SequenceClassifierOutput(loss, logits, watch.states(x), watch.attentions())  # pyright: ignore
+        return answer(self.config, return_dict, out)
 
 
 def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
