@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..support.typed import plain
+from ..support.typed import json_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,7 +37,7 @@ class Output(NamedTuple):
 
     def emit(self, document: Any, table: Callable[[], RenderableType]) -> None:
         """Write the document to its file, and print it or the table; a table that is a str is printed as it is."""
-        text = json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
+        text = json_text(document)
         if self.out is not None:
             from ..support.files import write_atomically
 

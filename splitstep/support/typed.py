@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Set
 from math import isfinite
 from types import NoneType, UnionType
@@ -114,3 +115,26 @@ def plain(value: Any) -> Any:
     known = {name: getattr(value, name) for name in get_type_hints(type(value))}
     needed = required(type(value))
     return {name: plain(one) for name, one in known.items() if one is not None or name in needed}
+
+
+def json_text(document: Any) -> str:
+    """The document as JSON with a line for each entry; a list of plain values stands on one line."""
+    return "\n".join(lines_of(plain(document), "")) + "\n"
+
+
+def lines_of(value: Any, indent: str) -> list[str]:
+    """The lines of a JSON value; all but the first are indented."""
+    parts = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+    if isinstance(value, list) and not any(isinstance(one, list | dict) for one in parts):
+        return [json.dumps(value, separators=(",", ":"), allow_nan=False)]
+    if not parts:
+        return [json.dumps(value, allow_nan=False)]
+    keys = [f"{json.dumps(str(key))}: " for key in value] if isinstance(value, dict) else [""] * len(parts)
+    inner, lines = indent + "  ", []
+    for key, one in zip(keys, parts, strict=True):
+        first, *rest = lines_of(one, inner)
+        lines += [f"{inner}{key}{first}", *rest]
+        lines[-1] += ","
+    lines[-1] = lines[-1][:-1]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return [opening, *lines, indent + closing]

@@ -26,7 +26,7 @@ DEFAULT = (
 PATHS = 4  # texts whose tokens the page shows as particles
 SKIPPED = 4  # texts on which layers are left out
 FEWER = {"lens": 4}  # texts that a probe looks at if a text takes it long
-EIGENVALUES = 600  # of a layer that are kept for the page
+EIGENVALUES = 256  # of a layer that are kept for the page
 LISTED = {("products", "exponents")}  # series that do not run along the depth
 
 
@@ -227,7 +227,7 @@ def spectra_of(tally: Tally) -> Iterator[Spectrum]:
         values = tally.eigenvalues[layer]
         order = torch.linalg.vector_norm(values, dim=-1).argsort(descending=True)
         places = torch.linspace(0, len(order) - 1, min(len(order), EIGENVALUES)).round().long()
-        real, imaginary = (tuple(float(f"{x:.4g}") for x in one.tolist()) for one in values[order[places]].T)
+        real, imaginary = (tuple(float(f"{x:.3g}") for x in one.tolist()) for one in values[order[places]].T)
         yield Spectrum(layer, real, imaginary)
 
 
