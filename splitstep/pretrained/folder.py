@@ -14,8 +14,8 @@ CONFIG, ADAPTER = "config.json", "adapter_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 POINTER = b"version https://git-lfs"  # how the small files begin that stand for large ones after a clone without LFS
 CODE = (
-    "{what}, which comes with Python code of its own: read that code, and if you trust it, add --trust-remote-code, or in "
-    "Python trust_remote_code=True"
+    "{what}, which comes with Python code of its own: read that code, and if you trust it, add --trust-remote-code, "
+    "or in Python trust_remote_code=True"
 )
 SAVE = "save_pretrained writes a whole model"
 
