@@ -21,7 +21,7 @@ from .documents import Part
 from .held_out import Extent, extent, split, split_numbered
 from .packing import Packer, row_type
 from .pairs import PairPacker
-from .sentences import SentenceFile, encoded_sentences
+from .sentences import SentenceFile, Sentences, encoded_sentences
 from .subwords import Kind, continues, learn
 
 FORMAT = 1  # to be raised if the same text gives other rows, so that no old cache is read
@@ -160,27 +160,35 @@ def write_rows(
 
 def write_pairs(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> dict[str, dict[str, int]]:
     """Write the rows of all splits as pairs of texts: first the tokens, since any document may be the other one."""
-    dtype, counts = row_type(wanted.vocab_size), dict[str, dict[str, int]]()
-    files = {name: SentenceFile(folder / f"{name}.tokens", dtype) for name in SPLITS}
-    parts = batches(split_numbered(wanted.parts(), whole))
-    for name, part, source, sentences in encoded_sentences(tokenizer, parts, dtype):
-        files[name].add(part.first, source, sentences)
-    for number, (name, written) in enumerate(files.items()):
-        with (folder / f"{name}.rows").open("wb") as file:
-            texts, packer = written.finish(), Packer(file, wanted.length, dtype)
-            random = sampler.generator(0, 0, sampler.PAIRS, number)
-            pairs = PairPacker(texts, packer, continues(tokenizer), random)
-            if not pairs.possible:
-                raise ValueError(
-                    f'task "{wanted.task}": next_sentence takes texts from another document, and the {name} split has '
-                    "one document only: give more documents, say where they end (documents: blank), or leave it out"
-                )
-            pairs.add_all()
-            packer.finish()
-        written.path.unlink()
-        found = {"rows": packer.rows, "tokens": packer.tokens, "documents": len(texts.sources)}
-        counts[name] = {**found, "pairs": packer.pairs, "most_pairs": packer.most}
+    dtype = row_type(wanted.vocab_size)
+    with ExitStack() as stack:
+        opened = {name: stack.enter_context((folder / f"{name}.tokens").open("wb")) for name in SPLITS}
+        files = {name: SentenceFile(file, dtype) for name, file in opened.items()}
+        parts = batches(split_numbered(wanted.parts(), whole))
+        for name, part, source, sentences in encoded_sentences(tokenizer, parts, dtype):
+            files[name].add(part.first, source, sentences)
+    inside = continues(tokenizer)
+    counts = {name: pack_pairs(folder, wanted, name, file.read(), inside) for name, file in files.items()}
+    for name in SPLITS:
+        (folder / f"{name}.tokens").unlink()
     return counts
+
+
+def pack_pairs(folder: Path, wanted: Wanted, name: str, texts: Sentences, inside: np.ndarray) -> dict[str, int]:
+    """Write the rows of one split; `inside`: which subwords go on with a word."""
+    with (folder / f"{name}.rows").open("wb") as file:
+        packer = Packer(file, wanted.length, row_type(wanted.vocab_size))
+        random = sampler.generator(0, 0, sampler.PAIRS, SPLITS.index(name))
+        pairs = PairPacker(texts, packer, inside, random)
+        if not pairs.possible:
+            raise ValueError(
+                f'task "{wanted.task}": next_sentence takes texts from another document, and the {name} split has one '
+                "document only: give more documents, say where they end (documents: blank), or leave it out"
+            )
+        pairs.add_all()
+        packer.finish()
+    found = {"rows": packer.rows, "tokens": packer.tokens, "documents": len(texts.sources)}
+    return {**found, "pairs": packer.pairs, "most_pairs": packer.most}
 
 
 def encoded(

@@ -3,7 +3,6 @@
 import re
 from array import array
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import IO, Any, NamedTuple, final
 
 import numpy as np
@@ -36,9 +35,8 @@ class Sentences(NamedTuple):
 class SentenceFile:
     """Writes the tokens of documents to a file, and remembers where sentences begin."""
 
-    def __init__(self, path: Path, dtype: np.dtype) -> None:
-        self.path, self.dtype, self.size, self.new = path, dtype, 0, True
-        self.file: IO[bytes] = path.open("wb")
+    def __init__(self, file: IO[bytes], dtype: np.dtype) -> None:
+        self.file, self.dtype, self.size, self.new = file, dtype, 0, True
         self.starts, self.documents, self.sources = array("q"), array("q"), array("q")
 
     def add(self, first: bool, source: int, sentences: Iterable[np.ndarray]) -> None:
@@ -55,15 +53,12 @@ class SentenceFile:
             self.file.write(ids.data)
             self.size, self.new = self.size + len(ids), False
 
-    def finish(self) -> Sentences:
-        """What was written. The file may be removed after the last use."""
-        self.file.close()
-        tokens = np.memmap(self.path, self.dtype, "r") if self.size else np.empty(0, self.dtype)
+    def read(self) -> Sentences:
+        """What was written, once the file is closed."""
+        tokens = np.memmap(self.file.name, self.dtype, "r") if self.size else np.empty(0, self.dtype)
+        starts, documents = np.array(self.starts), np.array(self.documents)
         return Sentences(
-            tokens,
-            np.array([*self.starts, self.size]),
-            np.array([*self.documents, len(self.starts)]),
-            np.array(self.sources),
+            tokens, np.append(starts, self.size), np.append(documents, len(starts)), np.array(self.sources)
         )
 
 
