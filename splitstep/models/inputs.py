@@ -39,11 +39,11 @@ def check_seq_idx(seq_idx: Tensor, given: Tensor) -> None:
         )
 
 
-def check_labels(labels: Tensor, logits: Tensor) -> None:
+def check_labels(labels: Tensor, logits: Tensor, name: str = "labels") -> None:
     """Refuse labels that are not one for each vector of logits."""
     if not torch.compiler.is_compiling() and labels.shape != logits.shape[:-1]:
         raise ValueError(
-            f"labels have shape {list(labels.shape)}, and there are logits for {list(logits.shape[:-1])}: give one "
+            f"{name} have shape {list(labels.shape)}, and there are logits for {list(logits.shape[:-1])}: give one "
             "label for each, -100 where none counts."
         )
 

@@ -1,20 +1,23 @@
-"""The masked language model."""
+"""The masked language model, if wanted with BERT's second head: whether one text follows another."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import MaskedLMOutput
 
 from ..fields import ACTIVATIONS, norm
 from ..integrate import Observe
-from ..kernels.loss import cross_entropy
+from ..kernels.loss import IGNORED, cross_entropy
 from ..kernels.output_product import project
 from .arguments import answer, check_arguments
 from .base import VocabularyHead
-from .config import TextConfig
+from .config import LARGEST, TextConfig
 from .encoder import Encoder, EncoderModel, EncoderStates
 from .inputs import check_labels
 from .kinds import KINDS, kind
@@ -22,9 +25,47 @@ from .watch import Watch
 
 
 class MaskedConfig(TextConfig):
-    """A language model that fills in masked tokens, with BERT's head: dense, activation, norm, output matrix."""
+    """A language model that fills in masked tokens, with BERT's head: dense, activation, norm, output matrix.
+
+    `next_sentence_labels`: the classes of a second head on the first token of a pair of texts, 2 for BERT's
+    next-sentence prediction (0: the second text follows the first, 1: it does not); 0: no such head.
+    """
 
     model_type: ClassVar[str] = "splitstep-masked"
+
+    next_sentence_labels: int = 0
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)
+        if not 0 <= self.next_sentence_labels <= LARGEST:
+            raise ValueError(
+                f"next_sentence_labels={self.next_sentence_labels} must be 0, or 2 for next-sentence prediction."
+            )
+        if self.next_sentence_labels and self.token_types < 2:
+            raise ValueError(
+                f"Next-sentence prediction reads two texts, and token_types={self.token_types} does not tell them "
+                "apart: use token_types=2."
+            )
+
+
+@dataclass
+class MaskedOutput(MaskedLMOutput):
+    """What a masked language model returns; `next_sentence_logits` if it has that head."""
+
+    next_sentence_logits: Tensor | None = None
+
+
+@final
+class NextSentence(nn.Module):
+    """BERT's second head: dense and tanh of the first token's state, then classes."""
+
+    def __init__(self, width: int, labels: int) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(width, width)
+        self.head = nn.Linear(width, labels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.pooler(x).tanh())
 
 
 class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
@@ -40,6 +81,8 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         self.transform = nn.Linear(config.width, config.width)
         self.norm = norm(config.norm, config.width, config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab_size)
+        labels = config.next_sentence_labels
+        self.next_sentence = NextSentence(config.width, labels) if labels else None
         self.post_init()
 
     def forward(
@@ -58,10 +101,18 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         return_dict: bool | None = None,
         seq_idx: Tensor | None = None,
         masked_positions: Tensor | None = None,
+        next_sentence_positions: Tensor | None = None,
+        next_sentence_label: Tensor | None = None,
+        next_sentence_weights: Tensor | None = None,
         **others: Any,
-    ) -> MaskedLMOutput:
+    ) -> MaskedOutput:
         """Logits [B, T, V] and the loss of labels [B, T]; with `masked_positions` [B, M], logits and labels of those
-        positions alone: [B, M, V] and [B, M]. `seq_idx` numbers the texts of packed rows."""
+        positions alone: [B, M, V] and [B, M]. `seq_idx` numbers the texts of packed rows.
+
+        `next_sentence_label` is one for each row [B], -100 where none counts; with `next_sentence_positions` [B, K] of
+        the first tokens of the pairs in packed rows, one for each of these. Its loss is added: a mean, or a sum with
+        `next_sentence_weights`.
+        """
         check_arguments(self, others)
         watch = Watch(self.config, observe, output_hidden_states, output_attentions)
         x = self.read(
@@ -72,12 +123,39 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         if labels is not None:
             check_labels(labels, logits)
             loss = cross_entropy(logits, labels, num_items_in_batch, wide=wide)
-        out = MaskedLMOutput(loss, logits, watch.states(x), watch.attentions())  # pyright: ignore
+        second = self.read_pairs(x, next_sentence_positions, next_sentence_label)
+        if second is not None and next_sentence_label is not None:
+            added = pair_loss(second, next_sentence_label, next_sentence_weights)
+            loss = added if loss is None else loss + added
+        out = MaskedOutput(loss, logits, watch.states(x), watch.attentions(), second)  # pyright: ignore
         return answer(self.config, return_dict, out)
 
     def read_out(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of the states, plain and as `cross_entropy` reads them: what `project` returns."""
         return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))
+
+    def read_pairs(self, x: Tensor, positions: Tensor | None, labels: Tensor | None) -> Tensor | None:
+        """The second head's logits: of each row, or of the pairs at these positions; None if there is no such head."""
+        if self.next_sentence is None:
+            if labels is not None or positions is not None:
+                raise ValueError(
+                    "This model has no head for next sentences: make it with next_sentence_labels=2 and token_types=2, "
+                    "or leave out next_sentence_label and next_sentence_positions."
+                )
+            return None
+        logits = self.next_sentence(x[:, 0] if positions is None else states_at(x, positions))
+        if labels is not None:
+            check_labels(labels, logits, "labels of next sentences")
+        return logits
+
+
+def pair_loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean of the second head's cross-entropy over labels that count, 0 if none does; or its sum with weights."""
+    rows = logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32))
+    losses = functional.cross_entropy(rows, labels.flatten(), ignore_index=IGNORED, reduction="none")
+    if weights is None:
+        return losses.sum() / (labels != IGNORED).sum().clamp(min=1)
+    return (losses * weights.flatten()).sum()
 
 
 def states_at(x: Tensor, positions: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Masked language modelling on any text: fill in the tokens that are hidden."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -13,18 +13,20 @@ from torch import Tensor
 from . import sampler
 from .cache import digest
 from .corpus.docstrings import library_hash, read_docstrings
-from .corpus.documents import Boundary, find_files, read_parts
+from .corpus.documents import Boundary, Part, find_files, read_parts
 from .corpus.masking import Choice, Masked, Unit, mask
 from .corpus.packing import piece_numbers
+from .corpus.pairs import read_pairs
 from .corpus.prepared import Prepared, Wanted, load, prepare
 from .corpus.subwords import SPECIAL, Kind, continues
 from .fetch import find_own
 from .options import at_least
-from .task import SPLITS, Batch, DataNote, Metric, Task, check_split, check_totals, score_tokens
+from .task import IGNORED, SPLITS, Batch, DataNote, Metric, Task, check_split, check_totals, score_tokens
 from .tokenizer import TOKENIZER, save_tokenizer
 
 MASKED_ACCURACY = Metric("accuracy", True, "{:.2%}", "masked accuracy", 0.0, 1.0)
 BLOCK = 64  # held-out rows whose masks are drawn together
+PAIRS = ("token_type_ids", "next_sentence_positions", "next_sentence_label")
 NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
@@ -35,8 +37,9 @@ class MlmOptions:
     `prepared`: instead of `train`, a folder of text that was prepared before.
 
     `subwords`, `vocab_size`: what is learnt from the training text. `length`: tokens of a row. `masked`: the share of a
-    row's tokens that is hidden, one by one or by whole words (`mask`). `valid_limit`: the most validation tokens, for a
-    quick look; the test split is always whole.
+    row's tokens that is hidden, one by one or by whole words (`mask`). `next_sentence`: pieces are pairs of texts, of
+    which the second follows the first or comes from another document, and the model learns to tell as well.
+    `valid_limit`: the most validation tokens, for a quick look; the test split is always whole.
     """
 
     train: tuple[str, ...] = ()
@@ -47,6 +50,7 @@ class MlmOptions:
     length: int = 128
     masked: float = 0.15
     mask: Unit = "tokens"
+    next_sentence: bool = False
     valid_limit: int | None = None
 
     def __post_init__(self) -> None:
@@ -73,11 +77,14 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
         source: dict[str, Any] = {"docstrings": library_hash()}
         once = cache(lambda: list(read_docstrings()))  # parsing takes seconds, and the text is small
         parts = lambda: iter(once())  # noqa: E731
-        return prepare(Wanted(Mlm.name, parts, source, options.subwords, options.vocab_size, options.length))
+        return prepare(wanted(options, parts, source))
     files = find_files(options.train, Mlm.name, data)
     source = {"files": [[file.name, digest(file)] for file in files], "documents": options.documents}
-    parts = partial(read_parts, files, options.documents)
-    return prepare(Wanted(Mlm.name, parts, source, options.subwords, options.vocab_size, options.length))
+    return prepare(wanted(options, partial(read_parts, files, options.documents), source))
+
+
+def wanted(options: MlmOptions, parts: Callable[[], Iterator[Part]], source: dict[str, Any]) -> Wanted:
+    return Wanted(Mlm.name, parts, source, options.subwords, options.vocab_size, options.length, options.next_sentence)
 
 
 def load_prepared(options: MlmOptions, data: Path | None) -> Prepared:
@@ -89,11 +96,12 @@ def load_prepared(options: MlmOptions, data: Path | None) -> Prepared:
         raise ValueError(
             f'task "{Mlm.name}": {folder} is not a folder of prepared text, or it is damaged; use train instead'
         )
-    for name in ("subwords", "vocab_size", "length"):
-        if found.manifest[name] != getattr(options, name):
+    made = {"next_sentence": False, **found.manifest}
+    for name in ("subwords", "vocab_size", "length", "next_sentence"):
+        if made[name] != getattr(options, name):
+            given, has = (str(x).lower() if isinstance(x, bool) else x for x in (getattr(options, name), made[name]))
             raise ValueError(
-                f"option {name} is {getattr(options, name)}, and the text in {folder} was prepared with "
-                f"{found.manifest[name]}: add data.{name}={found.manifest[name]}"
+                f"option {name} is {given}, and the text in {folder} was prepared with {has}: add data.{name}={has}"
             )
     return found
 
@@ -103,7 +111,9 @@ class Mlm(Task):
     """Masked language modelling on your own text.
 
     Rows are full: pieces of documents, each [CLS] tokens [SEP], which do not see each other. A batch has `input_ids`
-    and `seq_idx`, the number of each token's piece, [B, T], and `masked_positions` and `labels` [B, M].
+    and `seq_idx`, the number of each token's piece, [B, T], and `masked_positions` and `labels` [B, M]. With the option
+    `next_sentence` pieces are pairs of texts, and a batch also has `token_type_ids` [B, T], `next_sentence_positions`
+    and `next_sentence_label` [B, K], and in training weights that make the loss a mean over all pairs of the batch.
     """
 
     name: ClassVar[str] = "mlm"
@@ -122,7 +132,8 @@ class Mlm(Task):
 
     @property
     def shape(self) -> dict[str, int]:
-        return {"vocab_size": self._options.vocab_size, "max_length": self._options.length, "pad_token_id": 0}
+        second = {"next_sentence_labels": 2} if self._options.next_sentence else {}
+        return {"vocab_size": self._options.vocab_size, "max_length": self._options.length, "pad_token_id": 0, **second}
 
     @property
     def length(self) -> int:
@@ -132,8 +143,16 @@ class Mlm(Task):
     def batch(self, seed: int, step: int, size: int) -> Batch:
         """`size` rows of an epoch's permutation; the masks are those of the step."""
         rows = self._rows["train"]
-        chosen = rows[sampler.indices(len(rows), seed, step, size)]
-        return as_batch(chosen, mask(chosen, self._choice, sampler.generator(seed, step, sampler.MASKS)))
+        chosen, pairs = self._read(rows[sampler.indices(len(rows), seed, step, size)])
+        batch = as_batch(chosen, mask(chosen, self._choice, sampler.generator(seed, step, sampler.MASKS)))
+        return {**batch, **pairs, **weights(pairs)}
+
+    def _read(self, rows: np.ndarray) -> tuple[np.ndarray, Batch]:
+        """Prepared rows as tokens, and what a batch says about pairs of texts, if rows have them."""
+        if not self._options.next_sentence:
+            return rows, {}
+        tokens, *found = read_pairs(rows, self._prepared.most_pairs)
+        return tokens, dict(zip(PAIRS, map(torch.from_numpy, found), strict=True))
 
     def batches(self, split: str, size: int) -> Iterator[Batch]:
         """Every row once, in order, with masks that are always the same."""
@@ -142,7 +161,8 @@ class Mlm(Task):
         rows = self._rows[split]
         for first in range(0, len(rows), size):
             last = min(first + size, len(rows))
-            yield as_batch(rows[first:last], self._held_out(split, first, last))
+            tokens, pairs = self._read(rows[first:last])
+            yield {**as_batch(tokens, self._held_out(split, first, last)), **pairs}
 
     def _held_out(self, split: str, first: int, last: int) -> Masked:
         """Rows [first, last) of a split. Masks are drawn for whole blocks of rows, so that they depend neither on the
@@ -150,7 +170,7 @@ class Mlm(Task):
         stream, start = 1 + SPLITS.index(split), first // BLOCK
         every = [
             mask(
-                self._prepared.rows[split][number * BLOCK : (number + 1) * BLOCK],
+                self._read(self._prepared.rows[split][number * BLOCK : (number + 1) * BLOCK])[0],
                 self._choice,
                 sampler.generator(0, number, sampler.MASKS, stream),
             )
@@ -163,10 +183,22 @@ class Mlm(Task):
         """The sums of `score_tokens` over masked positions; logits [B, M, V]."""
         return score_tokens(logits, batch["labels"])
 
+    def score_output(self, output: Any, batch: Batch) -> dict[str, float]:
+        """The sums of `score`, and those over pairs of texts if there are any."""
+        found = self.score(output.logits, batch)
+        if not self._options.next_sentence:
+            return found
+        pairs = score_tokens(output.next_sentence_logits.float(), batch["next_sentence_label"])
+        return found | {f"next_{name}": value for name, value in pairs.items()}
+
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        """Loss in nats per masked token, and the share that the likeliest token gets right."""
+        """Loss in nats per masked token, and the share that the likeliest token gets right; of pairs of texts, the loss
+        and the share that is told apart."""
         tokens = check_totals(self, totals, "tokens")
-        return {"loss": totals["nll"] / tokens, "accuracy": totals["correct"] / tokens}
+        found = {"loss": totals["nll"] / tokens, "accuracy": totals["correct"] / tokens}
+        if not (pairs := totals.get("next_tokens", 0.0)):
+            return found
+        return found | {"next_loss": totals["next_nll"] / pairs, "next_accuracy": totals["next_correct"] / pairs}
 
     def save_with(self, folder: Path) -> None:
         names = dict(zip(NAMES, SPECIAL, strict=True))
@@ -184,6 +216,7 @@ class Mlm(Task):
         return {
             "task": self.name,
             **{name: manifest[name] for name in kept},
+            **({"next_sentence": True} if self._options.next_sentence else {}),
             "masked": {"count": self._options.count, "by": self._options.mask},
             "valid_rows": len(self._rows["valid"]),
             "sha256": manifest["files"],
@@ -198,3 +231,11 @@ def as_batch(rows: np.ndarray, masked: Masked) -> Batch:
         "masked_positions": torch.from_numpy(masked.positions),
         "labels": torch.from_numpy(masked.labels),
     }
+
+
+def weights(pairs: Batch) -> Batch:
+    """The share of each label in a mean over the labels that count, whichever part of the batch they end up in."""
+    if not pairs:
+        return {}
+    counts = (pairs["next_sentence_label"] != IGNORED).float()
+    return {"next_sentence_weights": counts / counts.sum().clamp(min=1)}

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 # Each use draws from a stream of its own, so no two share their numbers.
-ROWS, WINDOWS, ORDER, AUGMENT, MASKS = range(5)
+ROWS, WINDOWS, ORDER, AUGMENT, MASKS, PAIRS = range(6)
 
 
 def generator(seed: int, number: int, use: int, stream: int = 0) -> np.random.Generator:

@@ -124,6 +124,10 @@ class Task(ABC):
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
         """Sums over one batch, to be added up over batches. The logits are in the precision of the evaluation."""
 
+    def score_output(self, output: Any, batch: Batch) -> dict[str, float]:
+        """As `score`, from all that the model returns; for tasks that score more than its logits."""
+        return self.score(output.logits, batch)
+
     @abstractmethod
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
         """The figures that follow from summed scores: `loss`, the metric and others."""

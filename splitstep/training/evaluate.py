@@ -69,8 +69,9 @@ def evaluate(
         for batch, counts in share(batches, world):
             moved = {name: x.to(device, non_blocking=True) for name, x in batch.items()}
             with autocast(precision, device):
-                logits = model(**{name: x for name, x in moved.items() if name != "labels"}, use_cache=False).logits
-            for name, value in task.score(logits, moved).items():
+                output = model(**{name: x for name, x in moved.items() if name != "labels"}, use_cache=False)
+            logits = output.logits
+            for name, value in task.score_output(output, moved).items():
                 totals[name] = totals.get(name, 0.0) + float(value) * counts
             if counts and (found := task.predictions(logits, moved)) is not None:
                 each.append(found.cpu())

@@ -191,12 +191,13 @@ def llama() -> tuple[nn.Module, nn.Module]:
     return ours, theirs
 
 
-def bert() -> tuple[nn.Module, nn.Module]:
+def bert(kind: Any = transformers.BertForMaskedLM) -> tuple[nn.Module, nn.Module]:
     config = transformers.BertConfig(
         vocab_size=VOCAB, hidden_size=D, num_hidden_layers=2, num_attention_heads=HEADS, intermediate_size=INNER,
         max_position_embeddings=16, type_vocab_size=2, pad_token_id=None,
     )  # fmt: skip
-    theirs = randomise(transformers.BertForMaskedLM(config))
+    theirs: Any = randomise(kind(config))
+    second = kind is transformers.BertForPreTraining
     body, head = theirs.bert, theirs.cls.predictions
     shape = ss.MaskedConfig(
         scheme="A N F M",
@@ -205,9 +206,12 @@ def bert() -> tuple[nn.Module, nn.Module]:
         embedding_norm=True,
         token_types=2,
         max_positions=16,
+        next_sentence_labels=2 if second else 0,
         **SHAPE,
     )
     ours = ss.SplitstepForMaskedLM(shape)
+    if ours.next_sentence is not None:
+        fill(ours.next_sentence, **pair("pooler", body.pooler.dense), **pair("head", theirs.cls.seq_relationship))
     e: Any = body.embeddings
     tables = {**pair("tokens", e.word_embeddings), **pair("positions", e.position_embeddings)}
     fill(ours.encoder.embedding, **tables, **pair("types", e.token_type_embeddings), **pair("norm", e.LayerNorm))
@@ -254,6 +258,33 @@ def test_the_masked_loss_is_bert_s() -> None:
     seq_idx = torch.tensor([[0] * 5 + [1] * 7]).expand(2, 12)
     packed = ours(tokens, token_type_ids=types, labels=few, masked_positions=at, seq_idx=seq_idx).loss
     torch.testing.assert_close(packed, mean, rtol=1e-5, atol=1e-5)
+
+
+def test_both_losses_of_pre_training_are_bert_s() -> None:
+    """Pairs of texts alone, and packed into rows."""
+    ours, theirs = (model.eval() for model in bert(transformers.BertForPreTraining))
+    tokens = torch.randint(1, VOCAB, (4, 6), generator=torch.Generator().manual_seed(3))
+    types, following = torch.tensor([[0, 0, 0, 1, 1, 1]]).expand(4, 6), torch.tensor([0, 1, 1, 0])
+    labels = torch.where(torch.arange(6) % 3 == 1, tokens.flip(0), -100)
+    given = {"token_type_ids": types, "labels": labels, "next_sentence_label": following}
+    expected, alone = theirs(tokens, **given), ours(tokens, **given)
+    assert expected.seq_relationship_logits.std() > 0.1
+    torch.testing.assert_close(alone.logits, expected.prediction_logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(alone.next_sentence_logits, expected.seq_relationship_logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(alone.loss, expected.loss, rtol=1e-5, atol=1e-5)
+    second = nn.functional.cross_entropy(expected.seq_relationship_logits, following)
+    only = ours(tokens, token_type_ids=types, next_sentence_label=following).loss
+    torch.testing.assert_close(only, second, rtol=1e-5, atol=1e-5)
+    rows = {name: x.reshape(2, 12) for name, x in {**given, "input_ids": tokens}.items() if x.numel() == 24}
+    pairs = {
+        "next_sentence_positions": torch.tensor([[0, 6, 0], [0, 6, 0]]),
+        "next_sentence_label": torch.nn.functional.pad(following.reshape(2, 2), (0, 1), value=-100),
+        "seq_idx": torch.tensor([[0] * 6 + [1] * 6]).expand(2, 12),
+    }
+    packed = ours(**rows, **pairs)
+    found = packed.next_sentence_logits[:, :2].reshape(4, 2)
+    torch.testing.assert_close(found, expected.seq_relationship_logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(packed.loss, expected.loss, rtol=1e-5, atol=1e-5)
 
 
 def test_bert_is_post_norm_lie_trotter() -> None:

@@ -38,6 +38,13 @@ MLM: dict[str, Any] = {  # packed rows, masked positions
 }
 
 
+PAIRS: dict[str, Any] = {  # and pairs of texts
+    **MLM,
+    "data": {**MLM["data"], "next_sentence": True},
+    "model": {**MLM["model"], "token_types": 2},
+}
+
+
 def weights(recipe: dict[str, Any], out: Path, mode: str, **options: Any) -> dict[str, Tensor]:
     """What a run of this mode ends with."""
     scheme = options.pop("scheme", "lie")
@@ -52,7 +59,9 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
         assert torch.equal(one[name], other[name]), name
 
 
-@pytest.mark.parametrize("recipe", [DIGITS, NUMBERS, STDLIB, MLM], ids=lambda r: r["task"])
+@pytest.mark.parametrize(
+    "recipe", [DIGITS, NUMBERS, STDLIB, MLM, PAIRS], ids=["digits", "numbers", "stdlib", "mlm", "pairs"]
+)
 def test_a_captured_run_ends_with_the_weights_of_the_eager_one(recipe: dict[str, Any], tmp_path: Path) -> None:
     found = [weights(recipe, tmp_path / mode, mode, precision="float32") for mode in ("eager", "capture")]
     assert_same(*found)

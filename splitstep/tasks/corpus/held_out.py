@@ -43,6 +43,20 @@ def split(parts: Iterable[Part], whole: Extent) -> Iterator[tuple[str, Part]]:
         yield name, part
 
 
+def split_numbered(parts: Iterable[Part], whole: Extent) -> Iterator[tuple[str, Part, int]]:
+    """As `split`, with the number of the document that a part was cut from."""
+    number = 0
+
+    def counted() -> Iterator[Part]:
+        nonlocal number
+        for part in parts:
+            number += part.first
+            yield part
+
+    for name, part in split(counted(), whole):  # which reads nothing ahead
+        yield name, part, number
+
+
 def split_of(text: str) -> str:
     """The split of a document, by its hash: 90, 5 and 5 percent."""
     number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

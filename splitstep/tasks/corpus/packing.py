@@ -28,6 +28,7 @@ class Packer:
         self.block = np.full((BLOCK, length), PAD, dtype)
         self.row, self.at, self.open = 0, 0, False
         self.rows = self.tokens = 0  # in full rows; tokens without [CLS], [SEP] and [PAD]
+        self.pairs = self.in_row = self.most = 0  # in all rows, in this one, and the most in any
 
     def add(self, tokens: np.ndarray, first: bool) -> None:
         """Take tokens of a document: the first ones, or those that follow what came before."""
@@ -43,6 +44,24 @@ class Packer:
             if self.at == self.length - 1:
                 self.end_piece()
 
+    def room(self) -> int:
+        """The places that a new piece can take."""
+        self.end_piece()
+        if self.length - self.at < LEAST:
+            self.end_row()
+        return self.length - self.at
+
+    def add_pair(self, one: np.ndarray, two: np.ndarray, between: int) -> None:
+        """Take two texts as a piece with the token `between` them. They must fit into the room."""
+        assert len(one) + len(two) + 3 <= self.room()
+        self.begin_piece()
+        for part in (one, [between], two):
+            self.block[self.row, self.at : self.at + len(part)] = part
+            self.at += len(part)
+        self.tokens, self.pairs, self.in_row = self.tokens + len(one) + len(two), self.pairs + 1, self.in_row + 1
+        self.most = max(self.most, self.in_row)
+        self.end_piece()
+
     def begin_piece(self) -> None:
         if self.length - self.at < LEAST:
             self.end_row()
@@ -57,7 +76,7 @@ class Packer:
             self.end_row()
 
     def end_row(self) -> None:
-        self.row, self.at, self.rows = self.row + 1, 0, self.rows + 1
+        self.row, self.at, self.rows, self.in_row = self.row + 1, 0, self.rows + 1, 0
         if self.row == BLOCK:
             self.write()
 
@@ -79,3 +98,8 @@ class Packer:
 def piece_numbers(rows: np.ndarray) -> np.ndarray:
     """The number of each token's piece in its row [B, T], from 0; [PAD] is a piece by itself."""
     return np.cumsum((rows == CLS) | (rows == PAD), axis=1) - 1
+
+
+def piece_begins(rows: np.ndarray) -> np.ndarray:
+    """Where the piece of each token begins in its row [B, T]."""
+    return np.maximum.accumulate(np.where((rows == CLS) | (rows == PAD), np.arange(rows.shape[1]), 0), axis=1)

@@ -7,19 +7,22 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ...support.files import whole_folder
 from ...support.words import counted
+from .. import sampler
 from ..cache import cache_root, digest, key, unwritable
 from ..task import SPLITS
 from ..tokenizer import TOKENIZER
 from .documents import Part
-from .held_out import extent, split
+from .held_out import Extent, extent, split, split_numbered
 from .packing import Packer, row_type
-from .subwords import Kind, learn
+from .pairs import PairPacker
+from .sentences import SentenceFile, Sentences, encoded_sentences
+from .subwords import Kind, continues, learn
 
 FORMAT = 1  # to be raised if the same text gives other rows, so that no old cache is read
 MANIFEST = "manifest.json"
@@ -35,6 +38,7 @@ class Wanted(NamedTuple):
     subwords: Kind
     vocab_size: int
     length: int
+    next_sentence: bool = False
 
 
 class Prepared(NamedTuple):
@@ -50,11 +54,23 @@ class Prepared(NamedTuple):
 
         return Tokenizer.from_file(str(self.folder / TOKENIZER))
 
+    @property
+    def next_sentence(self) -> bool:
+        """Whether pieces are pairs of texts."""
+        return self.manifest.get("next_sentence", False)
+
+    @property
+    def most_pairs(self) -> int:
+        """The most pairs in a row, and at least one."""
+        return max(1, *(one.get("most_pairs", 0) for one in self.manifest["splits"].values()))
+
 
 def prepare(wanted: Wanted) -> Prepared:
     """The prepared text, from the cache if it is there and undamaged."""
     parameters = {"format": FORMAT, **wanted._asdict()}
     del parameters["parts"]
+    if not wanted.next_sentence:  # the names of folders are older than this option
+        del parameters["next_sentence"]
     folder = cache_root() / "text" / f"{wanted.task}-{key(parameters)}"
     found = load(folder)
     if found is None:
@@ -85,6 +101,7 @@ def make(folder: Path, wanted: Wanted) -> None:
             counts = write(part, wanted)
             hashes = {path.name: digest(path) for path in sorted(part.iterdir())}
             form = {"source": wanted.source, "subwords": wanted.subwords, "vocab_size": wanted.vocab_size}
+            form |= {"next_sentence": True} if wanted.next_sentence else {}
             manifest = {"format": FORMAT, **form, "length": wanted.length, **counts, "files": hashes}
             (part / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     except OSError as error:
@@ -108,7 +125,11 @@ def write(folder: Path, wanted: Wanted) -> dict[str, Any]:
         )
     tokenizer = learn(wanted.subwords, wanted.vocab_size, training, whole.characters)
     tokenizer.save(str(folder / TOKENIZER), pretty=False)
-    splits = write_rows(folder, wanted, tokenizer, parts())
+    splits = (
+        write_pairs(folder, wanted, tokenizer, whole)
+        if wanted.next_sentence
+        else write_rows(folder, wanted, tokenizer, parts())
+    )
     for name, counts in splits.items():
         if not counts["rows"]:
             raise ValueError(
@@ -137,6 +158,39 @@ def write_rows(
     }
 
 
+def write_pairs(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> dict[str, dict[str, int]]:
+    """Write the rows of all splits as pairs of texts: first the tokens, since any document may be the other one."""
+    dtype = row_type(wanted.vocab_size)
+    with ExitStack() as stack:
+        opened = {name: stack.enter_context((folder / f"{name}.tokens").open("wb")) for name in SPLITS}
+        files = {name: SentenceFile(file, dtype) for name, file in opened.items()}
+        parts = batches(split_numbered(wanted.parts(), whole))
+        for name, part, source, sentences in encoded_sentences(tokenizer, parts, dtype):
+            files[name].add(part.first, source, sentences)
+    inside = continues(tokenizer)
+    counts = {name: pack_pairs(folder, wanted, name, file.read(), inside) for name, file in files.items()}
+    for name in SPLITS:
+        (folder / f"{name}.tokens").unlink()
+    return counts
+
+
+def pack_pairs(folder: Path, wanted: Wanted, name: str, texts: Sentences, inside: np.ndarray) -> dict[str, int]:
+    """Write the rows of one split; `inside`: which subwords go on with a word."""
+    with (folder / f"{name}.rows").open("wb") as file:
+        packer = Packer(file, wanted.length, row_type(wanted.vocab_size))
+        random = sampler.generator(0, 0, sampler.PAIRS, SPLITS.index(name))
+        pairs = PairPacker(texts, packer, inside, random)
+        if not pairs.possible:
+            raise ValueError(
+                f'task "{wanted.task}": next_sentence takes texts from another document, and the {name} split has one '
+                "document only: give more documents, say where they end (documents: blank), or leave it out"
+            )
+        pairs.add_all()
+        packer.finish()
+    found = {"rows": packer.rows, "tokens": packer.tokens, "documents": len(texts.sources)}
+    return {**found, "pairs": packer.pairs, "most_pairs": packer.most}
+
+
 def encoded(
     tokenizer: Any, parts: Iterable[tuple[str, Part]], dtype: np.dtype
 ) -> Iterator[tuple[str, bool, np.ndarray]]:
@@ -150,14 +204,17 @@ def encoded(
             yield name, part.first, np.array(found.ids, dtype)
 
 
-def batches(parts: Iterable[tuple[str, Part]]) -> Iterator[list[tuple[str, Part]]]:
+T = TypeVar("T", tuple[str, Part], tuple[str, Part, int])
+
+
+def batches(parts: Iterable[T]) -> Iterator[list[T]]:
     """Some megabytes of parts at a time."""
-    batch, size = [], 0
+    batch, size = list[T](), 0
     for one in parts:
         batch.append(one)
         size += len(one[1].text)
         if size >= BATCH:
             yield batch
-            batch, size = [], 0
+            batch, size = list[T](), 0
     if batch:
         yield batch
