@@ -24,6 +24,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -35,7 +37,7 @@ from torch import Tensor, nn
 from splitstep.models import KINDS
 from splitstep.support.files import write_atomically
 from splitstep.tasks.corpus.masking import FIRST, Choice, mask
-from splitstep.tasks.corpus.packing import Packer, row_type
+from splitstep.tasks.corpus.packing import Packer, piece_ends, row_type
 from splitstep.tasks.corpus.subwords import CLS, MASK, PAD, SEP
 from splitstep.tasks.mlm import as_batch
 from splitstep.training import TrainOptions, load_recipe
@@ -48,7 +50,7 @@ from splitstep.training.work import Work, dropout_seed
 
 BAR, KEPT = 1.25, 0.9  # on full rows; the share of it that must be left on the mixture
 BATCHES = 4  # batches that a way goes through; made before the clock starts
-MEDIAN, SIGMA, SHORTEST = 128, 1.0, 8  # the mixture: log-normal lengths in tokens, cut at a full row
+MEDIAN, SIGMA, SHORTEST = 0.25, 1.0, 8  # the mixture: log-normal lengths, the median as a share of a row; cut at a row
 MASKED, DROPOUT = 0.15, 0.1
 THEIRS = "transformers BERT"
 LR = 1e-4
@@ -82,6 +84,17 @@ class Texts(NamedTuple):
         return float((self.padded >= FIRST).mean())
 
 
+class Ours(NamedTuple):
+    """How this package trains: a scheme, a mode of `splitstep train`, attention under a mask or piece by piece."""
+
+    scheme: str
+    mode: str
+    attention: str
+
+    def __str__(self) -> str:
+        return f"splitstep {self.scheme}, {self.mode}{', pieces' if self.attention == 'pieces' else ''}"
+
+
 class Way(NamedTuple):
     """A network in training: its update for each kind of text, real tokens of an update, and what it took."""
 
@@ -95,7 +108,7 @@ def lengths(kind: str, shape: Shape, random: np.random.Generator) -> Iterator[in
     """Tokens of one document after another, without [CLS] and [SEP]."""
     most = shape.length - 2
     while True:
-        drawn = most if kind == "full rows" else round(random.lognormal(np.log(MEDIAN), SIGMA))
+        drawn = most if kind == "full rows" else round(random.lognormal(np.log(MEDIAN * shape.length), SIGMA))
         yield min(max(drawn, SHORTEST), most)
 
 
@@ -131,12 +144,14 @@ def their_batches(rows: np.ndarray, whole: bool, device: torch.device) -> list[d
     return batches
 
 
-def our_works(rows: np.ndarray, shape: Shape, device: torch.device) -> list[Work]:
-    """Packed rows as the task `mlm` makes them."""
+def our_works(rows: np.ndarray, attention: str, shape: Shape, device: torch.device) -> list[Work]:
+    """Packed rows as the task `mlm` makes them; with the ends of pieces if attention goes by them."""
     random, count = np.random.default_rng(1), max(1, round(MASKED * shape.length))
 
     def work(number: int, part: np.ndarray) -> Work:
         batch = as_batch(part, mask(part, Choice(count, shape.vocab_size), random))
+        if attention == "pieces":
+            batch["piece_ends"] = torch.from_numpy(piece_ends(part))
         items = torch.tensor(float(len(part) * count))
         return Work([batch], [dropout_seed(0, number, 0, 0)], items, part.size).to(device)
 
@@ -150,7 +165,7 @@ def their_way(shape: Shape, texts: dict[str, Texts], device: torch.device) -> Wa
     config = BertConfig(
         vocab_size=shape.vocab_size, hidden_size=shape.width, num_hidden_layers=shape.layers, pad_token_id=PAD,
         num_attention_heads=shape.heads, intermediate_size=shape.ffn, max_position_embeddings=shape.length,
-        hidden_dropout_prob=DROPOUT, attention_probs_dropout_prob=DROPOUT, attn_implementation="sdpa",
+        hidden_dropout_prob=DROPOUT, attention_probs_dropout_prob=DROPOUT, attn_implementation="sdpa",  # pyright: ignore[reportCallIssue]
     )  # fmt: skip
     model: Any = BertForMaskedLM(config)
     model = model.to(device).train()
@@ -174,12 +189,12 @@ def their_way(shape: Shape, texts: dict[str, Texts], device: torch.device) -> Wa
     return Way(THEIRS, ways, tokens, {"parameters": parameters(model)})
 
 
-def our_way(scheme: str, mode: str, shape: Shape, texts: dict[str, Texts], device: torch.device) -> Way:
+def our_way(given: Ours, shape: Shape, texts: dict[str, Texts], device: torch.device) -> Way:
     """The recipe's network, updated as `splitstep train` does."""
     names = ("layers", "width", "heads", "ffn")
     sizes = [f"model.{name}={getattr(shape, name)}" for name in names]
     drops = [f"model.dropout={DROPOUT}", f"model.attention_dropout={DROPOUT}"]
-    recipe = load_recipe("bert-base", [f"scheme={scheme}", *sizes, *drops])
+    recipe = load_recipe("bert-base", [f"scheme={given.scheme}", *sizes, *drops])
     data = {"vocab_size": shape.vocab_size, "max_length": shape.length, "pad_token_id": PAD}
     task: Any = SimpleNamespace(model="masked", shape=data, labels=(), length=shape.length)
     model: Any = KINDS["masked"].model(recipe.config(task))
@@ -187,15 +202,15 @@ def our_way(scheme: str, mode: str, shape: Shape, texts: dict[str, Texts], devic
     options, world = TrainOptions(lr=LR), World(0, 1, device)
     learner, optimizer = Learner(model), make_optimizer(model, options, device)
     precision = choose_precision("auto", device)
-    update = make_update(learner, spread(learner, "none", world), optimizer, options, precision, mode, world)
-    works = {kind: our_works(one.packed, shape, device) for kind, one in texts.items()}
+    update = make_update(learner, spread(learner, "none", world), optimizer, options, precision, given.mode, world)
+    works = {kind: our_works(one.packed, given.attention, shape, device) for kind, one in texts.items()}
 
     def updates(kind: str) -> Update:
         return lambda number: update(works[kind][number % BATCHES], LR)[0]
 
     tokens = {kind: real_tokens(one.packed) for kind, one in texts.items()}
-    about = {"parameters": parameters(model), "mode": mode, "scheme": scheme}
-    return Way(f"splitstep {scheme}, {mode}", {kind: updates(kind) for kind in texts}, tokens, about)
+    about = {"parameters": parameters(model), **given._asdict()}
+    return Way(str(given), {kind: updates(kind) for kind in texts}, tokens, about)
 
 
 def parameters(model: nn.Module) -> int:
@@ -269,13 +284,13 @@ class Deadline(NamedTuple):
         return self.end - time.monotonic()
 
 
-def prepared(shape: Shape, texts: dict[str, Texts], device: torch.device, deadline: Deadline) -> Iterator[Way]:
+def prepared(
+    shape: Shape, ours: list[Ours], texts: dict[str, Texts], device: torch.device, deadline: Deadline
+) -> Iterator[Way]:
     """The ways, theirs first, those that need no compiler before the others. One that would take longer than there is
     time, by what the longest took so far, is left out; so is one for which memory does not suffice."""
     makes: list[Callable[[], Way]] = [lambda: their_way(shape, texts, device)]
-    for mode in shape.modes:
-        for scheme in ("lie", "macaron"):
-            makes.append(lambda scheme=scheme, mode=mode: our_way(scheme, mode, shape, texts, device))
+    makes += [partial(our_way, one, shape, texts, device) for one in ours]
     longest = 0.0
     for make in makes:
         if deadline.left() < 1.2 * longest:
@@ -295,7 +310,9 @@ def measure(
     """All ways with batches of this size; `keep` gets the table after each round. Returns shares of real tokens."""
     texts = {kind: make_texts(kind, shape, batch * BATCHES) for kind in ("full rows", "mixture")}
     timing = 0.25 * max(deadline.left(), 0)  # what is left to the rounds
-    ways = list(prepared(shape, texts, device, Deadline(deadline.end - timing)))
+    ours = [Ours(*one) for one in product(given.schemes, shape.modes, given.attention)]
+    ours.sort(key=lambda one: shape.modes.index(one.mode))
+    ways = list(prepared(shape, ours, texts, device, Deadline(deadline.end - timing)))
     times: Times = {(way.name, kind): [] for way in ways for kind in texts}
     for number in range(given.rounds):
         begun = time.monotonic()
@@ -310,9 +327,9 @@ def measure(
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The table as text."""
-    head = f"{'':32} {'text':10} {'batch':>5} {'updates/s':>9} {'real tokens/s':>13} {'ratio':>6} {'bar':>6} {'GiB':>6}"
+    head = f"{'':40} {'text':10} {'batch':>5} {'updates/s':>9} {'real tokens/s':>13} {'ratio':>6} {'bar':>6} {'GiB':>6}"
     lines = [
-        f"{row['way']:32} {row['text']:10} {row['batch']:>5} {row['updates_per_second']:>9.2f} "
+        f"{row['way']:40} {row['text']:10} {row['batch']:>5} {row['updates_per_second']:>9.2f} "
         f"{row['real_tokens_per_second']:>13,.0f} {row['ratio']:>6.3f} {row['bar'] or 0:>6.3f} "
         f"{row['memory_gib']:>6.1f}"
         for row in rows
@@ -343,6 +360,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/pretrain/throughput.json"))
     parser.add_argument("--batch", type=int, nargs="+", help="rows of a batch; several sizes one after the other")
+    parser.add_argument("--schemes", nargs="+", default=["lie", "macaron"])
+    parser.add_argument("--attention", nargs="+", default=["mask"], choices=("mask", "pieces"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--updates", type=int, default=8, help=f"of a turn; a multiple of {BATCHES}")
     parser.add_argument("--seconds", type=float, default=190, help="when to be done; what does not fit is left out")
@@ -356,7 +375,7 @@ def main() -> int:
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]), **stamp(), "shape": shape._asdict(), "dropout": DROPOUT,
         "card": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
-        "mixture": {"median": MEDIAN, "sigma": SIGMA, "shortest": SHORTEST, "longest": shape.length - 2},
+        "mixture": {"median": MEDIAN * shape.length, "sigma": SIGMA, "shortest": SHORTEST, "longest": shape.length - 2},
         "rounds": given.rounds, "updates": given.updates,
     }  # fmt: skip
 

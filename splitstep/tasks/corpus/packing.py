@@ -79,3 +79,14 @@ class Packer:
 def piece_numbers(rows: np.ndarray) -> np.ndarray:
     """The number of each token's piece in its row [B, T], from 0; [PAD] is a piece by itself."""
     return np.cumsum((rows == CLS) | (rows == PAD), axis=1) - 1
+
+
+def piece_ends(rows: np.ndarray) -> np.ndarray:
+    """Where the pieces of each row end [B, P], and the row's length where it has no more. P is a power of two, so that
+    batches have few shapes."""
+    numbers = piece_numbers(rows)
+    room = 1 << int(numbers[:, -1].max()).bit_length()
+    ends = np.full((len(rows), room), rows.shape[1], np.int32)
+    row, last = np.nonzero(np.diff(numbers, axis=1))
+    ends[row, numbers[row, last]] = last + 1
+    return ends
