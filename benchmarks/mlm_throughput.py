@@ -275,44 +275,39 @@ def rows_of(ways: list[Way], times: Times, texts: dict[str, Texts], batch: int) 
     return rows
 
 
-class Deadline(NamedTuple):
-    """When to be done."""
-
-    end: float
-
-    def left(self) -> float:
-        return self.end - time.monotonic()
+def left(end: float) -> float:
+    return end - time.monotonic()
 
 
 def prepared(
-    shape: Shape, ours: list[Ours], texts: dict[str, Texts], device: torch.device, deadline: Deadline
+    shape: Shape, ours: list[Ours], texts: dict[str, Texts], device: torch.device, end: float
 ) -> Iterator[Way]:
-    """The ways, theirs first, those that need no compiler before the others. One that would take longer than there is
-    time, by what the longest took so far, is left out; so is one for which memory does not suffice."""
-    makes: list[Callable[[], Way]] = [lambda: their_way(shape, texts, device)]
-    makes += [partial(our_way, one, shape, texts, device) for one in ours]
-    longest = 0.0
-    for make in makes:
-        if deadline.left() < 1.2 * longest:
-            print("left out for want of time", file=sys.stderr, flush=True)
+    """The ways, theirs first, those that need no compiler before the others. One of ours is left out if it fails, or if
+    there is no time for it: it takes as long as others of its mode, or half as long as theirs, which are two graphs."""
+    yield (theirs := ready(lambda: their_way(shape, texts, device), device))
+    half, known = theirs.about["ready_seconds"] / 2, dict[str, float]()
+    for one in ours:
+        if left(end) < known.get(one.mode, half):
+            print(f"{one}: left out for want of time", file=sys.stderr, flush=True)
             continue
         try:
-            yield (way := ready(make, device))
-        except torch.OutOfMemoryError as error:
-            print(f"left out for want of memory: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
-            continue
-        longest = max(longest, way.about["ready_seconds"])
+            yield (way := ready(partial(our_way, one, shape, texts, device), device))
+        except Exception as error:  # of memory, of the compiler: the others go on
+            reason = (str(error).splitlines() or [""])[0]
+            print(f"{one}: left out, {type(error).__name__}: {reason}", file=sys.stderr, flush=True)
+        else:
+            known[one.mode] = way.about["ready_seconds"]
 
 
 def measure(
-    shape: Shape, batch: int, given: Any, device: torch.device, deadline: Deadline, keep: Callable[[list[Any]], None]
+    shape: Shape, batch: int, given: Any, device: torch.device, end: float, keep: Callable[[list[Any]], None]
 ) -> dict[str, float]:
     """All ways with batches of this size; `keep` gets the table after each round. Returns shares of real tokens."""
     texts = {kind: make_texts(kind, shape, batch * BATCHES) for kind in ("full rows", "mixture")}
-    timing = 0.25 * max(deadline.left(), 0)  # what is left to the rounds
+    timing = 0.25 * max(left(end), 0)  # what is left to the rounds
     ours = [Ours(*one) for one in product(given.schemes, shape.modes, given.attention)]
     ours.sort(key=lambda one: shape.modes.index(one.mode))
-    ways = list(prepared(shape, ours, texts, device, Deadline(deadline.end - timing)))
+    ways = list(prepared(shape, ours, texts, device, end - timing))
     times: Times = {(way.name, kind): [] for way in ways for kind in texts}
     for number in range(given.rounds):
         begun = time.monotonic()
@@ -320,7 +315,7 @@ def measure(
             for kind, update in way.updates.items():
                 times[way.name, kind].append(turn(update, given.updates, device))
         keep(rows_of(ways, times, texts, batch))
-        if deadline.left() < time.monotonic() - begun:
+        if left(end) < time.monotonic() - begun:
             break
     return {kind: one.share for kind, one in texts.items()}
 
@@ -362,16 +357,16 @@ def main() -> int:
     parser.add_argument("--batch", type=int, nargs="+", help="rows of a batch; several sizes one after the other")
     parser.add_argument("--schemes", nargs="+", default=["lie", "macaron"])
     parser.add_argument("--attention", nargs="+", default=["mask"], choices=("mask", "pieces"))
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=8, help=f"of a turn; a multiple of {BATCHES}")
-    parser.add_argument("--seconds", type=float, default=190, help="when to be done; what does not fit is left out")
+    parser.add_argument("--seconds", type=float, default=170, help="when to be done; what does not fit is left out")
     parser.add_argument("--tiny", action="store_true", help="tiny networks, also without a GPU")
     given = parser.parse_args()
     if not torch.cuda.is_available() and not given.tiny:
         print("This benchmark needs a CUDA device; --tiny runs anywhere.", file=sys.stderr)
         return 2
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-    shape, deadline, done = TINY if given.tiny else Shape(), Deadline(time.monotonic() + given.seconds), []
+    shape, end, done = TINY if given.tiny else Shape(), time.monotonic() + given.seconds, []
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]), **stamp(), "shape": shape._asdict(), "dropout": DROPOUT,
         "card": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
@@ -386,7 +381,7 @@ def main() -> int:
 
     given.out.parent.mkdir(parents=True, exist_ok=True)
     for batch in given.batch or [4 if given.tiny else 64]:
-        document["share_of_real_tokens"] = measure(shape, batch, given, device, deadline, keep)
+        document["share_of_real_tokens"] = measure(shape, batch, given, device, end, keep)
         done = document["rows"]
         keep([])
         torch.compiler.reset()
