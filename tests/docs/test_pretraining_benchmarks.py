@@ -1,0 +1,44 @@
+"""The benchmarks of pre-training run small: every way gives its rows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+def run(name: str, out: Path, *words: str) -> Any:
+    """What a benchmark writes; it may miss its bars here."""
+    command = [sys.executable, str(FOLDER / name), "--tiny", *words, "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(out.read_text())
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_masked_training_compares_every_way(tmp_path: Path) -> None:
+    found = run("mlm_throughput.py", tmp_path / "out.json", "--rounds", "2", "--updates", "4")
+    rows = {(row["way"].split(",")[0], row["text"]): row for row in found["rows"]}
+    assert len(rows) == 6
+    shares = found["share_of_real_tokens"]
+    for kind, share in shares.items():
+        theirs, ours = rows["transformers BERT", kind], rows["splitstep lie", kind]
+        tokens = [row["real_tokens_per_second"] / row["updates_per_second"] for row in (theirs, ours)]
+        assert tokens[0] == pytest.approx(share * 4 * 64)
+        assert tokens[1] > 0.85 * 4 * 64
+    assert rows["splitstep lie", "mixture"]["bar"] == pytest.approx(0.9 * 1.25 / shares["mixture"])
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_packed_attention_finds_the_right_answer(tmp_path: Path) -> None:
+    rows = run("packed_attention.py", tmp_path / "out.json", "--times", "1")["rows"]
+    errors = {(row["text"], row["way"]): row["errors"] for row in rows if row["dropout"] == 0}
+    assert max(errors["mixture", "mask, as now"].values()) < 1e-5
+    assert max(errors["full rows", "no mask"].values()) < 1e-5
+    assert min(errors["mixture", "no mask"].values()) > 0.1
