@@ -118,7 +118,7 @@ def find_bodies(starts: Mapping[str, Sequence[str]]) -> Starts:
             before = next((one for one in bodies if one.name == name), None)
             if before and (shapes[name], before.scheme) != (shape, config.scheme):
                 raise ValueError(
-                    f"--start {name}: {before.path} and {path} have other shapes: give each a name of its own"
+                    f"--start {name}: {before.path} and {path} differ in scheme or shape: give each a name of its own"
                 )
             shapes[name] = shape
             bodies.append(body)
@@ -182,5 +182,5 @@ def check_tokenizers(bodies: Sequence[Body]) -> None:
     for vocabulary, body in others:
         if vocabulary != first[0]:
             raise ValueError(
-                f"--start: {first[1].path} and {body.path} have other tokens: pre-train both on the same text"
+                f"--start: {first[1].path} and {body.path} have different tokens: pre-train both on the same text"
             )

@@ -15,7 +15,7 @@ FEWEST = 5  # pairs of pre-training seeds
 MARGIN = 0.5  # points of the GLUE mean
 MARGIN_LOSS = 0.01  # nats per masked token
 OVERLAP = 62.0  # Pearson's correlation on STS-B of counting shared words, in points
-AGAINST_SCRATCH = {"sst2": "SST-2", "stsb pearson": "STS-B"}
+AGAINST_SCRATCH = {"sst2": "SST-2", "stsb pearson": "STS-B (Pearson)"}
 Answer = Literal["supported", "not supported", "undecided"]
 
 
@@ -62,7 +62,7 @@ def higher_mean(one: Difference, tasks: Sequence[str]) -> Claim:
     question = f"{one.of} has a higher GLUE mean than {one.to}"
     if set(tasks) != set(DEFAULT):
         needed = f"the rule is about the mean of {', '.join(DEFAULT)}"
-        return Claim(question, "undecided", f"The claim that {question} is undecided: {needed}")
+        return Claim(question, "undecided", needed)
     return judged(question, one.found, Measure(f"{one.of} minus {one.to}", "{:+.2f}", "points", MARGIN))
 
 
@@ -79,7 +79,7 @@ def judged(question: str, found: Estimate | None, measure: Measure) -> Claim:
     result = answer(found, measure.margin)
     few = found is not None and found.n < FEWEST
     why = f"; the rule needs at least {FEWEST}" if few else ""
-    return Claim(question, result, f"The claim that {question} is {result}: {measured(found, measure, why)}")
+    return Claim(question, result, measured(found, measure, why))
 
 
 def measured(found: Estimate | None, measure: Measure, more: str = "") -> str:
@@ -96,11 +96,9 @@ def measured(found: Estimate | None, measure: Measure, more: str = "") -> str:
 
 def against_scratch(one: Difference) -> Claim:
     """Whether pre-training helps on a task."""
-    task, found = AGAINST_SCRATCH[one.what], one.found
-    verb = direction(found)
-    question = f"pre-training helps {one.of} on {task}"
-    said = f"Whether {question} is undecided" if verb == "undecided" else f"Pre-training {verb} {one.of} on {task}"
-    return Claim(question, verb, f"{said}: {measured(found, Measure('the difference', '{:+.2f}', 'points', 0.0))}")
+    measure = Measure(f"{one.of} minus {one.to}", "{:+.2f}", "points", 0.0)
+    question = f"pre-training helps {one.of} on {AGAINST_SCRATCH[one.what]}"
+    return Claim(question, direction(one.found), measured(one.found, measure))
 
 
 def direction(found: Estimate | None) -> Literal["helps", "hurts", "undecided"]:
@@ -115,5 +113,5 @@ def below_overlap(rows: Sequence[Row]) -> list[Claim]:
     found = [row.on("stsb").figures.get("pearson") for row in trained]
     if not found or any(one is None or one.mean >= OVERLAP for one in found):
         return []
-    sentence = f"On STS-B no pre-trained row reaches the Pearson correlation of word overlap alone, {OVERLAP / 100:.2f}"
-    return [Claim("STS-B is above word overlap", "not supported", sentence)]
+    reached = ", ".join(f"{row.name} {one.mean / 100:.3f}" for row, one in zip(trained, found, strict=True) if one)
+    return [Claim(f"STS-B is above word overlap ({OVERLAP / 100:.2f} Pearson)", "not supported", reached)]

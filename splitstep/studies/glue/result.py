@@ -80,11 +80,11 @@ class Difference(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What the rule in docs/results/pretrain.md says about one question."""
+    """What the rule in docs/results/pretrain.md says about one question, and the figures behind it."""
 
     question: str
     answer: Literal["supported", "not supported", "undecided", "helps", "hurts"]
-    sentence: str
+    evidence: str
 
 
 @dataclass(frozen=True)
