@@ -1,11 +1,12 @@
-"""The verb that compares schemes."""
+"""The verb that compares schemes, or pre-trained networks on GLUE."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from ..training import Recipe
 
 MOST_SEEDS = 10_000  # a run each
+SEEDS, FINE_TUNINGS = 5, 2  # unless --seeds says otherwise
+GLUE = "glue"  # in the place of a recipe
 Words = Annotated[
     list[str] | None,
     typer.Argument(
@@ -44,8 +47,51 @@ Sweep = Annotated[
     ),
 ]
 Arms = Annotated[
-    str, typer.Option("--arms", help="Also train each scheme without some of its structure, such as full,no-norm.")
+    str | None,
+    typer.Option("--arms", help="Also train each scheme without some of its structure, such as full,no-norm."),
 ]
+Schemes = Annotated[str | None, typer.Option("--schemes", help="Names or notations of schemes, separated by commas.")]
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        "--seeds",
+        help="The number of seeds: 5, the default, means 0 to 4 (from train.seed). For glue: fine-tunings, 2.",
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        metavar="NAME=RUN,...|DIR",
+        help="For glue: pre-trained runs, several of one name joined by + or matched by *; or a whole comparison.",
+    ),
+]
+Scratch = Annotated[
+    bool, typer.Option("--scratch", help="For glue: also train the same networks without pre-training.")
+]
+GlueTasks = Annotated[
+    str | None, typer.Option("--tasks", help="For glue: its tasks. Default: cola,sst2,mrpc,rte,stsb.")
+]
+Grid = Annotated[
+    str | None,
+    typer.Option("--grid", help="For glue: paper tries epochs, batches and rates as the Macaron paper does."),
+]
+
+
+class Line(NamedTuple):
+    """The options that all comparisons share."""
+
+    seeds: int | None
+    out: Path
+    sweep: list[str]
+    engine: str
+    data: Path | None
+    as_json: bool
+    command: str
+
+    def output(self) -> Output:
+        """Where the result goes; the first run makes the directory, after everything is checked."""
+        return Output(self.as_json, self.out).check()
 
 
 def compare(
@@ -53,51 +99,111 @@ def compare(
     *,
     context: typer.Context,
     task: Task = None,
-    schemes: Annotated[str, typer.Option("--schemes", help="Names or notations of schemes, separated by commas.")],
-    seeds: Annotated[int, typer.Option("--seeds", help="The number of seeds: 5 means 0 to 4 (from train.seed).")] = 5,
+    schemes: Schemes = None,
+    seeds: Seeds = None,
     out: NewDirectory,
     match: Match = None,
     sweep: Sweep = None,
-    arms: Arms = "full",
+    arms: Arms = None,
+    start: Start = None,
+    scratch: Scratch = False,
+    tasks: GlueTasks = None,
+    grid: Grid = None,
     engine: EngineOption = "local",
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Train schemes at equal cost and compare them over seeds.
+    """Train schemes at equal cost and compare them over seeds; or fine-tune pre-trained networks on GLUE.
 
     \b
     Example:
       splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 5 --out runs/digits
       splitstep compare stdlib train.steps=500 --schemes "lie,F/2 A F/2" --match flops --out runs/lm
       splitstep compare --task digits --schemes lie,macaron --sweep train.lr=1e-3,3e-3 --out runs/sweep
+      splitstep compare glue --start runs/pretrain --seeds 2 --scratch --out runs/glue
 
     Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. The recipe's model is the shape
     of its reference scheme; the other schemes are resized to the same cost. Differences are to the first scheme. If
     interrupted, the same command continues: finished runs are kept.
     """
+    given, line = list(words or []), Line(seeds, out, sweep or [], engine, data, as_json, shlex.join(context.obj))
+    if given[:1] == [GLUE]:
+        refuse(GLUE, {"--schemes": schemes, "--match": match, "--arms": arms, "--task": task})
+        compare_glue(given[1:], line, start, scratch, tasks, grid)
+    else:
+        refuse("a comparison of schemes", {"--start": start, "--scratch": scratch, "--tasks": tasks, "--grid": grid})
+        more = [] if match is None else [f"match={match}"]
+        compare_schemes(given, line, task, schemes, "full" if arms is None else arms, more)
+
+
+def compare_schemes(
+    words: list[str], line: Line, task: str | None, schemes: str | None, arms: str, more: Sequence[str]
+) -> None:
+    """Schemes against each other."""
+    seeds = SEEDS if line.seeds is None else line.seeds
     check_count(seeds)
-    name, document = document_of("compare", list(words or []), task, [] if match is None else [f"match={match}"])
+    if schemes is None:
+        raise ValueError("Missing option '--schemes': name some, as in --schemes lie,macaron.")
+    name, document = document_of("compare", words, task, more)
     from ..studies.arms import read_ablate, split_arms
     from ..studies.compare import STUDY
     from ..studies.compare import compare as study
     from ..studies.compare.plan import read_sweep, split_schemes
 
     recipe = recipe_for(task, name, document)
-    output = Output(as_json, out).check()  # the first run makes it, after everything is checked
+    output = line.output()
     result = study(
         recipe,
         split_schemes(schemes),
         seeds_of(recipe, seeds),
-        out,
-        sweep=read_sweep(sweep or []),
+        line.out,
+        sweep=read_sweep(line.sweep),
         arms=split_arms(arms),
         own_arms=read_ablate(document, name).arms,
-        engine=engine,
-        data=data,
-        command=shlex.join(context.obj),
+        engine=line.engine,
+        data=line.data,
+        command=line.command,
     )
     output.emit(result.document(), lambda: STUDY.to_terminal(result))
-    print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+    print(f"Report: {STUDY.write_page(result, line.out)}", file=sys.stderr)
+
+
+def compare_glue(
+    words: Sequence[str], line: Line, start: str | None, scratch: bool, tasks: str | None, grid: str | None
+) -> None:
+    """Pre-trained networks against each other, fine-tuned on GLUE."""
+    if start is None:
+        raise ValueError("Missing option '--start': name pre-trained runs, as in --start lie=runs/a,macaron=runs/b.")
+    for word in words:
+        if "=" not in word:
+            raise ValueError(f"compare glue takes entries to change, such as train.steps=500, but not {word!r}.")
+    refuse_launchers("compare")
+    from ..studies.glue import STUDY, glue, read_starts
+    from ..studies.glue.scores import DEFAULT
+
+    output = line.output()
+    result = glue(
+        read_starts(start),
+        line.out,
+        seeds=FINE_TUNINGS if line.seeds is None else line.seeds,
+        tasks=DEFAULT if tasks is None else [task.strip() for task in tasks.split(",")],
+        scratch=scratch,
+        changes=words,
+        sweep=line.sweep,
+        grid=grid,
+        engine=line.engine,
+        data=line.data,
+        command=line.command,
+    )
+    output.emit(result.document(), lambda: STUDY.to_terminal(result))
+    print(f"Report: {STUDY.write_page(result, line.out)}", file=sys.stderr)
+
+
+def refuse(what: str, options: Mapping[str, object]) -> None:
+    """Refuse options that are for the other kind of comparison."""
+    for name, value in options.items():
+        if value:
+            raise ValueError(f"{name} does not go with {what}: leave it out.")
 
 
 def document_of(verb: str, words: list[str], task: str | None, more: Sequence[str] = ()) -> tuple[str, Any]:

@@ -235,7 +235,8 @@ def _points(chart: PointChart) -> Plot:
             dots.append(whisker(x, 1 - up.at(point.high), bottom, i))
         dots.append(dot(x, y, i))
         text = f"{chart.y.form.format(point.y)}{interval(point.low, point.high, chart.y.form)}"
-        about = [f"{chart.x.title} {chart.x.form.format(point.x)}", *([point.remark] if point.remark else [])]
+        where = f"{chart.x.title} {chart.x.form.format(point.x)}".strip()  # empty if x has no meaning
+        about = [one for one in (where, point.remark) if one]
         tips.append(
             Tip(x, y, subtitle(point.name, chart.reads), [(i % COLOURS, text), *((i % COLOURS, one) for one in about)])
         )

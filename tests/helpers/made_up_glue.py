@@ -2,9 +2,19 @@
 
 from pathlib import Path
 
-from splitstep.tasks.glue import PARTS
+from splitstep.tasks.glue import HEADLESS, PARTS
 
 HEADERS = {
+    "CoLA": {"train": "source label mark sentence", "dev": "source label mark sentence", "test": "index sentence"},
+    "SST-2": {"train": "sentence label", "dev": "sentence label", "test": "index sentence"},
+    "MRPC": {
+        "train": "Quality #1_ID #2_ID #1_String #2_String", "dev": "Quality #1_ID #2_ID #1_String #2_String",
+        "test": "index #1_ID #2_ID #1_String #2_String",
+    },
+    "RTE": {
+        "train": "index sentence1 sentence2 label", "dev": "index sentence1 sentence2 label",
+        "test": "index sentence1 sentence2",
+    },
     "WNLI": {
         "train": "index sentence1 sentence2 label", "dev": "index sentence1 sentence2 label",
         "test": "index sentence1 sentence2",
@@ -41,7 +51,7 @@ def made_up(folder: Path, name: str) -> None:
     part = PARTS[name]
     (folder / "glue" / part.folder).mkdir(parents=True)
     for file, header in HEADERS[part.folder].items():
-        columns = header.split()
+        columns = [column.replace("_S", " S").replace("_I", " I") for column in header.split()]
         rows = []
         for i in range(60):
             values = {column: f"{column} {i}" for column in columns}
@@ -49,5 +59,6 @@ def made_up(folder: Path, name: str) -> None:
             values |= {one: f'he said "{one} {i}' for one in part.texts}
             values |= {part.label: part.written[i % len(part.written)] if part.written else f"{i % 6}.250"}
             rows.append([values[column] for column in columns])
-        text = "\n".join("\t".join(row) for row in [columns, *rows])
+        head = [] if part.folder in HEADLESS and file != "test" else [columns]
+        text = "\n".join("\t".join(row) for row in [*head, *rows])
         (folder / "glue" / part.folder / f"{file}.tsv").write_text(text)

@@ -12,8 +12,9 @@ from ...schemes import label
 from ...support.words import counted
 from ...tasks.task import title_of
 from ...tasks.translation import EXACT_MATCH
+from ...training.run_result import RunOutcome
 from ..statistics import Estimate, estimate, paired_difference
-from .result import Comparison, OnTestSet, Row, Scored, Trial
+from .result import Comparison, OnTestSet, Row, Scored
 from .rows import is_finite, losses, row_name, rows_of
 from .wording import kept_text, widths
 
@@ -265,7 +266,7 @@ def matched_table(result: Comparison) -> Table:
     return Table([SCHEME, *map(Column, heads)], rows, "What was matched", [note], ON_PAGES)
 
 
-def status_cell(trial: Trial) -> Cell:
+def status_cell(trial: RunOutcome) -> Cell:
     """How a run ended, and where it diverged."""
     found = trial.diverged
     return (trial.status, f"step {found.step}", f"loss {found.loss}", f"layer {found.layer}") if found else trial.status

@@ -1,0 +1,186 @@
+"""Pre-trained networks to fine-tune: found by what `--start` names, read and checked before anything is run."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...models import KINDS, SplitstepConfig
+from ...support.typed import Figure
+from ...tasks.mlm import Mlm
+from ...tasks.tokenizer import saved_tokenizer
+from ...training.directory import RunDirectory
+from ...training.recipe import OURS
+from ...training.start import FREE, model_folder
+from ..compare.plan import split_list
+from ..compare.rows import row_name
+
+FORM = "--start NAME=RUN,NAME=RUN or --start DIR of a comparison"
+OF_DATA = frozenset({"vocab_size", "max_positions", "token_types"})  # the start's tokenizer decides these
+STARTED = frozenset({"init", "init_std", "rotary_bias"})  # free when weights are loaded, but not from scratch
+
+
+class Body(NamedTuple):
+    """A pre-trained network: its name, scheme and seed, where it is, and its figures on held-out text if they are
+    known. A model folder without a run has no known seed; then it is its place among those of its name."""
+
+    name: str
+    scheme: str
+    seed: int
+    path: str
+    seed_known: bool = True
+    held_out: dict[str, Figure] | None = None
+
+
+class Starts(NamedTuple):
+    """The bodies in order, and the shape of each name's networks as a recipe's `model` takes it."""
+
+    bodies: tuple[Body, ...]
+    shapes: dict[str, dict[str, Any]]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.shapes)
+
+    def of(self, name: str) -> list[Body]:
+        return [body for body in self.bodies if body.name == name]
+
+
+def read_starts(text: str) -> dict[str, list[str]]:
+    """The paths of each name. "lie=a+b" has two, "lie=runs/lie-*" all that match, and a comparison's folder alone has
+    its finished runs, by scheme."""
+    found: dict[str, list[str]] = {}
+    for part in split_list(text):
+        name, equals, paths = (piece.strip() for piece in part.partition("="))
+        given = {name: [path for one in paths.split("+") for path in matching(one)]} if equals else compared(part)
+        for key, own in given.items():
+            if not key or not all(own):
+                raise ValueError(f"--start {part!r} lacks a name or a path: write {FORM}")
+            if key in found:
+                raise ValueError(f"--start names {key} twice: join its paths by +, as in {key}=runs/a+runs/b")
+            found[key] = own
+    return found
+
+
+def matching(path: str) -> list[str]:
+    """The path, or those that its wildcards match."""
+    if not glob.has_magic(path) or Path(path).exists():
+        return [path.strip()]
+    found = sorted(glob.glob(path.strip()))
+    if not found:
+        raise ValueError(f"--start: nothing matches {path}: check the path")
+    return found
+
+
+def compared(path: str) -> dict[str, list[str]]:
+    """The finished runs of a comparison, by scheme and arm; of a sweep, those of the settings that were chosen."""
+    folder = Path(path)
+    if not path or not (folder / "runs").is_dir():
+        raise ValueError(f"--start {path!r} is neither NAME=RUN nor a comparison's directory: write {FORM}")
+    found: dict[str, list[str]] = {}
+    for name, run in chosen_runs(folder):
+        found.setdefault(name, []).append(str(run))
+    if not found:
+        raise ValueError(f"--start {path}: none of its runs has finished: start the comparison again first")
+    return found
+
+
+def chosen_runs(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The name and the folder of each finished run. A comparison that has not ended yet has no result to choose by."""
+    import json
+
+    from ..compare.result import read_comparison
+
+    file = folder / "result.json"
+    if file.is_file():
+        result = read_comparison(json.loads(file.read_text(encoding="utf-8")), str(file))
+        trials = [(row.name, trial) for row in result.rows for trial in result.chosen(row)]
+        yield from ((name, folder / trial.folder) for name, trial in trials if trial.status == "finished")
+        return
+    for path in sorted((folder / "runs").glob("*/recipe.yaml")):
+        result = RunDirectory(path.parent).result()
+        if result is not None and result.status == "finished":
+            yield row_name(result.scheme.notation, ""), path.parent
+
+
+def find_bodies(starts: Mapping[str, Sequence[str]]) -> Starts:
+    """Every body, read; refuses those that cannot stand in one table."""
+    if not starts:
+        raise ValueError(f"there is nothing to fine-tune: write {FORM}")
+    bodies, shapes = list[Body](), dict[str, dict[str, Any]]()
+    for name, paths in starts.items():
+        for place, path in enumerate(paths):
+            config = config_of(path)
+            shape = shape_of(config)
+            body = body_of(name, path, place, config.scheme)
+            before = next((one for one in bodies if one.name == name), None)
+            if before and (shapes[name], before.scheme) != (shape, config.scheme):
+                raise ValueError(
+                    f"--start {name}: {before.path} and {path} differ in scheme or shape: give each a name of its own"
+                )
+            shapes[name] = shape
+            bodies.append(body)
+    check_seeds(bodies)
+    check_tokenizers(bodies)
+    return Starts(tuple(bodies), shapes)
+
+
+def config_of(path: str) -> SplitstepConfig:
+    from transformers import AutoConfig
+
+    folder = model_folder(path)
+    try:
+        config = AutoConfig.from_pretrained(folder)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"start: the model in {folder} cannot be read: {str(error).splitlines()[0]}") from None
+    if not isinstance(config, SplitstepConfig):
+        raise ValueError(f"start: {path} is a {config.model_type} model: name one that splitstep trained")
+    return config
+
+
+def shape_of(config: SplitstepConfig) -> dict[str, Any]:
+    """What a recipe's `model` needs for a network of this shape: all that is not a classifier's default."""
+    kind = KINDS["sequence"].config
+    default = kind()
+    shared = (kind.entries().keys() & config.entries().keys()) - OURS - OF_DATA - (FREE - STARTED)
+    found = {name: getattr(config, name) for name in kind.entries() if name in shared}
+    return {name: value for name, value in found.items() if value != getattr(default, name)}
+
+
+def body_of(name: str, path: str, place: int, scheme: str) -> Body:
+    """The body at a path: of a run, with its seed and its held-out figures."""
+    given = Path(path)
+    run = RunDirectory(given.parent if given.name == "model" else given)
+    result = run.result() if run.recipe_file.is_file() else None
+    if result is None:
+        return Body(name, scheme, place, path, seed_known=False)
+    return Body(name, scheme, result.seed, path, held_out=result.test if result.task == Mlm.name else None)
+
+
+def check_seeds(bodies: Sequence[Body]) -> None:
+    """Refuse two bodies of one name and seed: the seed is the unit of every interval."""
+    seen: dict[tuple[str, int], Body] = {}
+    for body in bodies:
+        other = seen.setdefault((body.name, body.seed), body)
+        if other is not body:
+            raise ValueError(
+                f"--start {body.name}: {other.path} and {body.path} both have seed {body.seed}: name one of them, or "
+                "pre-train with another train.seed"
+            )
+
+
+def check_tokenizers(bodies: Sequence[Body]) -> None:
+    """Refuse bodies without a tokenizer, and those with different ones."""
+    from tokenizers import Tokenizer
+
+    texts: dict[str, Body] = {}
+    for body in bodies:
+        texts.setdefault(saved_tokenizer(body.path).text, body)
+    first, *others = [(Tokenizer.from_str(text).get_vocab(), body) for text, body in texts.items()]
+    for vocabulary, body in others:
+        if vocabulary != first[0]:
+            raise ValueError(
+                f"--start: {first[1].path} and {body.path} have different tokens: pre-train both on the same text"
+            )

@@ -1,0 +1,127 @@
+"""The result of fine-tuning on GLUE: its runs, its rows, its differences, written as JSON and read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from ...support.typed import plain
+from ...training.run_result import RunOutcome
+from .. import read_document
+from ..compare.result import Setting
+from ..statistics import Estimate
+from .bodies import Body
+
+FORMAT = 1  # of result.json; a reader refuses a newer one
+Kind = Literal["pre-trained", "scratch"]
+LOSS = "masked loss"
+MEAN = "mean"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned(RunOutcome):
+    """One run: a body, or a network of its shape from scratch, on one task. `body` is the pre-training seed."""
+
+    task: str
+    name: str
+    kind: Kind
+    body: int
+    setting: Setting
+    folder: str  # relative to the study's own
+
+
+class OnTask(NamedTuple):
+    """A row on one task, at the setting that validation chose. Figures and score are in points."""
+
+    task: str
+    setting: Setting
+    finished: int
+    diverged: int
+    score: Estimate | None  # GLUE's: the mean of the figures
+    figures: dict[str, Estimate]
+
+
+class Row(NamedTuple):
+    """The networks of one name, pre-trained or from scratch; a body is one value of each mean."""
+
+    name: str
+    scheme: str
+    kind: Kind
+    parameters: int
+    tasks: tuple[OnTask, ...]
+    mean: Estimate | None
+    masked_loss: Estimate | None = None  # in nats, on held-out text
+    masked_accuracy: Estimate | None = None  # in points
+
+    @property
+    def title(self) -> str:
+        return self.name if self.kind == "pre-trained" else f"{self.name} from scratch"
+
+    def on(self, task: str) -> OnTask:
+        return next(one for one in self.tasks if one.task == task)
+
+
+class Majority(NamedTuple):
+    """What the commonest class of the training set, or its mean number, gives on a task; in points."""
+
+    task: str
+    score: float
+    figures: dict[str, float]
+
+
+class Difference(NamedTuple):
+    """One row minus another in the mean, on a task or in the masked loss, paired by pre-training seed."""
+
+    what: str
+    of: str
+    to: str
+    seeds: tuple[int, ...]
+    found: Estimate | None
+
+
+class Claim(NamedTuple):
+    """What the rule in docs/results/pretrain.md says about one question, and the figures behind it."""
+
+    question: str
+    answer: Literal["supported", "not supported", "undecided", "helps", "hurts"]
+    evidence: str
+
+
+@dataclass(frozen=True)
+class GlueResult:
+    """The result of the study."""
+
+    tasks: tuple[str, ...]
+    in_mean: tuple[str, ...]
+    fine_tunings: int  # of each body
+    bodies: tuple[Body, ...]
+    rows: tuple[Row, ...]
+    majority: tuple[Majority, ...]
+    differences: tuple[Difference, ...]
+    claims: tuple[Claim, ...]
+    runs: tuple[Tuned, ...]
+    recipe: dict[str, Any]  # of each task
+    data: dict[str, Any]  # of each task
+    engine: str
+    threads: int
+    command: str | None
+    versions: dict[str, str]
+    commit: str | None
+    date: str
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise ValueError("it has no rows")
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {"study": "glue", "format": FORMAT, **plain(self)}
+
+    @property
+    def devices(self) -> list[str]:
+        return sorted({run.device for run in self.runs})
+
+
+def read_glue(document: Any, where: str) -> GlueResult:
+    """The result that a result.json holds."""
+    return read_document(GlueResult, document, where, FORMAT)
