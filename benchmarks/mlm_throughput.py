@@ -285,7 +285,7 @@ def prepared(
     """The ways, theirs first, those that need no compiler before the others. One of ours is left out if it fails, or if
     there is no time for it: it takes as long as others of its mode, or half as long as theirs, which are two graphs."""
     yield (theirs := ready(lambda: their_way(shape, texts, device), device))
-    half, known = theirs.about["ready_seconds"] / 2, dict[str, float]()
+    half, known = float(theirs.about["ready_seconds"]) / 2, dict[str, float]()
     for one in ours:
         if left(end) < known.get(one.mode, half):
             print(f"{one}: left out for want of time", file=sys.stderr, flush=True)
