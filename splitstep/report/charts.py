@@ -12,7 +12,8 @@ NUMBER = "{:,.4g}"
 @dataclass(frozen=True)
 class Axis:
     """What an axis measures; `form` prints its values. A logarithmic axis says so in its title, and
-    leaves out values that are not positive; a note below the chart says that. With no other values it is linear."""
+    leaves out values that are not positive; a note below the chart says that. With no other values it is linear. An
+    axis without a title and a form has no marks: its values only set points apart."""
 
     title: str = ""
     form: str = NUMBER

@@ -142,7 +142,8 @@ def dashes(i: int) -> str:
 
 def described(plot: Plot) -> str:
     names = ", ".join(name for _, name in plot.legend)
-    return f"{plot.title or plot.titles[1]} against {plot.titles[0]}{f': {names}' if names else ''}"
+    against = f" against {plot.titles[0]}" if plot.titles[0] else ""
+    return f"{plot.title or plot.titles[1]}{against}{f': {names}' if names else ''}"
 
 
 def marks(along: Scale, downwards: bool = False) -> list[tuple[float, str]]:

@@ -31,7 +31,9 @@ class Scale(NamedTuple):
         return (value - low) / (high - low)
 
     def marks(self) -> list[tuple[float, str]]:
-        """Values with marks, and how they are written."""
+        """Values with marks, and how they are written; none if they have no format."""
+        if not self.form:
+            return []
         if self.log and math.log10(self.high) - math.log10(self.low) >= 0.9:
             return [(value, short(value)) for value in decades(self.low, self.high)]
         step = max(nice((self.high - self.low) / MARKS), self.apart)

@@ -42,7 +42,7 @@ def mean_column(result: GlueResult) -> Column:
 def record(result: GlueResult, row: Row) -> Record:
     cells = {column: task_cell(row.on(task)) for task, column in columns(result).items()}
     mean = {mean_column(result): estimated(row.mean, MEAN_FORM)} if result.in_mean else {}
-    return {NAME: row_cell(row), **cells, **mean}
+    return {NAME: row_cell(row), **mean, **cells}
 
 
 def row_cell(row: Row) -> Cell:
@@ -61,7 +61,8 @@ def majority_record(result: GlueResult) -> Record:
     found = {one.task: one for one in result.majority}
     cells = {column: majority_cell(found[task]) for task, column in columns(result).items()}
     means = [found[task].score for task in result.in_mean]
-    return {NAME: "majority", **cells, **({mean_column(result): MEAN_FORM.format(fmean(means))} if means else {})}
+    mean = {mean_column(result): MEAN_FORM.format(fmean(means))} if means else {}
+    return {NAME: "majority", **mean, **cells}
 
 
 def majority_cell(found: Majority) -> Cell:
@@ -117,7 +118,7 @@ def difference_record(result: GlueResult, of: str, to: str) -> Record:
     cells = {column: difference_cell(found.get(task), "{:+.1f}") for task, column in heads.items()}
     mean = {Column(("mean", "[95%]")): difference_cell(found.get(MEAN), "{:+.2f}")} if result.in_mean else {}
     seeds = max((len(one.seeds) for one in found.values()), default=0)
-    return {NAME: f"{of} - {to}", Column("pairs"): str(seeds), **cells, **mean}
+    return {NAME: f"{of} - {to}", Column("pairs"): str(seeds), **mean, **cells}
 
 
 def difference_cell(one: Difference | None, form: str) -> Cell:
