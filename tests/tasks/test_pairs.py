@@ -244,7 +244,7 @@ def test_one_document_alone_is_refused(tmp_path: Path) -> None:
 
 def model_of(made: Mlm) -> SplitstepForMaskedLM:
     torch.manual_seed(0)
-    shape = {**made.shape, "max_positions": made.shape["max_length"]}
+    shape: dict[str, Any] = {**made.shape, "max_positions": made.length}
     del shape["max_length"]
     return SplitstepForMaskedLM(
         MaskedConfig(layers=2, width=16, heads=2, ffn=32, token_types=2, init_std=0.2, **shape)

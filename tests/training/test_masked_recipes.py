@@ -51,9 +51,9 @@ def document(text: Path, **options: Any) -> dict[str, Any]:
 
 def test_bert_base_has_the_paper_s_parameters() -> None:
     recipe = load_recipe("bert-base")
-    task = cast(Any, SimpleNamespace(
-        model="masked", shape={"vocab_size": 30_000, "max_length": 384, "pad_token_id": 0}, length=384, labels=(),
-    ))  # fmt: skip
+    assert recipe.options.next_sentence
+    shape = {"vocab_size": 30_000, "max_length": 384, "pad_token_id": 0, "next_sentence_labels": 2}
+    task = cast(Any, SimpleNamespace(model="masked", shape=shape, length=384, labels=()))
     lie, macaron = recipe.config(task), load_recipe("bert-base", ["scheme=macaron"]).config(task)
     assert cost(lie).body == 85_017_600
     plain = load_recipe("bert-base", ["scheme=macaron", "match=none", "model.ffn=1536"]).config(task)
