@@ -36,6 +36,9 @@ LEFT_OUT = {
     "python -m splitstep.tasks.corpus.wiki_text": "needs enwik8; tests/tasks/test_wiki_text.py runs it on a small dump",
     "splitstep train glue-mrpc": "needs the files of GLUE, which are fetched by hand",
     "splitstep predict runs/mrpc": "needs the files of GLUE, which are fetched by hand",
+    "splitstep compare mlm-small": "needs text of your own; tests/training/test_masked_recipes.py trains on some",
+    "splitstep compare glue ": "needs the files of GLUE; tests/studies/test_glue_study.py makes some up",
+    "splitstep report runs/glue": "needs the files of GLUE; tests/studies/test_glue_study.py makes some up",
     "splitstep compare glue-rte": "needs the files of GLUE, which are fetched by hand",
     "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
 }

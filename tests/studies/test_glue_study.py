@@ -20,6 +20,7 @@ from made_up_glue import made_up
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
+from splitstep import cli
 from splitstep.studies import study_of
 from splitstep.studies.glue import STUDY, glue, read_starts
 from splitstep.studies.glue.bodies import Body
@@ -300,3 +301,39 @@ def make_odd(folder: Path) -> None:
     last = max(vocabulary, key=vocabulary.get)
     vocabulary["zzzzzz"] = vocabulary.pop(last)
     tokens.write_text(json.dumps(document))
+
+
+@pytest.mark.slow
+def test_the_verb_writes_what_report_reads(room: Room, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(room.path / "verb")
+    words = ["compare", "glue", *QUICK[:2], "--start", f"lie={room.path}/lie-0", "--tasks", "sst2", "--seeds", "1"]
+    words += ["--sweep", "sst2.train.lr=1e-3,1e-2", "--data", str(room.path / "data"), "--out", out]
+    assert cli.main(words) == 0
+    first = capsys.readouterr().out
+    assert "One pre-training seed for each name gives no interval" in " ".join(first.split())
+    assert cli.main(words) == 0
+    again = capsys.readouterr()
+    assert (again.out, again.err.count("from an earlier call")) == (first, 2)
+    assert cli.main(["report", out, "--markdown"]) == 0
+    assert re.search(r"^\| lie \| \d+\.\d\d \(one seed\) \|", capsys.readouterr().out, re.M)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["glue"], "Missing option '--start': name pre-trained runs"),
+        (["glue", "digits", "--start", "a=b"], "takes entries to change, such as train.steps=500, but not 'digits'"),
+        (["glue", "--start", "a=b", "--schemes", "lie"], "--schemes does not go with glue: leave it out"),
+        (["glue", "--start", "a=b"], "b holds no model: name a finished run"),
+        (["digits", "--start", "a=b", "--schemes", "lie"], "--start does not go with a comparison of schemes"),
+        (["digits"], "Missing option '--schemes'"),
+    ],
+)
+def test_a_wrong_command_is_one_line(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["compare", *words, "--out", "out"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert says in line
+    assert not list(tmp_path.iterdir())
