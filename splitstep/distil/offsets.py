@@ -9,7 +9,7 @@ The ranges of a text's tokens follow each other without gaps or overlaps, so tha
    if they do not (`ﬁ` became `f`, `i`), the last of them covers all, and the others nothing.
 3. Bytes that no token came from belong to the token after them, such as the blank before a word of WordPiece, except
    for marks and joiners, which belong to the character before them. At the end of the text, the last token has them.
-4. Special tokens that the tokenizer adds around the text cover nothing. Those that the text itself has cover their bytes.
+4. Special tokens that the tokenizer adds around the text cover nothing. Those in the text itself cover their bytes.
 """
 
 from __future__ import annotations
