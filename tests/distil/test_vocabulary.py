@@ -66,5 +66,5 @@ def test_slow_tokenizers_are_read_by_the_spelling_that_gives_back_a_text() -> No
 
 
 def test_no_overlap_is_refused() -> None:
-    with pytest.raises(ValueError, match="Tokenizer and Tokenizer share no token.*leave the term"):
+    with pytest.raises(ValueError, match=r"Tokenizer and Tokenizer share no token.*leave the term"):
         shared_vocabulary(word_level("fox"), word_level("dog"))
