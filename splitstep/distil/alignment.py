@@ -26,12 +26,15 @@ class Alignment:
 
     def within(self, teacher_tokens: int, student_tokens: int, most: int | None = None) -> Alignment:
         """The first spans: those inside of so many tokens on either side, and at most `most` of them."""
-        inside = (self.teacher[:, 1] <= teacher_tokens) & (self.student[:, 1] <= student_tokens)
-        count = int(inside.sum())  # ends rise, so these are the first ones
-        return self.first(count if most is None else min(count, most))
+        fits = (self.teacher[:, 1] <= teacher_tokens) & (self.student[:, 1] <= student_tokens)
+        return self.chosen(np.flatnonzero(fits)[:most])
 
-    def first(self, count: int) -> Alignment:
-        return Alignment(self.teacher[:count], self.student[:count], self.bytes[:count])
+    def inside(self, begin: int, end: int) -> Alignment:
+        """The spans wholly inside of a range of bytes, such as an answer."""
+        return self.chosen(np.flatnonzero((begin <= self.bytes[:, 0]) & (self.bytes[:, 1] <= end)))
+
+    def chosen(self, which: Ints) -> Alignment:
+        return Alignment(self.teacher[which], self.student[which], self.bytes[which])
 
 
 def align_text(teacher: Any, student: Any, text: str) -> Alignment:

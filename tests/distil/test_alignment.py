@@ -200,3 +200,10 @@ def test_spans_can_be_cut_to_what_a_model_reads() -> None:
     assert cut.student.max() <= 8
     assert found.teacher[len(cut), 1] > 5 or found.student[len(cut), 1] > 8
     assert len(found.within(100, 100, most=2)) == 2
+
+
+def test_spans_can_be_cut_to_a_part_of_the_text() -> None:
+    found = align_text(tokenizer("bytes, ours"), tokenizer("words, ours"), "the lazy dog, doesn't")
+    assert found.inside(8, 13).bytes.tolist() == [[8, 13]]
+    assert found.inside(7, 13).student.tolist() == [[2, 3]]
+    assert len(found.inside(9, 13)) == 0  # a span that began before is not a part of it
