@@ -14,6 +14,7 @@ The ranges of a text's tokens follow each other without gaps or overlaps, so tha
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -227,7 +228,8 @@ class Characters:
         found[wide[last]] = self.starts[self.with_marks(ends, np.append(begins[first[1:]], len(self.text)))]
         for number in np.flatnonzero(last > first):
             tokens = wide[first[number] : last[number] + 1]
-            self.divide(found, tokens, int(begins[first[number]]), int(ends[number]), spelt)
+            sharing = [spelt[token] for token in tokens.tolist()]
+            found[tokens[:-1]] = self.divided(sharing, int(begins[first[number]]), int(ends[number]))
         found[wide[-1]] = self.starts[-1]
         return np.maximum.accumulate(found)
 
@@ -245,14 +247,15 @@ class Characters:
         """Ends moved over the marks and joiners that follow, up to where the next token begins."""
         return np.minimum(self.free[np.searchsorted(self.free, ends)], np.maximum(limits, ends))
 
-    def divide(self, found: Ints, tokens: Ints, begin: int, end: int, spelt: list[bytes]) -> None:
-        """Write the ends of tokens that share characters [begin, end), but for the last: by what they spell, if they
-        spell these. Otherwise they keep the end 0, which says that they cover nothing."""
-        parts = [spelt[token] for token in tokens]
-        added = blanks_added(b"".join(parts), self.text[begin:end].encode())
-        if added is not None:
-            lengths = np.cumsum([len(part) for part in parts])[:-1] - added
-            found[tokens[:-1]] = np.where(lengths > 0, self.starts[begin] + lengths, 0)
+    def divided(self, spelt: list[bytes], begin: int, end: int) -> list[int]:
+        """The ends of tokens that share characters [begin, end), but for the last: by what they spell, if they spell
+        these characters. The end 0 says that a token covers nothing."""
+        added = blanks_added(b"".join(spelt), self.text[begin:end].encode())
+        if added is None:
+            return [0] * (len(spelt) - 1)
+        low = int(self.starts[begin]) - added
+        lengths = accumulate(map(len, spelt[:-1]))
+        return [low + length if length > added else 0 for length in lengths]
 
 
 def clusters(begins: Ints, ends: Ints) -> tuple[Ints, Ints]:

@@ -126,9 +126,20 @@ def affixes(tokenizer: Tokenizer) -> Affixes:
 def components(tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
     """Normalisers, pre-tokenizers and decoders as written in tokenizer.json, those in sequences, too."""
     given: tuple[Any, ...] = (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder)
-    waiting = [json.loads(part.__getstate__()) for part in given if part is not None]
+    waiting = [json.loads(written(part)) for part in given if part is not None]
     while waiting:
         part = waiting.pop()
         yield part
         for name in ("normalizers", "pretokenizers", "decoders"):
             waiting.extend(part.get(name, ()))
+
+
+def written(part: Any) -> bytes:
+    """A part of a tokenizer as JSON."""
+    try:
+        return part.__getstate__()
+    except Exception:  # of the exact kind that the package raises
+        raise ValueError(
+            f"a {type(part).__name__} of the tokenizer is written in Python, so how it spells bytes is unknown: use a "
+            "tokenizer that can be saved as tokenizer.json"
+        ) from None

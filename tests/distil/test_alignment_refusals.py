@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tokenizer_kinds import tokenizer
-from tokenizers import Tokenizer, models, processors
+from tokenizers import PreTokenizedString, Tokenizer, models, pre_tokenizers, processors
 from transformers import ByT5Tokenizer
 
 from splitstep.distil.alignment import align
@@ -40,6 +40,20 @@ def test_a_tokenizer_that_cuts_texts_short() -> None:
     with pytest.raises(ValueError, match=r"cuts texts short.*call its no_truncation\(\)"):
         token_bytes(made, "aaaa")
     assert len(token_bytes(made, "aaa").ids) == 3
+
+
+class Halves:
+    """A pre-tokenizer in Python."""
+
+    def pre_tokenize(self, text: PreTokenizedString) -> None:
+        text.split(lambda _, part: [part[:1], part[1:]])
+
+
+def test_a_tokenizer_with_a_part_in_python() -> None:
+    made = Tokenizer(models.WordLevel({"a": 0}, "a"))
+    made.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(Halves())
+    with pytest.raises(ValueError, match=r"a PreTokenizer of the tokenizer is written in Python.*as tokenizer\.json"):
+        token_bytes(made, "ab")
 
 
 def test_a_special_token_inside_of_a_text() -> None:

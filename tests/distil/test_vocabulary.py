@@ -42,6 +42,7 @@ def test_a_piece_that_begins_a_word_has_a_blank_where_blanks_are_dropped() -> No
     assert known[b"t"] == vocabulary["##t"]
     assert known[b","] in {vocabulary[","], vocabulary["##,"]}
     assert known["你".encode()] in {vocabulary["你"], vocabulary["##你"]}
+    assert not {b" ,", " 你".encode()} & known.keys()  # neither has a blank before it by itself
     assert vocabulary["[CLS]"] not in known.values()
     assert vocabulary["[UNK]"] not in known.values()
 
