@@ -10,7 +10,7 @@ phrases as possible, of equal length up to one word, the longer ones first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import regex
 
-from .alignment import Alignment
+from .alignment import Alignment, align
 from .offsets import Ints, TokenBytes, byte_starts, code_points, utf8
 
 BOUNDARY = regex.compile(r"\b", regex.VERSION1 | regex.WORD)
@@ -123,3 +123,18 @@ def unit_spans(units: Ints, teacher: TokenBytes, student: TokenBytes) -> Alignme
     sides = tokens_of(units, teacher), tokens_of(units, student)
     kept = (sides[0][:, 0] < sides[0][:, 1]) & (sides[1][:, 0] < sides[1][:, 1])
     return Alignment(sides[0][kept], sides[1][kept], units[kept])
+
+
+def text_spans(
+    text: str, teacher: TokenBytes, student: TokenBytes, kinds: Iterable[str], phrase_rule: Rule = phrases
+) -> dict[str, Alignment]:
+    """The spans of a text by kind: `aligned` (the finest that are whole tokens on both sides), `words`, `phrases`."""
+    rules: dict[str, Callable[[], Alignment]] = {
+        "aligned": lambda: align(teacher, student),
+        "words": lambda: unit_spans(words(text), teacher, student),
+        "phrases": lambda: unit_spans(phrase_rule(text), teacher, student),
+    }
+    wanted = list(kinds)
+    if unknown := [kind for kind in wanted if kind not in rules]:
+        raise ValueError(f"there are no spans of the kind {unknown[0]!r}: choose from {', '.join(rules)}")
+    return {kind: rules[kind]() for kind in wanted}

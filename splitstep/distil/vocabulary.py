@@ -14,22 +14,21 @@ from .pieces import BLANK_BEFORE, ONE_BYTE, Affixes, Pieces, Reader, backend, pi
 PROBE = "a é €"  # the euro sign has bytes that every kind of tokenizer spells differently
 
 
-class SharedVocabulary(NamedTuple):
+class SharedTokens(NamedTuple):
     """Pairs of ids that stand for the same bytes, each id in one pair at most, and their share of either vocabulary."""
 
-    teacher: Tensor  # [N], rising
-    student: Tensor  # [N]
+    ids: Tensor  # [P, 2], the teacher's and the student's; the teacher's rise
     teacher_share: float
     student_share: float
 
     def __str__(self) -> str:
         return (
-            f"{len(self.teacher):,} tokens are shared: {self.teacher_share:.1%} of the teacher's, "
+            f"{len(self.ids):,} tokens are shared: {self.teacher_share:.1%} of the teacher's, "
             f"{self.student_share:.1%} of the student's"
         )
 
 
-def shared_vocabulary(teacher: Any, student: Any) -> SharedVocabulary:
+def shared_vocabulary(teacher: Any, student: Any) -> SharedTokens:
     """The pairs (teacher, student) of ids whose tokens are the same bytes. If there is none, an error says so.
 
     Special tokens stand for no bytes. Pieces are read as they stand inside of a text: `▁world` and `Ġworld` have their
@@ -43,8 +42,7 @@ def shared_vocabulary(teacher: Any, student: Any) -> SharedVocabulary:
             f"{tokenizer_name(teacher)} and {tokenizer_name(student)} share no token, so there is no shared vocabulary "
             "to compare: leave the term sra.vocabulary out"
         )
-    numbers = torch.tensor(pairs, dtype=torch.long)
-    return SharedVocabulary(numbers[:, 0], numbers[:, 1], len(pairs) / len(known), len(pairs) / len(others))
+    return SharedTokens(torch.tensor(pairs, dtype=torch.long), len(pairs) / len(known), len(pairs) / len(others))
 
 
 def vocabulary_bytes(tokenizer: Any) -> dict[bytes, int]:

@@ -8,7 +8,7 @@ from tokenizer_kinds import KINDS, texts, tokenizer
 
 from splitstep.distil.alignment import collate
 from splitstep.distil.offsets import TokenBytes, token_bytes
-from splitstep.distil.spans import noun_chunks, phrases, tokens_of, unit_spans, words
+from splitstep.distil.spans import noun_chunks, phrases, text_spans, tokens_of, unit_spans, words
 
 
 def cut(text: str, ranges: np.ndarray) -> list[str]:
@@ -112,7 +112,24 @@ def test_spans_of_one_tokenizer_are_equal_on_both_sides() -> None:
     assert (spans.teacher[..., 0] < spans.teacher[..., 1]).all()
 
 
+def test_spans_of_all_kinds() -> None:
+    text = "the lazy dog, the fox"
+    sides = token_bytes(tokenizer("bytes, ours"), text), token_bytes(tokenizer("words, ours"), text)
+    found = text_spans(text, *sides, ["aligned", "words", "phrases"], lambda text: phrases(text, 2))
+    covered = {kind: cut(text, spans.bytes) for kind, spans in found.items()}
+    assert covered == {
+        "aligned": ["the", " lazy", " dog,", " the", " fox"],
+        "words": ["the", "lazy", "dog", "the", "fox"],
+        "phrases": ["the lazy", "dog", "the fox"],
+    }
+    assert found["phrases"].student.tolist() == [[0, 2], [2, 3], [3, 5]]
+    assert found["phrases"].teacher.tolist() == found["phrases"].bytes.tolist()  # its tokens are the bytes
+
+
 def test_bad_input_is_refused() -> None:
+    nothing = TokenBytes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
+    with pytest.raises(ValueError, match="no spans of the kind 'lines': choose from aligned, words, phrases"):
+        text_spans("", nothing, nothing, ["lines"])
     with pytest.raises(ValueError, match="at most 0 words is none: give 1 or more"):
         phrases("a b", 0)
     with pytest.raises(ValueError, match="no UTF-8 bytes"):
