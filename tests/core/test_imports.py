@@ -25,7 +25,7 @@ LEVELS = (
     ("fields",),
     ("models",),
     ("tasks", "training", "pretrained", "probes"),
-    ("inference", "jobs", "approximation"),
+    ("inference", "jobs", "approximation", "distil"),
     ("report",),
     ("studies",),
     ("cli",),

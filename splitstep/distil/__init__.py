@@ -1,0 +1,1 @@
+"""Distillation: what a teacher shows is matched by a student, along depth and across tokenizers."""

@@ -1,0 +1,209 @@
+"""Tokens cover the bytes that they came from, and spans are the finest that are whole tokens on both sides."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tokenizer_kinds import EXACT, KINDS, texts, tokenizer
+
+from splitstep.distil.alignment import Alignment, align, align_text, collate
+from splitstep.distil.offsets import TokenBytes, encode, token_bytes
+from splitstep.distil.pieces import pieces_of
+
+MANY = settings(max_examples=150)
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+def placed(kind: str, text: str) -> TokenBytes:
+    """The tokens of a text; texts of which the tokenizer keeps nothing are left out."""
+    try:
+        return token_bytes(tokenizer(kind), text)
+    except ValueError as error:
+        assume("makes no token of the text" not in str(error))
+        raise
+
+
+def pieces(tokens: TokenBytes, raw: bytes) -> list[bytes]:
+    return [raw[begin:end] for begin, end in zip(tokens.begins, tokens.ends, strict=True)]
+
+
+@EVERY_KIND
+@MANY
+@given(text=texts())
+def test_the_bytes_of_the_tokens_are_the_text(kind: str, text: str) -> None:
+    tokens = placed(kind, text)
+    assert (np.diff(tokens.ends) >= 0).all()
+    assert b"".join(pieces(tokens, text.encode())) == text.encode()
+    assert (tokens.begins == tokens.ends)[tokens.special].all()
+
+
+@pytest.mark.parametrize("kind", EXACT)
+@MANY
+@given(text=texts())
+def test_a_token_covers_the_bytes_that_it_spells(kind: str, text: str) -> None:
+    """What covers something is what the tokenizer's own decoder makes of the tokens up to there."""
+    known, tokens = tokenizer(kind), placed(kind, text)
+    assume(not any(odd in text for odd in ("▁", "<0x", "<unk>")))  # read as what they spell, or without blanks around
+    encoded = encode(known, text, True)
+    spelt = pieces_of(known)
+    for covered, piece, special in zip(pieces(tokens, text.encode()), encoded.tokens, encoded.special, strict=True):
+        own = {b"" if special else spelt.read(reader, piece) for reader in spelt.readers}
+        assert covered in own or b" " + covered in own
+
+
+def connected(sources: list[set[int]]) -> list[set[int]]:
+    """Each set united with all that share something with it, directly or through others."""
+    while True:
+        united = [set().union(own, *(other for other in sources if own & other)) for own in sources]
+        if united == sources:
+            return sources
+        sources = united
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("slow")])
+@MANY
+@given(text=texts(6))
+def test_a_token_covers_no_byte_that_came_from_characters_of_other_tokens_only(kind: str, text: str) -> None:
+    tokens, characters = placed(kind, text), encode(tokenizer(kind), text, True).characters
+    starts = [len(text[:number].encode()) for number in range(len(text) + 1)]
+    sources = [set(range(starts[begin], starts[end])) for begin, end in characters or ()]
+    claimed: set[int] = set().union(*sources)
+    for begin, end, own in zip(tokens.begins, tokens.ends, connected(sources), strict=True):
+        stray = [number for number in range(begin, end) if number in claimed - own]
+        # Only blanks, which trimmed offsets leave out.
+        assert text.encode()[stray[0] : stray[-1] + 1].decode().isspace() if stray else True
+
+
+def brute_force(teacher: TokenBytes, student: TokenBytes, length: int) -> list[tuple[range, range, range]]:
+    """Spans byte by byte: closed as soon as a token of either side ends."""
+    found, begin = [], 0
+    for byte in range(1, length + 1):
+        if all(any(b < e == byte for b, e in zip(s.begins, s.ends, strict=True)) for s in (teacher, student)):
+            sides = [
+                [i for i in range(len(s.ends)) if not s.special[i] and begin <= s.begins[i] and s.ends[i] <= byte]
+                for s in (teacher, student)
+            ]
+            # A token without bytes at the end of a span is in the next one, but for the end of the text.
+            if byte < length:
+                sides = [
+                    [i for i in side if not s.begins[i] == s.ends[i] == byte]
+                    for side, s in zip(sides, (teacher, student), strict=True)
+                ]
+            found.append((sides[0], sides[1], range(begin, byte)))
+            begin = byte
+    return found
+
+
+def listed(alignment: Alignment) -> list[tuple[Any, ...]]:
+    rows = zip(alignment.teacher, alignment.student, alignment.bytes, strict=True)
+    return [(list(range(*teacher)), list(range(*student)), range(*covered)) for teacher, student, covered in rows]
+
+
+@MANY
+@given(kinds=st.sampled_from(list(product(KINDS, KINDS))), text=texts(8))
+def test_spans_are_those_of_brute_force(kinds: tuple[str, str], text: str) -> None:
+    teacher, student = (placed(kind, text) for kind in kinds)
+    assert listed(align(teacher, student)) == brute_force(teacher, student, len(text.encode()))
+
+
+@MANY
+@given(kinds=st.sampled_from(list(product(KINDS, KINDS))), text=texts())
+def test_every_byte_and_every_token_is_in_exactly_one_span(kinds: tuple[str, str], text: str) -> None:
+    teacher, student = (placed(kind, text) for kind in kinds)
+    found = align(teacher, student)
+    for side, tokens in ((found.teacher, teacher), (found.student, student)):
+        assert (side[:, 0] < side[:, 1]).all()
+        counted = [number for begin, end in side for number in range(begin, end)]
+        assert counted == (np.flatnonzero(~tokens.special).tolist() if text else [])
+    assert [byte for begin, end in found.bytes for byte in range(begin, end)] == list(range(len(text.encode())))
+
+
+@MANY
+@given(kind=st.sampled_from(list(KINDS)), text=texts())
+def test_a_tokenizer_aligned_with_itself_has_a_span_for_each_token_that_covers_something(kind: str, text: str) -> None:
+    tokens = placed(kind, text)
+    found = align(tokens, tokens)
+    assert (found.teacher == found.student).all()
+    assert len(found) == (tokens.begins < tokens.ends).sum()
+
+
+@settings(max_examples=50)
+@given(rows=st.lists(texts(6), min_size=1, max_size=4), left=st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_padding_moves_spans_and_changes_nothing_else(rows: list[str], left: list[int]) -> None:
+    kinds = "byte BPE", "Llama"
+    found = [align_text(tokenizer(kinds[0]), tokenizer(kinds[1]), row) for row in rows]
+    plain, moved = collate(found), collate(found, left[: len(rows)])
+    assert plain.mask.sum(1).tolist() == [len(row) for row in found]
+    for number, row in enumerate(found):
+        assert plain.teacher[number, : len(row)].tolist() == row.teacher.tolist()
+        assert (moved.teacher - plain.teacher)[number, : len(row)].eq(left[number]).all()
+        assert collate([row]).student[0].tolist() == plain.student[number, : len(row)].tolist()
+    assert moved.student.equal(plain.student)
+    assert not moved.teacher[~moved.mask].any()
+
+
+def test_padding_tokens_are_special_and_outside_of_all_spans() -> None:
+    known = tokenizer("WordPiece, lower case")
+    batch = known(["the fox", "the lazy dog jumps over"], padding=True, return_special_tokens_mask=True)
+    tokens = token_bytes(known, "the fox")
+    padding = len(batch["input_ids"][0]) - len(tokens.ids)
+    assert padding > 0
+    spans = collate([align(tokens, tokens)], [padding], [padding])
+    inside = {number for begin, end in spans.teacher[0].tolist() for number in range(begin, end)}
+    assert inside == {number for number, special in enumerate(batch["special_tokens_mask"][0]) if not special}
+
+
+def test_a_worked_example() -> None:
+    """'Hi wörld', w-ö-rld: bytes H0 i1 _2 w3 ö4-5 r6 l7 d8."""
+    no = np.zeros(3, bool)
+    teacher = TokenBytes(np.arange(3), np.array([2, 5, 9]), no)  # Hi | _w and half of ö | the rest
+    student = TokenBytes(np.arange(5), np.array([0, 2, 4, 6, 9]), np.array([True, False, False, False, False]))
+    found = align(teacher, student)  # <s> | Hi | _w | ö | rld
+    assert found.bytes.tolist() == [[0, 2], [2, 9]]
+    assert found.teacher.tolist() == [[0, 1], [1, 3]]
+    assert found.student.tolist() == [[1, 2], [2, 5]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "covered"),
+    [
+        ("byte BPE", "é", [b"\xc3", b"\xa9"]),  # a character split over tokens
+        ("WordPiece, lower case", "A  É", [b"", b"A", "  É".encode(), b""]),  # blanks belong to the word after them
+        ("WordPiece, lower case", "A ", [b"", b"A ", b""]),  # at the end, to the last one
+        ("WordPiece, lower case", "e\u0301 a", [b"", "e\u0301".encode(), b" a", b""]),  # a mark stays with its letter
+        ("Unigram, NFKC", "ﬁ", [b"", b"", "ﬁ".encode()]),  # <s> ▁f i
+        ("Llama", "Ω", [b"", b"\xce", b"\xa9"]),  # the blank before the text covers nothing
+        ("words, ours", "the  fox\n", [b"the", b"  fox\n"]),
+        ("slow, bytes", "é", [b"\xc3", b"\xa9", b""]),
+    ],
+)
+def test_rules_by_example(kind: str, text: str, covered: list[bytes]) -> None:
+    found = pieces(token_bytes(tokenizer(kind), text), text.encode())
+    assert found == covered
+
+
+def test_special_tokens_written_in_the_text_cover_what_is_written() -> None:
+    text = "fox<|endoftext|>dog"
+    tokens = token_bytes(tokenizer("byte BPE"), text)
+    assert b"<|endoftext|>" in pieces(tokens, text.encode())
+    assert not tokens.special.any()
+
+
+def test_spans_can_be_cut_to_what_a_model_reads() -> None:
+    found = align_text(tokenizer("byte BPE"), tokenizer("characters"), "The quick brown fox")
+    cut = found.within(5, 8)
+    assert 0 < len(cut) < len(found)
+    assert cut.teacher.max() <= 5
+    assert cut.student.max() <= 8
+    assert found.teacher[len(cut), 1] > 5 or found.student[len(cut), 1] > 8
+    assert len(found.within(100, 100, most=2)) == 2
+
+
+def test_spans_can_be_cut_to_a_part_of_the_text() -> None:
+    found = align_text(tokenizer("bytes, ours"), tokenizer("words, ours"), "the lazy dog, doesn't")
+    assert found.inside(8, 13).bytes.tolist() == [[8, 13]]
+    assert found.inside(7, 13).student.tolist() == [[2, 3]]
+    assert len(found.inside(9, 13)) == 0  # a span that began before is not a part of it
