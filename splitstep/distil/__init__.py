@@ -1,0 +1,1 @@
+"""Distillation: what a teacher shows, how texts align, and the terms that a student minimises."""
