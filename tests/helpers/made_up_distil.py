@@ -31,7 +31,8 @@ def random(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
 
 
 def real_tokens(length: int, lengths: Sequence[int], left: Sequence[bool]) -> Tensor:
-    rows = [[(t >= length - n) if at_left else (t < n) for t in range(length)] for n, at_left in zip(lengths, left)]
+    pairs = zip(lengths, left, strict=True)
+    rows = [[(t >= length - n) if at_left else (t < n) for t in range(length)] for n, at_left in pairs]
     return torch.tensor(rows)
 
 
@@ -141,16 +142,19 @@ def merged(p: Sequence[float], ids: Sequence[int]) -> list[float]:
     return [p[i] for i in ids] + [math.fsum(x for i, x in enumerate(p) if i not in ids)]
 
 
+def dot(x: Sequence[float], y: Sequence[float]) -> float:
+    return math.fsum(a * b for a, b in zip(x, y, strict=True))
+
+
 def cosine(x: Sequence[float], y: Sequence[float]) -> float:
-    dot = math.fsum(a * b for a, b in zip(x, y, strict=True))
-    return dot / math.sqrt(math.fsum(a * a for a in x)) / math.sqrt(math.fsum(b * b for b in y))
+    return dot(x, y) / math.sqrt(dot(x, x)) / math.sqrt(dot(y, y))
 
 
 def applied(module: nn.Module, x: Sequence[float]) -> list[float]:
     """A linear map without bias, by its matrix."""
     weight = module.weight
     assert isinstance(weight, Tensor)
-    return [math.fsum(a * b for a, b in zip(row, x, strict=True)) for row in weight.tolist()]
+    return [dot(row, x) for row in weight.tolist()]
 
 
 def token_weights(states: Tensor, real: Tensor) -> list[list[float]]:
@@ -162,7 +166,7 @@ def token_weights(states: Tensor, real: Tensor) -> list[list[float]]:
         weights = [0.0] * len(text)
         for s in tokens:
             others = [t for t in tokens if t != s]
-            scores = [math.fsum(a * b for a, b in zip(unit[s], unit[t])) / math.sqrt(len(unit[s])) for t in others]
+            scores = [dot(unit[s], unit[t]) / math.sqrt(len(unit[s])) for t in others]
             for t, share in zip(others, softmax(scores), strict=True):
                 weights[t] += share / len(tokens)
         out.append(weights)
