@@ -15,6 +15,7 @@ def at_depths(depths: tuple[float, ...], layers: int) -> tuple[int, ...]:
 
 def key_layers(given: tuple[int, ...], depths: tuple[float, ...], layers: int) -> tuple[int, ...]:
     """The layers of the student that were asked for, else those at these depths; they must exist."""
+    assert layers > 0, "the number of layers is not known"
     wrong = [layer for layer in given if not 1 <= layer <= layers]
     if wrong:
         raise ValueError(f"The student has no layer {wrong[0]}: name layers from 1 to {layers}.")

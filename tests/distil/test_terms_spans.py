@@ -109,6 +109,26 @@ def test_token_weights_from_a_cache_replace_those_of_the_states() -> None:
     assert loss(*made._replace(teacher=replace(made.teacher, weights=other))) != loss(*made)
 
 
+def test_weights_at_padding_do_not_count() -> None:
+    """A cache may hold anything there."""
+    made, loss = one_tokenizer(), built("mta.dsa + mta.hid")
+    known = {n: token_weights(made.teacher.states[n], made.teacher.real) for n in PAIRS.values()}
+    noisy = {n: w.masked_fill(~made.teacher.real, 5.0) for n, w in known.items()}
+    torch.testing.assert_close(loss(*made._replace(teacher=replace(made.teacher, weights=noisy))), loss(*made))
+
+
+@pytest.mark.parametrize("name", ["sra.centre", "sra.geometry", "sra.vocabulary"])
+def test_masses_are_detached(name: str) -> None:
+    made = two_tokenizers()
+    assert made.student.masses is not None
+    assert made.student.final is not None
+    masses, final = made.student.masses.clone().requires_grad_(), made.student.final.clone().requires_grad_()
+    loss = built(name)(*made._replace(student=replace(made.student, masses=masses, final=final)))
+    slopes = torch.autograd.grad(loss, (masses, final), allow_unused=True)
+    assert slopes[0] is None
+    assert slopes[1] is not None
+
+
 def test_hidden_is_its_equation() -> None:
     made, loss = one_tokenizer(), built("hidden")
     total = 0.0
