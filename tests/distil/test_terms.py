@@ -136,12 +136,13 @@ def halved(x: Shown) -> Shown:
     return Shown(x.real, x.layers, x.logits.bfloat16(), states, {}, half(x.masses), half(x.final), half(x.output))
 
 
+@pytest.mark.parametrize("autocast", [True, False], ids=["autocast", "plain"])
 @pytest.mark.parametrize("text", TEXTS)
-def test_half_precision_gives_a_float32_loss_near_the_exact_one(text: str) -> None:
+def test_half_precision_gives_a_float32_loss_near_the_exact_one(text: str, autocast: bool) -> None:
     made = made_for(text)
     given = Made(halved(made.teacher), halved(made.student), made.aligned)
     loss = MethodLoss(parse_method(f"1 {text}"), SHAPES)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         found = loss(*given)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), loss.double()(*made), rtol=0.05, atol=0.02)

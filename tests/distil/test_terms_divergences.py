@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up_distil import (
     IGNORED,
     SHAPES,
@@ -94,6 +96,19 @@ def test_the_tail_is_one_class_and_makes_a_lower_bound(name: str, temperature: i
     assert bounds == pytest.approx(exact, abs=1e-10)
     assert bounds == sorted(bounds), "merging fewer classes never lowers a divergence"
     assert 0 <= bounds[0] < bounds[-1] <= full + 1e-12
+
+
+@given(st.integers(0, 2**32), st.integers(2, 40), st.floats(0.1, 30), st.floats(0.5, 4), st.data())
+def test_merging_classes_never_raises_a_divergence(
+    seed: int, size: int, scale: float, temperature: float, data: st.DataObject
+) -> None:
+    p, q = random(1, size, seed=seed, scale=scale), random(1, size, seed=seed + 1, scale=scale)
+    k = data.draw(st.integers(1, size - 1))
+    kept = top_k(p, k, (temperature,))
+    for name in FORMULAS:
+        between = parse_method(name).summands[0].term.between  # pyright: ignore
+        full, bound = (between(*class_logs(x, q, temperature)).item() for x in (p, kept))
+        assert -1e-12 <= bound <= full * (1 + 1e-12) + 1e-12
 
 
 @pytest.mark.parametrize("largest", [30.0, 80.0, 1e4])

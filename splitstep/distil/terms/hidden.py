@@ -13,7 +13,7 @@ from ..divergences import row_mean
 from ..geometry import normalised
 from ..layers import PHRASES, WORDS, key_layers, teacher_layer
 from ..records import Aligned, Shapes, Shown, wide
-from .term import Needs, Term, check_tokens, layer_pairs, layer_projectors
+from .term import Needs, Term, check_tokens, layer_pairs, layer_projectors, projected
 
 
 @final
@@ -41,6 +41,6 @@ class HiddenStates(Term):
         rows: list[Tensor] = []
         for layer in self.keys(student.layers):
             target = wide(teacher.states[teacher_layer(layer, student.layers, teacher.layers)])
-            gaps = (wide(projectors[f"layer{layer}"](student.states[layer])) - target).square().mean(-1)
+            gaps = (wide(projected(projectors, f"layer{layer}", student.states[layer])) - target).square().mean(-1)
             rows.append((normalised(student.real.to(gaps)) * gaps).sum(1))
         return row_mean(torch.stack(rows).mean(0), aligned)

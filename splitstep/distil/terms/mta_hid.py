@@ -14,7 +14,7 @@ from ..geometry import angles, normalised
 from ..layers import teacher_layer
 from ..records import Aligned, Shapes, Shown, wide
 from .mta import granular_layers, weights_at
-from .term import Needs, Term, check_tokens, layer_pairs, layer_projectors
+from .term import Needs, Term, check_tokens, layer_pairs, layer_projectors, projected
 
 
 @final
@@ -48,6 +48,6 @@ class WeightedHidden(Term):
         rows: list[Tensor] = []
         for layer in self.keys(student.layers):
             theirs = teacher_layer(layer, student.layers, teacher.layers)
-            gaps = angles(projectors[f"layer{layer}"](student.states[layer]), teacher.states[theirs])
+            gaps = angles(projected(projectors, f"layer{layer}", student.states[layer]), teacher.states[theirs])
             rows.append((normalised(wide(weights_at(teacher, theirs))) * gaps).sum(1))
         return row_mean(torch.stack(rows).sum(0), aligned)

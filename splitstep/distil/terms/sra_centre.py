@@ -12,7 +12,7 @@ from ..divergences import row_mean
 from ..geometry import SPANS, angles
 from ..records import Aligned, Shapes, Shown
 from .sra import NEEDS, span_centres
-from .term import Needs, Term, check_limit, projector
+from .term import Needs, Term, check_limit, projected, projector
 
 
 @final
@@ -40,5 +40,5 @@ class SpanCentres(Term):
 
     def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
         centres = span_centres(teacher, student, aligned, self.spans)
-        gaps = angles(projectors["centres"](centres.student), centres.teacher)
+        gaps = angles(projected(projectors, "centres", centres.student), centres.teacher)
         return row_mean((centres.weights * gaps).sum(1), aligned)

@@ -87,6 +87,12 @@ def layer_projectors(layers: tuple[int, ...], shapes: Shapes, seed: torch.Genera
     return dict(made)
 
 
+def projected(projectors: Mapping[str, nn.Module], name: str, x: Tensor) -> Tensor:
+    """The student's vectors in the teacher's width, in the projector's precision or that of autocast."""
+    module = projectors[name]
+    return module(x.to(next(module.parameters()).dtype))
+
+
 def check_temperature(temperature: float) -> None:
     if not 0 < temperature < float("inf"):
         raise ValueError(f"temperature is {temperature:g}: give a number above 0, such as temperature=2.")
