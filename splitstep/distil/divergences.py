@@ -4,7 +4,9 @@ The teacher shows all of its logits, or its largest ones and the tail as one cla
 outside of those ids are added up as well, and the divergence is a lower bound of the full one.
 
 Logits are widened to float32 in chunks of at most `ENTRIES` entries, and again in the backward pass, where the chunk is
-computed a second time. So nothing of the size of all logits is allocated but their gradient, in their own precision.
+computed a second time; a few tensors of a chunk's size exist at a time. So nothing of the size of all logits is
+allocated but their gradient in their own precision, twice for a moment when the chunks' are put together. Positions
+outside of the answer are computed as well and then left out: shapes do not depend on the data.
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ def recomputed(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def check_vocabularies(teacher: Distribution, student: Tensor) -> None:
+    """An error unless both models show the same tokens of the same vocabulary."""
     if isinstance(teacher, TopK):
         fits, given = teacher.ids.shape[-1] < student.shape[-1], f"{teacher.ids.shape[-1]} largest logits"
     else:

@@ -1,7 +1,7 @@
 """Weights of tokens, means over spans, and the angles between them.
 
-Everything is computed in float32 or better, under autocast too. For texts of T tokens and S spans this allocates one
-matrix [B, S, T] and two [B, S, S]; pairs are formed within a text only.
+Everything is computed in float32 or better, under autocast too. For texts of T tokens and S spans this allocates a
+few matrices [B, S, T] and [B, S, S]; pairs are formed within a text only.
 """
 
 from __future__ import annotations
