@@ -1,1 +1,1 @@
-"""Distillation: what a teacher shows is matched by a student, along depth and across tokenizers."""
+"""Distillation: what a teacher shows, how texts align, and the terms that a student minimises."""

@@ -1,0 +1,123 @@
+"""Divergences between two distributions over a vocabulary, a few tokens at a time.
+
+The teacher shows all of its logits, or its largest ones and the tail as one class. Then the student's probabilities
+outside of those ids are added up as well, and the divergence is a lower bound of the full one.
+
+Logits are widened to float32 in chunks of at most `ENTRIES` entries, and again in the backward pass, where the chunk is
+computed a second time; a few tensors of a chunk's size exist at a time. So nothing of the size of all logits is
+allocated but their gradient in their own precision, twice for a moment when the chunks' are put together. Positions
+outside of the answer are computed as well and then left out: shapes do not depend on the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import log, log1p
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ..kernels.loss import IGNORED, shifted
+from .records import Aligned, Distribution, Shown, TopK, each, present, wide
+
+ENTRIES = 2**25  # 128 MiB in float32
+Divergence = Callable[[Tensor, Tensor], Tensor]
+
+
+def class_logs(teacher: Distribution, student: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """log p and log q over the same classes: the vocabulary, or the teacher's K largest and the tail."""
+    q = wide(student) / temperature
+    if isinstance(teacher, Tensor):
+        return (wide(teacher) / temperature).log_softmax(-1), q.log_softmax(-1)
+    rest = q.scatter(-1, teacher.ids, -torch.inf).logsumexp(-1, keepdim=True)  # not 1 - sum, which would cancel
+    return teacher.logs(temperature), torch.cat((q.gather(-1, teacher.ids), rest), -1).log_softmax(-1)
+
+
+def kl_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """KL(p | q) = sum of p (log p - log q), in nats; classes with p = 0 count nothing."""
+    p = log_p.exp()
+    return (p * (log_p - log_q).masked_fill(p == 0, 0)).sum(-1)
+
+
+def mixture(log_p: Tensor, log_q: Tensor, share: float) -> Tensor:
+    """log(share p + (1 - share) q)."""
+    if share == 0:
+        return log_q
+    return torch.logaddexp(log_p + log(share), log_q + log1p(-share))
+
+
+def in_chunks(
+    teacher: Distribution, student: Tensor, one: Callable[[Distribution, Tensor], Tensor], entries: int
+) -> Tensor:
+    """A function of rows of both models, `one`, which needs so many entries of memory a row: [N] from N rows."""
+    rows = max(1, ENTRIES // entries)
+    out: list[Tensor] = []
+    for i, part in enumerate(student.split(rows)):  # one gradient of all parts is put together once
+
+        def narrow(x: Tensor, start: int = i * rows, size: int = len(part)) -> Tensor:
+            return x.narrow(0, start, size)
+
+        out.append(recomputed(partial(one, each(narrow, teacher)), part))
+    return torch.cat(out)
+
+
+def recomputed(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """function(x), of which nothing but x is kept for the backward pass."""
+    found = checkpoint(function, x, use_reentrant=False, preserve_rng_state=False)
+    assert isinstance(found, Tensor)
+    return found
+
+
+def check_vocabularies(teacher: Distribution, student: Tensor) -> None:
+    """An error unless both models show the same tokens of the same vocabulary."""
+    if isinstance(teacher, TopK):
+        fits, given = teacher.ids.shape[-1] < student.shape[-1], f"{teacher.ids.shape[-1]} largest logits"
+    else:
+        fits, given = teacher.shape[-1] == student.shape[-1], f"{teacher.shape[-1]} logits"
+    if not fits or teacher_shape(teacher) != student.shape[:-1]:
+        raise ValueError(
+            f"The teacher shows {given} for {tuple(teacher_shape(teacher))} tokens and the student "
+            f"{student.shape[-1]} for {tuple(student.shape[:-1])}: this term needs the same tokens on both sides; "
+            "use uld or sra between different tokenizers."
+        )
+
+
+def teacher_shape(teacher: Distribution) -> torch.Size:
+    return (teacher if isinstance(teacher, Tensor) else teacher.logits).shape[:-1]
+
+
+def mean_divergence(
+    teacher: Shown, student: Shown, aligned: Aligned, divergence: Divergence, temperature: float
+) -> Tensor:
+    """temperature² times the mean of a divergence over the positions that predict the answer."""
+    p, q = present(teacher.logits, "the teacher's logits"), student.logits
+    assert isinstance(q, Tensor), "the student's logits must be whole"
+    check_vocabularies(p, q)
+
+    def one(known: Distribution, part: Tensor) -> Tensor:
+        return divergence(*class_logs(known, part, temperature))
+
+    values = in_chunks(each(lambda x: x.flatten(0, 1), p), q.flatten(0, 1), one, q.shape[-1]).view(q.shape[:2])
+    return temperature**2 * token_mean(values, aligned)
+
+
+def answers(labels: Tensor) -> Tensor:
+    """Whether a position predicts a token of the answer, [B, T]."""
+    return shifted(labels) != IGNORED
+
+
+def item_count(aligned: Aligned) -> Tensor | int:
+    """How many tokens the mean of the whole batch is over."""
+    return answers(aligned.labels).sum().clamp(min=1) if aligned.items is None else aligned.items
+
+
+def token_mean(values: Tensor, aligned: Aligned) -> Tensor:
+    """The mean of values [B, T] over the positions that predict the answer, or this part's share of it."""
+    return values.masked_fill(~answers(aligned.labels), 0).sum() / item_count(aligned)
+
+
+def row_mean(values: Tensor, aligned: Aligned) -> Tensor:
+    """The mean of values [B] over the texts, or this part's share of it."""
+    return values.sum() / (len(values) if aligned.rows is None else aligned.rows)

@@ -1,0 +1,110 @@
+"""Weights of tokens, means over spans, and the angles between them.
+
+Everything is computed in float32 or better, under autocast too. For texts of T tokens and S spans this allocates a
+few matrices [B, S, T] and [B, S, S]; pairs are formed within a text only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .records import wide
+
+SPANS = 1024
+"""How many spans of a text a term compares at most, as in SRA: the first ones. So a text has at most 1024² pairs."""
+
+
+def full_precision(x: Tensor) -> torch.autocast:
+    """A context without autocast, which would round matrix products."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
+def normalised(x: Tensor, dim: int | tuple[int, ...] = -1) -> Tensor:
+    """Weights divided by their sum; zeros if the sum is 0."""
+    total = x.sum(dim, keepdim=True)
+    return x / total.masked_fill(total == 0, 1)
+
+
+def token_weights(states: Tensor, real: Tensor) -> Tensor:
+    """MTA's weights of tokens, [B, T], from a teacher's states H [B, T, d]. They sum to 1 in each text.
+
+        w_t = mean over s of softmax_t(h_s · h_t / sqrt(d)), t != s,   h = H / std(H)
+
+    Ours: the deviation is that of a token's d features, with d - 1 in the denominator; padding is left out on both
+    sides; a text of one token has weight 1. This allocates a matrix [B, T, T].
+    """
+    exact = wide(states)
+    spread = exact.std(-1, keepdim=True)
+    h = exact / spread.masked_fill(spread == 0, 1)
+    itself = torch.eye(h.shape[1], dtype=torch.bool, device=h.device)
+    with full_precision(h):
+        products = h @ h.mT / h.shape[-1] ** 0.5
+    scores = products.masked_fill(itself | ~real[:, None], -torch.inf)
+    single = real.sum(1) == 1  # nothing but itself to see
+    seen = scores.softmax(-1).masked_fill(~real[..., None] | single[:, None, None], 0)
+    return normalised(seen.sum(1)) + (single[:, None] & real)
+
+
+def attention_masses(attention: Tensor, real: Tensor) -> Tensor:
+    """SRA's masses of tokens, [B, T], from the last layer's attention weights [B, heads, T, T]. They sum to 1.
+
+    w_t = sum over heads of a[h, q, t], normalised over t; q is the last real token (ours)
+    """
+    length = attention.shape[-1]
+    last = (real * torch.arange(length, device=real.device)).argmax(1)
+    rows = attention.detach()[torch.arange(len(last), device=real.device), :, last]
+    return normalised(wide(rows).sum(1).masked_fill(~real, 0))
+
+
+class Pooled(NamedTuple):
+    """Spans as points: their centres [B, S, d], and the sums of their tokens' weights [B, S], 0 at padding."""
+
+    centres: Tensor
+    masses: Tensor
+
+
+def pooled(states: Tensor, weights: Tensor, ranges: Tensor, mask: Tensor) -> Pooled:
+    """C_i = sum of w_t H_t over the tokens of span i / sum of w_t; the plain mean if all w_t of the span are 0 (ours).
+
+    states [B, T, d], weights [B, T], ranges [B, S, 2], mask [B, S].
+    """
+    t = torch.arange(states.shape[1], device=states.device)
+    inside = (t >= ranges[..., :1]) & (t < ranges[..., 1:]) & mask[..., None]
+    weighted = wide(weights)[:, None] * inside
+    masses = weighted.sum(-1)
+    shares = torch.where(masses[..., None] > 0, weighted, inside.to(weighted))
+    exact = wide(states)
+    with full_precision(exact):
+        return Pooled(normalised(shares).to(exact) @ exact, masses)
+
+
+def cosines(x: Tensor) -> Tensor:
+    """cos(x_i, x_j) of all pairs, [B, S, S]."""
+    unit = functional.normalize(wide(x), dim=-1)
+    with full_precision(unit):
+        return unit @ unit.mT
+
+
+def pair_weights(masses: Tensor) -> Tensor:
+    """w_i w_j of all pairs i != j, normalised to a sum of 1 in each text (ours), [B, S, S]."""
+    products = masses[..., :, None] * masses[..., None, :]
+    itself = torch.eye(masses.shape[-1], dtype=torch.bool, device=masses.device)
+    return normalised(products.masked_fill(itself, 0), (-2, -1))
+
+
+def structure(teacher: Tensor, student: Tensor, masses: Tensor) -> Tensor:
+    """How far the angles between the student's points are from those between the teacher's, [B].
+
+    sum over pairs of w_ij (cos(C^S_i, C^S_j) - cos(C^T_i, C^T_j))²
+    """
+    gaps = cosines(student) - cosines(teacher)
+    return (pair_weights(masses) * gaps.square()).sum((-2, -1))
+
+
+def angles(x: Tensor, y: Tensor) -> Tensor:
+    """1 - cos(x, y) of the last dimension's vectors, in float32 or better."""
+    return 1 - (functional.normalize(wide(x), dim=-1) * functional.normalize(wide(y), dim=-1)).sum(-1)

@@ -1,0 +1,112 @@
+"""What a term of a distillation is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+
+from ..layers import teacher_layer
+from ..records import Aligned, Shapes, Shown, SpanKind
+
+Input = Literal["logits", "masses", "final", "output", "vocabulary", "teacher_labels"]
+
+
+@final
+@dataclass(frozen=True)
+class Needs:
+    """What a term reads: nothing else has to be computed or kept in a cache. Labels and real tokens are always there.
+
+    `a | b` is what two terms need together.
+    """
+
+    inputs: frozenset[Input] = frozenset()
+    temperatures: frozenset[float] = frozenset()
+    """At which temperatures the tail of the teacher's logits is needed."""
+    layers: frozenset[tuple[int, int]] = frozenset()
+    """Pairs of layers, (teacher's, student's), whose states are needed."""
+    weighted: frozenset[int] = frozenset()
+    """The teacher's layers of which MTA's token weights are needed."""
+    spans: frozenset[SpanKind] = frozenset()
+    same_tokens: bool = False
+    """Whether both models must read the same tokens."""
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(
+            self.inputs | other.inputs,
+            self.temperatures | other.temperatures,
+            self.layers | other.layers,
+            self.weighted | other.weighted,
+            self.spans | other.spans,
+            self.same_tokens or other.same_tokens,
+        )
+
+
+class Term(ABC):
+    """One summand of a method: a function of what the teacher showed, what the student shows, and how they align.
+
+    A term is a frozen dataclass. Its fields are its options, with the types and defaults that a method's text has.
+    """
+
+    @abstractmethod
+    def needs(self, shapes: Shapes) -> Needs:
+        """What the term reads; layers that do not exist are refused here."""
+
+    def projectors(self, shapes: Shapes, seed: torch.Generator) -> Mapping[str, nn.Module]:
+        """Modules of the term's own that are trained with the student, by the names under which they are passed."""
+        return {}
+
+    @abstractmethod
+    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+        """The loss, a 0-d tensor in float32 or better: this part's share of the batch's mean."""
+
+
+def layer_pairs(layers: tuple[int, ...], shapes: Shapes) -> frozenset[tuple[int, int]]:
+    """The pairs (teacher's layer, student's layer) for these layers of the student."""
+    depth, depths = shapes.student.layers, shapes.teacher.layers
+    return frozenset((teacher_layer(layer, depth, depths), layer) for layer in layers)
+
+
+def projector(shapes: Shapes, seed: torch.Generator) -> nn.Linear:
+    """A linear map from the student's width to the teacher's, without bias, that starts orthogonal."""
+    made = nn.Linear(shapes.student.width, shapes.teacher.width, bias=False)
+    nn.init.orthogonal_(made.weight, generator=seed)
+    return made
+
+
+def layer_projectors(layers: tuple[int, ...], shapes: Shapes, seed: torch.Generator) -> dict[str, nn.Module]:
+    """A projector for each key layer. Between equal widths it starts as the identity (ours)."""
+    made = {f"layer{layer}": projector(shapes, seed) for layer in layers}
+    if shapes.student.width == shapes.teacher.width:
+        for one in made.values():
+            nn.init.eye_(one.weight)
+    return dict(made)
+
+
+def projected(projectors: Mapping[str, nn.Module], name: str, x: Tensor) -> Tensor:
+    """The student's vectors in the teacher's width, in the projector's precision or that of autocast."""
+    module = projectors[name]
+    return module(x.to(next(module.parameters()).dtype))
+
+
+def check_temperature(temperature: float) -> None:
+    if not 0 < temperature < float("inf"):
+        raise ValueError(f"temperature is {temperature:g}: give a number above 0, such as temperature=2.")
+
+
+def check_limit(spans: int) -> None:
+    if spans < 2:
+        raise ValueError(f"spans is {spans}: give at least 2, such as spans=1024.")
+
+
+def check_tokens(teacher: Shown, student: Shown, name: str) -> None:
+    """An error unless both models read the same number of tokens."""
+    if teacher.real.shape != student.real.shape:
+        raise ValueError(
+            f"{name} compares token by token, but the teacher has {tuple(teacher.real.shape)} tokens and the student "
+            f"{tuple(student.real.shape)}: use sra or uld between different tokenizers."
+        )

@@ -1,0 +1,180 @@
+"""A method is text: read, printed, refused with a line that says what to type."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_distil import SHAPES, one_tokenizer
+
+from splitstep.distil.layers import key_layers, teacher_layer
+from splitstep.distil.method import MethodLoss, parse_method
+from splitstep.distil.presets import ALIASES, PRESETS
+from splitstep.distil.records import Shape, Shapes
+from splitstep.distil.terms import TERMS
+from splitstep.distil.terms.mta_dsa import SpanStructure
+from splitstep.distil.terms.skl import SkewedKL
+
+CANONICAL = {
+    "skl + 2 mta.dsa + .2 mta.hid": "skl + 2 mta.dsa + 0.2 mta.hid",
+    " skl+2*mta.dsa+0.20 mta.hid ": "skl + 2 mta.dsa + 0.2 mta.hid",
+    "skl + mta": "skl + 2 mta.dsa + 0.2 mta.hid",
+    "mta": "skl + 2 mta.dsa + 0.2 mta.hid",
+    "1 mta": "2 mta.dsa + 0.2 mta.hid",
+    "ce + 3 mta(words=6, phrases=9,12)": "ce + 6 mta.dsa(words=6, phrases=9,12) + 0.6 mta.hid(words=6, phrases=9,12)",
+    "sra": "0.6 ce + 0.4 sra.centre + 20 sra.geometry + 0.4 sra.vocabulary",
+    "kl(temperature=2.0)": "kl(temperature=2)",
+    "skl(alpha=.1)": "skl",
+    "1e-3 kl + kl + js": "1.001 kl + js",
+    "kl + kl(temperature=2)": "kl + kl(temperature=2)",
+    "uld(at=ends)": "uld(at=ends)",
+}
+
+
+@pytest.mark.parametrize(("text", "canonical"), CANONICAL.items())
+def test_methods_are_printed_as_they_are_read(text: str, canonical: str) -> None:
+    method = parse_method(text)
+    assert str(method) == canonical
+    assert parse_method(canonical) == method
+
+
+def test_options_become_values() -> None:
+    method = parse_method("skl(alpha=.2, temperature=3) + mta.dsa(words=1,2, spans=64)")
+    assert [one.term for one in method.summands] == [SkewedKL(3.0, 0.2), SpanStructure((1, 2), (), 64)]
+
+
+WEIGHTS = st.floats(1e-6, 1e6)
+SUMMANDS = st.tuples(WEIGHTS, st.sampled_from([*TERMS, *ALIASES, "kl(temperature=.3)", "mta(words=3)", "skl(alpha=0)"]))
+
+
+@given(st.lists(SUMMANDS, min_size=1, max_size=6))
+def test_what_is_printed_is_the_same_method(summands: list[tuple[float, str]]) -> None:
+    method = parse_method(" + ".join(f"{weight!r} {name}" for weight, name in summands))
+    assert parse_method(str(method)) == method
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_a_term_alone_is_a_method_of_one_term(name: str) -> None:
+    assert [(one.weight, one.name) for one in parse_method(name).summands] == [(1.0, name)]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_methods_with_a_source(name: str) -> None:
+    method = parse_method(name)
+    assert parse_method(str(method)) == method
+    assert "arXiv" in PRESETS[name].source
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", 'method "": write terms with weights and plus signs, such as "skl + 2 mta.dsa + .2 mta.hid"; the'),
+        ("skl +", 'method "skl +": write terms'),
+        ("skl kl", 'method "skl kl": write terms'),
+        ("skl - kl", 'method "skl - kl": write terms'),
+        ("kl(temperature=2", "write terms"),
+        ("sklk", 'method "sklk": there is no term "sklk"; did you mean "skl"?'),
+        ("zebra", 'there is no term "zebra"; the terms are ce, kl'),
+        ("mta.hidden", 'there is no term "mta.hidden"; did you mean "mta.hid"?'),
+        ("skl(beta=1)", 'skl has no option "beta"; it has temperature, alpha'),
+        ("mta(layer=1)", 'mta has no option "layer"; it has phrases, spans, words'),
+        ("ce(temperature=1)", 'ce has no option "temperature"; it has none'),
+        ("-1 kl", "the weight of kl is -1: give one above 0, or leave the term out"),
+        ("0 kl", "the weight of kl is 0: give one above 0"),
+        ("kl(2)", 'write options as name=value, each once, such as "kl(temperature=2)", not "2"'),
+        ("kl(temperature=1, temperature=2)", 'not "temperature=2"'),
+        ("kl(temperature=)", 'not "temperature="'),
+        ("kl(temperature=warm)", "kl.temperature is 'warm', and needs a number"),
+        ("kl(temperature=1,2)", "kl.temperature is [1, 2], and needs a number"),
+        ("kl(temperature=0)", "temperature is 0: give a number above 0"),
+        ("skl(alpha=1)", "alpha is 1: give a number from 0 to below 1"),
+        ("mta.dsa(words=1.5)", "mta.dsa.words[0] is 1.5, and needs a whole number"),
+        ("mta(spans=1)", "spans is 1: give at least 2"),
+        ("uld(at=end)", 'uld.at is \'end\', and needs "order" or "ends"'),
+    ],
+)
+def test_wrong_methods_are_refused_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match="method") as caught:
+        parse_method(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_total_is_the_weighted_sum() -> None:
+    made = one_tokenizer()
+    loss = MethodLoss(parse_method("ce + .5 kl + .25 kl(temperature=2) + mta"), SHAPES).double()
+    values = loss.values(*made)
+    assert list(values) == ["ce", "kl", "kl_2", "mta.dsa", "mta.hid"]
+    expected = values["ce"] + values["kl"] / 2 + values["kl_2"] / 4 + 2 * values["mta.dsa"] + values["mta.hid"] / 5
+    torch.testing.assert_close(loss(*made), expected)
+
+
+def test_a_method_declares_what_a_cache_must_hold() -> None:
+    shapes = Shapes(Shape(30, 576), Shape(10, 576))
+    needs = parse_method("mta").needs(shapes)
+    assert (needs.inputs, needs.temperatures) == ({"logits"}, {1.0})
+    assert needs.layers == {(15, 5), (24, 8), (30, 10)}
+    assert needs.weighted == {15, 24, 30}
+    assert (needs.spans, needs.same_tokens) == ({"words", "phrases"}, True)
+    other = parse_method("sra").needs(shapes)
+    assert other.inputs == {"masses", "final", "output", "vocabulary"}
+    assert (other.spans, other.layers, other.same_tokens) == ({"aligned"}, set(), False)
+    assert parse_method("ce").needs(shapes).inputs == set()
+
+
+def test_projectors_are_built_for_widths_and_key_layers() -> None:
+    loss = MethodLoss(parse_method("mta + sra"), Shapes(Shape(24, 8), Shape(12, 6)))
+    assert {name: tuple(x.shape) for name, x in loss.state_dict().items()} == {
+        "projectors.mta_hid.layer6.weight": (8, 6),
+        "projectors.mta_hid.layer9.weight": (8, 6),
+        "projectors.mta_hid.layer12.weight": (8, 6),
+        "projectors.sra_centre.centres.weight": (8, 6),
+    }
+    for x in loss.parameters():  # orthogonal columns, so that angles are kept at first
+        torch.testing.assert_close(x.mT @ x, torch.eye(6), rtol=0, atol=1e-6)
+
+
+def test_projectors_follow_the_seed() -> None:
+    first, again, other = (MethodLoss(parse_method("mta"), SHAPES, seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not any(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_projectors_between_equal_widths_start_as_the_identity() -> None:
+    loss = MethodLoss(parse_method("mta"), Shapes(Shape(12, 4), Shape(6, 4)))
+    for x in loss.parameters():
+        assert torch.equal(x, torch.eye(4))
+
+
+def test_key_layers_are_the_papers_for_gpt2() -> None:
+    needs = parse_method("mta").needs(Shapes(Shape(48, 1600), Shape(12, 768)))
+    assert sorted(needs.layers) == [(24, 6), (36, 9), (48, 12)]
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_the_last_layers_match_and_the_map_is_monotone(student: int, teacher: int) -> None:
+    found = [layer * teacher // student for layer in range(1, student + 1)]
+    assert [teacher_layer(i + 1, student, teacher) for i, x in enumerate(found) if x] == [x for x in found if x]
+    assert teacher_layer(student, student, teacher) == teacher
+    layers = key_layers((), (0.5, 0.75, 1.0), student)
+    assert layers[-1] == student
+    assert list(layers) == sorted(set(layers))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mta(words=0)", "The student has no layer 0: name layers from 1 to 4."),
+        ("hidden(layers=5)", "The student has no layer 5: name layers from 1 to 4."),
+        ("mta.hid(phrases=9)", "The student has no layer 9: name layers from 1 to 4."),
+    ],
+)
+def test_layers_that_do_not_exist_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message):
+        MethodLoss(parse_method(text), SHAPES)
+
+
+def test_a_layer_without_a_match_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Layer 1 of the student's 12 has no match among the teacher's 4: .* 3 to 12"):
+        MethodLoss(parse_method("hidden(layers=1)"), Shapes(Shape(4, 8), Shape(12, 8)))

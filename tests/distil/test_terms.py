@@ -1,0 +1,195 @@
+"""What holds for every term: gradients, padding, order, parts of a batch, half precision."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from made_up_distil import SHAPES, Made, map_rows, one_tokenizer, random, shortened, two_tokenizers
+from torch import Tensor
+from torch.nn import functional
+
+from splitstep.distil.divergences import answers
+from splitstep.distil.method import MethodLoss, parse_method
+from splitstep.distil.records import Aligned, Shown, Spans
+from splitstep.distil.terms import TERMS
+
+CROSS = ("uld", "uld(at=ends)", "sra.centre", "sra.geometry", "sra.vocabulary")
+TEXTS = [*(name for name in TERMS if name not in CROSS), *CROSS, "kl(temperature=2)", "hidden(layers=1,3)"]
+SHORT = ("kl", "rkl", "js", "skl", "srkl", "kl(temperature=2)", "uld")
+
+
+def made_for(text: str) -> Made:
+    return two_tokenizers() if text in CROSS else one_tokenizer()
+
+
+def built(text: str) -> MethodLoss:
+    return MethodLoss(parse_method(f"1 {text}"), SHAPES).double()
+
+
+def leaves(made: Made) -> list[Tensor]:
+    """All that the student shows: logits, final states, output matrix, states."""
+    student = made.student
+    found = (student.logits, student.final, student.output, *student.states.values())
+    return [x for x in found if isinstance(x, Tensor)]
+
+
+def with_leaves(made: Made, values: tuple[Tensor, ...]) -> Made:
+    logits, final, output, *states = values
+    student = made.student
+    layers = dict(zip(student.states, states, strict=True))
+    shown = Shown(student.real, student.layers, logits, layers, {}, student.masses, final, output)
+    return made._replace(student=shown)
+
+
+CASES = [*((text, made_for(text)) for text in TEXTS), *((text, shortened(made_for(text))) for text in SHORT)]
+
+
+@pytest.mark.parametrize(("text", "made"), CASES, ids=[*TEXTS, *(f"{text}, largest" for text in SHORT)])
+def test_gradients_are_those_of_finite_differences(text: str, made: Made) -> None:
+    loss = built(text)
+    values = leaves(made)
+    inputs = [x.clone().requires_grad_() for x in values]
+
+    def function(*given: Tensor) -> Tensor:
+        return loss(*with_leaves(made, given))
+
+    slopes = torch.autograd.grad(function(*inputs), inputs, allow_unused=True)
+    used = [i for i, slope in enumerate(slopes) if slope is not None and bool(slope.any())]
+    assert used, "the student learns from every term"
+
+    def of_used(*given: Tensor) -> Tensor:
+        chosen = dict(zip(used, given, strict=True))
+        return function(*(chosen.get(i, x) for i, x in enumerate(values)))
+
+    assert torch.autograd.gradcheck(of_used, [inputs[i] for i in used], fast_mode=True)
+    if len(used) == 1:
+        assert torch.autograd.gradcheck(of_used, [inputs[i] for i in used])
+
+
+@pytest.mark.parametrize("text", ["hidden", "mta.hid", "sra.centre"])
+def test_projectors_learn(text: str) -> None:
+    loss, made = built(text), made_for(text)
+    parameters = list(loss.parameters())
+    assert parameters
+    for slope in torch.autograd.grad(loss(*made), parameters):
+        assert slope.abs().max() > 1e-6
+
+
+def noisy_pad(x: Tensor, left: int, right: int) -> Tensor:
+    """More tokens at both ends: no answer and not real, but with values that must not count."""
+    if x.dtype == torch.bool:
+        value = 0
+    elif x.dtype == torch.long:
+        value = -100
+    else:
+        value = 7.5
+    sides = (*((0, 0) * (x.dim() - 2)), left, right)
+    return functional.pad(x, sides, value=value)
+
+
+def more_spans(given: Spans, left: int) -> Spans:
+    moved = Spans(given.teacher + left, given.student + left, given.mask)
+    return Spans(*(functional.pad(x, (*((0, 0) * (x.dim() - 2)), 0, 3), value=0) for x in moved))
+
+
+@pytest.mark.parametrize(("left", "right"), [(0, 3), (2, 0), (2, 3)])
+@pytest.mark.parametrize("text", TEXTS)
+def test_padding_changes_nothing(text: str, left: int, right: int) -> None:
+    made = made_for(text)
+    padded = map_rows(made, lambda x: x, lambda x: noisy_pad(x, left, right))
+    kinds = {kind: more_spans(one, left) for kind, one in made.aligned.spans.items()}
+    texts = padded.aligned
+    aligned = Aligned(texts.labels, texts.teacher_labels, kinds, texts.vocabulary)
+    loss = built(text)
+    torch.testing.assert_close(loss(*padded._replace(aligned=aligned)), loss(*made), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_order_of_texts_changes_nothing(text: str) -> None:
+    made, loss = made_for(text), built(text)
+    torch.testing.assert_close(loss(*map_rows(made, lambda x: x.flip(0))), loss(*made), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_parts_of_a_batch_add_up_to_its_mean(text: str) -> None:
+    made, loss = made_for(text), built(text)
+    items, rows = answers(made.aligned.labels).sum(), len(made.student.real)
+
+    def part(begin: int, end: int) -> Tensor:
+        one = map_rows(made, lambda x: x[begin:end])
+        texts = one.aligned
+        return loss(
+            one.teacher,
+            one.student,
+            Aligned(texts.labels, texts.teacher_labels, texts.spans, texts.vocabulary, items, rows),
+        )
+
+    torch.testing.assert_close(part(0, 1) + part(1, rows), loss(*made), rtol=1e-12, atol=1e-13)
+
+
+def halved(x: Shown) -> Shown:
+    def half(given: Tensor | None) -> Tensor | None:
+        return None if given is None else given.bfloat16()
+
+    assert isinstance(x.logits, Tensor)
+    states = {layer: state.bfloat16() for layer, state in x.states.items()}
+    return Shown(x.real, x.layers, x.logits.bfloat16(), states, {}, half(x.masses), half(x.final), half(x.output))
+
+
+@pytest.mark.parametrize("autocast", [True, False], ids=["autocast", "plain"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_half_precision_gives_a_float32_loss_near_the_exact_one(text: str, autocast: bool) -> None:
+    made = made_for(text)
+    given = Made(halved(made.teacher), halved(made.student), made.aligned)
+    loss = MethodLoss(parse_method(f"1 {text}"), SHAPES)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found = loss(*given)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), loss.double()(*made), rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_term_reads_what_it_declares_and_nothing_else(text: str) -> None:
+    made, loss = made_for(text), built(text)
+    needs = loss.method.needs(SHAPES)
+
+    def limited(x: Shown, layers: set[int], own: bool) -> Shown:
+        return Shown(
+            x.real,
+            x.layers,
+            x.logits if own or "logits" in needs.inputs else None,
+            {layer: x.states[layer] for layer in layers},
+            {},
+            x.masses if "masses" in needs.inputs else None,
+            x.final if "final" in needs.inputs else None,
+            x.output if "output" in needs.inputs else None,
+        )
+
+    texts = made.aligned
+    aligned = Aligned(
+        texts.labels,
+        texts.teacher_labels if "teacher_labels" in needs.inputs else None,
+        {kind: texts.spans[kind] for kind in needs.spans},
+        texts.vocabulary if "vocabulary" in needs.inputs else None,
+    )
+    teacher = limited(made.teacher, {theirs for theirs, _ in needs.layers}, False)
+    student = limited(made.student, {own for _, own in needs.layers}, True)
+    torch.testing.assert_close(loss(teacher, student, aligned), loss(*made), rtol=0, atol=0)
+
+
+def test_every_term_is_tested_here() -> None:
+    assert {text.split("(")[0] for text in TEXTS} == set(TERMS)
+
+
+def test_terms_state_their_equation() -> None:
+    for name in TERMS:
+        assert len(TERMS[name].__doc__ or "") > 40, name
+
+
+def test_a_student_that_is_its_teacher_has_nothing_to_learn() -> None:
+    made = one_tokenizer()
+    states = {layer: random(3, 7, 6, seed=layer) for layer in (2, 3, 4)}
+    teacher = Shown(made.teacher.real, 4, made.teacher.logits, states)
+    shapes = SHAPES._replace(teacher=SHAPES.teacher._replace(layers=4), student=SHAPES.student._replace(width=6))
+    loss = MethodLoss(parse_method("skl + mta + hidden"), shapes).double()
+    assert loss(teacher, teacher, made.aligned).item() == pytest.approx(0, abs=1e-12)

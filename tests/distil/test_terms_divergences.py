@@ -1,0 +1,321 @@
+"""Terms between distributions agree with their equations, transcribed with loops, and have a divergence's bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_distil import (
+    IGNORED,
+    SHAPES,
+    Made,
+    kl,
+    merged,
+    mix,
+    one_tokenizer,
+    random,
+    ranges_of,
+    shortened,
+    softmax,
+    two_tokenizers,
+)
+from torch import Tensor
+from torch.nn import functional
+
+from splitstep.distil import divergences
+from splitstep.distil.divergences import class_logs, kl_divergence
+from splitstep.distil.method import MethodLoss, parse_method
+from splitstep.distil.records import TopK, top_k
+
+Formula = Callable[[Sequence[float], Sequence[float]], float]
+FORMULAS: dict[str, Formula] = {
+    "kl": kl,
+    "rkl": lambda p, q: kl(q, p),
+    "js": lambda p, q: kl(p, mix(p, q, 0.5)) / 2 + kl(q, mix(p, q, 0.5)) / 2,
+    "skl(alpha=.3)": lambda p, q: kl(p, mix(p, q, 0.3)),
+    "srkl(alpha=.3)": lambda p, q: kl(q, mix(q, p, 0.3)),
+}
+
+
+def term(text: str, made: Made) -> Tensor:
+    return MethodLoss(parse_method(text), SHAPES).double()(*made)
+
+
+def heated(name: str, temperature: float) -> str:
+    """The term with a temperature among its options."""
+    begin = f"{name.removesuffix(')')}, " if "(" in name else f"{name}("
+    return f"{begin}temperature={temperature})"
+
+
+def scored(labels: Tensor) -> Iterator[tuple[int, int]]:
+    """The positions that predict a token of the answer."""
+    for b, row in enumerate(labels.tolist()):
+        yield from ((b, t) for t in range(len(row) - 1) if row[t + 1] != IGNORED)
+
+
+def logits_of(made: Made) -> tuple[list[list[list[float]]], list[list[list[float]]]]:
+    p, q = made.teacher.logits, made.student.logits
+    assert isinstance(p, Tensor)
+    assert isinstance(q, Tensor)
+    return p.tolist(), q.tolist()
+
+
+def brute_force(formula: Formula, made: Made, temperature: float, k: int | None = None) -> float:
+    """The mean over the answer, times temperature²; with `k` over the largest logits and the tail as one class."""
+    p, q = logits_of(made)
+    values: list[float] = []
+    for b, t in scored(made.aligned.labels):
+        pair = softmax(p[b][t], temperature), softmax(q[b][t], temperature)
+        if k:
+            largest = sorted(range(len(p[b][t])), key=lambda i, row=p[b][t]: -row[i])[:k]
+            pair = merged(pair[0], largest), merged(pair[1], largest)
+        values.append(formula(*pair))
+    return temperature**2 * math.fsum(values) / len(values)
+
+
+@pytest.mark.parametrize("temperature", [1, 2])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_divergences_are_their_equations(name: str, temperature: int) -> None:
+    made = one_tokenizer()
+    found = term(heated(name, temperature), made)
+    assert found.item() == pytest.approx(brute_force(FORMULAS[name], made, temperature), abs=1e-10)
+
+
+@pytest.mark.parametrize("temperature", [1, 2])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_the_tail_is_one_class_and_makes_a_lower_bound(name: str, temperature: int) -> None:
+    made = one_tokenizer()
+    full = term(heated(name, temperature), made).item()
+    bounds = [term(heated(name, temperature), shortened(made, k)).item() for k in range(1, 11)]
+    exact = [brute_force(FORMULAS[name], made, temperature, k) for k in range(1, 11)]
+    assert bounds == pytest.approx(exact, abs=1e-10)
+    assert bounds == sorted(bounds), "merging fewer classes never lowers a divergence"
+    assert 0 <= bounds[0] < bounds[-1] <= full + 1e-12
+
+
+@given(st.integers(0, 2**32), st.integers(2, 40), st.floats(0.1, 30), st.floats(0.5, 4), st.data())
+def test_merging_classes_never_raises_a_divergence(
+    seed: int, size: int, scale: float, temperature: float, data: st.DataObject
+) -> None:
+    p, q = random(1, size, seed=seed, scale=scale), random(1, size, seed=seed + 1, scale=scale)
+    k = data.draw(st.integers(1, size - 1))
+    kept = top_k(p, k, (temperature,))
+    for name in FORMULAS:
+        between = parse_method(name).summands[0].term.between  # pyright: ignore
+        full, bound = (between(*class_logs(x, q, temperature)).item() for x in (p, kept))
+        assert -1e-12 <= bound <= full * (1 + 1e-12) + 1e-12
+
+
+@pytest.mark.parametrize("largest", [30.0, 80.0, 1e4])
+def test_a_tiny_tail_keeps_its_digits(largest: float) -> None:
+    """1 - sum would be 0 in float32 here: the student's tail is exp(-largest) and less."""
+    logits = torch.zeros(1, 5)
+    logits[0, 2] = largest
+    teacher = top_k(torch.tensor([[0.0, 0.0, 3.0, 0.0, 0.0]]), 1)
+    _, log_q = class_logs(teacher, logits.requires_grad_(), 1.0)
+    torch.testing.assert_close(log_q[0, 1], torch.tensor(math.log(4) - largest), rtol=1e-6, atol=1e-6)
+    log_q.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+
+
+def test_kept_logits_are_log_probabilities_and_the_tail_has_the_rest() -> None:
+    logits = random(3, 9, scale=3)
+    kept = top_k(logits, 4, (1.0, 2.0))
+    torch.testing.assert_close(kept.logits, logits.log_softmax(-1).topk(4).values)
+    for t in (1.0, 2.0):
+        probabilities = (logits / t).softmax(-1)
+        expected = probabilities.gather(-1, kept.ids)
+        torch.testing.assert_close(kept.logs(t).exp()[:, :4], expected)
+        torch.testing.assert_close(kept.logs(t).exp()[:, 4], 1 - expected.sum(-1))
+
+
+def test_a_rounded_cache_still_sums_to_one() -> None:
+    kept = top_k(random(3, 9, scale=3), 4)
+    rounded = TopK(kept.logits.bfloat16(), kept.ids, {1.0: kept.tails[1.0].bfloat16()})
+    torch.testing.assert_close(rounded.logs(1.0).exp().sum(-1), torch.ones(3))
+
+
+@pytest.mark.parametrize("k", [0, 9])
+def test_a_tail_of_nothing_is_refused(k: int) -> None:
+    with pytest.raises(ValueError, match=f"{k} largest logits of 9: keep at least 1"):
+        top_k(random(3, 9), k)
+
+
+def test_a_temperature_that_the_cache_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="known at temperature 1, 2, but a term needs 3: write the teacher's cache"):
+        term("kl(temperature=3)", shortened(one_tokenizer()))
+
+
+@pytest.mark.parametrize("made", [one_tokenizer(), shortened(one_tokenizer())], ids=["whole", "largest"])
+def test_skewed_divergences_without_skew_are_the_plain_ones(made: Made) -> None:
+    for skewed, plain in (("skl(alpha=0)", "kl"), ("srkl(alpha=0)", "rkl")):
+        torch.testing.assert_close(term(skewed, made), term(plain, made), rtol=0, atol=0)
+
+
+def test_jensen_shannon_is_symmetric_and_at_most_log_2() -> None:
+    made = one_tokenizer()
+    swapped = Made(made.student, made.teacher, made.aligned)
+    torch.testing.assert_close(term("js", made), term("js", swapped))
+    apart = torch.full((3, 7, 11), -1e4, dtype=torch.float64)
+    far = Made(
+        replace(made.teacher, logits=apart.index_fill(2, torch.tensor(0), 0)),
+        replace(made.student, logits=apart.index_fill(2, torch.tensor(1), 0)),
+        made.aligned,
+    )
+    assert term("js", made).item() < math.log(2)
+    assert term("js", far).item() == pytest.approx(math.log(2), abs=1e-12)
+
+
+def test_high_temperature_compares_centred_logits() -> None:
+    """Hinton et al.: T² KL tends to the mean of (z - v)² / (2 V) of centred logits z, v."""
+    made = one_tokenizer()
+    p, q = made.teacher.logits, made.student.logits
+    assert isinstance(p, Tensor)
+    assert isinstance(q, Tensor)
+    centred = (p - p.mean(-1, keepdim=True)) - (q - q.mean(-1, keepdim=True))
+    expected = [float(centred[b, t].square().sum()) / 22 for b, t in scored(made.aligned.labels)]
+    assert term("kl(temperature=1e4)", made).item() == pytest.approx(sum(expected) / len(expected), rel=1e-3)
+
+
+def test_equal_distributions_have_no_divergence() -> None:
+    made = one_tokenizer()
+    equal = made._replace(student=replace(made.student, logits=made.teacher.logits))
+    for name in FORMULAS:
+        assert term(name, equal).item() == pytest.approx(0, abs=1e-12)
+        assert term(name, shortened(equal)).item() == pytest.approx(0, abs=1e-12)
+    assert term("uld", equal).item() == pytest.approx(0, abs=1e-12)
+
+
+def test_classes_that_the_teacher_excludes_count_nothing() -> None:
+    """Some models mask tokens with -inf."""
+    p = torch.tensor([[0.5, 0.5, 0.0]], dtype=torch.float64)
+    q = torch.tensor([[0.25, 0.25, 0.5]], dtype=torch.float64).log().requires_grad_()
+    found = kl_divergence(p.log(), q)
+    assert found.item() == pytest.approx(math.log(2))
+    found.backward()
+    assert q.grad is not None
+    assert q.grad.tolist() == [[-0.5, -0.5, 0.0]]
+
+
+def test_cross_entropy_is_pytorchs() -> None:
+    made = one_tokenizer()
+    assert isinstance(made.student.logits, Tensor)
+    expected = functional.cross_entropy(made.student.logits[:, :-1].flatten(0, 1), made.aligned.labels[:, 1:].flatten())
+    torch.testing.assert_close(term("ce", made), expected)
+
+
+@pytest.mark.parametrize("k", [None, 3])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_chunks_change_neither_values_nor_gradients(name: str, k: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = one_tokenizer() if k is None else shortened(one_tokenizer(), k)
+
+    def value_and_slope() -> tuple[Tensor, Tensor]:
+        assert isinstance(made.student.logits, Tensor)
+        logits = made.student.logits.clone().requires_grad_()
+        value = term(name, made._replace(student=replace(made.student, logits=logits)))
+        return value.detach(), torch.autograd.grad(value, logits)[0]
+
+    whole = value_and_slope()
+    monkeypatch.setattr(divergences, "ENTRIES", 11 * 4)  # 21 tokens in chunks of 4, the last one not full
+    torch.testing.assert_close(value_and_slope(), whole, rtol=1e-13, atol=1e-15)
+
+
+def test_no_chunk_of_the_logits_is_kept_for_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What autograd keeps is the half-precision logits and less: no float32 copy of their size."""
+    monkeypatch.setattr(divergences, "ENTRIES", 64 * 50)
+    q = torch.randn(2, 200, 50, dtype=torch.bfloat16, requires_grad=True)
+    labels, real = torch.ones(2, 200, dtype=torch.long), torch.ones(2, 200, dtype=torch.bool)
+    made = one_tokenizer()
+    given = Made(
+        replace(made.teacher, real=real, logits=torch.randn(2, 200, 50, dtype=torch.bfloat16)),
+        replace(made.student, real=real, logits=q),
+        replace(made.aligned, labels=labels),
+    )
+    kept: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        loss = MethodLoss(parse_method("skl"), SHAPES)(*given)
+    assert max((x.numel() for x in kept if x.dtype == torch.float32), default=0) <= 2 * 200
+    loss.backward()
+    assert q.grad is not None
+    assert q.grad.dtype == torch.bfloat16
+
+
+def sorted_distance(p: Sequence[float], q: Sequence[float]) -> float:
+    size = max(len(p), len(q))
+    a, b = (sorted(x, reverse=True) + [0.0] * (size - len(x)) for x in (p, q))
+    return math.fsum(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+def bounded_distance(p: Sequence[float], q: Sequence[float], k: int = 3) -> float:
+    a, b = sorted(p, reverse=True), sorted(q, reverse=True)
+    return math.fsum(abs(x - y) for x, y in zip(a[:k], b[:k], strict=True)) + abs(math.fsum(a[k:]) - math.fsum(b[k:]))
+
+
+def uld_by_order(made: Made, distance: Formula, temperature: float = 1.0) -> float:
+    p, q = logits_of(made)
+    assert made.aligned.teacher_labels is not None
+    total, count = 0.0, len(list(scored(made.aligned.labels)))
+    for text in range(len(p)):
+        theirs = [t for b, t in scored(made.aligned.teacher_labels) if b == text]
+        own = [t for b, t in scored(made.aligned.labels) if b == text]
+        for s, t in zip(theirs, own, strict=False):
+            total += distance(softmax(p[text][s], temperature), softmax(q[text][t], temperature))
+    return total / count
+
+
+@pytest.mark.parametrize("temperature", [1, 2])
+def test_sorted_probabilities_are_compared_in_the_order_of_the_answers(temperature: int) -> None:
+    made = two_tokenizers()
+    expected = uld_by_order(made, sorted_distance, temperature)
+    assert term(f"uld(temperature={temperature})", made).item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_sorted_probabilities_are_compared_where_both_have_read_the_same() -> None:
+    made = two_tokenizers()
+    p, q = logits_of(made)
+    answer = list(scored(made.aligned.labels))
+    pairs = [
+        (p[b][theirs[1] - 1], q[b][own[1] - 1])
+        for b in range(2)
+        for theirs, own in ranges_of(made.aligned.spans["aligned"], b)
+        if (b, own[1] - 1) in answer
+    ]
+    assert 0 < len(pairs) < 6
+    expected = math.fsum(sorted_distance(softmax(x), softmax(y)) for x, y in pairs) / len(answer)
+    assert term("uld(at=ends)", made).item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_sorted_probabilities_of_the_largest_logits_are_a_lower_bound() -> None:
+    made = two_tokenizers()
+    found = term("uld", shortened(made, 3)).item()
+    assert found == pytest.approx(uld_by_order(made, bounded_distance), abs=1e-10)
+    assert found <= term("uld", made).item()
+    more = term("uld", shortened(made, 12)).item()  # more than the student's vocabulary has
+    assert found < more <= term("uld", made).item() + 1e-12
+
+
+def test_sorted_probabilities_by_hand() -> None:
+    """(.5, .3, .2) against (.6, .4), sorted and filled up: |.5 - .6| + |.3 - .4| + |.2 - 0| = .4."""
+    made = two_tokenizers()
+    p = torch.tensor([[[0.3, 0.5, 0.2], [1.0, 1.0, 1.0]]]).double().log()
+    q = torch.tensor([[[0.4, 0.6], [1.0, 1.0]]]).double().log()
+    labels = torch.tensor([[IGNORED, 1]])
+    real = torch.ones(1, 2, dtype=torch.bool)
+    given = Made(
+        replace(made.teacher, real=real, logits=p),
+        replace(made.student, real=real, logits=q),
+        replace(made.aligned, labels=labels, teacher_labels=labels),
+    )
+    assert term("uld", given).item() == pytest.approx(0.4, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_different_tokens_are_refused_where_tokens_are_compared(name: str) -> None:
+    with pytest.raises(ValueError, match="this term needs the same tokens on both sides; use uld or sra"):
+        term(name, two_tokenizers())

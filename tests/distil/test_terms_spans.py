@@ -1,0 +1,288 @@
+"""Terms between states agree with their equations, transcribed with loops, and with examples worked by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from made_up_distil import (
+    SHAPES,
+    Made,
+    applied,
+    centre,
+    cosine,
+    dot,
+    kl,
+    one_tokenizer,
+    pair_sum,
+    random,
+    ranges_of,
+    same,
+    softmax,
+    spans,
+    two_tokenizers,
+)
+from made_up_distil import token_weights as weights_by_loops
+from torch import Tensor
+
+from splitstep.distil.geometry import attention_masses, pooled, token_weights
+from splitstep.distil.method import MethodLoss, parse_method
+from splitstep.distil.records import Aligned, Shape, Shapes, Shown, Spans
+
+PAIRS = {2: 4, 3: 6, 4: 8}  # the student's key layers of 4, and the teacher's of 8
+
+
+def built(text: str) -> MethodLoss:
+    return MethodLoss(parse_method(text), SHAPES).double()
+
+
+def test_token_weights_are_their_equation_and_sum_to_one() -> None:
+    teacher = one_tokenizer().teacher
+    found = token_weights(teacher.states[4], teacher.real)
+    torch.testing.assert_close(found, torch.tensor(weights_by_loops(teacher.states[4], teacher.real)).double())
+    torch.testing.assert_close(found.sum(1), torch.ones(3).double())
+
+
+def test_a_text_of_one_token_has_all_the_weight_and_an_empty_one_has_none() -> None:
+    real = torch.tensor([[False, True, False], [False, False, False]])
+    assert token_weights(random(2, 3, 4), real).tolist() == [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+def test_attention_masses_are_the_row_of_the_last_real_token() -> None:
+    attention, real = random(2, 3, 5, 5).softmax(-1), torch.tensor([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]]).bool()
+    found = attention_masses(attention.requires_grad_(), real)
+    for text, last in ((0, 2), (1, 4)):
+        sums = [
+            math.fsum(attention[text, h, last, t].item() for h in range(3)) * real[text, t].item() for t in range(5)
+        ]
+        assert found[text].tolist() == pytest.approx([x / math.fsum(sums) for x in sums], abs=1e-12)
+    assert not found.requires_grad
+
+
+def test_a_span_without_mass_has_its_plain_mean() -> None:
+    states = random(1, 3, 4)
+    found = pooled(states, torch.tensor([[0.0, 0.0, 1.0]]), torch.tensor([[[0, 2], [1, 3]]]), torch.ones(1, 2).bool())
+    torch.testing.assert_close(found.centres, torch.stack((states[0, :2].mean(0), states[0, 2]))[None])
+    assert found.masses.tolist() == [[0.0, 1.0]]
+
+
+def structure_at(made: Made, kind: str, layer: int) -> float:
+    """MTA's sum over pairs at one layer: the mean over texts."""
+    teacher, student = made.teacher.states[PAIRS[layer]], made.student.states[layer]
+    weights = weights_by_loops(teacher, made.teacher.real)
+    texts: list[float] = []
+    for b, w in enumerate(weights):
+        ranges = [theirs for theirs, _ in ranges_of(made.aligned.spans[kind], b)]  # pyright: ignore
+        theirs, own = ([centre(x[b].tolist(), w, *span) for span in ranges] for x in (teacher, student))
+        texts.append(pair_sum(theirs, own, [math.fsum(w[begin:end]) for begin, end in ranges]))
+    return math.fsum(texts) / len(texts)
+
+
+def test_mta_structure_is_its_equation() -> None:
+    made = one_tokenizer()
+    expected = [structure_at(made, "words", 2), structure_at(made, "phrases", 3), structure_at(made, "phrases", 4)]
+    assert built("mta.dsa")(*made).item() == pytest.approx(math.fsum(expected) / 3, abs=1e-10)
+    assert built("mta.dsa(words=2)")(*made).item() == pytest.approx(expected[0], abs=1e-10)
+    assert built("mta.dsa(phrases=3,4)")(*made).item() == pytest.approx((expected[1] + expected[2]) / 2, abs=1e-10)
+
+
+def test_mta_hidden_is_its_equation() -> None:
+    made, loss = one_tokenizer(), built("mta.hid")
+    total = 0.0
+    for layer, theirs in PAIRS.items():
+        weights = weights_by_loops(made.teacher.states[theirs], made.teacher.real)
+        for b, row in enumerate(weights):
+            for t, w in enumerate(row):
+                own = applied(loss.own("mta.hid")[f"layer{layer}"], made.student.states[layer][b, t].tolist())
+                total += w * (1 - cosine(own, made.teacher.states[theirs][b, t].tolist()))
+    assert loss(*made).item() == pytest.approx(total / 3, abs=1e-10)
+
+
+def test_token_weights_from_a_cache_replace_those_of_the_states() -> None:
+    made, loss = one_tokenizer(), built("mta.dsa + mta.hid")
+    layers = PAIRS.values()
+    known = {layer: token_weights(made.teacher.states[layer], made.teacher.real) for layer in layers}
+    torch.testing.assert_close(loss(*made._replace(teacher=replace(made.teacher, weights=known))), loss(*made))
+    other = {layer: known[layer].flip(1) for layer in layers}
+    assert loss(*made._replace(teacher=replace(made.teacher, weights=other))) != loss(*made)
+
+
+def test_weights_at_padding_do_not_count() -> None:
+    """A cache may hold anything there."""
+    made, loss = one_tokenizer(), built("mta.dsa + mta.hid")
+    known = {n: token_weights(made.teacher.states[n], made.teacher.real) for n in PAIRS.values()}
+    noisy = {n: w.masked_fill(~made.teacher.real, 5.0) for n, w in known.items()}
+    torch.testing.assert_close(loss(*made._replace(teacher=replace(made.teacher, weights=noisy))), loss(*made))
+
+
+@pytest.mark.parametrize("name", ["sra.centre", "sra.geometry", "sra.vocabulary"])
+def test_masses_are_detached(name: str) -> None:
+    made = two_tokenizers()
+    assert made.student.masses is not None
+    assert made.student.final is not None
+    masses, final = made.student.masses.clone().requires_grad_(), made.student.final.clone().requires_grad_()
+    loss = built(name)(*made._replace(student=replace(made.student, masses=masses, final=final)))
+    slopes = torch.autograd.grad(loss, (masses, final), allow_unused=True)
+    assert slopes[0] is None
+    assert slopes[1] is not None
+
+
+def test_hidden_is_its_equation() -> None:
+    made, loss = one_tokenizer(), built("hidden")
+    total = 0.0
+    for layer, theirs in PAIRS.items():
+        for b, row in enumerate(made.student.real.tolist()):
+            for t in (t for t, real in enumerate(row) if real):
+                own = applied(loss.own("hidden")[f"layer{layer}"], made.student.states[layer][b, t].tolist())
+                target = made.teacher.states[theirs][b, t].tolist()
+                total += math.fsum((x - y) ** 2 for x, y in zip(own, target, strict=True)) / 6 / sum(row)
+    assert loss(*made).item() == pytest.approx(total / 3 / 3, abs=1e-10)
+
+
+class Sra:
+    """SRA's centres and weights of one text, by loops."""
+
+    def __init__(self, made: Made, b: int) -> None:
+        teacher, student = made.teacher, made.student
+        assert teacher.final is not None
+        assert student.final is not None
+        assert teacher.masses is not None
+        assert student.masses is not None
+        ranges = ranges_of(made.aligned.spans["aligned"], b)
+        masses = teacher.masses[b].tolist()
+        self.theirs = [centre(teacher.final[b].tolist(), masses, *span) for span, _ in ranges]
+        self.own = [centre(student.final[b].tolist(), student.masses[b].tolist(), *span) for _, span in ranges]
+        total = math.fsum(math.fsum(masses[begin:end]) for (begin, end), _ in ranges)
+        self.weights = [math.fsum(masses[begin:end]) / total for (begin, end), _ in ranges]
+
+
+def test_sra_centres_are_their_equation() -> None:
+    made, loss = two_tokenizers(), built("sra.centre")
+    total = 0.0
+    for one in (Sra(made, 0), Sra(made, 1)):
+        for w, own, theirs in zip(one.weights, one.own, one.theirs, strict=True):
+            total += w * (1 - cosine(applied(loss.own("sra.centre")["centres"], own), theirs))
+    assert loss(*made).item() == pytest.approx(total / 2, abs=1e-10)
+
+
+def test_sra_geometry_is_its_equation() -> None:
+    made = two_tokenizers()
+    texts = [pair_sum(one.theirs, one.own, one.weights) for one in (Sra(made, 0), Sra(made, 1))]
+    assert built("sra.geometry")(*made).item() == pytest.approx(math.fsum(texts) / 2, abs=1e-10)
+
+
+@pytest.mark.parametrize("temperature", [1, 2])
+def test_sra_vocabulary_is_its_equation(temperature: int) -> None:
+    made = two_tokenizers()
+    assert made.aligned.vocabulary is not None
+    outputs = [x.output.tolist() for x in (made.teacher, made.student) if x.output is not None]
+    ids = made.aligned.vocabulary.tolist()
+    total = 0.0
+    for one in (Sra(made, 0), Sra(made, 1)):
+        for w, *centres in zip(one.weights, one.theirs, one.own, strict=True):
+            p, q = (softmax([dot(outputs[i][pair[i]], x) for pair in ids], temperature) for i, x in enumerate(centres))
+            total += w * kl(p, q)
+    found = built(f"sra.vocabulary(temperature={temperature})")(*made)
+    assert found.item() == pytest.approx(temperature**2 * total / 2, abs=1e-10)
+
+
+def test_at_most_so_many_spans_of_a_text_are_compared_and_the_rest_is_counted() -> None:
+    made = one_tokenizer()
+    words = made.aligned.spans["words"]
+    scattered = Spans(*(x.flip(1) for x in words))  # padding first: it must not count among the first
+    few = same([(5, 7), (3, 4)], [(2, 5), (0, 2)], [(4, 6)])
+    assert (scattered.left_out(2), scattered.left_out(4)) == (2, 0)
+    limited = replace(made.aligned, spans={"words": scattered})
+    explicit = replace(made.aligned, spans={"words": few})
+    found = built("mta.dsa(words=2, spans=2)")(*made._replace(aligned=limited))
+    torch.testing.assert_close(found, built("mta.dsa(words=2)")(*made._replace(aligned=explicit)))
+
+
+def exact(rows: list[list[list[float]]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def by_hand() -> Made:
+    """One text of four tokens in the plane; three words or spans: tokens 0 and 1, token 2, token 3."""
+    real = torch.ones(1, 4, dtype=torch.bool)
+    weights = exact([[[0.1, 0.3, 0.2, 0.4]]])[0]
+    states = exact([[[2, 0], [2, 0], [0, 1], [3, 3]]])
+    three = same([(0, 2), (2, 3), (3, 4)])
+    square = torch.eye(2).double()
+    teacher = Shown(real, 2, None, {1: states, 2: states}, {1: weights, 2: weights}, weights, states, square)
+    own = exact([[[1, 0], [1, 0], [1, 0], [0, 2]]])
+    shown = Shown(real, 2, None, {1: own, 2: own}, {}, weights, own, square)
+    labels = torch.tensor([[-100, -100, 0, 1]])
+    kinds = {"words": three, "phrases": three, "aligned": three}
+    return Made(teacher, shown, Aligned(labels, spans=kinds, vocabulary=torch.tensor([[0, 0], [1, 1]])))  # pyright: ignore
+
+
+PLANE = Shapes(Shape(2, 2), Shape(2, 2))
+
+
+def test_mta_by_hand() -> None:
+    """The teacher's spans point at 0°, 90°, 45°, the student's at 0°, 0°, 90°; weights .4, .2, .4.
+
+    Cosines of the pairs (1,2), (1,3), (2,3): teacher 0, r, r with r = 1/sqrt(2); student 1, 0, 0.
+    Squared gaps: 1, 1/2, 1/2. Pair weights: .08, .16, .08, in sum .32, so 1/4, 1/2, 1/4.
+    mta.dsa = 1/4 + 1/4 + 1/8 = 5/8 at each layer, and so is its mean.
+    mta.hid: W is the identity; 1 - cos of the tokens is 0, 0, 1, 1 - r; weights .1, .3, .2, .4.
+    One layer: .2 + .4 (1 - r) = .6 - .4 r. Two key layers (1 of 2 for words; 2 for phrases): 1.2 - .8 r.
+    mta = 2 * 5/8 + .2 (1.2 - .8 r) = 1.49 - .16 r
+    """
+    r, made = 1 / math.sqrt(2), by_hand()
+    found = MethodLoss(parse_method("1 mta"), PLANE).double()
+    values = found.values(*made)
+    assert values["mta.dsa"].item() == pytest.approx(5 / 8, abs=1e-12)
+    assert values["mta.hid"].item() == pytest.approx(1.2 - 0.8 * r, abs=1e-12)
+    assert found(*made).item() == pytest.approx(1.49 - 0.16 * r, abs=1e-12)
+
+
+def test_sra_by_hand() -> None:
+    """The text of `test_mta_by_hand`, with P the identity, and logits (0, log 3) at the last two positions.
+
+    sra.centre: 1 - cos of the spans is 0, 1, 1 - r; weights .4, .2, .4: .2 + .4 (1 - r) = .6 - .4 r.
+    sra.geometry: the pairs of mta.dsa, 5/8.
+    sra.vocabulary at temperature 2, the output matrices being the identity: logits / 2 are the centres / 2.
+      Teacher: (1, 0), (0, 1/2), (3/2, 3/2); student: (1/2, 0), (1/2, 0), (0, 1). With s(x) = 1 / (1 + exp(-x)):
+      span 1: p = (s(1), s(-1)), q = (s(1/2), s(-1/2))
+      span 2: p = (s(-1/2), s(1/2)), q = (s(1/2), s(-1/2)); KL = (s(1/2) - s(-1/2)) / 2, as log(s(x) / s(-x)) = x
+      span 3: p = (1/2, 1/2), q = (s(-1), s(1)); KL = -log 2 - log(s(1) s(-1)) / 2
+    ce: labels 0 at position 1, 1 at position 2, with probabilities (1/4, 3/4): (log 4 + log 4/3) / 2
+    sra = .6 ce + .4 (centre + 50 geometry + 4 KL), 4 being the squared temperature
+    """
+    r, made = 1 / math.sqrt(2), by_hand()
+    logits = torch.tensor([0.0, math.log(3)], dtype=torch.float64).expand(1, 4, 2)
+    made = made._replace(student=replace(made.student, logits=logits))
+    found = MethodLoss(parse_method("sra"), PLANE).double()
+    torch.nn.init.eye_(found.own("sra.centre")["centres"].weight)  # pyright: ignore
+
+    def s(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    first = s(1) * math.log(s(1) / s(0.5)) + s(-1) * math.log(s(-1) / s(-0.5))
+    vocabulary = 0.4 * first + 0.2 * (s(0.5) - s(-0.5)) / 2 + 0.4 * (-math.log(2) - math.log(s(1) * s(-1)) / 2)
+    ce = (math.log(4) + math.log(4 / 3)) / 2
+    values = found.values(*made)
+    assert values["sra.centre"].item() == pytest.approx(0.6 - 0.4 * r, abs=1e-12)
+    assert values["sra.geometry"].item() == pytest.approx(5 / 8, abs=1e-12)
+    assert values["sra.vocabulary"].item() == pytest.approx(4 * vocabulary, abs=1e-12)
+    assert values["ce"].item() == pytest.approx(ce, abs=1e-12)
+    total = 0.6 * ce + 0.4 * (0.6 - 0.4 * r + 50 * 5 / 8 + 4 * vocabulary)
+    assert found(*made).item() == pytest.approx(total, abs=1e-12)
+
+
+def test_spans_may_overlap_and_leave_gaps() -> None:
+    states, w = random(1, 5, 3), random(1, 5, seed=1).exp()
+    given = spans([[(0, 4, 0, 4), (1, 3, 1, 3)]])
+    found = pooled(states, w, given.teacher, given.mask)
+    for i, (begin, end) in enumerate(((0, 4), (1, 3))):
+        assert found.centres[0, i].tolist() == pytest.approx(centre(states[0].tolist(), w[0].tolist(), begin, end))
+
+
+@pytest.mark.parametrize("name", ["hidden", "mta.dsa", "mta.hid"])
+def test_different_tokens_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} compares token by token, .*: use sra or uld"):
+        built(name)(*two_tokenizers())

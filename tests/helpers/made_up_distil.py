@@ -1,0 +1,198 @@
+"""Made-up batches of distillation in float64, with padding on either side, and the terms transcribed with loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from splitstep.distil.records import Aligned, Shape, Shapes, Shown, Spans, TopK, top_k
+
+IGNORED = -100
+LAYERS = {"teacher": 8, "student": 4}
+WIDTHS = {"teacher": 6, "student": 5}
+SHAPES = Shapes(Shape(8, 6), Shape(4, 5))
+
+
+class Made(NamedTuple):
+    """The three arguments of a term."""
+
+    teacher: Shown
+    student: Shown
+    aligned: Aligned
+
+
+def random(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
+
+
+def real_tokens(length: int, lengths: Sequence[int], left: Sequence[bool]) -> Tensor:
+    pairs = zip(lengths, left, strict=True)
+    rows = [[(t >= length - n) if at_left else (t < n) for t in range(length)] for n, at_left in pairs]
+    return torch.tensor(rows)
+
+
+def shown(side: str, real: Tensor, vocabulary: int, seed: int) -> Shown:
+    """A model that shows everything."""
+    size, layers, width = real.shape, LAYERS[side], WIDTHS[side]
+    masses = random(*size, seed=seed + 1).exp().masked_fill(~real, 0)
+    return Shown(
+        real,
+        layers,
+        logits=random(*size, vocabulary, seed=seed + 2, scale=2),
+        states={layer: random(*size, width, seed=seed + 10 + layer) for layer in range(1, layers + 1)},
+        masses=masses / masses.sum(1, keepdim=True),
+        final=random(*size, width, seed=seed + 3),
+        output=random(vocabulary, width, seed=seed + 4),
+    )
+
+
+def spans(rows: Sequence[Sequence[tuple[int, int, int, int]]]) -> Spans:
+    """Spans from (teacher's begin and end, student's begin and end), padded with nonsense that the mask hides."""
+    size = max(map(len, rows)) + 1
+    padded = [[*row, *[(1, 3, 0, 2)] * (size - len(row))] for row in rows]
+    ranges = torch.tensor(padded)
+    mask = torch.tensor([[i < len(row) for i in range(size)] for row in rows])
+    return Spans(ranges[..., :2], ranges[..., 2:], mask)
+
+
+def same(*rows: Sequence[tuple[int, int]]) -> Spans:
+    return spans([[(a, b, a, b) for a, b in row] for row in rows])
+
+
+def labels_of(real: Tensor, prompt: int, vocabulary: int, seed: int) -> Tensor:
+    """Random tokens of which the first `prompt` real ones and the padding are not scored."""
+    tokens = torch.randint(vocabulary, real.shape, generator=torch.Generator().manual_seed(seed))
+    return tokens.masked_fill((real.cumsum(1) <= prompt) | ~real, IGNORED)
+
+
+def one_tokenizer() -> Made:
+    """Three texts that both models read as the same tokens; the last one has a single word."""
+    real = real_tokens(7, (7, 5, 4), (False, False, True))
+    words = same([(0, 1), (1, 3), (3, 4), (5, 7)], [(0, 2), (2, 5)], [(4, 6)])
+    phrases = same([(0, 3), (3, 7)], [(0, 1), (1, 4), (4, 5)], [(3, 5), (5, 7)])
+    aligned = Aligned(labels_of(real, 2, 11, 5), spans={"words": words, "phrases": phrases})
+    return Made(shown("teacher", real, 11, 100), shown("student", real, 11, 200), aligned)
+
+
+def two_tokenizers() -> Made:
+    """Two texts that the models read as different tokens of different vocabularies."""
+    theirs, own = real_tokens(9, (9, 6), (False, True)), real_tokens(7, (6, 7), (False, False))
+    ends = spans([[(0, 2, 0, 1), (2, 3, 1, 4), (3, 7, 4, 5), (8, 9, 5, 6)], [(3, 5, 0, 4), (5, 9, 4, 7)]])
+    aligned = Aligned(
+        labels_of(own, 2, 11, 6),
+        labels_of(theirs, 3, 13, 7),
+        {"aligned": ends},
+        torch.tensor([[0, 3], [4, 1], [7, 10], [12, 0]]),
+    )
+    return Made(shown("teacher", theirs, 13, 300), shown("student", own, 11, 400), aligned)
+
+
+def shortened(made: Made, k: int = 3, temperatures: tuple[float, ...] = (1.0, 2.0)) -> Made:
+    """The batch with the teacher's largest logits only."""
+    assert isinstance(made.teacher.logits, Tensor)
+    return made._replace(teacher=replace(made.teacher, logits=top_k(made.teacher.logits, k, temperatures)))
+
+
+def map_rows(made: Made, change: Any, token_change: Any = None) -> Made:
+    """The batch with `change` applied to tensors that have texts first, `token_change` to those with tokens second."""
+    token_change = token_change or change
+
+    def side(x: Shown) -> Shown:
+        assert not isinstance(x.logits, TopK)
+        return replace(
+            x,
+            real=token_change(x.real),
+            logits=None if x.logits is None else token_change(x.logits),
+            states={layer: token_change(state) for layer, state in x.states.items()},
+            masses=None if x.masses is None else token_change(x.masses),
+            final=None if x.final is None else token_change(x.final),
+        )
+
+    texts = made.aligned
+    aligned = replace(
+        texts,
+        labels=token_change(texts.labels),
+        teacher_labels=None if texts.teacher_labels is None else token_change(texts.teacher_labels),
+        spans={kind: Spans(*map(change, one)) for kind, one in texts.spans.items()},
+    )
+    return Made(side(made.teacher), side(made.student), aligned)
+
+
+def softmax(logits: Sequence[float], temperature: float = 1.0) -> list[float]:
+    largest = max(logits)
+    powers = [math.exp((x - largest) / temperature) for x in logits]
+    return [x / math.fsum(powers) for x in powers]
+
+
+def kl(p: Sequence[float], q: Sequence[float]) -> float:
+    return math.fsum(a * math.log(a / b) for a, b in zip(p, q, strict=True) if a > 0)
+
+
+def mix(p: Sequence[float], q: Sequence[float], share: float) -> list[float]:
+    return [share * a + (1 - share) * b for a, b in zip(p, q, strict=True)]
+
+
+def merged(p: Sequence[float], ids: Sequence[int]) -> list[float]:
+    """The probabilities at these ids, and that of all others as one class."""
+    return [p[i] for i in ids] + [math.fsum(x for i, x in enumerate(p) if i not in ids)]
+
+
+def dot(x: Sequence[float], y: Sequence[float]) -> float:
+    return math.fsum(a * b for a, b in zip(x, y, strict=True))
+
+
+def cosine(x: Sequence[float], y: Sequence[float]) -> float:
+    return dot(x, y) / math.sqrt(dot(x, x)) / math.sqrt(dot(y, y))
+
+
+def applied(module: nn.Module, x: Sequence[float]) -> list[float]:
+    """A linear map without bias, by its matrix."""
+    weight = module.weight
+    assert isinstance(weight, Tensor)
+    return [dot(row, x) for row in weight.tolist()]
+
+
+def token_weights(states: Tensor, real: Tensor) -> list[list[float]]:
+    """MTA's token weights, entry by entry."""
+    out: list[list[float]] = []
+    for text, known in zip(states.tolist(), real.tolist(), strict=True):
+        tokens = [t for t, here in enumerate(known) if here]
+        unit = {t: [x / deviation(text[t]) for x in text[t]] for t in tokens}
+        weights = [0.0] * len(text)
+        for s in tokens:
+            others = [t for t in tokens if t != s]
+            scores = [dot(unit[s], unit[t]) / math.sqrt(len(unit[s])) for t in others]
+            for t, share in zip(others, softmax(scores), strict=True):
+                weights[t] += share / len(tokens)
+        out.append(weights)
+    return out
+
+
+def deviation(x: Sequence[float]) -> float:
+    mean = math.fsum(x) / len(x)
+    return math.sqrt(math.fsum((a - mean) ** 2 for a in x) / (len(x) - 1))
+
+
+def centre(states: Sequence[Sequence[float]], weights: Sequence[float], begin: int, end: int) -> list[float]:
+    total = math.fsum(weights[begin:end])
+    size = len(states[0])
+    return [math.fsum(weights[t] * states[t][i] for t in range(begin, end)) / total for i in range(size)]
+
+
+def ranges_of(given: Spans, text: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """The spans of a text: (teacher's range, student's range)."""
+    rows = zip(given.teacher[text].tolist(), given.student[text].tolist(), given.mask[text].tolist(), strict=True)
+    return [(tuple(a), tuple(b)) for a, b, here in rows if here]
+
+
+def pair_sum(theirs: list[list[float]], own: list[list[float]], w: list[float]) -> float:
+    """sum of w_i w_j (cos - cos)² over i != j / sum of w_i w_j over i != j."""
+    pairs = [(i, j) for i in range(len(w)) for j in range(len(w)) if i != j]
+    total = math.fsum(w[i] * w[j] for i, j in pairs)
+    gaps = [w[i] * w[j] * (cosine(own[i], own[j]) - cosine(theirs[i], theirs[j])) ** 2 for i, j in pairs]
+    return math.fsum(gaps) / total if pairs else 0.0
