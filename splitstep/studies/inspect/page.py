@@ -158,8 +158,8 @@ def spectra(result: Inspection) -> Iterator[Explained]:
         SliderChart("Eigenvalues of each layer's Jacobian", "layer", planes, name="spectra"),
         "J_l = ∂x_{l+1} / ∂x_l",
         "J is that of a single token, the last one of the first text, with the residual connection. Numbers inside the "
-        "circle shrink, those outside grow; those off the real line turn. A layer that did nothing has all at 1. Of a wide "
-        "layer, 256 eigenvalues are shown, chosen evenly in the order of their size.",
+        "circle shrink, those outside grow; those off the real line turn. A layer that did nothing has all at 1. Of a "
+        "wide layer, 256 eigenvalues are shown, chosen evenly in the order of their size.",
         "spectra.json",
     )  # fmt: skip
 
