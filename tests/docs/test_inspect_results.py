@@ -40,9 +40,7 @@ def test_what_is_said_about_layers_is_in_the_file() -> None:
     shares = [mean_of(found["model"], "jacobian", "complex", layer) for layer in (0, 29)]
     assert "from {:.0%} in the first layer to {:.0%} in the last".format(*shares) in WORDS
     product = [mean_of(found[who], "products", "effective rank", -1) for who in ("model", "other")]
-    assert (
-        "rank of {:.1f} of 576 in the trained network and {:.0f} in the random one".format(*product) in WORDS
-    )
+    assert "rank of {:.1f} of 576 in the trained network and {:.0f} in the random one".format(*product) in WORDS
     random = [mean_of(found["other"], "jacobian", "J - I asymmetry", layer) for layer in range(30)]
     assert all(f"{one:.2f}" in ("1.41", "1.42") for one in random)
 
