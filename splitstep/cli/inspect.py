@@ -18,10 +18,17 @@ Model = Annotated[
 ]
 TextFile = Annotated[
     Path | None,
-    typer.Option("--text", metavar="FILE", help='Texts, one a line, or a .jsonl with "text". Default: our own.'),
+    typer.Option(
+        "--text",
+        metavar="FILE",
+        help='A text on each line, or a .jsonl with "text". Default: built-in texts.',
+    ),
 ]
-Texts = Annotated[int, typer.Option("--texts", metavar="N", help="At most so many texts.")]
-Tokens = Annotated[int, typer.Option("--tokens", metavar="N", help="Each text is cut after so many tokens.")]
+Texts = Annotated[int, typer.Option("--texts", metavar="N", help="Use at most N texts.")]
+Tokens = Annotated[
+    int | None,
+    typer.Option("--tokens", metavar="N", help="Cut each text after N tokens. Default: 64, or the model's positions."),
+]
 Spectra = Annotated[
     int, typer.Option("--spectra", metavar="N", help="Texts for probes that differentiate layers; verdicts need 3.")
 ]
@@ -53,7 +60,7 @@ def inspect(
     context: typer.Context,
     text: TextFile = None,
     texts: Texts = 8,
-    tokens: Tokens = 64,
+    tokens: Tokens = None,
     against: Against = "random",
     layers: Layers = None,
     probes: Probes = None,
@@ -75,7 +82,7 @@ def inspect(
 
     Any Hugging Face Transformer is taken apart into steps of a scheme, run on a few texts and measured: trajectories,
     clusters, ranks, attention, Jacobians. Beside it stands the same architecture with random weights. The result is one
-    page, report.html, and result.json. A run of ours is shown validation examples of its task.
+    page, report.html, and result.json. A run of this package sees validation examples of its task.
     """
     from ..studies.inspect import STUDY, inspection
     from ..studies.inspect.measuring import DEFAULT, Plan

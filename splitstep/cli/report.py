@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR", help="What `splitstep compare` wrote.")],
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR", help="What a study wrote.")],
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Only print the verdict and the tables, as Markdown.")
     ] = False,
@@ -81,7 +81,7 @@ def _read(directory: Path, first: str | None) -> _Found:
 
     file = directory / "result.json"
     if not file.is_file():
-        raise ValueError(f"{directory} has no result.json: name a directory that `splitstep compare` wrote.")
+        raise ValueError(f"{directory} has no result.json: name one that `splitstep compare` or another study wrote.")
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:

@@ -24,12 +24,14 @@ from .smooth_start import start_smoothly
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Without the progress bars that transformers draws while it loads and saves."""
-    shown = logging.is_progress_bar_enabled()
+    """Without the progress bars that transformers draws and the tables that it prints while it loads and saves."""
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
 

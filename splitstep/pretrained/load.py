@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import transformers
 from huggingface_hub import snapshot_download
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 from transformers.models.auto.image_processing_auto import AutoImageProcessor  # at the top it asks for torchvision
 
@@ -69,8 +70,8 @@ def download(name: str, trust_remote_code: bool) -> Path:
         return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns="*/*"))
     except Exception as error:  # connections fail in many ways
         raise ValueError(
-            f"there is no folder {name}, and no model of that name comes from the Hub ({first_line(error)}): check the "
-            f"spelling and the connection, or name {WHAT}"
+            f"there is no folder {name}, and no model of that name comes from the Hub: check the spelling and the "
+            f"connection, or name {WHAT} ({type(error).__name__})"
         ) from None
 
 
@@ -86,6 +87,10 @@ def open_folder(
     except Exception as error:  # what a folder holds can break its reader in any way
         if "trust_remote_code" in str(error):
             raise ValueError(CODE.format(what=f"{folder} has a tokenizer")) from None
+        if isinstance(error, SafetensorError):
+            raise ValueError(
+                f"{folder} has a damaged weight file, perhaps half of it: download it again ({first_line(error)})"
+            ) from None
         raise ValueError(f"{folder} does not open: {first_line(error)}") from None
     return Opened(model.eval(), tokenizer, processor, name, source)
 

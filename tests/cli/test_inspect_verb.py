@@ -68,7 +68,7 @@ def test_it_writes_over_nothing_else(folder: Path, tmp_path: Path, capsys: pytes
         (["--probes", "rnak"], 'there is no probe "rnak"; did you mean "rank"?'),
         (["--probes", "gradients"], 'probe "gradients" differentiates the loss, which inspect does not do'),
         (["--texts", "0"], "--texts 0: give at least 1"),
-        (["--tokens", "-1"], "--tokens -1: give at least 1"),
+        (["--tokens", "-1"], "--tokens -1: give at least 2"),
         (["--spectra", "0"], "--spectra 0: give at least 1"),
         (["--tokens", "500"], f"cut it with --tokens {POSITIONS}"),
         (["--save", "weights"], "only states can be saved; write --save states"),

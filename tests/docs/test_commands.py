@@ -27,6 +27,7 @@ LEFT_OUT = {
     "splitstep compare wikitext2": "needs the text of WikiText-2, which is fetched by hand",
     "splitstep compare mnist": "needs the images of MNIST, which are fetched",
     "splitstep converge some-org/": "needs a model of the Hub; tests/studies/test_converge_pretrained.py has its own",
+    "splitstep converge path/to/model": "needs a model; tests/studies/test_converge_pretrained.py has its own",
     "splitstep inspect path/to/model": "needs a model; the tests of the verb and of the study make tiny ones",
     "splitstep inspect A --against B": "needs two models",
     "splitstep inspect SmolLM2.gguf": "needs a GGUF file",

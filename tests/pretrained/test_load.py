@@ -197,7 +197,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda f: drop(f, "model-00002*"),
         r"is only half here: model-00002-of-00006.safetensors, one of 6 parts, is missing",
     ),
-    "cut off": (cut, r"does not open: "),
+    "cut off": (cut, r"has a damaged weight file, perhaps half of it: download it again"),
     "git lfs": (
         lambda f: (f / "model-00001-of-00006.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n"),
         r"is a pointer of Git LFS, not the weights: run `git lfs pull`",

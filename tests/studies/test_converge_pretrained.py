@@ -253,10 +253,19 @@ def test_the_intervals_of_two_ways_decide(
     assert found.halved is not None
     assert found.strang is not None
     one, two = (Change(0.0, *ends, 4) for ends in (halved, strang))
-    result = replace(found, halved=found.halved._replace(loss=one), strang=found.strang._replace(loss=two))
-    verdict = discretised_flow_verdict(result)
+    ways = {"halved": found.halved._replace(loss=one), "strang": found.strang._replace(loss=two)}
+    verdict = discretised_flow_verdict(replace(found, loss=2.0, **ways))
     assert verdict.kind == kind
     assert word in verdict.sentence
+
+
+def test_a_model_that_guesses_is_undecided(found: DiscretisedFlow) -> None:
+    assert found.chance == math.log(zoo.tiny("GPT2LMHeadModel").config.vocab_size)
+    assert found.loss is not None
+    assert found.loss > found.chance - 0.5  # its weights are random
+    verdict = discretised_flow_verdict(found)
+    assert verdict.kind == "open"
+    assert "undecided, because its own loss" in verdict.sentence
 
 
 def test_a_loss_that_is_not_finite_has_no_interval() -> None:

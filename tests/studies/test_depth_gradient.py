@@ -55,7 +55,7 @@ def test_all_three_parts_support_the_claim() -> None:
     assert sentence.startswith(
         "Training installs a depth gradient: supported (rotation falls with depth: supported, -0.9"
     )
-    assert "rank collapses: supported, 0.03 [" in sentence
+    assert "the product loses rank: supported, 0.03 [" in sentence
 
 
 def test_one_part_against_it_is_enough() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class DiscretisedFlow:
     versions: dict[str, str]
     commit: str | None
     date: str
+    chance: Figure | None = None  # the loss of a uniform guess
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""
@@ -180,7 +182,7 @@ def discretised_flow(
         texts=len(texts), tokens=measured.tokens, loss=measured.loss, own=found[plan.ways[0]],
         halved=changed(found, plan.halved), strang=changed(found, plan.strang), merged=changed(found, plan.merged),
         ways=tuple(found[way] for way in dict.fromkeys(plan.ways)), longer=tuple(found[way] for way in plan.longer),
-        errors=tuple(errors), command=command, **stamp(),
+        errors=tuple(errors), command=command, chance=math.log(model.config.get_text_config().vocab_size), **stamp(),
     )  # fmt: skip
 
 

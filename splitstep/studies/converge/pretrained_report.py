@@ -20,6 +20,7 @@ from .changes import Change, Changed
 from .local_errors_report import NOT_DEFINED, errors_chart, errors_table
 from .pretrained import FORMAT, PROBED_TOKENS, DiscretisedFlow
 
+GUESS = 0.5  # nats per token below a uniform guess: a model that is no better has learnt next to nothing
 CLOSE = 0.1  # nats per token: the change of the loss that decides
 TITLE = "Is it a discretised flow?"
 NOTE = (
@@ -51,12 +52,23 @@ def discretised_flow_verdict(result: DiscretisedFlow) -> Verdict:
         f"{Code(shortened(result.strang.scheme))} (95% intervals over {counted(result.texts, 'text')}; the limit is "
         f"{CLOSE:g})"
     )
+    if guesses(result):
+        return Verdict(
+            "open",
+            f"{asked(result)}: undecided, because its own loss of {result.loss:.2f} nats is that of a guess "
+            f"({result.chance:.2f}), which has little to lose. {figures}.",
+        )
     kind, word = decided(halved, strang)
     return Verdict(kind, f"{asked(result)}: {word}. {figures}.{merged_text(result)}")
 
 
 def asked(result: DiscretisedFlow) -> str:
     return f"{result.model} as a discretised flow"
+
+
+def guesses(result: DiscretisedFlow) -> bool:
+    """Whether the model predicts hardly better than a uniform guess, as one with random weights does."""
+    return result.chance is not None and result.loss is not None and result.loss > result.chance - GUESS
 
 
 def decided(*changes: Change) -> tuple[Any, str]:

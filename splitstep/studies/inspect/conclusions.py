@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ...support.words import counted, listed
-from .result import Inspection, Looked, Series, Skipped, several
+from .result import Inspection, Looked, Series, Skipped, label_of, several
 
 PARALLEL = 0.95  # cos(x_l, x_{l-1}): 1 - cos is the block influence of ShortGPT; below 0.05 a layer hardly turns tokens
 SMALL = 0.5  # |x_l - x_{l-1}| / |x_{l-1}|: a longer step changes the stream by more than half
@@ -120,15 +120,17 @@ def over(series: Series, level: float, words: str) -> str:
     return f"{words} layer{'s' * (len(high) > 1)} {first_few(shown)}."
 
 
-def beside(result: Inspection, probe: str, name: str, pick: Callable[[list[float]], float]) -> str:
+def beside(
+    result: Inspection, probe: str, name: str, pick: Callable[[list[float]], float], form: str = "{:.3g}"
+) -> str:
     """The same figure of the other model."""
     found = None if result.other is None else result.other.find(probe, name)
     if result.other is None or found is None:
         return ""
     values = [one for one in found.mean if math.isfinite(one)]
-    which = "With random weights" if result.other.random else f"In {result.other.model}"
+    which = "With random weights" if result.other.random else f"In {label_of(result.other)}"
     side = {max: "highest", min: "lowest"}[pick]
-    return f" {which} the {side} is {pick(values):.3g}." if values else ""
+    return f" {which} the {side} is {form.format(pick(values))}." if values else ""
 
 
 def collapsing(result: Inspection) -> Iterator[Conclusion]:
@@ -140,8 +142,8 @@ def collapsing(result: Inspection) -> Iterator[Conclusion]:
     state, low = min(values, key=lambda one: one[1])
     rule = f"the effective rank of a text's centred states falls below {COLLAPSE:g} of that at the start"
     said = "Collapses" if low < COLLAPSE * first else "Does not collapse"
-    lowest = f" It is lowest at state {state}, {low:.3g}." if state not in (0, values[-1][0]) else ""
-    text = f"{said}: {first:.3g} at the start, {values[-1][1]:.3g} at the end.{lowest}"
+    lowest = f" {low:.3g} at state {state}," if state not in (0, values[-1][0]) else ""
+    text = f"{said}: {first:.3g} at the start,{lowest} {values[-1][1]:.3g} at the end."
     yield Conclusion("Rank of the tokens", rule, text + beside(result, "rank", "effective centred", min))
 
 
@@ -162,11 +164,11 @@ def outlying(result: Inspection) -> Iterator[Conclusion]:
     top = max(result.model.outliers, key=lambda one: one.share)
     high = [one for one in result.model.outliers if one.share > OUTLIER]
     names = sorted({one.coordinate for one in high})
-    equal = f"an equal share would be {1 / result.model.width:.2g}"
+    equal = f"an equal share would be {1 / result.model.width:.2%}"
     head = f"The most is {top.share:.1%}, coordinate {top.coordinate} of state {top.state}; {equal}."
     many = f"{'Coordinates' if len(names) > 1 else 'Coordinate'} {first_few(list(map(str, names)))}"
     text = f"{many}, in {counted(len(high), 'state')}. {head}" if high else f"None. {head}"
-    yield Conclusion("Outlier coordinates", rule, text + beside(result, "sizes", "outlier", max))
+    yield Conclusion("Outlier coordinates", rule, text + beside(result, "sizes", "outlier", max, "{:.1%}"))
 
 
 def own_loss(looked: Looked) -> str:

@@ -77,7 +77,7 @@ def collapses(trained: list[float], random: list[float]) -> Part:
         decision = "supported"
     elif lies(own, "above", COLLAPSED) or lies(null, "below", WIDE):
         decision = "not supported"
-    return Part("rank collapses", own, null, both, decision)
+    return Part("the product loses rank", own, null, both, decision)
 
 
 def parts_of(result: Inspection) -> list[Part]:
@@ -126,4 +126,5 @@ def shown(found: Estimate | None) -> str:
 def advice(result: Inspection, lacking: bool) -> str:
     if not lacking or result.model.find("jacobian", "complex") is None:
         return ""
-    return f" An interval needs 3 texts or more, and Jacobians were taken on {result.differentiated}: add --spectra 8."
+    add = "--spectra 8" if result.texts > 2 else "--texts 8 --spectra 8"
+    return f" An interval needs 3 texts or more, and Jacobians were taken on {result.differentiated}: add {add}."

@@ -15,15 +15,19 @@ from .result import FORMAT, Inspection, Looked, label_of
 TITLE = "Inspection"
 COLUMNS = (
     ("cosine", "drift", "previous", "{:.3f}"),
-    (("relative", "step"), "sizes", "relative", "{:.3g}"),
-    (("largest", "s"), "leading", "s 1", "{:.3g}"),
+    ("step", "sizes", "relative", "{:.3g}"),
+    ("largest s", "leading", "s 1", "{:.3g}"),
     ("complex", "jacobian", "complex", "{:.0%}"),
     ("asymmetry", "jacobian", "J asymmetry", "{:.2f}"),
     ("[A, F]", "commutator", "A F", "{:.2f}"),
-    (("on first", "token"), "attention", "first token", "{:.2f}"),
+    ("sink", "attention", "first token", "{:.2f}"),
 )
 SHORT = "layers"
-COSINE = "cosine: cos(x_l, x_l-1), where x_l is the state after a layer and x_l-1 the one before it."
+READING = (
+    "x_l is the state after a layer, x_l-1 the one before it. Cosine: cos(x_l, x_l-1); step: |x_l - x_l-1| / |x_l-1|; "
+    "largest s: the largest singular value of the layer's Jacobian; sink: attention on the first token; if skipped: "
+    "the change of the loss in nats, or of the output, if the layer is left out."
+)
 SHORT_NOTE = "Means over texts; the page has their spread and the other model beside them."
 LAYERS_NOTE = "Means over texts; small print: the standard deviation over texts, and the other model's mean."
 
@@ -77,14 +81,14 @@ def layers_table(result: Inspection) -> Table:
         [str(layer), *(cell(result, layer, *one[1:]) for one in shown), *skip_cell(looked, layer)]
         for layer in result.layers
     ]
-    return Table(columns, rows, "Layers", [LAYERS_NOTE, COSINE], ON_PAGES, stacked=False)
+    return Table(columns, rows, "Layers", [LAYERS_NOTE, READING], ON_PAGES, stacked=False)
 
 
 def short_table(result: Inspection) -> Table:
     """A row per layer with means alone, in one line each: for terminals."""
     whole = layers_table(result)
     rows = [[lines(one)[0] for one in row] for row in whole.rows]
-    return Table(whole.columns, rows, "Layers", [SHORT_NOTE, COSINE], name=SHORT)
+    return Table(whole.columns, rows, "Layers", [SHORT_NOTE, READING], name=SHORT)
 
 
 def cell(result: Inspection, layer: int, probe: str, name: str, form: str) -> tuple[str, ...]:
@@ -103,7 +107,7 @@ def cell(result: Inspection, layer: int, probe: str, name: str, form: str) -> tu
 def skip_column(looked: Looked) -> list[Column]:
     if not looked.skipped:
         return []
-    return [Column(("loss" if looked.losses else "change", "if skipped"))]
+    return [Column("if skipped")]
 
 
 def skip_cell(looked: Looked, layer: int) -> list[str]:

@@ -19,6 +19,8 @@ from ...tasks import Batch, Task
 from ...training.directory import RunDirectory
 from .measuring import Text
 
+TOKENS = 64  # of a text, unless it is said otherwise
+
 
 class Source(NamedTuple):
     """Texts that can be read again and again, how many there are, and where they come from."""
@@ -33,19 +35,25 @@ class Wanted(NamedTuple):
 
     file: Path | None = None
     texts: int = 8
-    tokens: int = 64
+    tokens: int | None = None  # None: 64, or as many as the models have positions
     data: Path | None = None  # where a run's task has its data
 
     def check(self) -> None:
-        for name, value in (("texts", self.texts), ("tokens", self.tokens)):
-            if value < 1:
-                raise ValueError(f"--{name} {value}: give at least 1")
+        for name, value, least in (("texts", self.texts, 1), ("tokens", self.tokens, 2)):
+            if value is not None and value < least:
+                raise ValueError(f"--{name} {value}: give at least {least}")
+
+    def length(self, models: Sequence[Opened]) -> int:
+        """The most tokens of a text."""
+        if self.tokens is not None:
+            return self.tokens
+        return min([TOKENS, *(most for one in models if (most := positions(one.model) or 0) > 1)])
 
 
-def source_of(opened: Opened, wanted: Wanted) -> Source:
-    """The texts for this model."""
+def source_of(opened: Opened, wanted: Wanted, tokens: int) -> Source:
+    """The texts for this model, each cut after so many tokens."""
     if opened.source == "run" and wanted.file is None:
-        return examples_of(opened, wanted)
+        return examples_of(opened, wanted, tokens)
     main = opened.model.main_input_name
     if main != "input_ids":
         raise ValueError(
@@ -54,10 +62,10 @@ def source_of(opened: Opened, wanted: Wanted) -> Source:
         )
     texts = (default_texts() if wanted.file is None else read_texts(wanted.file))[: wanted.texts]
     tokenizer = opened.needs_tokenizer()
-    check_lengths(opened, tokenizer, texts, wanted.tokens)
+    check_lengths(opened, tokenizer, texts, tokens)
 
     def read() -> Iterator[Text]:
-        for i, batch in enumerate(batches_of(texts, tokenizer, wanted.tokens, 1)):
+        for i, batch in enumerate(batches_of(texts, tokenizer, tokens, 1)):
             ids = batch["input_ids"]
             more = {"decoder_input_ids": ids} if opened.model.config.is_encoder_decoder else {}
             yield Text({**batch, **more}, f"text {i + 1}", spelled(tokenizer, ids[0].tolist()))
@@ -93,7 +101,7 @@ def spelled(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     )
 
 
-def examples_of(opened: Opened, wanted: Wanted) -> Source:
+def examples_of(opened: Opened, wanted: Wanted, tokens: int) -> Source:
     """Validation examples of a run's task."""
     recipe = RunDirectory(Path(opened.name).expanduser()).recipe()
     task = recipe.load_task(wanted.data)
@@ -102,7 +110,7 @@ def examples_of(opened: Opened, wanted: Wanted) -> Source:
 
     def read() -> Iterator[Text]:
         for i, row in enumerate(found):
-            inputs = {name: x[:, : wanted.tokens] for name, x in row.items()} if causal else row
+            inputs = {name: x[:, :tokens] for name, x in row.items()} if causal else row
             yield Text(dict(inputs), f"example {i + 1}", tokens_of(opened, inputs))
 
     return Source(read, len(found), f"validation examples of {recipe.task}")

@@ -40,9 +40,10 @@ def inspection(
     wanted.check()
     place = device_of(device)
     opened = open_model(name, trust_remote_code)
-    source = source_of(opened, wanted)
     second = None if against in (RANDOM, NOTHING) else open_model(against, trust_remote_code)
-    other_source = None if second is None else source_of(second, wanted)
+    tokens = wanted.length([opened] if second is None else [opened, second])
+    source = source_of(opened, wanted, tokens)
+    other_source = None if second is None else source_of(second, wanted, tokens)
     total = source.number * (1 + (against == RANDOM)) + (other_source.number if other_source else 0)
     tick = ticking(progress, total)
     make_null = maker_of(opened.model)
@@ -58,7 +59,7 @@ def inspection(
         other = measured(flow_of(null), name, source, keeping, True, tick)
     return Inspection(
         model=first, other=other, seed=SEED if against == RANDOM else None, texts=source.number,
-        tokens=wanted.tokens, source=source.name, probes=plan.probes, differentiated=plan.differentiated,
+        tokens=tokens, source=source.name, probes=plan.probes, differentiated=plan.differentiated,
         layers=plan.layers or tuple(range(first.layers)), command=command, **stamp(),
     )  # fmt: skip
 
@@ -71,7 +72,8 @@ def device_of(name: str | None) -> torch.device:
         torch.empty(0, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"--device {name} is not here ({str(error).splitlines()[0]}): use cpu or cuda") from None
+        instead = "leave --device out" if name == "cpu" or not torch.cuda.is_available() else "use cpu or cuda"
+        raise ValueError(f"--device {name} is not here ({str(error).splitlines()[0]}): {instead}") from None
 
 
 def ticking(progress: Counting | None, total: int) -> Callable[[], None]:
