@@ -403,7 +403,7 @@ WRONG: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
     ({"a.txt": "\n".join(sentences(300)).encode()}, {"vocab_size": 5000}, "use at most vocab_size: "),
     ({"a.txt": "\n".join(sentences(300)).encode()}, {"length": 100_000}, "do not fill a row of 100000; give more"),
     ({"a.txt": b"x"}, {"masked": 0.9}, "option masked is 0.9, and needs a share"),
-    ({"a.txt": b"x"}, {"prepared": "x"}, "leave one of them out"),
+    ({"a.txt": b"x"}, {"prepared": "x"}, "leave one or the other out"),
     ({"a.txt": b"x"}, {"documents": "page"}, 'needs "file" or "blank" or "line"'),
     ({"a.txt": b"x"}, {"train": "nowhere"}, 'there is no file or folder "nowhere"'),
 ]  # fmt: skip
