@@ -32,10 +32,10 @@ NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 @dataclass(frozen=True, kw_only=True)
 class MlmOptions:
-    """`train`: text files, folders of them, JSON lines or Parquet with a field "text"; by default the docstrings of the
-    running Python. `documents`: where one ends in plain text: with the file, at blank lines or with the line.
-    `valid`, `test`: the same for held-out text; without them it is held out of `train`. `prepared`: instead of these, a
-    folder of text that was prepared before.
+    """`train`: text files, folders of them, JSON lines, Parquet or folders of Hugging Face datasets, with a field
+    "text"; by default the docstrings of the running Python. `valid`, `test`: the same for held-out text; without them
+    it is held out of `train`. `documents`: where one ends in plain text: with the file, at blank lines or with the
+    line. `prepared`: instead of these, a folder of text that was prepared before.
 
     `subwords`, `vocab_size`: what is learnt from the training text. `length`: tokens of a row. `masked`: the share of a
     row's tokens that is hidden, one by one or by whole words (`mask`). `next_sentence`: pieces are pairs of texts, of

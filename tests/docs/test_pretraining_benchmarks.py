@@ -33,3 +33,13 @@ def test_the_benchmark_of_masked_training_compares_every_way(tmp_path: Path) -> 
         assert tokens[0] == pytest.approx(share * 4 * 64)
         assert tokens[1] > 0.85 * 4 * 64
     assert rows["splitstep lie", "mixture"]["bar"] == pytest.approx(0.9 * 1.25 / shares["mixture"])
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_preparation_makes_pairs(tmp_path: Path) -> None:
+    words = ["--megabytes", "1", "--vocab-size", "4000", "--next-sentence", "--out", str(tmp_path)]
+    done = subprocess.run([sys.executable, str(FOLDER / "prepare_text.py"), *words], capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    found = json.loads((tmp_path / "result.json").read_text())
+    assert found["next_sentence"]
+    assert all(counts["pairs"] >= counts["rows"] > 0 for counts in found["splits"].values())

@@ -399,7 +399,7 @@ WRONG: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
     ({"a.jsonl": b'{"text": "x"\n'}, {}, "a.jsonl, line 1 is not JSON"),
     ({"a.txt.gz": b"no"}, {}, "a.txt.gz (2 bytes) is damaged"),
     ({"a.png": b"x"}, {}, "has no text files; those of a folder end in .md"),
-    ({"dataset_info.json": b"{}"}, {}, "is a folder of Hugging Face datasets"),
+    ({"dataset_info.json": b"{}"}, {}, "has no readable state.json, which names its files"),
     ({"a.txt": "\n".join(sentences(300)).encode()}, {"vocab_size": 5000}, "use at most vocab_size: "),
     ({"a.txt": "\n".join(sentences(300)).encode()}, {"length": 100_000}, "do not fill a row of 100000; give more"),
     ({"a.txt": b"x"}, {"masked": 0.9}, "option masked is 0.9, and needs a share"),
