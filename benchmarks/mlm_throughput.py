@@ -25,7 +25,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -37,7 +36,7 @@ from torch import Tensor, nn
 from splitstep.models import KINDS
 from splitstep.support.files import write_atomically
 from splitstep.tasks.corpus.masking import FIRST, Choice, mask
-from splitstep.tasks.corpus.packing import Packer, piece_ends, row_type
+from splitstep.tasks.corpus.packing import Packer, row_type
 from splitstep.tasks.corpus.subwords import CLS, MASK, PAD, SEP
 from splitstep.tasks.mlm import as_batch
 from splitstep.training import TrainOptions, load_recipe
@@ -85,14 +84,13 @@ class Texts(NamedTuple):
 
 
 class Ours(NamedTuple):
-    """How this package trains: a scheme, a mode of `splitstep train`, attention under a mask or piece by piece."""
+    """How this package trains: a scheme, and a mode of `splitstep train`."""
 
     scheme: str
     mode: str
-    attention: str
 
     def __str__(self) -> str:
-        return f"splitstep {self.scheme}, {self.mode}{', pieces' if self.attention == 'pieces' else ''}"
+        return f"splitstep {self.scheme}, {self.mode}"
 
 
 class Way(NamedTuple):
@@ -144,14 +142,12 @@ def their_batches(rows: np.ndarray, whole: bool, device: torch.device) -> list[d
     return batches
 
 
-def our_works(rows: np.ndarray, attention: str, shape: Shape, device: torch.device) -> list[Work]:
-    """Packed rows as the task `mlm` makes them; with the ends of pieces if attention goes by them."""
+def our_works(rows: np.ndarray, shape: Shape, device: torch.device) -> list[Work]:
+    """Packed rows as the task `mlm` makes them."""
     random, count = np.random.default_rng(1), max(1, round(MASKED * shape.length))
 
     def work(number: int, part: np.ndarray) -> Work:
         batch = as_batch(part, mask(part, Choice(count, shape.vocab_size), random))
-        if attention == "pieces":
-            batch["piece_ends"] = torch.from_numpy(piece_ends(part))
         items = torch.tensor(float(len(part) * count))
         return Work([batch], [dropout_seed(0, number, 0, 0)], items, part.size).to(device)
 
@@ -203,7 +199,7 @@ def our_way(given: Ours, shape: Shape, texts: dict[str, Texts], device: torch.de
     learner, optimizer = Learner(model), make_optimizer(model, options, device)
     precision = choose_precision("auto", device)
     update = make_update(learner, spread(learner, "none", world), optimizer, options, precision, given.mode, world)
-    works = {kind: our_works(one.packed, given.attention, shape, device) for kind, one in texts.items()}
+    works = {kind: our_works(one.packed, shape, device) for kind, one in texts.items()}
 
     def updates(kind: str) -> Update:
         return lambda number: update(works[kind][number % BATCHES], LR)[0]
@@ -305,8 +301,7 @@ def measure(
     """All ways with batches of this size; `keep` gets the table after each round. Returns shares of real tokens."""
     texts = {kind: make_texts(kind, shape, batch * BATCHES) for kind in ("full rows", "mixture")}
     timing = 0.25 * max(left(end), 0)  # what is left to the rounds
-    ours = [Ours(*one) for one in product(given.schemes, shape.modes, given.attention)]
-    ours.sort(key=lambda one: shape.modes.index(one.mode))
+    ours = [Ours(scheme, mode) for mode in shape.modes for scheme in given.schemes]
     ways = list(prepared(shape, ours, texts, device, end - timing))
     times: Times = {(way.name, kind): [] for way in ways for kind in texts}
     for number in range(given.rounds):
@@ -356,7 +351,6 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("results/pretrain/throughput.json"))
     parser.add_argument("--batch", type=int, nargs="+", help="rows of a batch; several sizes one after the other")
     parser.add_argument("--schemes", nargs="+", default=["lie", "macaron"])
-    parser.add_argument("--attention", nargs="+", default=["mask"], choices=("mask", "pieces"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=8, help=f"of a turn; a multiple of {BATCHES}")
     parser.add_argument("--seconds", type=float, default=170, help="when to be done; what does not fit is left out")

@@ -2,6 +2,7 @@
 
     python benchmarks/prepare_text.py --megabytes 100 --out results/prepare_text      # text made here, of this size
     python benchmarks/prepare_text.py --text FOLDER --out results/prepare_text        # your own
+    python benchmarks/prepare_text.py --next-sentence --out results/prepare_pairs     # as pairs of texts
 
 Everything is done that a first run on a text does: hashes, counts, subwords, rows. The bar is 1 GB in 15 minutes and 2
 GiB on two cores: 1.11 MB/s. Memory is the highest of the process, with Python and its packages. On a machine that does
@@ -18,6 +19,7 @@ import resource
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ TEXTS = 64  # files
 
 
 def write_text(folder: Path, megabytes: float) -> None:
-    """Files of words whose frequencies fall as those of English do, in lines of 200 words."""
+    """Files of words whose frequencies fall as those of English do, in lines of ten sentences of 20 words."""
     random = np.random.default_rng(0)
     letters, sizes = np.array(list("etaoinshrdlcumwfgypbvk")), 2 + random.poisson(4, WORDS)
     words = np.array(["".join(random.choice(letters, size)) for size in sizes])
@@ -41,11 +43,12 @@ def write_text(folder: Path, megabytes: float) -> None:
     for number in range(TEXTS):
         with (folder / f"{number:02}.txt").open("w") as file:
             while file.tell() < megabytes * 1e6 / TEXTS:
-                chosen = random.choice(words, (20, 200), p=chances)
-                file.write("\n".join(" ".join(line) for line in chosen) + "\n")
+                chosen = random.choice(words, (20, 10, 20), p=chances)
+                lines = (" ".join(f"{' '.join(sentence)}." for sentence in line) for line in chosen)
+                file.write("\n".join(lines) + "\n")
 
 
-def measure(text: Path, documents: Any, vocab_size: int) -> dict[str, Any]:
+def measure(text: Path, options: MlmOptions) -> dict[str, Any]:
     """One preparation with an empty cache."""
     size = (
         sum(file.stat().st_size for file in text.rglob("*") if file.is_file()) if text.is_dir() else text.stat().st_size
@@ -54,13 +57,14 @@ def measure(text: Path, documents: Any, vocab_size: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as cache:
         os.environ["SPLITSTEP_CACHE"] = cache
         begun = time.monotonic()
-        found = prepare_text(MlmOptions(train=(str(text),), documents=documents, vocab_size=vocab_size))
+        found = prepare_text(replace(options, train=(str(text),)))
         seconds = time.monotonic() - begun
         manifest = found.manifest
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
     return {
-        "bytes": size, "documents": manifest["documents"], "splits": manifest["splits"], "vocab_size": vocab_size,
+        "bytes": size, "documents": manifest["documents"], "splits": manifest["splits"],
+        "vocab_size": options.vocab_size, "next_sentence": options.next_sentence,
         "seconds": seconds, "megabytes_per_second": size / 1e6 / seconds, "cpu_seconds": cpu,
         "cpu_seconds_per_megabyte": cpu / (size / 1e6), "cores_used": cpu / seconds,
         "memory": used.ru_maxrss << 10, "cores": os.cpu_count(), "load_at_the_end": os.getloadavg()[0],
@@ -74,12 +78,14 @@ def main() -> int:
     parser.add_argument("--documents", choices=("file", "blank", "line"), default="file")
     parser.add_argument("--megabytes", type=float, default=100.0)
     parser.add_argument("--vocab-size", type=int, default=16_000)
+    parser.add_argument("--next-sentence", action="store_true", help="prepare pairs of texts")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
+    options = MlmOptions(documents=given.documents, vocab_size=given.vocab_size, next_sentence=given.next_sentence)
     with tempfile.TemporaryDirectory() as folder:
         if given.text is None:
             write_text(Path(folder), given.megabytes)
-        result = measure(given.text or Path(folder), given.documents, given.vocab_size)
+        result = measure(given.text or Path(folder), options)
     made = "made here" if given.text is None else given.text.name
     document = {"text": made, **result, "machine": platform.machine(), **stamp()}
     given.out.mkdir(parents=True, exist_ok=True)

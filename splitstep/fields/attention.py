@@ -13,7 +13,6 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..kernels.dropout import dropout
-from ..kernels.packed_attention import by_pieces, kernel_for_packed_rows
 from ..kernels.rotary import heads_of, split_rotary
 from .context import Context, FieldSpec, Record
 
@@ -95,7 +94,6 @@ class Pairing(NamedTuple):
     v: Tensor
     mask: Tensor | None
     causal: bool
-    bounds: Tensor | None = None  # of pieces that the mask keeps apart
 
     @property
     def shared(self) -> int:
@@ -151,11 +149,9 @@ class Attention(nn.Module):
 
         Fused dropout draws from the device's own generator, which only a field that is evaluated once a step may do.
         """
-        q, k, v, mask, causal, bounds = pair
+        q, k, v, mask, causal = pair
         p = 0.0 if seed is None else self.p_softmax
         if record is None and (p == 0.0 or (self.once and q.is_cuda)):
-            if bounds is not None and kernel_for_packed_rows(q) == "pieces":
-                return by_pieces(q, k, v, bounds, p)
             return functional.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal, enable_gqa=pair.shared > 1
             )
@@ -197,8 +193,7 @@ class SelfAttention(Attention):
             q, k, v = split_rotary(qkv, context.rotary, queries, keys)
         if context.cache is not None:
             k, v = context.cache.update(k, v, context.slot)
-        causal = context.causal and context.mask is None
-        return Pairing(q, k, v, as_barrier(context.mask, q), causal, context.bounds)
+        return Pairing(q, k, v, as_barrier(context.mask, q), context.causal and context.mask is None)
 
     def flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one evaluation on `length` tokens; causal or not, a query meets every key."""

@@ -57,6 +57,5 @@ class Context(NamedTuple):
     seed: Tensor | None = None  # an integer; None: no dropout
     documents: Tensor | None = None  # [B, S]: of each key, 0 for padding; None: one in each row; causal models may have
     # [B, T, S] instead: whether a key is of the query's document
-    bounds: Tensor | None = None  # of the pieces of packed rows, beside their mask, as `by_pieces` takes them
     modes: Any = None  # of diffusion along these documents, if they are worked out for all layers at once
     record: Record | None = None  # is told the attention weights of every evaluation, before dropout

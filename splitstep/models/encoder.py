@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..integrate import Observe
-from ..kernels.packed_attention import bounds_of
 from .arguments import answer, check_arguments, given_one
 from .base import TextModel
 from .body import Body, Embedding, seed_for
@@ -40,24 +39,19 @@ class Encoder(nn.Module):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         seq_idx: Tensor | None = None,
-        piece_ends: Tensor | None = None,
     ) -> Tensor:
         """States of the tokens. `seq_idx` is the number of each token's text in rows of several texts each: none looks
-        at another, and positions begin anew with each. `piece_ends` [B, P] says where these texts end, for kernels that
-        go text by text; a row with fewer repeats its length."""
-        texts = bounds = None
+        at another, and positions begin anew with each."""
+        texts = None
         if seq_idx is not None:
             check_seq_idx(seq_idx, given_one(input_ids, inputs_embeds))
             texts = numbered_texts(seq_idx, attention_mask)
-            if piece_ends is not None and attention_mask is None:
-                bounds = bounds_of(piece_ends, seq_idx.shape[1])
             attention_mask = same_text(texts)
             position_ids = restarting_positions(texts) if position_ids is None else position_ids
         x, context = self.embedding(
             input_ids, attention_mask, seed, types=token_type_ids, positions=position_ids, embeds=inputs_embeds,
             documents=texts,
         )  # fmt: skip
-        context = context._replace(bounds=bounds)
         if watch is None:
             return self.body(x, context)
         return self.body(x, context._replace(record=watch.record), watch.observe)
@@ -80,11 +74,10 @@ class EncoderModel(TextModel):
         types: Tensor | None,
         dropout_seed: Tensor | None,
         seq_idx: Tensor | None = None,
-        piece_ends: Tensor | None = None,
     ) -> Tensor:
         """The states of tokens, or of their vectors."""
         seed = seed_for(self, self.config, dropout_seed, given_one(tokens, embeds).device)
-        return self.encoder(tokens, mask, types, seed, watch, positions, embeds, seq_idx, piece_ends)
+        return self.encoder(tokens, mask, types, seed, watch, positions, embeds, seq_idx)
 
     def bare(
         self,

@@ -104,12 +104,10 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         next_sentence_positions: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
         next_sentence_weights: Tensor | None = None,
-        piece_ends: Tensor | None = None,
         **others: Any,
     ) -> MaskedOutput:
         """Logits [B, T, V] and the loss of labels [B, T]; with `masked_positions` [B, M], logits and labels of those
-        positions alone: [B, M, V] and [B, M]. `seq_idx` numbers the texts of packed rows, and `piece_ends` [B, P] may
-        say where they end: attention is then computed text by text on a GPU, in half precision.
+        positions alone: [B, M, V] and [B, M]. `seq_idx` numbers the texts of packed rows.
 
         `next_sentence_label` is one for each row [B], -100 where none counts; with `next_sentence_positions` [B, K] of
         the first tokens of the pairs in packed rows, one for each of these. Its loss is added: a mean, or a sum with
@@ -118,9 +116,8 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         check_arguments(self, others)
         watch = Watch(self.config, observe, output_hidden_states, output_attentions)
         x = self.read(
-            watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed, seq_idx,
-            piece_ends,
-        )  # fmt: skip
+            watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed, seq_idx
+        )
         logits, wide = self.read_out(x if masked_positions is None else states_at(x, masked_positions))
         loss = None
         if labels is not None:

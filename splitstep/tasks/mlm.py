@@ -1,6 +1,6 @@
 """Masked language modelling on any text: fill in the tokens that are hidden."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -13,11 +13,11 @@ from torch import Tensor
 from . import sampler
 from .cache import digest
 from .corpus.docstrings import library_hash, read_docstrings
-from .corpus.documents import Boundary, Part, find_files, read_parts
+from .corpus.documents import Boundary, find_files, read_parts
 from .corpus.masking import Choice, Masked, Unit, mask
 from .corpus.packing import piece_numbers
 from .corpus.pairs import read_pairs
-from .corpus.prepared import Prepared, Wanted, load, prepare
+from .corpus.prepared import Prepared, Read, Wanted, load, prepare
 from .corpus.subwords import SPECIAL, Kind, continues
 from .fetch import find_own
 from .options import at_least
@@ -32,9 +32,10 @@ NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 @dataclass(frozen=True, kw_only=True)
 class MlmOptions:
-    """`train`: text files, folders of them, JSON lines or Parquet with a field "text"; by default the docstrings of the
-    running Python. `documents`: where one ends in plain text: with the file, at blank lines or with the line.
-    `prepared`: instead of `train`, a folder of text that was prepared before.
+    """`train`: text files, folders of them, JSON lines, Parquet or folders of Hugging Face datasets, with a field
+    "text"; by default the docstrings of the running Python. `valid`, `test`: the same for held-out text; without them
+    it is held out of `train`. `documents`: where one ends in plain text: with the file, at blank lines or with the
+    line. `prepared`: instead of these, a folder of text that was prepared before.
 
     `subwords`, `vocab_size`: what is learnt from the training text. `length`: tokens of a row. `masked`: the share of a
     row's tokens that is hidden, one by one or by whole words (`mask`). `next_sentence`: pieces are pairs of texts, of
@@ -43,6 +44,8 @@ class MlmOptions:
     """
 
     train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
     documents: Boundary = "file"
     prepared: str | None = None
     subwords: Kind = "wordpiece"
@@ -59,8 +62,16 @@ class MlmOptions:
         at_least("valid_limit", self.valid_limit, self.length)
         if not 0 < self.masked <= 0.5:
             raise ValueError(f"option masked is {self.masked}, and needs a share above 0 and at most 0.5, e.g. 0.15")
-        if self.prepared is not None and self.train:
-            raise ValueError(f"option prepared is {self.prepared}, and train is given, too: leave one of them out")
+        self._check_files()
+
+    def _check_files(self) -> None:
+        """Refuse files that cannot be used together."""
+        given = [name for name in SPLITS if getattr(self, name)]
+        if self.prepared is not None and given:
+            are = f"{', '.join(given)} {'is' if len(given) == 1 else 'are'} given, too"
+            raise ValueError(f"option prepared is {self.prepared}, and {are}: leave one or the other out")
+        if given and not self.train:
+            raise ValueError(f"option {given[0]} is given without train: add data.train=FILES")
 
     @property
     def count(self) -> int:
@@ -78,12 +89,15 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
         once = cache(lambda: list(read_docstrings()))  # parsing takes seconds, and the text is small
         parts = lambda: iter(once())  # noqa: E731
         return prepare(wanted(options, parts, source))
-    files = find_files(options.train, Mlm.name, data)
-    source = {"files": [[file.name, digest(file)] for file in files], "documents": options.documents}
-    return prepare(wanted(options, partial(read_parts, files, options.documents), source))
+    given = {split: names for split in SPLITS if (names := getattr(options, split))}
+    files = {split: find_files(names, Mlm.name, data) for split, names in given.items()}
+    named = {split: [[file.name, digest(file)] for file in found] for split, found in files.items()}
+    source = {"files": named.pop("train"), "documents": options.documents, **named}
+    read = {split: partial(read_parts, found, options.documents) for split, found in files.items()}
+    return prepare(wanted(options, read.pop("train"), source)._replace(own=read))
 
 
-def wanted(options: MlmOptions, parts: Callable[[], Iterator[Part]], source: dict[str, Any]) -> Wanted:
+def wanted(options: MlmOptions, parts: Read, source: dict[str, Any]) -> Wanted:
     return Wanted(Mlm.name, parts, source, options.subwords, options.vocab_size, options.length, options.next_sentence)
 
 
@@ -209,6 +223,11 @@ class Mlm(Task):
 
         other = Tokenizer.from_file(str(folder / TOKENIZER))
         return other.get_vocab() == self._tokenizer.get_vocab()
+
+    def remarks(self) -> dict[str, dict[str, int]]:
+        counts = {split: one.get("also_in_train", 0) for split, one in self._prepared.manifest["splits"].items()}
+        found = {split: count for split, count in counts.items() if count}
+        return {"also in train": found} if found else {}
 
     def describe(self) -> dict[str, Any]:
         manifest = self._prepared.manifest

@@ -43,12 +43,6 @@ def test_so_it_does_in_single_precision(scheme: str, positions: str) -> None:
         torch.testing.assert_close(logits, model(text).logits, **CLOSE)
 
 
-def test_knowing_where_texts_end_changes_nothing() -> None:
-    model, ids = tiny.tiny("masked"), tiny.tokens(rows=3, length=12)
-    ends = torch.tensor([[5, 6, 12, 12], [12, 12, 12, 12], [2, 5, 12, 12]])
-    assert torch.equal(model(ids, seq_idx=SEQ_IDX, piece_ends=ends).logits, model(ids, seq_idx=SEQ_IDX).logits)
-
-
 def test_the_model_without_a_head_packs_as_well() -> None:
     torch.manual_seed(0)
     model, ids = ss.models.SplitstepMaskedModel(ss.MaskedConfig(**tiny.SHAPES["masked"])).eval(), tiny.tokens(0, 3, 12)

@@ -23,12 +23,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from splitstep.kernels.packed_attention import bounds_of
 from splitstep.tasks import Task, task
 from splitstep.tasks.corpus import documents, held_out
 from splitstep.tasks.corpus.documents import Part, read_parts
 from splitstep.tasks.corpus.masking import FIRST, Choice, mask
-from splitstep.tasks.corpus.packing import Packer, piece_ends, piece_numbers
+from splitstep.tasks.corpus.packing import Packer, piece_numbers
 from splitstep.tasks.corpus.prepared import load
 from splitstep.tasks.corpus.subwords import CLS, MASK, PAD, SEP, alphabet, continues
 from splitstep.tasks.mlm import Mlm, MlmOptions, prepare_text
@@ -204,16 +203,6 @@ def test_rows_are_those_that_a_loop_over_tokens_gives(sizes: list[int], length: 
 def test_pieces_are_numbered_and_padding_is_alone() -> None:
     row = np.array([[CLS, 7, 8, SEP, CLS, 9, SEP, PAD, PAD]])
     assert piece_numbers(row).tolist() == [[0, 0, 0, 0, 1, 1, 1, 2, 3]]
-
-
-def test_the_ends_of_pieces_bound_them() -> None:
-    """In rows put one after the other, the tokens between two bounds are those of one piece; some pieces are empty."""
-    rows = np.array([[CLS, 7, 8, SEP, CLS, 9, SEP, PAD, PAD], [CLS, *[7] * 7, SEP], [CLS, 7, SEP] * 3])
-    ends = piece_ends(rows)
-    assert ends.tolist() == [[4, 7, 8, 9], [9, 9, 9, 9], [3, 6, 9, 9]]
-    bounds = bounds_of(torch.from_numpy(ends), 9)
-    assert bounds.dtype == torch.int32
-    assert bounds.tolist() == [0, 4, 7, 8, 9, 18, 18, 18, 18, 21, 24, 27, 27]
 
 
 def test_rows_hold_the_text_of_each_document(made: Mlm, lines: Path) -> None:
@@ -410,11 +399,11 @@ WRONG: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
     ({"a.jsonl": b'{"text": "x"\n'}, {}, "a.jsonl, line 1 is not JSON"),
     ({"a.txt.gz": b"no"}, {}, "a.txt.gz (2 bytes) is damaged"),
     ({"a.png": b"x"}, {}, "has no text files; those of a folder end in .md"),
-    ({"dataset_info.json": b"{}"}, {}, "is a folder of Hugging Face datasets"),
+    ({"dataset_info.json": b"{}"}, {}, "has no readable state.json, which names its files"),
     ({"a.txt": "\n".join(sentences(300)).encode()}, {"vocab_size": 5000}, "use at most vocab_size: "),
     ({"a.txt": "\n".join(sentences(300)).encode()}, {"length": 100_000}, "do not fill a row of 100000; give more"),
     ({"a.txt": b"x"}, {"masked": 0.9}, "option masked is 0.9, and needs a share"),
-    ({"a.txt": b"x"}, {"prepared": "x"}, "leave one of them out"),
+    ({"a.txt": b"x"}, {"prepared": "x"}, "leave one or the other out"),
     ({"a.txt": b"x"}, {"documents": "page"}, 'needs "file" or "blank" or "line"'),
     ({"a.txt": b"x"}, {"train": "nowhere"}, 'there is no file or folder "nowhere"'),
 ]  # fmt: skip

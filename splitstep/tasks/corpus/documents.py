@@ -1,4 +1,4 @@
-"""Documents from text files, folders and JSON lines, read in parts of bounded size."""
+"""Documents from text files, folders, JSON lines and tables, read in parts of bounded size."""
 
 import gzip
 import io
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..fetch import damaged, find_own
+from .arrow import FIELD, dataset_files, is_dataset, read_arrow, read_parquet
 
 Boundary = Literal["file", "blank", "line"]
 PART = 1 << 20  # characters that are in memory at once; longer documents come in parts
-FIELD = "text"
 TEXTS = ("", ".md", ".rst", ".text", ".txt")  # the suffixes that are read in a folder, also with .gz and .xz after them
 ROWS = (".jsonl", ".ndjson", ".parquet")
+TABLES = {".parquet": read_parquet, ".arrow": read_arrow}
 PACKED = {".gz": gzip.open, ".xz": lzma.open}
 
 
@@ -44,12 +45,10 @@ def kind_of(path: Path) -> str:
 
 
 def files_of(folder: Path, task: str) -> list[Path]:
-    """The text files below a folder, sorted by path; hidden ones and those of other kinds are left out."""
-    if (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file():
-        raise ValueError(
-            f'task "{task}": {folder} is a folder of Hugging Face datasets; write its texts to a file that is read '
-            f'here: datasets.load_from_disk("{folder}")["train"].to_parquet("text.parquet")'
-        )
+    """The text files below a folder, sorted by path; hidden ones and those of other kinds are left out. Of a folder of
+    Hugging Face datasets, the files of the dataset."""
+    if is_dataset(folder):
+        return dataset_files(folder, task)
     every = (file for file in folder.rglob("*") if file.is_file())
     shown = (file for file in every if not any(one.startswith(".") for one in file.relative_to(folder).parts))
     found = sorted(file for file in shown if kind_of(file) in (*TEXTS, *ROWS))
@@ -76,8 +75,8 @@ def read_parts(files: Iterable[Path], boundary: Boundary) -> Iterator[Part]:
 def rows_of(file: Path) -> Iterator[str] | None:
     """The texts of a file with one document a row; None if it is plain text."""
     kind = kind_of(file)
-    if kind == ".parquet":
-        return read_parquet(file)
+    if kind in TABLES:
+        return TABLES[kind](file)
     return read_json_lines(file) if kind in ROWS else None
 
 
@@ -175,19 +174,3 @@ def text_of(line: str, where: str) -> str:
         has = f"has {', '.join(map(repr, row)) or 'nothing'}" if isinstance(row, dict) else "is not an object"
         raise ValueError(f'{where} needs a field "{FIELD}" that holds text; it {has}')
     return row[FIELD]
-
-
-def read_parquet(file: Path) -> Iterator[str]:
-    """The column "text" of a Parquet file, some rows at a time."""
-    try:
-        from pyarrow import ArrowInvalid, parquet
-    except ImportError:
-        raise ValueError(f"{file} needs pyarrow, which is not installed: pip install pyarrow") from None
-    try:
-        table = parquet.ParquetFile(file)
-    except (ArrowInvalid, OSError) as error:
-        raise ValueError(f"{file} is not a Parquet file: {str(error).splitlines()[0]}") from None
-    if FIELD not in table.schema_arrow.names:
-        raise ValueError(f'{file} needs a column "{FIELD}"; it has {", ".join(table.schema_arrow.names)}')
-    for batch in table.iter_batches(batch_size=1024, columns=[FIELD]):
-        yield from (text for text in batch.column(0).to_pylist() if isinstance(text, str))

@@ -103,14 +103,3 @@ def piece_numbers(rows: np.ndarray) -> np.ndarray:
 def piece_begins(rows: np.ndarray) -> np.ndarray:
     """Where the piece of each token begins in its row [B, T]."""
     return np.maximum.accumulate(np.where((rows == CLS) | (rows == PAD), np.arange(rows.shape[1]), 0), axis=1)
-
-
-def piece_ends(rows: np.ndarray) -> np.ndarray:
-    """Where the pieces of each row end [B, P], and the row's length where it has no more. P is a power of two, so that
-    batches have few shapes."""
-    numbers = piece_numbers(rows)
-    room = 1 << int(numbers[:, -1].max()).bit_length()
-    ends = np.full((len(rows), room), rows.shape[1], np.int32)
-    row, last = np.nonzero(np.diff(numbers, axis=1))
-    ends[row, numbers[row, last]] = last + 1
-    return ends

@@ -1,13 +1,15 @@
 """Prepared text in the cache: its subwords, and for each split full rows of tokens that are read from disk as needed.
 
-The text is read three times, part by part: to count it, to learn subwords, to write rows.
+The text is read three times, part by part: to count it, to learn subwords, to write rows. A fourth time it is searched
+for copies of held-out documents, if these have files of their own.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +20,8 @@ from ..cache import cache_root, digest, key, unwritable
 from ..task import SPLITS
 from ..tokenizer import TOKENIZER
 from .documents import Part
-from .held_out import Extent, extent, split, split_numbered
+from .duplicates import count_copies
+from .held_out import HELD, Extent, extent, split_numbered
 from .packing import Packer, row_type
 from .pairs import PairPacker
 from .sentences import SentenceFile, Sentences, encoded_sentences
@@ -29,16 +32,30 @@ MANIFEST = "manifest.json"
 BATCH = 1 << 22  # characters that are encoded at a time
 
 
+Read = Callable[[], Iterator[Part]]  # a text from its beginning, as often as it is called
+
+
 class Wanted(NamedTuple):
-    """What to prepare: the parts of a text, what tells it from other texts, and the form of its rows."""
+    """What to prepare: the parts of a text, what tells it from other texts, and the form of its rows. `own`: text for
+    some of the held-out splits; the others are held out of the text."""
 
     task: str
-    parts: Callable[[], Iterator[Part]]
+    parts: Read
     source: dict[str, Any]
     subwords: Kind
     vocab_size: int
     length: int
     next_sentence: bool = False
+    own: Mapping[str, Read] = MappingProxyType({})
+
+    def split(self, whole: Extent) -> Iterator[tuple[str, Part, int]]:
+        """The parts of all splits, each with the number of its document in its text."""
+        yield from split_numbered(self.parts(), whole, [name for name in HELD if name not in self.own])
+        for name, read in self.own.items():
+            number = 0
+            for part in read():
+                number += part.first
+                yield name, part, number
 
 
 class Prepared(NamedTuple):
@@ -68,7 +85,7 @@ class Prepared(NamedTuple):
 def prepare(wanted: Wanted) -> Prepared:
     """The prepared text, from the cache if it is there and undamaged."""
     parameters = {"format": FORMAT, **wanted._asdict()}
-    del parameters["parts"]
+    del parameters["parts"], parameters["own"]  # `source` tells them apart
     if not wanted.next_sentence:  # the names of folders are older than this option
         del parameters["next_sentence"]
     folder = cache_root() / "text" / f"{wanted.task}-{key(parameters)}"
@@ -113,11 +130,8 @@ def write(folder: Path, wanted: Wanted) -> dict[str, Any]:
     """Write all files but the manifest, and return the counts."""
     whole = extent(wanted.parts())
 
-    def parts() -> Iterator[tuple[str, Part]]:
-        return split(wanted.parts(), whole)
-
     def training() -> Iterator[str]:
-        return (part.text for name, part in parts() if name == "train")
+        return (part.text for name, part, _ in wanted.split(whole) if name == "train")
 
     if not any(True for _ in training()):
         raise ValueError(
@@ -125,29 +139,35 @@ def write(folder: Path, wanted: Wanted) -> dict[str, Any]:
         )
     tokenizer = learn(wanted.subwords, wanted.vocab_size, training, whole.characters)
     tokenizer.save(str(folder / TOKENIZER), pretty=False)
-    splits = (
-        write_pairs(folder, wanted, tokenizer, whole)
-        if wanted.next_sentence
-        else write_rows(folder, wanted, tokenizer, parts())
-    )
+    write_splits = write_pairs if wanted.next_sentence else write_rows
+    splits = write_splits(folder, wanted, tokenizer, whole)
     for name, counts in splits.items():
         if not counts["rows"]:
             raise ValueError(
                 f'task "{wanted.task}": the {name} split has {counted(counts["tokens"], "token")}, which do not fill a '
                 f"row of {wanted.length}; give more text or a smaller length"
             )
-    return {"documents": whole.documents, "characters": whole.characters, "splits": splits}
+    for name, count in copies(wanted).items():
+        splits[name]["also_in_train"] = count
+    total = [whole, *(extent(read()) for read in wanted.own.values())]
+    counts = {"documents": sum(one.documents for one in total), "characters": sum(one.characters for one in total)}
+    return {**counts, "splits": splits}
 
 
-def write_rows(
-    folder: Path, wanted: Wanted, tokenizer: Any, parts: Iterable[tuple[str, Part]]
-) -> dict[str, dict[str, int]]:
+def copies(wanted: Wanted) -> dict[str, int]:
+    """The documents of own held-out text that are also in the training text."""
+    if not wanted.own:
+        return {}
+    return count_copies(wanted.parts(), {name: read() for name, read in wanted.own.items()})
+
+
+def write_rows(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> dict[str, dict[str, int]]:
     """Write the rows of all splits, and return how many there are."""
     dtype, documents = row_type(wanted.vocab_size), dict.fromkeys(SPLITS, 0)
     with ExitStack() as stack:
         files = {name: stack.enter_context((folder / f"{name}.rows").open("wb")) for name in SPLITS}
         packers = {name: Packer(file, wanted.length, dtype) for name, file in files.items()}
-        for name, first, ids in encoded(tokenizer, parts, dtype):
+        for name, first, ids in encoded(tokenizer, wanted.split(whole), dtype):
             packers[name].add(ids, first)
             documents[name] += first
         for packer in packers.values():
@@ -164,8 +184,8 @@ def write_pairs(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> 
     with ExitStack() as stack:
         opened = {name: stack.enter_context((folder / f"{name}.tokens").open("wb")) for name in SPLITS}
         files = {name: SentenceFile(file, dtype) for name, file in opened.items()}
-        parts = batches(split_numbered(wanted.parts(), whole))
-        for name, part, source, sentences in encoded_sentences(tokenizer, parts, dtype):
+        found = encoded_sentences(tokenizer, batches(wanted.split(whole)), dtype)
+        for name, part, source, sentences in found:
             files[name].add(part.first, source, sentences)
     inside = continues(tokenizer)
     counts = {name: pack_pairs(folder, wanted, name, file.read(), inside) for name, file in files.items()}
@@ -192,29 +212,26 @@ def pack_pairs(folder: Path, wanted: Wanted, name: str, texts: Sentences, inside
 
 
 def encoded(
-    tokenizer: Any, parts: Iterable[tuple[str, Part]], dtype: np.dtype
+    tokenizer: Any, parts: Iterable[tuple[str, Part, int]], dtype: np.dtype
 ) -> Iterator[tuple[str, bool, np.ndarray]]:
     """The tokens of each part, with its split and whether it is a document's first."""
     tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
     for batch in batches(parts):
-        texts = [part.text for _, part in batch]
-        for (name, part), found in zip(
+        texts = [part.text for _, part, _ in batch]
+        for (name, part, _), found in zip(
             batch, tokenizer.encode_batch_fast(texts, add_special_tokens=False), strict=True
         ):
             yield name, part.first, np.array(found.ids, dtype)
 
 
-T = TypeVar("T", tuple[str, Part], tuple[str, Part, int])
-
-
-def batches(parts: Iterable[T]) -> Iterator[list[T]]:
+def batches(parts: Iterable[tuple[str, Part, int]]) -> Iterator[list[tuple[str, Part, int]]]:
     """Some megabytes of parts at a time."""
-    batch, size = list[T](), 0
+    batch, size = [], 0
     for one in parts:
         batch.append(one)
         size += len(one[1].text)
         if size >= BATCH:
             yield batch
-            batch, size = list[T](), 0
+            batch, size = [], 0
     if batch:
         yield batch
