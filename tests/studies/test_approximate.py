@@ -77,6 +77,12 @@ def test_the_weight_on_the_other_tokens_is_the_softmaxs_and_below_its_bound(toke
         assert 0 < one.rest <= one.bound
 
 
+def test_one_token_has_no_chart_of_the_others() -> None:
+    for tokens in (1, 2):
+        result, _ = approximation("polynomial", tokens, 1, [0.2], train_steps=0)
+        assert ('id="chart-attention"' in approximation_page(result)) == (tokens > 1)
+
+
 def test_what_runs_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["approximate", "max", "--sweep", "eps=0.2,0.1", "--train-steps", "2", "--json"]) == 0
     printed = capsys.readouterr()

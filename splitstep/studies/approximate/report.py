@@ -24,10 +24,10 @@ ROWS_NOTE = (
 )
 STEPS_NOTE = "The certified error is the sum of gathering, cells and rounding, each the largest over the positions."
 SURFACES_NOTE = (
-    "The first coordinate at each position, over the first coordinates of the first and the last token. A slider moves "
-    "one of the other variables, from 0.5; the rest stays at 0.5. Target and network share one scale of colours on the "
-    "whole page, and the differences have another."
+    "The first coordinate at each position, over the first coordinates of the first and the last token. Target and "
+    "network share one scale of colours on the whole page, and the differences have another."
 )
+SLIDERS_NOTE = "A slider moves one of the other variables, from 0.5; the rest stays at 0.5."
 Values = list[list[float]]
 TICKS = [f"{i / (SIDE - 1):g}" for i in range(SIDE)]
 
@@ -135,8 +135,8 @@ def attention(result: Approximation) -> str:
 
 
 def attention_charts(result: Approximation) -> list[str]:
-    """The leak of a head that copies a token; heads without positions copy none."""
-    if result.positions != "learned":
+    """The leak of a head that copies one of several tokens; heads without positions copy none."""
+    if result.positions != "learned" or result.tokens < 2:
         return []
     betas = [one.beta for one in result.attention]
     bound = Line("(n - 1) exp(-beta)", betas, [one.bound for one in result.attention])
@@ -169,7 +169,7 @@ def approximation_page(result: Approximation) -> str:
         f"{escape(constant)}. {escape(attention(result))}</p>",
         *map(to_html, tables(result)),
         "<h2>Surfaces</h2>",
-        f'<p class="soft">{SURFACES_NOTE}</p>',
+        f'<p class="soft">{SURFACES_NOTE}{" " + SLIDERS_NOTE if result.tokens * result.dim > 2 else ""}</p>',
         *surface_charts(result),
         side_by_side([*attention_charts(result), *cost_charts(result)]),
         "<h2>How to reproduce</h2>",
