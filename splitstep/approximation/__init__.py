@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..models.vectors import SplitstepVectorsModel
+from ..support.words import counted
 from .certificate import BUDGET, Certificate, Step, certify, outputs, report_only
 from .means import SHARPNESSES, build_from_means, fit_means
 from .network import BETA, build, build_equivariant
@@ -16,7 +18,12 @@ from .ridges import Fit, RidgeSum, fit
 from .symmetry import Symmetries, symmetries_of, within
 from .targets import TARGETS, Array, Map, Target, check_equivariant, known_or_typed, read_target
 
-__all__ = ["TARGETS", "Built", "Certificate", "Step", "approximate", "certify", "known_or_typed", "read_target"]
+__all__ = [
+    "TARGETS", "Built", "Certificate", "Say", "Step", "approximate", "certify", "known_or_typed", "nothing",
+    "read_target",
+]  # fmt: skip
+Say = Callable[[str], None]
+"""Called with what begins now."""
 SHARE = {1: 0.5, 2: 0.45, 4: 0.2}  # of eps that the fit may use, by variables; the proof's cells need the rest
 SHARE_OF_MANY = 0.6
 SHARE_OF_REPORTED = 0.8  # no proof needs the rest, but other points may have larger errors
@@ -49,6 +56,10 @@ class Built:
         return sum(one.numel() for one in self.model.parameters())
 
 
+def nothing(text: str) -> None:
+    """Say nothing."""
+
+
 def approximate(
     f: Map | str,
     tokens: int,
@@ -58,6 +69,7 @@ def approximate(
     beta: float = BETA,
     budget: int = BUDGET,
     positions: Literal["learned", "none"] = "learned",
+    say: Say = nothing,
 ) -> Built:
     """A Transformer of one layer within `eps` of f on [0, 1]^(tokens x dim), with a certificate.
 
@@ -73,17 +85,21 @@ def approximate(
     if positions == "none":
         check_equivariant(target)
         if tokens > 2:
-            return report_means(target, eps)
+            return report_means(target, eps, say)
     check_variables(target, eps, budget)
+    say(f"eps {eps:g}: building")
     functions, fits = fit_outputs(target, eps)
     model = build(functions, tokens, dim, beta) if positions == "learned" else build_equivariant(functions[:dim], dim)
+    say(f"eps {eps:g}: certifying a network of {counted(model.config.ffn, 'unit')}")
     return Built(model, target, certify(model, target, eps, budget), fits, beta)
 
 
-def report_means(target: Target, eps: float) -> Built:
+def report_means(target: Target, eps: float, say: Say) -> Built:
     """The network of three tokens without positions; its error is sampled."""
+    say(f"eps {eps:g}: building")
     one = fit_means(target, SHARE_OF_REPORTED * eps)
     model = build_from_means(one, target.tokens)
+    say(f"eps {eps:g}: sampling the error of a network of {counted(model.config.ffn, 'unit')}")
     found = report_only(model, target, eps, "for three tokens without positions")
     return Built(model, target, found, [one], max(SHARPNESSES))
 

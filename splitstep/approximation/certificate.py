@@ -11,12 +11,19 @@ import torch
 
 from ..models.vectors import SplitstepVectorsModel
 from .cells import Bound, Proof
-from .local import LocalMap, local_maps
+from .local import LocalMap, Reads, local_maps
 from .targets import Target, samples
 
 Array = np.ndarray[Any, Any]
 BUDGET = 60_000_000  # cells
 SAMPLES = 100_000
+GATHERING: dict[frozenset[Reads], str] = {
+    frozenset({"token"}): "attention copies each token; what the other tokens add, through the network",
+    frozenset({"mean"}): "attention computes the mean of the tokens; what unequal weights add, through the network",
+    frozenset({"token", "mean"}): "heads copy a token or compute the mean; what they are off by, through the network",
+}
+SELECTION = "units of other positions are off: their inputs stay below 0 on the whole domain"
+NO_SELECTION = "no unit has to be off: without positions every token has the same units"
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,8 @@ def certify(model: SplitstepVectorsModel, target: Target, eps: float, budget: in
     worst = max(bounds, key=lambda bound: bound.found)
     sampled, at = max((seen, where), (worst.found, worst.at), key=lambda pair: pair[0])
     cells, needed = sum(bound.cells for bound in bounds), sum(bound.needed for bound in bounds)
-    return Certificate(
-        eps, target.lipschitz, max(totals), sampled, at, cells, needed, steps_of(locals_, bounds, target)
-    )
+    steps = steps_of(locals_, bounds, target, model.config.positions)
+    return Certificate(eps, target.lipschitz, max(totals), sampled, at, cells, needed, steps)
 
 
 def report_only(model: SplitstepVectorsModel, target: Target, eps: float, unproved: str) -> Certificate:
@@ -115,12 +121,13 @@ def bound_at(local: LocalMap, target: Target, i: int, eps: float, budget: int) -
     return proof.run(max(eps - extra(local), eps / 100), budget)
 
 
-def steps_of(locals_: Sequence[LocalMap], bounds: Sequence[Bound], target: Target) -> list[Step]:
+def steps_of(locals_: Sequence[LocalMap], bounds: Sequence[Bound], target: Target, positions: str) -> list[Step]:
     gathering, rounding = max(one.gathering for one in locals_), max(one.rounding for one in locals_)
     cells = sum(bound.cells for bound in bounds)
+    reads = frozenset[Reads](one for local in locals_ for one in local.heads)
     return [
-        Step("gathering", gathering, "attention copies each token; what the other tokens add, through the network"),
-        Step("selection", 0.0, "units of other positions are off: their inputs stay below 0 on the whole domain"),
+        Step("gathering", gathering, GATHERING[reads]),
+        Step("selection", 0.0, NO_SELECTION if positions == "none" else SELECTION),
         Step("cells", max(b.error for b in bounds), f"{cells:,} cells: centre + (L + slope of the network) half-width"),
         Step("rounding", 2 * rounding, "float64, of the network and of the proof"),
         Step("assumption", target.lipschitz or 0.0, "the Lipschitz constant of the target, in the sup norm"),

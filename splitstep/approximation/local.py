@@ -6,7 +6,7 @@ token's value up to an error that is bounded here; the rest is matrix products.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..models.vectors import SplitstepVectorsModel
 
 Array = np.ndarray[Any, Any]
 UNIT_ROUNDING = 2.0**-53
+Reads = Literal["token", "mean"]  # a head copies one token or computes the mean of all
 EQUAL = 1e-9  # scores that differ by less give a mean
 
 
@@ -54,6 +55,14 @@ class Affine(NamedTuple):
         return self.start + np.maximum(self.slope, 0).sum(1)
 
 
+class Attended(NamedTuple):
+    """What a head writes at one position, and how far that may be off."""
+
+    value: Affine
+    pull: Array
+    reads: Reads
+
+
 class LocalMap(NamedTuple):
     """What the network computes at one position: affine + units; and how far attention and rounding may change it."""
 
@@ -64,6 +73,7 @@ class LocalMap(NamedTuple):
     weights: Array  # [d, U]
     gathering: float
     rounding: float
+    heads: tuple[Reads, ...]
 
 
 def weights_of(model: SplitstepVectorsModel) -> Weights:
@@ -125,7 +135,7 @@ def scores(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Array, 
     return np.array(low), np.array(high)
 
 
-def attended(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Affine, Array]:
+def attended(w: Weights, tokens: list[Affine], head: int, i: int) -> Attended:
     """The value that a head copies at position i, and how far the other tokens may pull it."""
     rows = slice(head * w.size, (head + 1) * w.size)
     low, high = scores(w, tokens, head, i)
@@ -139,24 +149,24 @@ def attended(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Affin
     apart = [np.maximum(chosen.high - values[j].low, values[j].high - chosen.low) for j in others]
     widest = np.max(apart, axis=0) if apart else np.zeros(w.size)
     size = np.max([one.size for one in values], axis=0)
-    return chosen._replace(size=size), leak / (1 + leak) * np.maximum(widest, 0)
+    return Attended(chosen._replace(size=size), leak / (1 + leak) * np.maximum(widest, 0), "token")
 
 
-def mean_of(w: Weights, tokens: list[Affine], rows: slice, apart: float) -> tuple[Affine, Array]:
+def mean_of(w: Weights, tokens: list[Affine], rows: slice, apart: float) -> Attended:
     """The mean of all values, which a head with equal scores computes; scores that differ a little pull it."""
     values = [times(w.v[rows], token, w.biases[2][rows]) for token in tokens]
     size = np.max([one.size for one in values], axis=0)
     mean = Affine(np.mean([one.slope for one in values], 0), np.mean([one.start for one in values], 0), size)
-    return mean, 2 * np.expm1(apart) * size
+    return Attended(mean, 2 * np.expm1(apart) * size, "mean" if len(tokens) > 1 else "token")
 
 
 def local_map(w: Weights, tokens: list[Affine], i: int) -> LocalMap:
     state, pulled = tokens[i], np.zeros(len(w.embedding))
-    for head in range(w.heads):
+    heads = [attended(w, tokens, head, i) for head in range(w.heads)]
+    for head, one in enumerate(heads):
         columns = w.out[:, head * w.size : (head + 1) * w.size]
-        value, pull = attended(w, tokens, head, i)
-        state = plus(state, times(columns, value, np.zeros(len(columns))))
-        pulled += np.abs(columns) @ pull
+        state = plus(state, times(columns, one.value, np.zeros(len(columns))))
+        pulled += np.abs(columns) @ one.pull
     state = plus(state, Affine(0 * state.slope, w.out_bias, np.abs(w.out_bias)))
     before = times(w.up, state, w.up_bias)
     operations = 8 * (sum(w.up.shape) + sum(w.out.shape) + len(tokens) + 64)
@@ -169,5 +179,5 @@ def local_map(w: Weights, tokens: list[Affine], i: int) -> LocalMap:
     rounding = operations * UNIT_ROUNDING * (end.size + sizes)
     return LocalMap(
         end.slope, end.start, before.slope[used], before.start[used], weights[:, used],
-        float(gathering.max()), float(rounding.max()),
+        float(gathering.max()), float(rounding.max()), tuple(one.reads for one in heads),
     )  # fmt: skip

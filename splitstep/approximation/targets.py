@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -95,13 +95,17 @@ def known_or_typed(text: str) -> tuple[Map, float | None]:
         typed = eval(text, {"np": np})  # the user typed it on the command line; texts of files never come here
     except SyntaxError as error:
         raise ValueError(f"{text!r} is not an expression of Python: {error.msg}.") from None
-    return lambda x: over_batches(typed, x), None  # one sequence after the other: x[::-1] must not reverse a batch
+    return Typed(typed), None
 
 
-def over_batches(typed: Map, x: Array) -> Array:
-    """A typed function of one sequence [n, d] on many."""
-    found = np.stack([np.asarray(typed(one)) for one in x.reshape(-1, *x.shape[-2:])])
-    return found.reshape(*x.shape[:-2], *found.shape[1:])
+class Typed(NamedTuple):
+    """A typed function, which takes one sequence [n, d] after the other: x[::-1] must not reverse a batch."""
+
+    of_one: Map
+
+    def __call__(self, x: Array) -> Array:
+        found = np.stack([np.asarray(self.of_one(one)) for one in x.reshape(-1, *x.shape[-2:])])
+        return found.reshape(*x.shape[:-2], *found.shape[1:])
 
 
 def samples(target: Target, many: int, seed: int = 0) -> Array:
@@ -128,24 +132,32 @@ def read_target(name: str, map: Map, tokens: int, dim: int, lipschitz: float | N
 
 def check_map(target: Target) -> None:
     """Refuse a function of the wrong shape, one that is not finite, and one that is random."""
-    x = samples(target, 64)
-    shape = (len(x), target.tokens, target.dim)
-    try:
-        with np.errstate(all="ignore"):  # what is not finite is refused below, in one line
-            y = np.asarray(target.map(x.reshape(shape)))
-    except Exception as error:
-        raise ValueError(
-            f"The target {target.name!r} fails on an array of shape {shape}: {' '.join(str(error).split())}."
-        ) from None
-    if y.shape != shape:
-        raise ValueError(
-            f"The target {target.name!r} returns shape {y.shape} for an input of shape {shape}: it must return "
-            "(..., n, d) as it takes it."
-        )
+    x = samples(target, 64).reshape(-1, target.tokens, target.dim)
+    if isinstance(target.map, Typed):
+        y = np.stack([checked_values(target.name, target.map.of_one, one) for one in x])
+    else:
+        y = checked_values(target.name, target.map, x)
     if y.dtype.kind not in "fiub" or not np.isfinite(y.astype(float)).all():
         raise ValueError(f"The target {target.name!r} returns numbers that are not finite on [0, 1].")
-    if not np.array_equal(y, np.asarray(target.map(x.reshape(shape)))):
+    if not np.array_equal(y, np.asarray(target.map(x))):
         raise ValueError(f"The target {target.name!r} returns different numbers for one input: it must not be random.")
+
+
+def checked_values(name: str, map: Map, x: Array) -> Array:
+    """The values of a function that must run and return the shape that it takes."""
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is refused in one line
+            y = np.asarray(map(x))
+    except Exception as error:
+        raise ValueError(
+            f"The target {name!r} fails on an array of shape {x.shape}: {' '.join(str(error).split())}."
+        ) from None
+    if y.shape != x.shape:
+        raise ValueError(
+            f"The target {name!r} returns shape {y.shape} for an input of shape {x.shape}: it must return the shape "
+            "that it takes."
+        )
+    return y
 
 
 def check_equivariant(target: Target) -> None:

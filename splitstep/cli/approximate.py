@@ -67,18 +67,21 @@ def approximate(
       splitstep approximate "lambda x: x[::-1] * x.mean()" --tokens 2 --eps 0.02 --lipschitz 2
       splitstep approximate max --tokens 2 --sweep eps=0.2,0.1,0.05,0.02
 
-    Nothing is trained. The certificate is a proof over the whole domain, if the Lipschitz constant is right. --out
-    writes the weights (open them with AutoModel), the result and a page. The expression that you type is run.
+    The network is built, not trained; beside it a network of the same size, its twin, is trained for comparison, which
+    takes most of the time (--train-steps 0 leaves it out). The certificate is a proof over the whole domain, if the
+    Lipschitz constant is right. --out writes the weights (open them with AutoModel), the result and a page. The
+    expression that you type is run.
     """
     many = [eps] if sweep is None else read_sweep(sweep)
     if train_steps < 0:
         raise ValueError(f"--train-steps {train_steps} must be 0 or a positive number.")
     output = Output(as_json, out).check()
     from ..studies.approximate import STUDY, approximation
+    from ..training.progress import counting
 
     positions = "none" if no_positions else "learned"
-    command = shlex.join(context.obj)
-    result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, positions, command)
+    command, progress = shlex.join(context.obj), counting("approximate  training the twin", True, "steps")
+    result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, positions, command, say, progress)
     output.open().emit(result.document(), lambda: STUDY.to_terminal(result))
     if out is not None:
         from ..models.base import silent
@@ -86,6 +89,10 @@ def approximate(
         with silent():
             built.model.save_pretrained(out / "model")
         print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+
+
+def say(text: str) -> None:
+    print(f"approximate  {text}", file=sys.stderr, flush=True)
 
 
 def read_sweep(text: str) -> list[float]:

@@ -161,6 +161,7 @@ class SliderChart:
     along: str
     charts: Sequence[PlainChart] | Sequence[SmallMultiples]
     name: str = ""
+    start: int = 0  # the chart that is shown first
 
     def __post_init__(self) -> None:
         assert len({type(chart) for chart in self.charts}) == 1, "a slider needs charts, all of one kind"

@@ -369,7 +369,8 @@ def _heat(chart: HeatMap) -> Plot:
         for (minus, shade), boxes in sorted(cells.items())
     ]
     across, down = thinned(chart.columns), thinned(chart.rows)
-    note = f"The strongest colour is {chart.form.format(most)}."
+    unsigned = chart.form.replace("+", "")  # both colours reach this size
+    note = f"The strongest colour is {unsigned.format(most)}."
     return Plot(chart.title, chart.name, across, down, (chart.x, chart.y), svg, [], tips, (), note=note)
 
 

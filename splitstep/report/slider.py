@@ -30,27 +30,27 @@ PLANE_COLUMNS = ("group", "real part", "imaginary part")
 
 
 def slider(chart: SliderChart) -> str:
-    """The first chart, and all that is needed to show the others."""
+    """The chart at the start, and all that is needed to show the others."""
     rows = [one for one in chart.charts if isinstance(one, SmallMultiples)]
     charts = on_same_axes([one for one in chart.charts if not isinstance(one, SmallMultiples)])
     planes = [one for one in charts if isinstance(one, ComplexPlane)]
     if planes:
-        names, groups = names_of(planes), dict(planes[0].groups)
-        first = replace(planes[0], groups=[(name, groups.get(name, ())) for name in names], title="")
+        names, groups = names_of(planes), dict(planes[chart.start].groups)
+        first = replace(planes[chart.start], groups=[(name, groups.get(name, ())) for name in names], title="")
         inside, data = framed(replace(plotted(first), tips=())), embedded_planes(chart.along, planes)
     else:
         drawn = [small(row) for row in rows_on_same_axes(rows)] if rows else [alone(one) for one in charts]
         inside, data = (
-            "".join(stops(drawn)),
+            "".join(stops(drawn, chart.start)),
             json.dumps({"stops": [one.title for one in chart.charts]}, ensure_ascii=False),
         )
-    head = titled(chart.title, chart.charts[0].title) + controls(chart.along, len(chart.charts), 0)
+    head = titled(chart.title, chart.charts[chart.start].title) + controls(chart.along, len(chart.charts), chart.start)
     return f'<div class="slider"{attribute("id", chart.name)}{attribute("data-slider", data)}>{head}{inside}</div>'
 
 
-def stops(drawn: Sequence[str]) -> Iterable[str]:
+def stops(drawn: Sequence[str], start: int) -> Iterable[str]:
     for i, one in enumerate(drawn):
-        yield f'<div class="stop"{attribute("hidden", "hidden" * (i > 0))}>{one}</div>'
+        yield f'<div class="stop"{attribute("hidden", "hidden" * (i != start))}>{one}</div>'
 
 
 def alone(chart: PlainChart) -> str:

@@ -29,7 +29,7 @@ def test_a_network_that_reads_some_variables_has_the_bounds_of_the_whole_formula
     directions[:6, 2:], directions[6:, :2] = 0, 0
     weights[0, 6:], weights[1, :6], weights[2] = 0, 0, 0
     slope = np.where(weights @ directions != 0, rng.normal(size=(3, 4)), 0)
-    local = LocalMap(slope, rng.normal(size=3), directions, rng.normal(size=12), weights, 0.0, 0.0)
+    local = LocalMap(slope, rng.normal(size=3), directions, rng.normal(size=12), weights, 0.0, 0.0, ("token",))
     cells = split(cube_of(4, 3), 2)
     y, steep = whole_formula(local, cells)
     found = Proof(local, lambda x: np.zeros((len(x), 3)), 1.5)

@@ -22,6 +22,17 @@ def test_equivariant_targets_are_certified_and_exchange_with_their_tokens(name: 
     np.testing.assert_allclose(built(x[:, ::-1]), found[:, ::-1], atol=1e-13)
 
 
+def test_the_certificate_says_what_heads_and_units_do_with_and_without_positions() -> None:
+    said = dict[str, dict[str, str]]()
+    for positions in ("learned", "none"):
+        built = approximate("max", tokens=2, eps=0.1, positions=positions)
+        said[positions] = {step.name: step.text for step in built.certificate.steps}
+    assert said["learned"]["gathering"].startswith("attention copies each token;")
+    assert said["learned"]["selection"].startswith("units of other positions are off:")
+    assert said["none"]["gathering"].startswith("attention computes the mean of the tokens;")
+    assert said["none"]["selection"] == "no unit has to be off: without positions every token has the same units"
+
+
 def test_a_target_that_is_not_equivariant_is_refused_with_two_inputs() -> None:
     with pytest.raises(ValueError, match=r"^The target 'sort' is not equivariant.* its tokens exchanged, \[.*\], have"):
         approximate("sort", tokens=2, eps=0.1, positions="none")

@@ -206,3 +206,17 @@ def test_what_is_not_a_number_is_left_out(bad: float) -> None:
     ]
     for chart in shown:
         assert not re.search("nan|inf", chart_to_html(chart).lower())
+
+
+def test_a_slider_shows_the_chart_at_its_start() -> None:
+    planes = [ComplexPlane(name, [("a", [z])], radius=None) for name, z in (("one", 0j), ("two", 1 + 1j))]
+    for many in (planes, [LineChart(name, STEP, LOSS, [LINE]) for name in ("one", "two")]):
+        drawn = chart_to_html(SliderChart("Some", "layer", many, start=1))
+        assert re.findall(r'<span class="at"[^>]*>(.*?)</span>', drawn) == ["two"]
+        assert re.findall(r'type="range"[^>]* value="(\d)"', drawn) == ["1"]
+        assert ["hidden" in one for one in re.findall(r'<div class="stop"([^>]*)>', drawn)] in ([], [True, False])
+
+
+def test_the_strongest_colour_of_both_signs_has_no_sign() -> None:
+    drawn = chart_to_html(HeatMap("Heat", "x", "y", ["1", "2"], ["1"], [[-2.0, 1.0]], "{:+.1f}"))
+    assert "The strongest colour is 2.0." in drawn

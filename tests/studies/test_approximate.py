@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import splitstep as ss
 from splitstep import cli
 from splitstep.approximation.certificate import sampled_error
 from splitstep.studies.approximate import STUDY, approximation
-from splitstep.studies.approximate.study import RATES, SIDE, STOPS, train_at
+from splitstep.studies.approximate.report import approximation_page
+from splitstep.studies.approximate.study import RATES, SIDE, STOPS, attention_of, train_at
 
 
 def test_the_verb_writes_weights_result_and_page_that_can_be_drawn_again(
@@ -43,9 +46,66 @@ def test_each_variable_that_a_surface_does_not_show_has_a_slider() -> None:
     [found] = [one for one in result.surfaces if (one.positions, one.moved, one.at) == ([1], 4, 0.25)]
     np.testing.assert_array_equal(found.target, built.target.map(x)[..., 0, 0])
     np.testing.assert_allclose(found.network, built(x)[..., 0, 0], atol=1e-14)
-    page = STUDY.page(result)
+    page = approximation_page(result)
     assert page.count('<div class="slider"') == 4  # two variables at each of two positions
     assert page.count('<div class="stop"') == 4 * len(STOPS)
+
+
+def test_a_slider_starts_in_the_middle_where_the_text_says_that_it_does() -> None:
+    result, _ = approximation("product", 2, 2, [0.4], train_steps=0)
+    page = approximation_page(result)
+    assert re.findall(r'<span class="at"[^>]*>(.*?)</span>', page) == 2 * ["variable 2 = 0.5", "variable 4 = 0.5"]
+    assert re.findall(r'<input type="range"[^>]* value="(\d)"', page) == 4 * ["2"]
+    shown = ["hidden" not in one for one in re.findall(r'<div class="stop"([^>]*)>', page)]
+    assert shown == 4 * [at == 0.5 for at in STOPS]
+
+
+def test_equal_colours_of_target_and_network_are_equal_values() -> None:
+    result, _ = approximation("product", 2, 2, [0.4], train_steps=0)
+    values = [abs(one) for s in result.surfaces for rows in (s.target, s.network) for row in rows for one in row]
+    apart = [np.abs(np.subtract(s.network, s.target)).max() for s in result.surfaces]
+    notes = set(re.findall(r"The strongest colour is ([^<]*)\.", approximation_page(result)))
+    assert notes == {f"{max(values):.3f}", f"{max(apart):.4f}"}
+
+
+@pytest.mark.parametrize("tokens", [2, 3])
+def test_the_weight_on_the_other_tokens_is_the_softmaxs_and_below_its_bound(tokens: int) -> None:
+    for one in attention_of(tokens):
+        scores = torch.tensor([one.beta] + [0.0] * (tokens - 1), dtype=torch.float64)
+        others = torch.log_softmax(scores, 0)[1:].logsumexp(0).exp().item()
+        assert one.rest == pytest.approx(others, rel=1e-12)
+        assert 0 < one.rest <= one.bound
+
+
+def test_one_token_has_no_chart_of_the_others() -> None:
+    for tokens in (1, 2):
+        result, _ = approximation("polynomial", tokens, 1, [0.2], train_steps=0)
+        assert ('id="chart-attention"' in approximation_page(result)) == (tokens > 1)
+
+
+def test_what_runs_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["approximate", "max", "--sweep", "eps=0.2,0.1", "--train-steps", "2", "--json"]) == 0
+    printed = capsys.readouterr()
+    json.loads(printed.out)
+    *lines, last = printed.err.splitlines()
+    assert lines[:5] == [
+        "approximate  eps 0.2: building",
+        "approximate  eps 0.2: certifying a network of 2 units",
+        "approximate  eps 0.1: building",
+        "approximate  eps 0.1: certifying a network of 2 units",
+        "approximate  training the twin 1/6 steps",
+    ]
+    assert last == "approximate  training the twin 6/6 steps"
+
+
+@pytest.mark.parametrize("typed", ["lambda x: x.sum()", "lambda x: x[0] if x[0, 0] < 0.5 else x"])
+def test_a_typed_function_of_the_wrong_shape_hears_of_the_one_sequence_that_it_takes(
+    typed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["approximate", typed, "--lipschitz", "2"]) == 2
+    wrong = "()" if "sum" in typed else "(1,)"
+    said = f"returns shape {wrong} for an input of shape (2, 1): it must return the shape that it takes."
+    assert said in capsys.readouterr().err
 
 
 def test_the_trained_network_is_the_best_of_several_rates() -> None:

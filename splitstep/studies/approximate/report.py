@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -15,7 +15,7 @@ from ...report.tables import Column, Table, to_html
 from ...report.verdict import Verdict, verdict_to_html
 from ...support.words import counted
 from .. import Study, read_document
-from .study import FORMAT, SIDE, Approximation, Surface, across
+from .study import FORMAT, MIDDLE, SIDE, STOPS, Approximation, Surface, across
 
 TITLE = "A Transformer of one layer, built"
 ROWS_NOTE = (
@@ -24,9 +24,11 @@ ROWS_NOTE = (
 )
 STEPS_NOTE = "The certified error is the sum of gathering, cells and rounding, each the largest over the positions."
 SURFACES_NOTE = (
-    "The first coordinate at each position, over the first coordinates of the first and the last token. A slider moves "
-    "one of the other variables; the rest stays at 0.5."
+    "The first coordinate at each position, over the first coordinates of the first and the last token. Target and "
+    "network share one scale of colours on the whole page, and the differences have another."
 )
+SLIDERS_NOTE = "A slider moves one of the other variables, from 0.5; the rest stays at 0.5."
+Values = list[list[float]]
 TICKS = [f"{i / (SIDE - 1):g}" for i in range(SIDE)]
 
 
@@ -84,31 +86,41 @@ def trained_table(result: Approximation) -> list[Table]:
     return [Table(names, [built, trained], "Built and trained", [note])]
 
 
-def heat_map(result: Approximation, title: str, values: list[list[float]], form: str = "{:.3f}") -> HeatMap:
+def heat_map(result: Approximation, title: str, values: Values, most: float, form: str = "{:.3f}") -> HeatMap:
     other = across(result.tokens, result.dim) + 1
-    return HeatMap(title, f"variable {other}", "variable 1", TICKS, TICKS, values, form)
+    return HeatMap(title, f"variable {other}", "variable 1", TICKS, TICKS, values, form, strongest=most)
+
+
+def difference(surface: Surface) -> Values:
+    both = zip(surface.target, surface.network, strict=True)
+    return [[b - a for a, b in zip(*rows, strict=True)] for rows in both]
+
+
+def largest(many: Iterable[Values]) -> float:
+    return max((abs(one) for values in many for row in values for one in row), default=0.0)
 
 
 def surface_charts(result: Approximation) -> Iterator[str]:
     """For each group of positions a row of charts, or a slider for each of the other variables."""
     rows = defaultdict[tuple[str, int | None], list[SmallMultiples]](list)
+    most = largest(values for one in result.surfaces for values in (one.target, one.network))
+    most_apart = largest(map(difference, result.surfaces))
     for one in result.surfaces:
         where = f"{'Position' if len(one.positions) == 1 else 'Positions'} {', '.join(map(str, one.positions))}"
-        rows[where, one.moved].append(small_charts(result, one))
+        rows[where, one.moved].append(small_charts(result, one, most, most_apart))
     for (where, moved), charts in sorted(rows.items(), key=lambda item: item[0][0]):
         if moved is None:
             yield chart_to_html(replace(charts[0], title=where))
         else:
-            yield chart_to_html(SliderChart(f"{where}:", f"variable {moved}", charts))
+            yield chart_to_html(SliderChart(f"{where}:", f"variable {moved}", charts, start=STOPS.index(MIDDLE)))
 
 
-def small_charts(result: Approximation, surface: Surface) -> SmallMultiples:
-    both = zip(surface.target, surface.network, strict=True)
-    error = [[b - a for a, b in zip(*rows, strict=True)] for rows in both]
+def small_charts(result: Approximation, surface: Surface, most: float, most_apart: float) -> SmallMultiples:
+    """Target, network and difference; equal colours are equal values, given the largest of all surfaces."""
     maps = [
-        heat_map(result, "target", surface.target),
-        heat_map(result, "network", surface.network),
-        heat_map(result, "network - target", error, "{:+.4f}"),
+        heat_map(result, "target", surface.target, most),
+        heat_map(result, "network", surface.network, most),
+        heat_map(result, "network - target", difference(surface), most_apart, "{:+.4f}"),
     ]
     return SmallMultiples("" if surface.at is None else f"variable {surface.moved} = {surface.at:g}", maps)
 
@@ -123,12 +135,12 @@ def attention(result: Approximation) -> str:
 
 
 def attention_charts(result: Approximation) -> list[str]:
-    """The leak of a head that copies a token; heads without positions copy none."""
-    if result.positions != "learned":
+    """The leak of a head that copies one of several tokens; heads without positions copy none."""
+    if result.positions != "learned" or result.tokens < 2:
         return []
     betas = [one.beta for one in result.attention]
     bound = Line("(n - 1) exp(-beta)", betas, [one.bound for one in result.attention])
-    lost = Line("1 - weight on the token", betas, [max(1 - one.weight, 1e-17) for one in result.attention])
+    lost = Line("weight on the other tokens", betas, [one.rest for one in result.attention])
     chart = LineChart(
         "What the other tokens add to a head, against its sharpness", Axis("beta", "{:g}", log=True),
         Axis("weight", "{:.1e}", log=True), [bound, lost], name="chart-attention",
@@ -157,7 +169,7 @@ def approximation_page(result: Approximation) -> str:
         f"{escape(constant)}. {escape(attention(result))}</p>",
         *map(to_html, tables(result)),
         "<h2>Surfaces</h2>",
-        f'<p class="soft">{SURFACES_NOTE}</p>',
+        f'<p class="soft">{SURFACES_NOTE}{" " + SLIDERS_NOTE if result.tokens * result.dim > 2 else ""}</p>',
         *surface_charts(result),
         side_by_side([*attention_charts(result), *cost_charts(result)]),
         "<h2>How to reproduce</h2>",

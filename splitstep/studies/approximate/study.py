@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from math import exp
 from typing import Any, Literal
@@ -10,12 +10,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ...approximation import Built, approximate
+from ...approximation import Built, Say, approximate, nothing
 from ...approximation.certificate import Step, outputs, sampled_error
 from ...approximation.targets import samples
 from ...models.vectors import SplitstepVectorsModel
 from ...support.typed import plain
 from ...training.directory import stamp
+from ...training.progress import Counting
 from ..converge.slopes import Slope, fitted_slope
 
 FORMAT = 2
@@ -64,6 +65,11 @@ class Attention:
     beta: float
     weight: float
     bound: float
+
+    @property
+    def rest(self) -> float:
+        """The others' weight by the softmax. 1 - weight is 0 in float64 from about beta = 37."""
+        return self.bound / (1 + self.bound)
 
 
 @dataclass(frozen=True)
@@ -118,17 +124,23 @@ def approximation(
     train_steps: int = TRAIN_STEPS,
     positions: Literal["learned", "none"] = "learned",
     command: str | None = None,
+    say: Say = nothing,
+    progress: Counting | None = None,
 ) -> tuple[Approximation, Built]:
-    """Build a network for each eps, the largest first; the last one is returned, drawn and compared with training."""
+    """Build a network for each eps, the largest first; the last one is returned, drawn and compared with training.
+
+    `say` is told what begins, and `progress` counts the steps of training.
+    """
     all_built = [
-        approximate(f, tokens, dim, eps, lipschitz, positions=positions) for eps in sorted(many_eps, reverse=True)
+        approximate(f, tokens, dim, eps, lipschitz, positions=positions, say=say)
+        for eps in sorted(many_eps, reverse=True)
     ]
     built = all_built[-1]
     rows = [row_of(one) for one in all_built]
     return Approximation(
         built.target.name, tokens, dim, built.target.lipschitz, positions, built.beta, rows, built.certificate.steps,
         [one.how for one in built.fits], surfaces_of(built), attention_of(tokens),
-        train(built, train_steps) if train_steps else None,
+        train(built, train_steps, progress) if train_steps else None,
         exponent_of(rows), command, **stamp(),
     ), built  # fmt: skip
 
@@ -195,10 +207,12 @@ def attention_of(tokens: int) -> list[Attention]:
     return [Attention(beta, 1 / (1 + others * exp(-beta)), others * exp(-beta)) for beta in BETAS]
 
 
-def train(built: Built, steps: int) -> Trained:
+def train(built: Built, steps: int, progress: Counting | None = None) -> Trained:
     """The best of several rates, by the largest sampled error: Adam on random batches, in the built network's shape."""
     target = built.target
-    found = {rate: train_at(built, steps, rate) for rate in RATES}
+    found = dict[float, SplitstepVectorsModel]()
+    for rate in RATES:
+        found[rate] = train_at(built, steps, rate, counted_from(len(found) * steps, len(RATES) * steps, progress))
     largest = {rate: sampled_error(model, target)[0] for rate, model in found.items()}
     best = min(RATES, key=lambda rate: largest[rate])
     x = np.random.default_rng(1).random((10_000, target.variables))
@@ -207,7 +221,14 @@ def train(built: Built, steps: int) -> Trained:
     return Trained(steps, BATCH, list(RATES), best, largest[best], *means)
 
 
-def train_at(built: Built, steps: int, rate: float) -> SplitstepVectorsModel:
+def counted_from(before: int, total: int, progress: Counting | None) -> Callable[[int], None]:
+    """A counter of steps that come after others, if there is one."""
+    return lambda number: None if progress is None else progress(before + number, total)
+
+
+def train_at(
+    built: Built, steps: int, rate: float, count: Callable[[int], None] = lambda _: None
+) -> SplitstepVectorsModel:
     """A network that was trained at one rate, from the random start that all rates share."""
     target, rng = built.target, np.random.default_rng(0)
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
@@ -215,13 +236,14 @@ def train_at(built: Built, steps: int, rate: float) -> SplitstepVectorsModel:
         model = SplitstepVectorsModel(type(built.model.config)(**{**shape_of(built), "init": "xavier"})).double()
         optimiser = torch.optim.Adam(model.parameters(), rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps + 1)
-        for _ in range(steps):
+        for step in range(steps):
             x = rng.random((BATCH, target.variables))
             given, wanted = (torch.from_numpy(one.reshape(BATCH, target.tokens, -1)) for one in (x, target(x)))
             optimiser.zero_grad()
             model(given, labels=wanted).loss.backward()
             optimiser.step()
             schedule.step()
+            count(step + 1)
     return model.eval()
 
 
