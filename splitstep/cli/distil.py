@@ -35,6 +35,15 @@ StudentLayers = Annotated[
     int | None,
     typer.Option("--student-layers", metavar="N", help="Cut the student from the teacher: N of its layers, evenly."),
 ]
+CacheFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache", metavar="DIR", help="Where to keep what the teacher shows, which it does once. Default: OUT-teacher."
+    ),
+]
+Online = Annotated[
+    bool, typer.Option("--online", help="Keep the teacher in memory beside the student; nothing is cached.")
+]
 RunOut = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="A new directory for the run, or an interrupted one.")
 ]
@@ -48,6 +57,8 @@ def distil(
     method: Method = "skl + mta",
     student_layers: StudentLayers = None,
     out: RunOut = Path("runs/distil"),
+    cache: CacheFolder = None,
+    online: Online = False,
     data: Data = None,
     as_json: Json = False,
 ) -> None:
@@ -60,9 +71,13 @@ def distil(
       splitstep distil TEACHER --student-layers 10 --text instructions.jsonl train.steps=2000
       splitstep distil TEACHER OTHER --text instructions.jsonl --method sra
 
-    Both models are causal. The student is saved in DIR/model; a Hugging Face model loads with AutoModelForCausalLM.
+    The teacher reads the text once, into a cache; with --online it is kept in memory. Both models are causal.
+
+    The student is saved in DIR/model; a Hugging Face model loads with AutoModelForCausalLM.
     """
     begin, overrides = student_and_overrides(teacher, student or [], student_layers)
+    if online and cache is not None:
+        raise ValueError(f"--online and --cache {cache} exclude each other: leave one of them out.")
     if not text:
         raise ValueError("--text is missing: name a file of instructions with answers, or of plain text.")
     from ..training.recipe import load_document, override, read_recipe
@@ -71,6 +86,8 @@ def distil(
     del document["about"]
     document |= {"start": begin, "data": {"path": [str(file) for file in text]}}
     document["objective"] = {"name": "distil", "teacher": teacher, "method": method}
+    if not online:
+        document["objective"]["cache"] = str(cache or out.with_name(f"{out.name}-teacher"))
     if student_layers is not None:
         document["model"] = {"layers": student_layers}
     recipe = read_recipe(override(document, overrides), "distil")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from pathlib import Path
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -16,12 +16,17 @@ from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..tasks.options import at_least, read_options
 from ..training.objective import Objective
+from .cache import Precision
+from .cached_teacher import CachedTeacher, say, wanted_manifest, write_cache
 from .method import Method, MethodLoss, parse_method
-from .records import Shapes, Shown
+from .records import Aligned, Shapes, Shown
 from .showing import Shower, Wanted
+from .teacher import OnlineTeacher, Teacher
 from .terms.term import Needs
-from .texts import Texts, aligned_of, teacher_inputs
+from .texts import Texts, aligned_of
 from .vocabulary import shared_vocabulary
+
+FEW = 4  # rows on which a cache is compared with the teacher
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,43 +39,13 @@ class DistilOptions:
     method: str = "skl + mta"
     cache: str | None = None
     largest: int = 64
-    precision: Literal["float16", "bfloat16", "float32"] = "float16"
+    precision: Precision = "float16"
 
     def __post_init__(self) -> None:
         if not self.teacher:
             raise ValueError("option teacher is missing; name the model to learn from")
         at_least("largest", self.largest, 1)
         parse_method(self.method)
-
-
-class Teacher(ABC):
-    """Where a student finds what its teacher shows."""
-
-    @abstractmethod
-    def batch(self, rows: np.ndarray, width: int) -> Batch:
-        """What has to be in a batch of these training rows, padded to this width."""
-
-    @abstractmethod
-    def show(self, batch: Batch) -> Shown:
-        """What the teacher shows of a batch."""
-
-
-@final
-class OnlineTeacher(Teacher):
-    """A teacher that is kept beside the student, and reads each batch again. It moves to the batch's device."""
-
-    def __init__(self, shower: Shower, wanted: Wanted) -> None:
-        self.shower, self.wanted = shower, wanted
-
-    def batch(self, rows: np.ndarray, width: int) -> Batch:
-        return {}
-
-    @torch.no_grad()
-    def show(self, batch: Batch) -> Shown:
-        ids, mask = teacher_inputs(batch)
-        if self.shower.model.device != ids.device:
-            self.shower.model.to(ids.device)
-        return self.shower.show(ids, mask, self.wanted)
 
 
 @final
@@ -93,13 +68,22 @@ class Distillation(nn.Module):
         rows, width = self.texts.task.drawn(seed, step, size)
         return self.texts.batch(rows, width, self.needs) | self.teacher.batch(rows, width)
 
+    @torch.no_grad()
+    def values(self, rows: np.ndarray, teacher: Teacher) -> dict[str, float]:
+        """Each term, without its weight, on these training rows."""
+        width = int(self.texts.student.lengths[rows].max())
+        batch = self.texts.batch(rows, width, self.needs) | teacher.batch(rows, width)
+        return {name: float(x) for name, x in self.loss.values(*self.shown(batch, None, teacher)).items()}
+
     def forward(self, model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:
         return self.loss(*self.shown(batch, items))
 
-    def shown(self, batch: Batch, items: Tensor | None = None) -> tuple[Shown, Shown, Any]:
-        """The three arguments of every term."""
+    def shown(
+        self, batch: Batch, items: Tensor | None = None, teacher: Teacher | None = None
+    ) -> tuple[Shown, Shown, Aligned]:
+        """The three arguments of every term; the teacher may be another than the run's."""
         student = self.student.show(batch["input_ids"], batch["attention_mask"], self.wanted)
-        return self.teacher.show(batch), student, aligned_of(batch, self.kinds, self.vocabulary, items)
+        return (teacher or self.teacher).show(batch), student, aligned_of(batch, self.kinds, self.vocabulary, items)
 
 
 def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objective:
@@ -116,7 +100,23 @@ def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objectiv
     for side, one in enumerate((teacher, student)):
         one.prepare(Wanted.of(needs, side))
     loss = MethodLoss(method, shapes, torch.initial_seed() % 2**31)
-    return Distillation(loss, student, OnlineTeacher(teacher, Wanted.of(needs, 0)), texts, needs)
+    online = OnlineTeacher(teacher, Wanted.of(needs, 0))
+    found = Distillation(loss, student, online, texts, needs)
+    if given.cache is not None:
+        wanted = wanted_manifest(teacher, texts, needs, given.largest, given.precision)
+        cached = CachedTeacher(write_cache(Path(given.cache), teacher, texts, wanted), texts)
+        tell_differences(found, cached)
+        found.teacher = cached
+    return found
+
+
+def tell_differences(found: Distillation, cached: CachedTeacher) -> None:
+    """Print how far each term is from its value with the teacher itself, on a few rows: the rest of the vocabulary is
+    one class in a cache, and its numbers are rounded."""
+    rows = np.arange(min(FEW, len(found.texts.student.lengths)))
+    exact, kept = found.values(rows, found.teacher), found.values(rows, cached)
+    told = ", ".join(f"{name} {exact[name]:.4g} - {kept[name]:.4g} = {exact[name] - kept[name]:.2g}" for name in exact)
+    say(f"from the teacher itself less from its cache, on {len(rows)} rows: {told}")
 
 
 def check_pair(method: Method, needs: Needs, texts: Texts, teacher: Shower, student: Shower) -> None:

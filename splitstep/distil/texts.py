@@ -44,12 +44,16 @@ class Texts:
         return batch
 
     def teacher_batch(self, rows: np.ndarray) -> Batch:
-        width = rounded_up(int(self.teacher.lengths[rows].max()))
+        width = self.teacher_width(rows)
         ids, mask = padded(self.teacher.tokens, self.teacher.offsets, rows, width, 0)
         scored, _ = padded(self.teacher.answers, self.teacher.offsets, rows, width, 0)
         labels = np.where((scored > 0) & mask, ids, IGNORED)
         arrays = {"ids": ids, "mask": mask.astype(np.int64), "labels": labels}
         return {f"teacher.{name}": torch.from_numpy(x) for name, x in arrays.items()}
+
+    def teacher_width(self, rows: np.ndarray) -> int:
+        """The width to which the teacher's tokens of these rows are padded."""
+        return rounded_up(int(self.teacher.lengths[rows].max()))
 
     def spans(self, row: int, needs: Needs) -> dict[str, Alignment]:
         if row not in self.found:
