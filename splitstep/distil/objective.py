@@ -66,13 +66,13 @@ class Distillation(nn.Module):
     def batch(self, seed: int, step: int, size: int) -> Batch:
         """The task's batch, with what the teacher reads or showed, and how both texts align."""
         rows, width = self.texts.task.drawn(seed, step, size)
-        return self.texts.batch(rows, width, self.needs) | self.teacher.batch(rows, width)
+        return self.texts.batch(rows, width, self.kinds) | self.teacher.batch(rows, width)
 
     @torch.no_grad()
     def values(self, rows: np.ndarray, teacher: Teacher) -> dict[str, float]:
         """Each term, without its weight, on these training rows."""
         width = int(self.texts.student.lengths[rows].max())
-        batch = self.texts.batch(rows, width, self.needs) | teacher.batch(rows, width)
+        batch = self.texts.batch(rows, width, self.kinds) | teacher.batch(rows, width)
         return {name: float(x) for name, x in self.loss.values(*self.shown(batch, None, teacher)).items()}
 
     def forward(self, model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:
@@ -97,6 +97,7 @@ def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objectiv
     shapes = Shapes(teacher.shape, student.shape)
     needs = method.needs(shapes)
     check_pair(method, needs, texts, teacher, student)
+    texts.find_spans(needs.spans)
     for side, one in enumerate((teacher, student)):
         one.prepare(Wanted.of(needs, side))
     loss = MethodLoss(method, shapes, torch.initial_seed() % 2**31)

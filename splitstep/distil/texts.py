@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -16,7 +16,6 @@ from .alignment import Alignment, collate
 from .offsets import token_bytes
 from .records import Aligned, SpanKind, Spans
 from .spans import text_spans
-from .terms.term import Needs
 
 MULTIPLE = 16  # spans and the teacher's tokens are padded to multiples of this, so that batches have few shapes
 PARTS = ("teacher", "student", "mask")
@@ -24,22 +23,38 @@ PARTS = ("teacher", "student", "mask")
 
 @final
 class Texts:
-    """The training rows of a task, tokenised by the teacher, too. Spans are found when a row is first drawn."""
+    """The training rows of a task, tokenised by the teacher, too, with the spans that a method needs. A row that cannot
+    be aligned is refused by its line."""
 
     def __init__(self, task: Instruct, teacher_tokenizer: Any) -> None:
         self.task, self.teacher_tokenizer = task, teacher_tokenizer
         self.student = task.encoded["train"]
         self.teacher = read_by_teacher(task, teacher_tokenizer)
         self.same_tokens = all(np.array_equal(*pair) for pair in zip(self.teacher, self.student, strict=True))
-        self.found: dict[int, dict[str, Alignment]] = {}
+        self.spans: list[dict[str, Alignment]] = []
 
-    def batch(self, rows: np.ndarray, width: int, needs: Needs) -> Batch:
+    def find_spans(self, kinds: Iterable[SpanKind]) -> None:
+        """Find the spans of these kinds in all rows, once for the whole run."""
+        wanted = sorted(kinds)
+        self.spans = [self.row_spans(row, wanted) for row in range(len(self.task.rows["train"]))] if wanted else []
+
+    def row_spans(self, row: int, kinds: Sequence[SpanKind]) -> dict[str, Alignment]:
+        given = self.task.rows["train"][row]
+        text, seen = given.prompt + given.answer, [int(one.lengths[row]) for one in (self.teacher, self.student)]
+        try:
+            teacher, student = (token_bytes(one, text) for one in (self.teacher_tokenizer, self.task.tokenizer))
+            found = text_spans(text, teacher, student, kinds)
+        except ValueError as error:
+            raise ValueError(f"{given.where} cannot be aligned: {error}") from None
+        return {kind: one.within(seen[0], seen[1]) for kind, one in found.items()}
+
+    def batch(self, rows: np.ndarray, width: int, kinds: Iterable[SpanKind]) -> Batch:
         """What both models read, and how it aligns: tensors with one row a text."""
         batch = self.task.training_rows(rows, width) | {"texts": torch.full((len(rows),), len(rows))}
         if not self.same_tokens:
             batch |= self.teacher_batch(rows)
-        for kind in sorted(needs.spans):
-            spans = widened(collate([self.spans(row, needs)[kind] for row in rows.tolist()]))
+        for kind in sorted(kinds):
+            spans = widened(collate([self.spans[row][kind] for row in rows.tolist()]))
             batch |= {f"spans.{kind}.{part}": x for part, x in zip(PARTS, spans, strict=True)}
         return batch
 
@@ -54,16 +69,6 @@ class Texts:
     def teacher_width(self, rows: np.ndarray) -> int:
         """The width to which the teacher's tokens of these rows are padded."""
         return rounded_up(int(self.teacher.lengths[rows].max()))
-
-    def spans(self, row: int, needs: Needs) -> dict[str, Alignment]:
-        if row not in self.found:
-            given = self.task.rows["train"][row]
-            text = given.prompt + given.answer
-            teacher, student = (token_bytes(one, text) for one in (self.teacher_tokenizer, self.task.tokenizer))
-            seen = [int(one.lengths[row]) for one in (self.teacher, self.student)]
-            kinds = text_spans(text, teacher, student, needs.spans)
-            self.found[row] = {kind: one.within(seen[0], seen[1]) for kind, one in kinds.items()}
-        return self.found[row]
 
 
 def read_by_teacher(task: Instruct, tokenizer: Any) -> Encoded:
