@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from children import Child, everything, run, together
 from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
 from safetensors.torch import load_file
+from tiny import tiny
 
+from splitstep import cli
+from splitstep.distil.showing import Shower, Wanted
 from splitstep.training import read_recipe, train
 
 
@@ -101,3 +105,42 @@ def test_the_student_loads_without_splitstep_and_has_no_projectors(place: Path, 
     exported = load_file(tmp_path / "run" / "model" / "model.safetensors").keys()
     whole = load_file(place / "teacher" / "model.safetensors").keys()
     assert exported == {name for name in whole if ".layers.2." not in name and ".layers.3." not in name}
+
+
+@pytest.mark.parametrize("teacher", ["llama", "gpt2"])
+def test_states_are_those_of_hugging_face_and_the_last_is_before_the_final_norm(teacher: str) -> None:
+    model = {"llama": llama, "gpt2": gpt2}[teacher](bpe(), 3, 16).eval()
+    ids, mask = torch.randint(0, 50, (2, 9)), torch.ones(2, 9, dtype=torch.long)
+    mask[1, 6:] = 0
+    shower, wanted = Shower(model, "it"), Wanted(frozenset({"logits", "final", "masses", "output"}), (1, 2, 3))
+    shower.prepare(wanted)
+    shown = shower.show(ids, mask, wanted)
+    output = model(ids, attention_mask=mask, output_hidden_states=True, output_attentions=True)
+    norm = model.model.norm if teacher == "llama" else model.transformer.ln_f
+    assert shower.shape == (3, 16)
+    for layer in (1, 2):
+        torch.testing.assert_close(shown.states[layer], output.hidden_states[layer])
+    assert shown.final is not None
+    torch.testing.assert_close(shown.final, output.hidden_states[3])
+    torch.testing.assert_close(norm(shown.states[3]), shown.final)
+    row = output.attentions[-1][1, :, 5].sum(0)
+    assert shown.masses is not None
+    torch.testing.assert_close(shown.masses[1], row / row.sum())
+
+
+@pytest.mark.parametrize("method", ["skl + mta", "sra"])
+def test_a_model_of_a_scheme_is_a_student_and_a_teacher(tmp_path: Path, method: str) -> None:
+    for name, layers, scheme in (("teacher", 4, "lie"), ("student", 2, "macaron")):
+        model = tiny("causal", scheme, layers=layers, vocab_size=len(bpe()), max_positions=256)
+        saved(model, bpe(), tmp_path / name)
+    instructions(tmp_path / "text.jsonl")
+    result = train(read_recipe(document(tmp_path, method), "r"), tmp_path / "run", quiet=True)
+    assert (result.status, result.scheme.name) == ("finished", "macaron")
+
+
+def test_the_students_figures_are_found_again(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = train(read_recipe(document(place, "ce"), "r"), tmp_path / "run", quiet=True)
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert result.test is not None
+    assert f"{result.test['loss']:.5f}"[:6] in printed
