@@ -24,6 +24,7 @@ from .ablate import ablate
 from .approximate import approximate
 from .compare import compare
 from .converge import converge
+from .distil import distil
 from .inspect import inspect
 from .predict import predict
 from .recipes import recipes, tasks
@@ -70,6 +71,7 @@ for verb in (
     translate,
     generate,
     predict,
+    distil,
     compare,
     ablate,
     converge,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..tasks import Metric
+    from ..training import Recipe
     from ..training.run_result import Divergence, RunResult, SplitResult
 
 DIVERGED = 1  # the exit code: the input was right, and yet there is no model
@@ -75,13 +76,21 @@ def train(
     file = find_recipe(recipe)  # refuses a wrong name before torch is imported
     out = out or default_out(file)
     from ..training import load_recipe
+
+    run_and_tell(context, load_recipe(recipe, overrides or []), out, data, tensorboard, as_json)
+
+
+def run_and_tell(
+    context: typer.Context, recipe: Recipe, out: Path, data: Path | None, tensorboard: bool, as_json: bool
+) -> None:
+    """Train a recipe, or continue it, and print its result."""
     from ..training import train as run
     from ..training.stop import Stop, Stopped
 
     prints = os.environ.get("RANK", "0") == "0"  # one of several processes
     stop = Stop(signal.SIGINT, signal.SIGTERM)
     try:
-        result = run(load_recipe(recipe, overrides or []), out, data, tensorboard=tensorboard, stop=stop)
+        result = run(recipe, out, data, tensorboard=tensorboard, stop=stop)
     except Stopped as stopped:
         if prints:
             print(f"The run {stopped}. To continue: {shlex.join(context.obj)}", file=sys.stderr)

@@ -17,6 +17,7 @@ from ..tasks.text_pairs.search import Progress, Search
 from ..tasks.translation import Translation
 from ..training import evaluate
 from ..training.directory import RunDirectory
+from ..training.network import NETWORKS
 from .fit import fitting_task
 from .runs import open_run
 from .translate import AS_TRAINED, Translated, Wanted, translate_split
@@ -89,5 +90,6 @@ def evaluate_run(
     if isinstance(run.task, Translation) and isinstance(run.model, SplitstepForTranslation):
         translated = translate_split(run.model, run.task, split, search, run.precision, translated_lines)
         found |= {one.key: one.value for one in translated.scores}
-    metric, notation = run.task.metric._asdict(), run.model.config.scheme
+    notation = NETWORKS[run.recipe.network].about(run.model, run.task).scheme.notation
+    metric = run.task.metric._asdict()
     return Figures(str(path), run.task.name, notation, split, metric, found, translated)

@@ -25,7 +25,10 @@ class Finished(NamedTuple):
     def load_model(self) -> tuple[Any, torch.dtype]:
         """The model, on the GPU if there is one, and the precision to run it in."""
         with silent():
-            model = KINDS[TASKS[self.recipe.task].model].model.from_pretrained(self.model)
+            if self.recipe.network == "scheme":
+                model = KINDS[TASKS[self.recipe.task].model].model.from_pretrained(self.model)
+            else:
+                model = open_model(self.model).model
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return model.to(device).eval(), self.precision if device.type == "cuda" else torch.float32
 

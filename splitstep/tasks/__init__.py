@@ -12,6 +12,7 @@ __all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "task"]
 CLASSES = (
     *("Digits", "ListOps", "Stdlib", "Text", "Mnist", "Newsgroups", "Enwik8", "Wikitext2"),
     *("Classify", "Glue", "Mlm", "Numbers", "Parallel", "Multi30k", "Tatoeba", "Ted", "Europarl", "Iwslt14", "Wmt14"),
+    "Instruct",
 )
 TASKS: Registry[type[Task]] = Registry(
     "task",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, final
+from typing import Any, Protocol, final, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -20,6 +20,14 @@ class Objective(Protocol):
     def __call__(self, model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor: ...
 
 
+@runtime_checkable
+class BatchSource(Protocol):
+    """Where training batches come from: the task, or an objective that adds to the task's batches what it needs, such
+    as what a teacher showed. A batch is a pure function of the arguments; its tensors have one row an example."""
+
+    def batch(self, seed: int, step: int, size: int) -> Batch: ...
+
+
 def task_loss(model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:
     """The task's own loss, which its model computes."""
     return model(**batch, dropout_seed=seed, num_items_in_batch=items).loss
@@ -32,7 +40,9 @@ def of_the_task(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Obj
 
 
 Factory = Callable[[nn.Module, Task, Mapping[str, Any]], Objective]
-OBJECTIVES: Registry[Factory] = Registry("objective", {"task": of_the_task})
+OBJECTIVES: Registry[Factory] = Registry(
+    "objective", {"task": of_the_task}, paths={"distil": "splitstep.distil.objective:distil"}
+)
 
 
 def find_objective(given: str | Mapping[str, Any]) -> tuple[Factory, dict[str, Any]]:

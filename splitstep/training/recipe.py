@@ -23,6 +23,7 @@ from ..support.words import counted
 from ..support.yaml_text import parse, parse_file
 from ..tasks import TASKS, Task
 from ..tasks.options import at_least, at_most, check_int64, errors_at, read_options
+from .network import NETWORKS
 from .objective import find_objective
 
 
@@ -160,6 +161,7 @@ class Recipe:
     train: TrainOptions = field(default_factory=TrainOptions)
     objective: str | dict[str, Any] = "task"  # a name, or a name and options
     probes: tuple[str, ...] = ()
+    network: str = "scheme"  # how the model is made: of a scheme, or the one that `start` names
     start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run starts from
 
     def __post_init__(self) -> None:
@@ -229,8 +231,9 @@ def read_recipe(document: Mapping[str, Any], where: str) -> Recipe:
         check_numbers(section, f"{where}: {name}")
     kind = TASKS[values["task"]]
     options = read_options(kind.Options, sections["data"], f"{where}: data")
-    shaped = "scheme" if values.get("match") == "none" else "reference"  # whose shape `model` is
-    check_model(kind.model, sections["model"], values.get(shaped, getattr(Recipe, shaped)), where)
+    with errors_at(where):
+        network = NETWORKS.find(values.get("network", Recipe.network))
+    network.check(kind.model, {**values, "model": sections["model"]}, where)
     train = read_options(TrainOptions, sections["train"], f"{where}: train")
     recipe = Recipe(**values, data=dict(sections["data"]), model=dict(sections["model"]), train=train)
     vars(recipe)["options"] = options

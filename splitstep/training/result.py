@@ -5,37 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from ..models import SplitstepModel
-from ..models.base import all_stacks, silent
-from ..models.cost import cost
-from ..probes import observe
-from ..schemes import name_of, scheme
+from ..models.base import silent
 from ..support.files import whole_folder
-from ..support.typed import read_as
 from ..support.words import counted
 from ..tasks import FreeRun
 from ..tasks.text_pairs.scores import Score
-from .card import model_card
 from .directory import stamp
 from .evaluate import evaluate, free_run
 from .progress import Progress
 from .run import Diverged, Run
-from .run_result import Divergence, Kept, Matched, RunResult, SchemeName, Shape, SplitResult
-from .sharding import gathered
+from .run_result import Divergence, Kept, RunResult, SplitResult
 from .update import autocast
 
 
 def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
     """The result of a run, however it ended."""
-    state, config = run.state, run.model.config
+    state, about = run.state, run.network.about(run.model, run.task)
     return RunResult(
         status=status,
         task=run.recipe.task,
-        scheme=SchemeName(name_of(scheme(config.scheme)), config.scheme),
+        scheme=about.scheme,
         seed=run.options.seed,
         metric=run.task.metric,
         best_step=state.best_step,
@@ -45,9 +38,9 @@ def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
         tokens=state.tokens,
         seconds=round(state.times.seconds, 3),
         tokens_per_second=state.times.rate,
-        cost=cost(config, run.task.length),
-        matched=read_as(Matched | None, config.matched, "matched"),
-        shape=Shape(config.layers, config.width, config.ffn, config.step),
+        cost=about.cost,
+        matched=about.matched,
+        shape=about.shape,
         device=device_name(run.world.device),
         processes=run.world.size,
         parallel=run.parallel,
@@ -92,7 +85,7 @@ def finish(run: Run, progress: Progress) -> RunResult:
         with whole_folder(run.directory.model) as part, silent():
             model.save_pretrained(part)
             run.task.save_with(part)
-            (part / "README.md").write_text(model_card(result, model.config, run.task, part), encoding="utf-8")
+            (part / "README.md").write_text(run.network.card(result, model, run.task, part), encoding="utf-8")
         if written:
             with whole_folder(run.directory.translations) as part:
                 for split, found in written.items():
@@ -104,9 +97,7 @@ def finish(run: Run, progress: Progress) -> RunResult:
     return result
 
 
-def evaluate_split(
-    run: Run, model: SplitstepModel, split: str, progress: Progress
-) -> tuple[dict[str, float], FreeRun | None]:
+def evaluate_split(run: Run, model: Any, split: str, progress: Progress) -> tuple[dict[str, float], FreeRun | None]:
     """All figures of the run's present weights on a split, and what `model`, the same weights unsharded, writes."""
     known = run.state.best_valid if split == "valid" else None
     size = run.options.evaluate_batch or run.options.batch
@@ -135,14 +126,8 @@ def norms(run: Run) -> tuple[int | Literal["embedding"], tuple[float, ...], tupl
     """
     work = run.work(run.fault.step - 1 if run.fault else run.state.step - 1).to(run.world.device)
     with autocast(run.precision, run.world.device):
-        found = observe(run.model, {**work.parts[0], "dropout_seed": work.seeds[0]}, ["state_norms"])["state_norms"]
-    sizes = [float(size) for figures in found.values() for size in figures["x"]]
+        sizes, weights = run.network.norms(run.model, work.parts[0], work.seeds[0])
     growth = [after / before if before else 0.0 for before, after in pairwise(sizes)]
     bad = next((i - 1 for i, size in enumerate(sizes) if not isfinite(size)), None)
     layer = growth.index(max(growth)) if bad is None else bad
-    weights = [
-        float(torch.stack([gathered(p.detach()).float().norm() for p in layer.parameters()]).norm())
-        for stack in all_stacks(run.model)
-        for layer in stack.layers
-    ]
     return "embedding" if layer < 0 else layer, tuple(sizes), tuple(weights)

@@ -19,11 +19,11 @@ from .checkpoint import Stored, generators, learned, prune, restore, save_checkp
 from .clock import Clock, Times
 from .diffusion_limit import beyond_diffusion_limit
 from .directory import RunDirectory
-from .objective import Learner, find_objective
+from .network import NETWORKS
+from .objective import BatchSource, Learner, find_objective
 from .processes import World
 from .recipe import Recipe, snapshot_steps
 from .sharding import Piece, choose_parallel, gathered, pieces, spread
-from .start import load_start
 from .update import choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
 
@@ -72,10 +72,13 @@ class Run:
         self.precision = choose_precision(options.precision, world.device)
         self.parallel = choose_parallel(options.parallel, world)
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
-        self.model, (make, given) = build_model(recipe, task, room), find_objective(recipe.objective)
-        self.start = load_start(self.model, recipe, task, directory)
+        self.network, (make, given) = NETWORKS.find(recipe.network), find_objective(recipe.objective)
+        self.model = self.network.build(recipe, task, room)
+        self.start = self.network.load_start(self.model, recipe, task, directory)
         torch.manual_seed(options.seed)  # so an objective's own weights begin the same on each process
-        learner = Learner(self.model, make(self.model, task, given)).train().to(device=world.device)
+        objective = make(self.model, task, given)
+        self.source = objective if isinstance(objective, BatchSource) else task
+        learner = Learner(self.model, objective).train().to(device=world.device)
         shared = spread(learner, self.parallel, world)
         optimizer = make_optimizer(learner, options, world.device)
         self.update = make_update(learner, shared, optimizer, options, self.precision, self.mode, world)
@@ -97,7 +100,7 @@ class Run:
         torch.manual_seed(int(dropout_seed(self.options.seed, self.state.step, self.world.rank, 0)))
 
     def work(self, step: int) -> Work:
-        return work_for(self.task, self.options, step, self.world)
+        return work_for(self.task, self.options, step, self.world, self.source)
 
     def advance(self, work: Work, lr: float) -> None:
         """One update."""
@@ -166,16 +169,16 @@ class Run:
         for name, weight in pieces(self.learned["model"]).items():
             weight.local.copy_((self.kept[name] / n).float() if n else self.kept[name])
 
-    def whole(self) -> SplitstepModel:
+    def whole(self) -> Any:
         """The model with its present weights; if it is sharded, the first process gets a whole copy."""
         if self.parallel != "fsdp":
             return self.model
-        model = self.world.on_first(lambda: build_model(self.recipe, self.task))
+        model = self.world.on_first(lambda: self.network.build(self.recipe, self.task, inf))
         for name, weight in self.learned["model"].items():
             one = gathered(weight.detach())
             if model is not None:
                 model.get_parameter(name).detach().copy_(one)
-        return self.model if model is None else model.to(device=self.world.device)  # pyright: ignore[reportCallIssue]
+        return self.model if model is None else model.to(device=self.world.device)
 
     def kept_pieces(self) -> dict[str, Piece]:
         """What is kept, sharded as the weights are."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..tasks import Batch, Task
+from .objective import BatchSource
 from .processes import World
 from .recipe import TrainOptions
 
@@ -56,9 +57,9 @@ def dropout_seed(seed: int, step: int, rank: int, part: int) -> Tensor:
     return torch.tensor(int(np.random.SeedSequence([seed, step, rank, part]).generate_state(1)[0]) >> 1)
 
 
-def work_for(task: Task, options: TrainOptions, step: int, world: World) -> Work:
-    """This process's share of update number `step`."""
-    batch = task.batch(options.seed, step, options.batch)
+def work_for(task: Task, options: TrainOptions, step: int, world: World, source: BatchSource | None = None) -> Work:
+    """This process's share of update number `step`; `source` is an objective that adds to the task's batches."""
+    batch = (source or task).batch(options.seed, step, options.batch)
     chunks = {name: x[world.rank :: world.size].tensor_split(options.accumulate) for name, x in batch.items()}
     parts = [{name: chunks[name][i].contiguous() for name in chunks} for i in range(options.accumulate)]
     seeds = [dropout_seed(options.seed, step, world.rank, i) for i in range(options.accumulate)]

@@ -1,0 +1,232 @@
+"""What a teacher showed of the training texts, in memory-mapped files: written once, resumed after a kill.
+
+A folder holds one raw file a field, [tokens, ...] of all rows one after the other, and `manifest.json`, which says
+whose they are and how many rows are done. Files are little-endian arrays without a header; nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..support.files import naming, sweep, write_atomically
+from ..support.typed import plain, read_as
+from ..tasks.task import Batch
+from .geometry import token_weights
+from .records import Shape, Shown, TopK, top_k
+from .terms.term import Needs
+
+MANIFEST, FORMAT = "manifest.json", 1
+WHOLE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int32": torch.int32}
+Precision = Literal["float16", "bfloat16", "float32"]
+
+
+class Field(NamedTuple):
+    """One file: the shape of a token's entry, and the type of its numbers."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        """Bytes a token."""
+        return prod(self.shape) * WHOLE[self.dtype].itemsize
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Whose cache it is: the hashes of the teacher's weights and of its tokens, and what is kept of each token."""
+
+    teacher: str
+    teacher_sha256: str
+    text_sha256: str
+    layers: int
+    width: int
+    largest: int
+    precision: Precision
+    rows: int
+    tokens: int
+    fields: dict[str, Field]
+    output: tuple[int, ...] = ()  # the shape of the output matrix, if it is kept
+    done: int = 0  # rows
+    format: int = FORMAT
+
+    @property
+    def bytes(self) -> int:
+        return self.tokens * sum(one.bytes for one in self.fields.values()) + 4 * prod(self.output or (0,))
+
+
+def fields_for(needs: Needs, shape: Shape, largest: int, precision: Precision) -> dict[str, Field]:
+    """The files that a method needs."""
+    found = {
+        f"states.{layer}": Field((shape.width,), precision) for layer in sorted({pair[0] for pair in needs.layers})
+    }
+    found |= {f"weights.{layer}": Field((), "float32") for layer in sorted(needs.weighted)}
+    if "logits" in needs.inputs:
+        found |= {"logits": Field((largest,), precision), "ids": Field((largest,), "int32")}
+        found |= {f"tail.{t:g}": Field((1,), "float32") for t in sorted(needs.temperatures)}
+    if "masses" in needs.inputs:
+        found["masses"] = Field((), "float32")
+    if "final" in needs.inputs:
+        found["final"] = Field((shape.width,), precision)
+    return found
+
+
+def entries_of(shown: Shown, manifest: Manifest) -> dict[str, Tensor]:
+    """What a teacher shows, by the names of the files, [B, T, ...]."""
+    found: dict[str, Tensor] = {f"states.{layer}": x for layer, x in shown.states.items()}
+    for layer, x in shown.states.items():
+        if f"weights.{layer}" in manifest.fields:
+            found[f"weights.{layer}"] = token_weights(x, shown.real)
+    if "logits" in manifest.fields:
+        assert isinstance(shown.logits, Tensor)
+        temperatures = tuple(float(name.removeprefix("tail.")) for name in manifest.fields if name.startswith("tail."))
+        kept = top_k(shown.logits, manifest.largest, temperatures)
+        found |= {"logits": kept.logits, "ids": kept.ids, **{f"tail.{t:g}": x for t, x in kept.tails.items()}}
+    found |= {name: x for name, x in (("masses", shown.masses), ("final", shown.final)) if x is not None}
+    return {name: found[name] for name in manifest.fields}
+
+
+@final
+class Cache:
+    """A folder with what a teacher showed of the rows that begin at these `offsets` of its tokens."""
+
+    def __init__(self, folder: Path, manifest: Manifest, offsets: np.ndarray) -> None:
+        self.folder, self.manifest, self.offsets = folder, manifest, offsets
+        self.maps = {name: self.mapped(f"{name}.bin", manifest.tokens, one) for name, one in manifest.fields.items()}
+        self.output = self.mapped("output.bin", 1, Field(manifest.output, "float32"))[0] if manifest.output else None
+
+    def mapped(self, name: str, entries: int, one: Field) -> Tensor:
+        """The file as a tensor; it is made if it is not there."""
+        with naming(self.folder / name):
+            size = entries * prod(one.shape)
+            reserve(self.folder / name, size * WHOLE[one.dtype].itemsize)
+            flat = torch.from_file(str(self.folder / name), shared=True, size=size, dtype=WHOLE[one.dtype])
+        return flat.view(entries, *one.shape)
+
+    def write(self, rows: range, shown: Shown) -> None:
+        """Keep what was shown of these rows, padded right. Numbers that the precision cannot hold are refused."""
+        for name, x in entries_of(shown, self.manifest).items():
+            target = self.maps[name]
+            for number, row in enumerate(rows):
+                begin, end = int(self.offsets[row]), int(self.offsets[row + 1])
+                kept = x[number, : end - begin].to("cpu", target.dtype)
+                if not kept.isfinite().all():
+                    raise ValueError(
+                        f"{self.folder}: {name} of the teacher does not fit into {self.manifest.precision}: use "
+                        "objective.precision=bfloat16, or float32"
+                    )
+                target[begin:end] = kept
+
+    def finish_rows(self, done: int) -> None:
+        """Note that so many rows are done, after they are on the disk."""
+        for file in self.folder.glob("*.bin"):
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+        self.save(done=done)
+
+    def save(self, **changes: Any) -> None:
+        self.manifest = read_as(Manifest, {**plain(self.manifest), **changes}, MANIFEST)
+        write_manifest(self.folder, self.manifest)
+
+    def batch(self, rows: np.ndarray, width: int) -> Batch:
+        """What was shown of these rows, padded with zeros to this width, by names that `shown_of` reads."""
+        found: Batch = {}
+        for name, x in self.maps.items():
+            found[f"cache.{name}"] = y = x.new_zeros(len(rows), width, *x.shape[1:])
+            for number, row in enumerate(rows.tolist()):
+                begin, end = int(self.offsets[row]), int(self.offsets[row + 1])
+                y[number, : end - begin] = x[begin:end]
+        return found
+
+
+def reserve(file: Path, size: int) -> None:
+    """Take the room on the disk now: a mapped file that finds none later would end the process."""
+    if not file.is_file() or file.stat().st_size < size:
+        with file.open("ab") as opened:
+            os.posix_fallocate(opened.fileno(), 0, size)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    write_atomically(folder / MANIFEST, json.dumps(plain(manifest), indent=2) + "\n")
+
+
+def shown_of(batch: Batch, real: Tensor, layers: int, output: Tensor | None) -> Shown:
+    """What the cached entries of a batch say."""
+    found = {name.removeprefix("cache."): x for name, x in batch.items() if name.startswith("cache.")}
+
+    def numbered(kind: str) -> dict[int, Tensor]:
+        return {int(name.split(".", 1)[1]): x.float() for name, x in found.items() if name.startswith(f"{kind}.")}
+
+    tails = {float(name.removeprefix("tail.")): x for name, x in found.items() if name.startswith("tail.")}
+    logits = TopK(found["logits"], found["ids"].long(), tails) if "logits" in found else None
+    final = found["final"].float() if "final" in found else None
+    return Shown(real, layers, logits, numbered("states"), numbered("weights"), found.get("masses"), final, output)
+
+
+def text_sha256(tokens: np.ndarray, offsets: np.ndarray) -> str:
+    """The hash of the teacher's tokens, row by row."""
+    return hashlib.sha256(tokens.tobytes() + offsets.astype(np.int64).tobytes()).hexdigest()
+
+
+def open_cache(folder: Path, wanted: Manifest, offsets: np.ndarray) -> Cache:
+    """The cache in a folder, new or begun; one of another teacher, text or setting is refused."""
+    if not (folder / MANIFEST).is_file():
+        if folder.is_dir() and any(one.name != LOCK for one in folder.iterdir()):
+            raise ValueError(f"{folder} holds other files, not a teacher's cache: name a new folder with --cache")
+        write_manifest(folder, wanted)
+        return Cache(folder, wanted, offsets)
+    try:
+        found = read_as(Manifest, json.loads((folder / MANIFEST).read_text()), MANIFEST)
+    except ValueError as error:
+        raise ValueError(
+            f"{folder / MANIFEST} is damaged ({error}): delete the folder, or name another --cache"
+        ) from None
+    check_same(folder, found, wanted)
+    return Cache(folder, found, offsets)
+
+
+SAME: Mapping[str, str] = {
+    "teacher_sha256": "another teacher", "text_sha256": "another text", "largest": "another number of largest logits",
+    "precision": "another precision", "format": "another version",
+}  # fmt: skip
+
+
+def check_same(folder: Path, found: Manifest, wanted: Manifest) -> None:
+    """Refuse a cache of something else, and one that lacks what the method needs."""
+    for name, what in SAME.items():
+        if getattr(found, name) != getattr(wanted, name):
+            raise ValueError(
+                f"{folder} is a cache of {what} ({name} {str(getattr(found, name))[:12]}, here "
+                f"{str(getattr(wanted, name))[:12]}): name another folder with --cache"
+            )
+    missing = [name for name in wanted.fields if name not in found.fields]
+    missing += ["output"] if wanted.output and not found.output else []
+    if missing:
+        raise ValueError(f"{folder} is a cache without {missing[0]}, which the method needs: name another with --cache")
+
+
+LOCK = ".lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process writes a cache at a time; the others wait, and find it complete."""
+    with naming(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / LOCK).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            sweep(folder)
+            yield

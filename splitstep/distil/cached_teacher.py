@@ -1,0 +1,107 @@
+"""A teacher that reads the texts once: what it shows is written to a cache, and then it leaves the memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+
+from ..pretrained.network import sha256_of_weights
+from ..tasks.buckets import padded
+from ..tasks.task import Batch
+from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, shown_of, text_sha256
+from .records import Shown
+from .showing import Shower, Wanted
+from .teacher import Teacher
+from .terms.term import Input, Needs
+from .texts import Texts, teacher_inputs
+
+ROWS = 16  # of a pass of the teacher; a killed cache continues after a whole number of them
+
+
+def say(text: str) -> None:
+    """A line on standard error, from one of several processes."""
+    if os.environ.get("RANK", "0") == "0":
+        print(text, file=sys.stderr, flush=True)
+
+
+def wanted_manifest(shower: Shower, texts: Texts, needs: Needs, largest: int, precision: Precision) -> Manifest:
+    """The cache that a method needs of a teacher and texts."""
+    if not largest < shower.vocabulary:
+        raise ValueError(
+            f"{largest} largest logits are to be kept and {shower.name} has {shower.vocabulary}: give fewer with "
+            "objective.largest"
+        )
+    known = texts.teacher
+    return Manifest(
+        teacher=shower.name,
+        teacher_sha256=sha256_of_weights(shower.model),
+        text_sha256=text_sha256(known.tokens, known.offsets),
+        layers=shower.shape.layers,
+        width=shower.shape.width,
+        largest=largest,
+        precision=precision,
+        rows=len(known.lengths),
+        tokens=len(known.tokens),
+        fields=fields_for(needs, shower.shape, largest, precision),
+        output=tuple(shower.output.shape) if "output" in needs.inputs else (),
+    )
+
+
+def write_cache(folder: Path, shower: Shower, texts: Texts, manifest: Manifest) -> Cache:
+    """The complete cache; the teacher reads the rows that are missing."""
+    with locked(folder):
+        cache = open_cache(folder, manifest, texts.teacher.offsets)
+        found = cache.manifest
+        if found.done < found.rows:
+            size = f"{found.bytes / 2**20:,.0f} MiB in {found.precision}, {found.largest} largest logits a token"
+            say(f"{shower.name} reads {found.rows - found.done:,} of {found.rows:,} rows once; {folder} takes {size}")
+            fill(cache, shower, texts)
+        return cache
+
+
+def wanted_of(manifest: Manifest) -> Wanted:
+    """What the teacher shows for all files of a cache, which may be more than the present method needs."""
+    layers = {int(name.split(".")[1]) for name in manifest.fields if name.startswith("states.")}
+    kinds: tuple[Input, ...] = ("logits", "masses", "final")
+    return Wanted(frozenset(kind for kind in kinds if kind in manifest.fields), tuple(sorted(layers)))
+
+
+@torch.no_grad()
+def fill(cache: Cache, shower: Shower, texts: Texts) -> None:
+    """Write the rows that are missing, a few at a time, on a GPU if there is one."""
+    wanted = wanted_of(cache.manifest)
+    shower.prepare(wanted)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    shower.model.to(device)
+    if cache.output is not None:
+        cache.output.copy_(shower.output)
+    known = texts.teacher
+    for first in range(cache.manifest.done, cache.manifest.rows, ROWS):
+        rows = range(first, min(first + ROWS, cache.manifest.rows))
+        ids, mask = padded(known.tokens, known.offsets, np.array(rows), int(known.lengths[rows].max()), 0)
+        ids, mask = torch.from_numpy(ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)
+        cache.write(rows, shower.show(ids, mask, wanted))
+        cache.finish_rows(rows.stop)
+
+
+@final
+class CachedTeacher(Teacher):
+    """What a cache says, without the teacher in memory."""
+
+    def __init__(self, cache: Cache, texts: Texts) -> None:
+        self.cache, self.texts = cache, texts
+        self.output = None if cache.output is None else cache.output.clone()
+
+    def batch(self, rows: np.ndarray, width: int) -> Batch:
+        return self.cache.batch(rows, width if self.texts.same_tokens else self.texts.teacher_width(rows))
+
+    def show(self, batch: Batch) -> Shown:
+        ids, mask = teacher_inputs(batch)
+        if self.output is not None and self.output.device != ids.device:
+            self.output = self.output.to(ids.device)
+        return shown_of(batch, mask.bool(), self.cache.manifest.layers, self.output)

@@ -1,0 +1,136 @@
+"""Distillation as the objective of a run: a student learns what a teacher shows of the same texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..pretrained import open_model
+from ..tasks import Batch, Task
+from ..tasks.instruct import Instruct
+from ..tasks.options import at_least, read_options
+from ..training.objective import Objective
+from .cache import Precision
+from .cached_teacher import CachedTeacher, say, wanted_manifest, write_cache
+from .method import Method, MethodLoss, parse_method
+from .records import Aligned, Shapes, Shown
+from .showing import Shower, Wanted
+from .teacher import OnlineTeacher, Teacher
+from .terms.term import Needs
+from .texts import Texts, aligned_of
+from .vocabulary import shared_vocabulary
+
+FEW = 4  # rows on which a cache is compared with the teacher
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistilOptions:
+    """`teacher`: a run, a folder, a GGUF file or a name on the Hub. `method`: a weighted sum of terms. `cache`: a
+    folder for what the teacher shows; without one the teacher is kept beside the student. `largest`: how many logits
+    of a token a cache keeps, in this `precision`."""
+
+    teacher: str = ""
+    method: str = "skl + mta"
+    cache: str | None = None
+    largest: int = 64
+    precision: Precision = "float16"
+
+    def __post_init__(self) -> None:
+        if not self.teacher:
+            raise ValueError("option teacher is missing; name the model to learn from")
+        at_least("largest", self.largest, 1)
+        parse_method(self.method)
+
+
+@final
+class Distillation(nn.Module):
+    """The loss of a method. Its projectors are trained and saved in checkpoints; the teacher is neither."""
+
+    vocabulary: Tensor | None
+
+    def __init__(self, loss: MethodLoss, student: Shower, teacher: Teacher, texts: Texts, needs: Needs) -> None:
+        super().__init__()
+        self.loss, self.student, self.teacher, self.texts, self.needs = loss, student, teacher, texts, needs
+        self.wanted, self.kinds = Wanted.of(needs, 1), sorted(needs.spans)
+        shared = None
+        if "vocabulary" in needs.inputs:
+            shared = shared_vocabulary(texts.teacher_tokenizer, texts.task.tokenizer).ids
+        self.register_buffer("vocabulary", shared, persistent=False)
+
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        """The task's batch, with what the teacher reads or showed, and how both texts align."""
+        rows, width = self.texts.task.drawn(seed, step, size)
+        return self.texts.batch(rows, width, self.kinds) | self.teacher.batch(rows, width)
+
+    @torch.no_grad()
+    def values(self, rows: np.ndarray, teacher: Teacher) -> dict[str, float]:
+        """Each term, without its weight, on these training rows."""
+        width = int(self.texts.student.lengths[rows].max())
+        batch = self.texts.batch(rows, width, self.kinds) | teacher.batch(rows, width)
+        return {name: float(x) for name, x in self.loss.values(*self.shown(batch, None, teacher)).items()}
+
+    def forward(self, model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:
+        return self.loss(*self.shown(batch, items))
+
+    def shown(
+        self, batch: Batch, items: Tensor | None = None, teacher: Teacher | None = None
+    ) -> tuple[Shown, Shown, Aligned]:
+        """The three arguments of every term; the teacher may be another than the run's."""
+        student = self.student.show(batch["input_ids"], batch["attention_mask"], self.wanted)
+        return (teacher or self.teacher).show(batch), student, aligned_of(batch, self.kinds, self.vocabulary, items)
+
+
+def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objective:
+    """The objective that a recipe describes: `objective: {name: distil, teacher: MODEL, method: skl + mta}`."""
+    if not isinstance(task, Instruct):
+        raise ValueError(f'the objective "distil" needs the task instruct, not {task.name}: it aligns whole texts')
+    given = read_options(DistilOptions, options, "objective")
+    method, student, opened = parse_method(given.method), Shower(model, "the student"), open_model(given.teacher)
+    teacher = Shower(opened.model.float().eval().requires_grad_(False), given.teacher)
+    texts = Texts(task, opened.needs_tokenizer())
+    shapes = Shapes(teacher.shape, student.shape)
+    needs = method.needs(shapes)
+    check_pair(method, needs, texts, teacher, student)
+    texts.find_spans(needs.spans)
+    for side, one in enumerate((teacher, student)):
+        one.prepare(Wanted.of(needs, side))
+    loss = MethodLoss(method, shapes, torch.initial_seed() % 2**31)
+    online = OnlineTeacher(teacher, Wanted.of(needs, 0))
+    found = Distillation(loss, student, online, texts, needs)
+    if given.cache is not None:
+        wanted = wanted_manifest(teacher, texts, needs, given.largest, given.precision)
+        cached = CachedTeacher(write_cache(Path(given.cache), teacher, texts, wanted), texts)
+        tell_differences(found, cached)
+        found.teacher = cached
+    return found
+
+
+def tell_differences(found: Distillation, cached: CachedTeacher) -> None:
+    """Print how far each term is from its value with the teacher itself, on a few rows: the rest of the vocabulary is
+    one class in a cache, and its numbers are rounded."""
+    rows = np.arange(min(FEW, len(found.texts.student.lengths)))
+    exact, kept = found.values(rows, found.teacher), found.values(rows, cached)
+    told = ", ".join(f"{name} {exact[name]:.4g} - {kept[name]:.4g} = {exact[name] - kept[name]:.2g}" for name in exact)
+    say(f"from the teacher itself less from its cache, on {len(rows)} rows: {told}")
+
+
+def check_pair(method: Method, needs: Needs, texts: Texts, teacher: Shower, student: Shower) -> None:
+    """Refuse a method that these two models cannot have."""
+    if not needs.same_tokens:
+        return
+    if not texts.same_tokens:
+        raise ValueError(
+            f'method "{method}" compares the same tokens, and the tokenizers of {teacher.name} and the student differ: '
+            "use sra, uld or ce"
+        )
+    if "logits" in needs.inputs and teacher.vocabulary != student.vocabulary:
+        raise ValueError(
+            f'method "{method}" compares logits, and {teacher.name} has {teacher.vocabulary:,} of them and the student '
+            f"{student.vocabulary:,}: use a student of the same vocabulary, or uld"
+        )

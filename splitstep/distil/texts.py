@@ -1,0 +1,99 @@
+"""The training texts of a distillation as both models read them, and how they align."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..tasks.buckets import padded
+from ..tasks.instruct import Encoded, Instruct, encode_row, joined
+from ..tasks.task import IGNORED, Batch
+from .alignment import Alignment, collate
+from .offsets import token_bytes
+from .records import Aligned, SpanKind, Spans
+from .spans import text_spans
+
+MULTIPLE = 16  # spans and the teacher's tokens are padded to multiples of this, so that batches have few shapes
+PARTS = ("teacher", "student", "mask")
+
+
+@final
+class Texts:
+    """The training rows of a task, tokenised by the teacher, too, with the spans that a method needs. A row that cannot
+    be aligned is refused by its line."""
+
+    def __init__(self, task: Instruct, teacher_tokenizer: Any) -> None:
+        self.task, self.teacher_tokenizer = task, teacher_tokenizer
+        self.student = task.encoded["train"]
+        self.teacher = read_by_teacher(task, teacher_tokenizer)
+        self.same_tokens = all(np.array_equal(*pair) for pair in zip(self.teacher, self.student, strict=True))
+        self.spans: list[dict[str, Alignment]] = []
+
+    def find_spans(self, kinds: Iterable[SpanKind]) -> None:
+        """Find the spans of these kinds in all rows, once for the whole run."""
+        wanted = sorted(kinds)
+        self.spans = [self.row_spans(row, wanted) for row in range(len(self.task.rows["train"]))] if wanted else []
+
+    def row_spans(self, row: int, kinds: Sequence[SpanKind]) -> dict[str, Alignment]:
+        given = self.task.rows["train"][row]
+        text, seen = given.prompt + given.answer, [int(one.lengths[row]) for one in (self.teacher, self.student)]
+        try:
+            teacher, student = (token_bytes(one, text) for one in (self.teacher_tokenizer, self.task.tokenizer))
+            found = text_spans(text, teacher, student, kinds)
+        except ValueError as error:
+            raise ValueError(f"{given.where} cannot be aligned: {error}") from None
+        return {kind: one.within(seen[0], seen[1]) for kind, one in found.items()}
+
+    def batch(self, rows: np.ndarray, width: int, kinds: Iterable[SpanKind]) -> Batch:
+        """What both models read, and how it aligns: tensors with one row a text."""
+        batch = self.task.training_rows(rows, width) | {"texts": torch.full((len(rows),), len(rows))}
+        if not self.same_tokens:
+            batch |= self.teacher_batch(rows)
+        for kind in sorted(kinds):
+            spans = widened(collate([self.spans[row][kind] for row in rows.tolist()]))
+            batch |= {f"spans.{kind}.{part}": x for part, x in zip(PARTS, spans, strict=True)}
+        return batch
+
+    def teacher_batch(self, rows: np.ndarray) -> Batch:
+        width = self.teacher_width(rows)
+        ids, mask = padded(self.teacher.tokens, self.teacher.offsets, rows, width, 0)
+        scored, _ = padded(self.teacher.answers, self.teacher.offsets, rows, width, 0)
+        labels = np.where((scored > 0) & mask, ids, IGNORED)
+        arrays = {"ids": ids, "mask": mask.astype(np.int64), "labels": labels}
+        return {f"teacher.{name}": torch.from_numpy(x) for name, x in arrays.items()}
+
+    def teacher_width(self, rows: np.ndarray) -> int:
+        """The width to which the teacher's tokens of these rows are padded."""
+        return rounded_up(int(self.teacher.lengths[rows].max()))
+
+
+def read_by_teacher(task: Instruct, tokenizer: Any) -> Encoded:
+    """The training rows in the teacher's tokens."""
+    return joined([encode_row(tokenizer, row, task.options.length) for row in task.rows["train"]], "train")
+
+
+def rounded_up(size: int) -> int:
+    return -(-max(size, 1) // MULTIPLE) * MULTIPLE
+
+
+def widened(spans: Spans) -> Spans:
+    """The spans with more padding, up to a multiple."""
+    more = rounded_up(spans.mask.shape[1]) - spans.mask.shape[1]
+    return Spans(*(torch.cat((x, x.new_zeros(len(x), more, *x.shape[2:])), 1) for x in spans))
+
+
+def teacher_inputs(batch: Batch) -> tuple[Tensor, Tensor]:
+    """The tokens that the teacher reads, and which are real."""
+    if "teacher.ids" in batch:
+        return batch["teacher.ids"], batch["teacher.mask"]
+    return batch["input_ids"], batch["attention_mask"]
+
+
+def aligned_of(batch: Batch, kinds: Sequence[SpanKind], vocabulary: Tensor | None, items: Tensor | None) -> Aligned:
+    """How the texts of a batch align."""
+    spans: dict[SpanKind, Spans] = {kind: Spans(*(batch[f"spans.{kind}.{part}"] for part in PARTS)) for kind in kinds}
+    return Aligned(batch["labels"], batch.get("teacher.labels"), spans, vocabulary, items, batch["texts"][0])

@@ -1,0 +1,201 @@
+"""Answers to instructions: a language model of any tokenizer learns to answer, or to continue plain text."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..kernels.loss import shifted
+from ..support.words import counted
+from .bucketed import Bucketed
+from .buckets import MULTIPLE, Buckets, choose_widths, padded
+from .fetch import find_own
+from .instructions import Row, read_rows
+from .open_tokenizer import open_tokenizer
+from .options import at_least
+from .task import IGNORED, PERPLEXITY, SPLITS, Batch, DataNote, check_totals, hashes, score_tokens
+
+TEMPLATE = (
+    "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+    "### Instruction:\n{prompt}\n\n### Response:\n"
+)
+WIDTHS = 8
+HELD = 20  # of so many rows, one is held out for valid, and one for test
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstructOptions:
+    """`path`: JSON lines with `instruction` (or `prompt`) and `response`, or plain text; packed or not. `tokenizer`:
+    the model whose tokenizer reads them. `length`: the most tokens of a row; the rest is cut off. `template`: what a
+    prompt stands in. `valid`, `test`: how many rows at the end are held out for each; by default 5 %."""
+
+    path: tuple[str, ...] = ()
+    tokenizer: str = ""
+    length: int = 512
+    template: str = TEMPLATE
+    valid: int | None = None
+    test: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise ValueError("option path is missing; name the file or files to read, e.g. path: instructions.jsonl")
+        if "{prompt}" not in self.template:
+            raise ValueError(f"option template is {self.template!r}, and needs {{prompt}} where the prompt stands")
+        at_least("length", self.length, 4)
+        at_least("valid", self.valid, 1)
+        at_least("test", self.test, 1)
+
+
+class Encoded(NamedTuple):
+    """Rows of a split, one after the other: tokens, whether each belongs to an answer, and where rows begin."""
+
+    tokens: np.ndarray
+    answers: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def row(self, number: int) -> np.ndarray:
+        """The tokens of a row."""
+        return self.tokens[self.offsets[number] : self.offsets[number + 1]]
+
+
+@final
+class Instruct(Bucketed):
+    """Prompts and answers, padded on the right to a few lengths. Only the answer's tokens, and the end, have labels."""
+
+    name: ClassVar[str] = "instruct"
+    model: ClassVar[str] = "causal"
+    Options: ClassVar[type] = InstructOptions
+    note = DataNote("JSON lines with instruction and response, or plain text", "your own")
+    metric = PERPLEXITY
+
+    def __init__(self, options: InstructOptions, data: Path | None = None) -> None:
+        if not options.tokenizer:
+            raise ValueError('task "instruct" needs a tokenizer: add data.tokenizer=MODEL, or start=MODEL')
+        self.options, self.tokenizer = options, open_tokenizer(options.tokenizer)
+        self.padding = next(
+            (one for one in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id) if one is not None), 0
+        )
+        paths = [find_own(name, self.name, data) for name in options.path]
+        rows = divided([row for path in paths for row in read_rows(path, options.template)], options)
+        fitting = {split: self._fitting(found) for split, found in rows.items()}
+        self.rows = {split: [row for row, _, _ in found] for split, found in fitting.items()}
+        self._dropped = {split: len(rows[split]) - len(found) for split, found in fitting.items()}
+        self.encoded = {split: joined([pair[1:] for pair in found], split) for split, found in fitting.items()}
+        self._source = {"files": [path.name for path in paths]}
+        lengths = {split: one.lengths for split, one in self.encoded.items()}
+        longest = -(-max(int(found.max()) for found in lengths.values()) // MULTIPLE) * MULTIPLE
+        widths = [width for width in choose_widths(lengths["train"], WIDTHS) if width < longest]
+        self._buckets = Buckets((*widths, longest), lengths)
+
+    @classmethod
+    def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
+        return replace(options, tokenizer=folder)
+
+    def _fitting(self, rows: Sequence[Row]) -> list[tuple[Row, list[int], list[bool]]]:
+        """The rows with their tokens; those without a token of the answer within the length are left out."""
+        found = [(row, *encode_row(self.tokenizer, row, self.options.length)) for row in rows]
+        return [one for one in found if any(one[2][1:])]
+
+    @property
+    def shape(self) -> dict[str, int]:
+        return {"vocab_size": len(self.tokenizer), "max_length": max(self._buckets.widths)}
+
+    def drawn(self, seed: int, step: int, size: int) -> tuple[np.ndarray, int]:
+        """The training rows of a step, and the width to which they are padded."""
+        return self._buckets.draw([size] * len(self._buckets.widths), seed, step)
+
+    def training_rows(self, rows: np.ndarray, width: int) -> Batch:
+        """These training rows, padded to a width."""
+        return self._padded("train", rows, width)
+
+    def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
+        """These rows of a split, padded on the right to a width."""
+        known = self.encoded[split]
+        ids, mask = padded(known.tokens, known.offsets, rows, width, self.padding)
+        scored, _ = padded(known.answers, known.offsets, rows, width, 0)
+        labels = np.where((scored > 0) & mask, ids, IGNORED)
+        labels[:, 0] = IGNORED  # nothing predicts the first token
+        arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64), "labels": labels}
+        return {name: torch.from_numpy(x) for name, x in arrays.items()}
+
+    def items(self, batch: Batch) -> int:
+        return int((batch["labels"][:, 1:] != IGNORED).sum())
+
+    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
+        return score_tokens(logits, shifted(batch["labels"]))
+
+    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
+        """Loss in nats per token of the answers, the accuracy of the likeliest token, and the perplexity."""
+        tokens = check_totals(self, totals, "tokens")
+        loss = totals["nll"] / tokens
+        figures = {"loss": loss, "accuracy": totals["correct"] / tokens}
+        return figures | {PERPLEXITY.name: math.exp(min(loss, 700.0))}
+
+    def save_with(self, folder: Path) -> None:
+        self.tokenizer.save_pretrained(folder)
+
+    def remarks(self) -> dict[str, dict[str, int]]:
+        found = {split: count for split, count in self._dropped.items() if count}
+        return {f"left out, for the answer begins after {self.options.length} tokens": found} if found else {}
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "task": self.name,
+            "source": self._source,
+            "rows": {split: len(found) for split, found in self.rows.items()},
+            "tokens": {split: len(found.tokens) for split, found in self.encoded.items()},
+            "sha256": hashes({split: found.tokens for split, found in self.encoded.items()}),
+            "buckets": self._buckets.describe(),
+        }
+
+
+def divided(rows: Sequence[Row], options: InstructOptions) -> dict[str, Sequence[Row]]:
+    """The three splits: the last rows are held out."""
+    share = max(1, len(rows) // HELD)
+    valid, test = (share if given is None else given for given in (options.valid, options.test))
+    if len(rows) <= valid + test:
+        raise ValueError(
+            f'task "instruct": {counted(len(rows), "row")}, of which {valid} + {test} are held out: give more rows'
+        )
+    cuts = (0, len(rows) - valid - test, len(rows) - test, len(rows))
+    return {split: rows[cuts[i] : cuts[i + 1]] for i, split in enumerate(SPLITS)}
+
+
+def encode_row(tokenizer: Any, row: Row, length: int) -> tuple[list[int], list[bool]]:
+    """A row's tokens, at most `length`, and which belong to the answer: those that end after the prompt does, and the
+    end of the text, if the tokenizer has one."""
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"{tokenizer.name_or_path} has a slow tokenizer, which does not say where its tokens are: use a fast one"
+        )
+    found = tokenizer(row.prompt + row.answer, return_offsets_mapping=True, return_special_tokens_mask=True)
+    ids, ends = list(found["input_ids"]), [end for _, end in found["offset_mapping"]]
+    special = found["special_tokens_mask"]
+    answers = [end > len(row.prompt) and not mark for end, mark in zip(ends, special, strict=True)]
+    end = tokenizer.eos_token_id
+    if end is not None and ids[-1:] != [end]:
+        ids, answers = [*ids, end], [*answers, True]
+    elif end is not None:
+        answers[-1] = True
+    return ids[:length], answers[:length]
+
+
+def joined(rows: Sequence[tuple[list[int], list[bool]]], split: str) -> Encoded:
+    if not rows:
+        raise ValueError(f'task "instruct": no row of {split} has an answer within the length: raise data.length')
+    offsets = np.cumsum([0, *(len(ids) for ids, _ in rows)])
+    tokens, answers = (list(chain(part)) for part in zip(*rows, strict=True))
+    return Encoded(np.array(tokens, np.int32), np.array(answers, np.int64), offsets)
+
+
+def chain(parts: Sequence[Sequence[int]]) -> Iterator[int]:
+    return (one for part in parts for one in part)

@@ -1,0 +1,138 @@
+"""A cache says what the teacher says: exactly if all logits are kept, and after a kill; others' caches are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from children import Child
+from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
+
+from splitstep.distil.objective import Distillation, distil
+from splitstep.pretrained import open_model
+from splitstep.training import read_recipe, train
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    saved(llama(bpe(), 4, 16), bpe(), folder / "teacher")
+    saved(llama(bpe(), 4, 16, seed=7), bpe(), folder / "another")
+    saved(gpt2(bpe(), 2, 8), bpe(), folder / "student")
+    saved(llama(pieces(), 2, 8), pieces(), folder / "other")
+    instructions(folder / "text.jsonl", 40)
+    instructions(folder / "more.jsonl", 41)
+    return folder
+
+
+def document(place: Path, method: str, student: str = "student", **more: Any) -> dict[str, Any]:
+    return recipe(*(str(place / name) for name in ("teacher", student, "text.jsonl")), method, **more)
+
+
+def objective(given: dict[str, Any]) -> Distillation:
+    found = read_recipe(given, "r")
+    assert found.start is not None
+    assert isinstance(found.objective, dict)
+    options = {name: value for name, value in found.objective.items() if name != "name"}
+    torch.manual_seed(0)
+    made = distil(open_model(found.start).model, found.load_task(), options)
+    assert isinstance(made, Distillation)
+    return made
+
+
+METHODS = [("student", "skl + kl(temperature=2) + mta"), ("student", "hidden + js"), ("other", "sra + uld")]
+
+
+@pytest.mark.parametrize(("student", "method"), METHODS)
+def test_cached_is_online_if_all_logits_but_one_are_kept(
+    place: Path, tmp_path: Path, student: str, method: str
+) -> None:
+    largest = len(bpe()) - 1
+    cached = objective(
+        document(place, method, student, cache=str(tmp_path / "c"), largest=largest, precision="float32")
+    )
+    online = objective(document(place, method, student))
+    batches = [one.batch(0, 0, 4) for one in (online, cached)]
+    exact, kept = (one.loss.values(*one.shown(batch)) for one, batch in zip((online, cached), batches, strict=True))
+    for name, value in exact.items():
+        torch.testing.assert_close(kept[name], value, rtol=1e-5, atol=1e-5, msg=name)
+
+
+def test_with_few_logits_divergences_are_lower_bounds_and_the_difference_is_printed(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cached = objective(document(place, "skl + kl", cache=str(tmp_path / "c"), largest=8))
+    online = objective(document(place, "skl + kl"))
+    exact, kept = (one.loss.values(*one.shown(one.batch(0, 0, 4))) for one in (online, cached))
+    assert all(0 < kept[name] < exact[name] for name in exact)
+    printed = capsys.readouterr().err
+    assert "from the teacher itself less from its cache, on 4 rows: skl " in printed
+    assert "8 largest logits a token" in printed
+
+
+def written(document: Any, out: Path) -> str:
+    objective(document)
+    return "written"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+def test_a_cache_that_was_killed_continues_bit_for_bit(place: Path, tmp_path: Path) -> None:
+    def given(name: str) -> dict[str, Any]:
+        return document(place, "skl + mta", cache=str(tmp_path / name))
+
+    _, operations = Child(given("whole"), tmp_path / "whole", act=written).result()
+    killed = Child(given("killed"), tmp_path / "killed", operations * 2 // 3, act=written)
+    assert killed.wait() == -signal.SIGKILL
+    manifest = json.loads((tmp_path / "killed" / "manifest.json").read_text())
+    assert 0 < manifest["done"] < manifest["rows"]
+    Child(given("killed"), tmp_path / "killed", act=written).result()
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_a_finished_cache_is_not_written_again_and_serves_smaller_methods(place: Path, tmp_path: Path) -> None:
+    objective(document(place, "skl + mta", cache=str(tmp_path / "c")))
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "c").glob("*.bin")}
+    found = objective(document(place, "skl", cache=str(tmp_path / "c")))
+    assert torch.isfinite(found.loss(*found.shown(found.batch(0, 0, 4))))
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+
+
+def test_training_from_a_cache_needs_no_teacher_in_memory(place: Path, tmp_path: Path) -> None:
+    found = objective(document(place, "skl + mta", cache=str(tmp_path / "c")))
+    owned = [one for one in vars(found.teacher).values() if hasattr(one, "model")]
+    assert owned == []
+    result = train(
+        read_recipe(document(place, "skl + mta", cache=str(tmp_path / "c")), "r"), tmp_path / "run", quiet=True
+    )
+    assert result.status == "finished"
+
+
+WRONG = {
+    "another teacher": lambda place, given: given["objective"].update(teacher=str(place / "another")),
+    "another text": lambda place, given: given["data"].update(path=[str(place / "more.jsonl")]),
+    "another precision": lambda place, given: given["objective"].update(precision="bfloat16"),
+    "without states.2": lambda place, given: given["objective"].update(method="skl + mta"),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_cache_of_something_else_is_refused(place: Path, tmp_path: Path, message: str) -> None:
+    objective(document(place, "skl", cache=str(tmp_path / "c")))
+    given = document(place, "skl", cache=str(tmp_path / "c"))
+    WRONG[message](place, given)
+    with pytest.raises(ValueError, match=f"is a cache (of )?{message}.*--cache$"):
+        objective(given)
+
+
+def test_a_folder_of_other_files_is_no_cache(place: Path, tmp_path: Path) -> None:
+    shutil.copy(place / "text.jsonl", tmp_path / "mine.jsonl")
+    with pytest.raises(ValueError, match="holds other files"):
+        objective(document(place, "skl", cache=str(tmp_path)))

@@ -1,0 +1,88 @@
+"""Wrong input of `splitstep distil` ends with one line on standard error and exit code 2, and leaves no run behind."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from distil_pairs import bpe, characters_of, gpt2, instructions, llama, pieces, saved
+from transformers import BertConfig, BertForMaskedLM, ByT5Tokenizer
+
+from splitstep import cli
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    saved(llama(bpe(), 4, 16), bpe(), folder / "teacher")
+    saved(gpt2(bpe(), 2, 8), bpe(), folder / "student")
+    saved(llama(pieces(), 2, 8), pieces(), folder / "other")
+    tiny = dict(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
+    saved(BertForMaskedLM(BertConfig(vocab_size=len(pieces()), **tiny)), pieces(), folder / "bert")
+    symbols = characters_of("☃")
+    saved(llama(symbols, 2, 8), symbols, folder / "symbols")
+    saved(llama(ByT5Tokenizer(), 2, 8), ByT5Tokenizer(), folder / "slow")
+    instructions(folder / "text.jsonl")
+    return folder
+
+
+def refused(place: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The line that a command ends with; words that are names of folders here are those folders."""
+    full = [str(place / word) if (place / word).exists() else word for word in words]
+    out = place / "run"
+    assert cli.main(["distil", *full, "--out", str(out)]) == 2
+    assert not out.exists()
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+TEXT = ("--text", "text.jsonl", "--online")
+WRONG = [
+    (("bert", "student", *TEXT), "bert is a BertForMaskedLM, which is not a causal language model"),
+    (("teacher", "bert", *TEXT), "bert is a BertForMaskedLM, which is not a causal language model"),
+    (("teacher", "student", "--method", "mta(words=9)", *TEXT), "The student has no layer 9: name layers from 1 to 2"),
+    (("teacher", "--student-layers", "9", *TEXT), "has 4 layers, and 9 are to be kept: give a number from 2 to 4"),
+    (("teacher", "other", "--method", "skl", *TEXT), "the tokenizers of .* and the student differ: use sra, uld or ce"),
+    (("symbols", "student", "--method", "sra", *TEXT), "share no token, so there is no shared vocabulary"),
+    (("teacher", "student", "--method", "klx", *TEXT), 'there is no term "klx"'),
+    (("teacher", "student"), "--text is missing"),
+    (("teacher", *TEXT), "There is no student"),
+    (("teacher", "student", "--student-layers", "2", *TEXT), "are two students"),
+    (("teacher", "student", "other", *TEXT), "is a second student"),
+    (("nowhere/at/all", "student", *TEXT), "nowhere/at/all is not there"),
+    (("teacher", "student", "--text", "none.jsonl", "--online"), 'there is no file "none.jsonl"'),
+    (("teacher", "student", "--cache", "x", *TEXT), "exclude each other"),
+    (
+        ("teacher", "student", "--text", "text.jsonl", "objective.largest=5000"),
+        "5000 largest logits are to be kept and .* has",
+    ),
+    (("slow", "student", "--method", "sra", *TEXT), "slow has a slow tokenizer"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_input_is_one_line(
+    place: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    assert re.search(message, refused(place, capsys, *words))
+
+
+ROWS = [
+    ({"instruction": "Say it", "response": " "}, "line 2 has an empty response: fill it in, or remove the line"),
+    ({"instruction": "", "response": "It"}, "line 2 has an empty instruction"),
+    ({"instruction": "Say it"}, "line 2 has no response: its entries are instruction"),
+    ([1], "line 2 is not an object"),
+]
+
+
+@pytest.mark.parametrize(("row", "message"), ROWS, ids=[message for _, message in ROWS])
+def test_a_wrong_row_is_refused_by_its_line(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: object, message: str
+) -> None:
+    lines = (place / "text.jsonl").read_text().splitlines()
+    wrong = tmp_path / "wrong.jsonl"
+    wrong.write_text("\n".join([lines[0], json.dumps(row), *lines[1:]]))
+    assert message in refused(place, capsys, "teacher", "student", "--text", str(wrong), "--online")

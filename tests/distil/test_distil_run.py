@@ -1,0 +1,146 @@
+"""Distillation is an ordinary run: the loss falls, a killed run continues bit for bit, the student is a plain model."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from children import Child, everything, run, together
+from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
+from safetensors.torch import load_file
+from tiny import tiny
+
+from splitstep import cli
+from splitstep.distil.showing import Shower, Wanted
+from splitstep.training import read_recipe, train
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    saved(llama(bpe(), 4, 16), bpe(), folder / "teacher")
+    saved(gpt2(bpe(), 2, 8), bpe(), folder / "student")
+    saved(llama(pieces(), 2, 8), pieces(), folder / "other")
+    instructions(folder / "text.jsonl")
+    return folder
+
+
+def document(place: Path, method: str, student: str = "student", **more: Any) -> dict[str, Any]:
+    return recipe(*(str(place / name) for name in ("teacher", student, "text.jsonl")), method, **more)
+
+
+def losses(out: Path) -> list[float]:
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [one["loss"] for one in records if one["split"] == "train"]
+
+
+@pytest.mark.parametrize(
+    ("student", "method"),
+    [("student", "skl + mta"), ("student", "sra"), ("other", "sra"), ("other", "ce + 1.5 uld"), ("student", "hidden")],
+)
+def test_the_loss_falls(place: Path, tmp_path: Path, student: str, method: str) -> None:
+    given = document(place, method, student)
+    given["train"] |= {"steps": 30, "evaluate_every": 30, "schedule": "constant"}
+    result = train(read_recipe(given, "r"), tmp_path, quiet=True)
+    found = losses(tmp_path)
+    assert result.status == "finished"
+    assert sum(found[-5:]) < 0.95 * sum(found[:5])
+
+
+def test_a_run_that_was_killed_continues_bit_for_bit(place: Path, tmp_path: Path) -> None:
+    """GPT-2 has dropout, so the generators must be restored as well."""
+    given = document(place, "skl + mta")
+    _, operations = Child(given, tmp_path / "whole").result()
+    assert Child(given, tmp_path / "killed", operations * 2 // 3).wait() == -signal.SIGKILL
+    Child(given, tmp_path / "killed").result()
+    assert everything(tmp_path / "killed") == everything(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_two_processes_learn_what_one_learns(place: Path, tmp_path: Path, parallel: str) -> None:
+    given = document(place, "skl + mta", "teacher") | {"model": {"layers": 2}}
+    run(given, tmp_path / "one")
+    given["train"] |= {"parallel": parallel}
+    for child in together(given, tmp_path / "two", 2):
+        child.result()
+    one, two = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
+    assert all((one[name] - two[name]).abs().max() < 1e-4 for name in one)
+
+
+LOADS = """
+import sys
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model, tokenizer = (kind.from_pretrained(sys.argv[1]) for kind in (AutoModelForCausalLM, AutoTokenizer))
+ids = tokenizer("The quick brown", return_tensors="pt")
+print(model(**ids).logits.double().sum().item(), model.config.num_hidden_layers)
+assert not any(name.startswith("splitstep") for name in sys.modules)
+"""
+
+
+def test_the_student_loads_without_splitstep_and_has_no_projectors(place: Path, tmp_path: Path) -> None:
+    given = document(place, "skl + mta", "teacher") | {"model": {"layers": 2}}
+    result = train(read_recipe(given, "r"), tmp_path / "run", quiet=True)
+    child = subprocess.run(
+        [sys.executable, "-c", LOADS, str(tmp_path / "run" / "model")],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    from splitstep.pretrained import open_model
+
+    opened = open_model(tmp_path / "run")
+    ids = opened.tokenizer("The quick brown", return_tensors="pt")
+    total, layers = child.stdout.split()
+    assert float(total) == pytest.approx(opened.model(**ids).logits.double().sum().item(), abs=1e-4)
+    assert int(layers) == result.shape.layers == 2
+    checkpoint = load_file(max((tmp_path / "run" / "checkpoints").iterdir()) / "objective.safetensors")
+    assert {name.split(":")[0] for name in checkpoint} == {
+        "loss.projectors.mta_hid.layer1.weight", "loss.projectors.mta_hid.layer2.weight",
+    }  # fmt: skip
+    exported = load_file(tmp_path / "run" / "model" / "model.safetensors").keys()
+    whole = load_file(place / "teacher" / "model.safetensors").keys()
+    assert exported == {name for name in whole if ".layers.2." not in name and ".layers.3." not in name}
+
+
+@pytest.mark.parametrize("teacher", ["llama", "gpt2"])
+def test_states_are_those_of_hugging_face_and_the_last_is_before_the_final_norm(teacher: str) -> None:
+    model = {"llama": llama, "gpt2": gpt2}[teacher](bpe(), 3, 16).eval()
+    ids, mask = torch.randint(0, 50, (2, 9)), torch.ones(2, 9, dtype=torch.long)
+    mask[1, 6:] = 0
+    shower, wanted = Shower(model, "it"), Wanted(frozenset({"logits", "final", "masses", "output"}), (1, 2, 3))
+    shower.prepare(wanted)
+    shown = shower.show(ids, mask, wanted)
+    output = model(ids, attention_mask=mask, output_hidden_states=True, output_attentions=True)
+    norm = model.model.norm if teacher == "llama" else model.transformer.ln_f
+    assert shower.shape == (3, 16)
+    for layer in (1, 2):
+        torch.testing.assert_close(shown.states[layer], output.hidden_states[layer])
+    assert shown.final is not None
+    torch.testing.assert_close(shown.final, output.hidden_states[3])
+    torch.testing.assert_close(norm(shown.states[3]), shown.final)
+    row = output.attentions[-1][1, :, 5].sum(0)
+    assert shown.masses is not None
+    torch.testing.assert_close(shown.masses[1], row / row.sum())
+
+
+@pytest.mark.parametrize("method", ["skl + mta", "sra"])
+def test_a_model_of_a_scheme_is_a_student_and_a_teacher(tmp_path: Path, method: str) -> None:
+    for name, layers, scheme in (("teacher", 4, "lie"), ("student", 2, "macaron")):
+        model = tiny("causal", scheme, layers=layers, vocab_size=len(bpe()), max_positions=256)
+        saved(model, bpe(), tmp_path / name)
+    instructions(tmp_path / "text.jsonl")
+    result = train(read_recipe(document(tmp_path, method), "r"), tmp_path / "run", quiet=True)
+    assert (result.status, result.scheme.name) == ("finished", "macaron")
+
+
+def test_the_students_figures_are_found_again(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = train(read_recipe(document(place, "ce"), "r"), tmp_path / "run", quiet=True)
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert result.test is not None
+    assert f"{result.test['loss']:.5f}"[:6] in printed

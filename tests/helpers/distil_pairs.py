@@ -1,0 +1,75 @@
+"""Tiny teachers and students of distillation with tokenizers made here, saved as folders, and text for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizer_kinds import LINES, byte_bpe, hugging_face, wordpiece
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+TRAIN = dict(steps=6, batch=4, lr=3e-3, warmup=1, log_every=1, evaluate_every=3, checkpoint_seconds=0, mode="eager")
+
+
+def bpe() -> Any:
+    return PreTrainedTokenizerFast(tokenizer_object=byte_bpe(False, None, False), eos_token="<|endoftext|>")
+
+
+def pieces() -> Any:
+    return hugging_face(wordpiece())
+
+
+def llama(tokenizer: Any, layers: int, width: int, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer), hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
+            num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
+            bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=None,
+        )
+    )  # fmt: skip
+
+
+def gpt2(tokenizer: Any, layers: int, width: int, seed: int = 1) -> Any:
+    torch.manual_seed(seed)
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=len(tokenizer), n_embd=width, n_layer=layers, n_head=2, n_positions=256,
+            bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
+        )
+    )  # fmt: skip
+
+
+def saved(model: Any, tokenizer: Any, folder: Path) -> str:
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def instructions(path: Path, rows: int = 24) -> str:
+    lines = [
+        {"instruction": f"Say number {n}: {LINES[n % 2][:30]}", "response": LINES[n % 2][n % 7 :]} for n in range(rows)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def recipe(teacher: str, student: str, text: str, method: str, **more: Any) -> dict[str, Any]:
+    """The document of a run; `more` are entries of the objective."""
+    return {
+        "task": "instruct", "network": "pretrained", "start": student,
+        "data": {"path": [text], "template": "Q: {prompt}\nA: "},
+        "objective": {"name": "distil", "teacher": teacher, "method": method, **more},
+        "train": dict(TRAIN),
+    }  # fmt: skip
+
+
+def characters_of(known: str) -> Any:
+    """A tokenizer that knows these characters only."""
+    numbers = {character: number for number, character in enumerate(["<unk>", *known])}
+    found = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
+    found.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=found, unk_token="<unk>", eos_token="<unk>")

@@ -1,0 +1,65 @@
+"""Instructions: only answers have labels, batches are pure functions of the step, and plain text is all answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from distil_pairs import bpe, instructions, pieces
+
+from splitstep.tasks import Task, task
+
+TEMPLATE = "Q: {prompt}\nA: "
+
+
+@pytest.fixture(params=["bpe", "pieces"])
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Task:
+    tokenizer = {"bpe": bpe, "pieces": pieces}[request.param]()
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    path = instructions(tmp_path / "text.jsonl", 40)
+    return task("instruct", {"path": [path], "tokenizer": str(tmp_path / "tokenizer"), "template": TEMPLATE})
+
+
+def test_labels_are_the_answer_and_the_end(made: Task) -> None:
+    """The oracle: what the labelled tokens decode to is the answer, as the tokenizer spells it."""
+    tokenizer = made.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    rows = made.rows["train"]  # pyright: ignore[reportAttributeAccessIssue]
+    for number in range(len(rows)):
+        batch = made.training_rows(np.array([number]), 256)  # pyright: ignore[reportAttributeAccessIssue]
+        labels, ids = batch["labels"][0], batch["input_ids"][0]
+        kept = labels[labels != -100]
+        assert torch.equal(kept, ids[labels != -100])
+        answer = tokenizer.decode(tokenizer(rows[number].answer, add_special_tokens=False)["input_ids"])
+        assert tokenizer.decode(kept, skip_special_tokens=True).strip() == answer.strip()
+        if tokenizer.eos_token_id is not None:
+            assert int(kept[-1]) == tokenizer.eos_token_id
+        assert not (labels != -100)[batch["attention_mask"][0] == 0].any()
+
+
+def test_a_batch_is_a_pure_function_and_each_row_is_seen_once(made: Task) -> None:
+    one, again = (made.batch(3, 5, 4) for _ in range(2))
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    counts = {split: sum(len(b["labels"]) for b in made.batches(split, 3)) for split in ("train", "valid", "test")}
+    assert counts == {"train": 36, "valid": 2, "test": 2}
+
+
+def test_plain_text_is_all_answer(tmp_path: Path) -> None:
+    bpe().save_pretrained(tmp_path / "tokenizer")
+    (tmp_path / "notes.txt").write_text("A line of text that is learnt.\n" * 2000)
+    found = task("instruct", {"path": [str(tmp_path / "notes.txt")], "tokenizer": str(tmp_path / "tokenizer")})
+    batch = found.batch(0, 0, 2)
+    assert bool((batch["labels"][:, 1:] != -100)[batch["attention_mask"][:, 1:] == 1].all())
+
+
+def test_a_prompt_that_fills_the_length_is_left_out_and_told(tmp_path: Path) -> None:
+    bpe().save_pretrained(tmp_path / "tokenizer")
+    path = instructions(tmp_path / "text.jsonl", 40)
+    options = {"path": [path], "tokenizer": str(tmp_path / "tokenizer"), "template": TEMPLATE}
+    long = "word " * 400
+    with (tmp_path / "text.jsonl").open() as file:
+        rest = file.read()
+    (tmp_path / "text.jsonl").write_text(f'{{"instruction": "{long}", "response": "x"}}\n{rest}')
+    remark = task("instruct", {**options, "length": 200}).remarks()
+    assert list(remark.values()) == [{"train": 1}]
