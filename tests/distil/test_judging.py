@@ -22,7 +22,7 @@ from splitstep.distil.judging.agreement import agreement
 from splitstep.distil.judging.bits import answer_bits, text_bits, total
 from splitstep.distil.judging.distance import trajectory_distance
 from splitstep.distil.judging.rouge import mean_rouge, rouge_l
-from splitstep.distil.judging.rows import Row, alpaca, read_rows, split_rows
+from splitstep.distil.judging.rows import TEMPLATE, Row, read_rows, split_rows
 from splitstep.distil.judging.together import read_by_both
 from splitstep.distil.judging.tokens import Causal, fitting
 from splitstep.distil.vocabulary import shared_vocabulary
@@ -215,7 +215,7 @@ def test_rows_are_read_from_files_of_both_kinds(tmp_path: Path) -> None:
     with lzma.open(tmp_path / "dolly.jsonl.xz", "wt") as file:
         file.write("\n".join(map(json.dumps, [*dolly, dolly[3] | {"response": "other"}])))
     rows = read_rows(tmp_path / "dolly.jsonl.xz")
-    assert rows[1] == Row(alpaca("ask 1"), "answer 1", "ask 1")
+    assert rows[1] == Row(TEMPLATE.format(prompt="ask 1"), "answer 1", "ask 1")
     train, held_out = split_rows(rows, 1)
     assert held_out == [rows[4]]
     assert train == rows[:3]  # row 3 asks the same
@@ -223,7 +223,7 @@ def test_rows_are_read_from_files_of_both_kinds(tmp_path: Path) -> None:
     (tmp_path / "self.jsonl").write_text(f"{json.dumps(own)}\n\n")
     [row] = read_rows(tmp_path / "self.jsonl")
     assert (row.answer, row.shown) == ("text", "shorten\n\nlong text")
-    assert "### Input:\nlong text\n\n### Response:\n" in row.prompt
+    assert "shorten\n\nlong text\n\n### Response:\n" in row.prompt
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HELD_OUT = 500  # rows of Dolly, as in the papers
-BEGIN = "Below is an instruction that describes a task"
-ASKED = f"{BEGIN}.\nWrite a response that appropriately completes the request.\n\n### Instruction:\n"
-ASKED_OF = (
-    f"{BEGIN}, paired with an input that provides further context.\nWrite a response that appropriately completes the "
-    "request.\n\n### Instruction:\n"
+TEMPLATE = (
+    "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+    "### Instruction:\n{prompt}\n\n### Response:\n"
 )
-ANSWER = "\n\n### Response:\n"
-Template = Callable[[str, str], str]  # of an instruction and an input, which may be empty
 
 
 class Row(NamedTuple):
@@ -31,22 +27,16 @@ class Row(NamedTuple):
         return self.instruction or self.prompt
 
 
-def alpaca(instruction: str, given: str = "") -> str:
-    """The prompt of Alpaca, which the papers on distillation use."""
-    if not given:
-        return f"{ASKED}{instruction}{ANSWER}"
-    return f"{ASKED_OF}{instruction}\n\n### Input:\n{given}{ANSWER}"
-
-
-def read_rows(path: Path, template: Template = alpaca) -> list[Row]:
-    """The rows of a JSONL file, which may be packed with xz; a line without an answer is refused."""
+def read_rows(path: Path, template: str = TEMPLATE) -> list[Row]:
+    """The rows of a JSONL file, which may be packed with xz; a line without an answer is refused. The instruction and
+    its input, if it has one, stand in the template's {prompt}; it must be that of the training."""
     rows = list[Row]()
     for number, document in enumerate(documents(path), 1):
         instruction, given, answer = fields_of(document, f"{path}, line {number}")
         if not answer.strip():
             raise ValueError(f"{path}, line {number} has an empty answer: leave the line out")
-        shown = f"{instruction}\n\n{given}" if given else instruction
-        rows.append(Row(template(instruction, given), answer, shown))
+        shown = f"{instruction}\n\n{given}" if given.strip() else instruction
+        rows.append(Row(template.replace("{prompt}", shown), answer, shown))
     if not rows:
         raise ValueError(f"{path} has no rows: name a JSONL file with instructions and answers")
     return rows
