@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from pages import chromium, visit
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
@@ -246,3 +248,47 @@ def test_an_empty_method_or_set_is_refused() -> None:
         split_methods("ce,,kl")
     with pytest.raises(ValueError, match="each needs rows"):
         Exam({"dolly": []})
+
+
+@pytest.mark.slow
+def test_the_page_is_whole_in_a_browser(made: tuple[DistilResult, Training, Path]) -> None:
+    file = STUDY.write_page(made[0], made[2])
+    with chromium() as browser:
+        for width, colours in ((1280, "light"), (390, "dark")):
+            page, wrong = visit(browser, file, width, colours)
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.locator("pre", has_text=ATTACK).count() >= 2  # as text: the instruction and the reference
+            assert page.locator("#chart-distance").count() == 1
+            assert wrong == []
+
+
+def test_the_verdict_says_what_was_settled_and_what_was_not() -> None:
+    runs = runs_of(VALUES)
+    rows = [row_of(runs, method, list(VALUES), ["dolly"]) for method in VALUES]
+    differences = differences_of(rows, runs)
+    blank: Any = {
+        "seeds": (0, 1, 2),
+        "sets": ("dolly",),
+        "others": {},
+        "runs": tuple(runs),
+        "shown": (),
+        "recipe": {},
+        "data": {},
+        "engine": "",
+        "threads": 1,
+        "command": None,
+        "versions": {},
+        "commit": None,
+        "date": "",
+    }
+    result = DistilResult(
+        rows=tuple(rows), differences=tuple(differences), claims=tuple(claims_of(differences)), **blank
+    )
+    verdict = distil_verdict(result)
+    assert verdict.kind == "settled"
+    assert "kl has a higher mean ROUGE-L than ce is supported: kl minus ce is +1.10 points (95% interval" in (
+        verdict.sentence
+    )
+    assert verdict.sentence.endswith("Apart, by bits per byte: supported for kl over ce; undecided for skl over ce.")
+    alone = distil_verdict(replace(result, claims=()))
+    assert (alone.kind, alone.sentence[:21]) == ("open", "Nothing was compared:")

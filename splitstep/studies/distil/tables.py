@@ -50,9 +50,9 @@ def record(result: DistilResult, name: Cell, row: MethodRow) -> Record:
         Column(("ROUGE-L", "[95%]")): cell(row.rouge, POINTS, single),
         **(sets if len(sets) > 1 else {}),
         Column(("bits per byte", "of answers", "[95%]")): cell(row.bits_per_byte, PER_BYTE, single),
-        Column(("bits per byte", "of text", "[95%]")): cell(row.text_bits_per_byte, PER_BYTE, single),
+        Column(("bits per byte", "of text", "[95%]"), detail=ON_PAGES): cell(row.text_bits_per_byte, PER_BYTE, single),
         Column(("same token", "as the teacher", "[95%]")): cell(row.top1, SHARE, single),
-        Column(("KL", "to the teacher", "[95%]")): cell(row.kl, NATS, single),
+        Column(("KL", "to the teacher", "[95%]"), detail=ON_PAGES): cell(row.kl, NATS, single),
     }
 
 
