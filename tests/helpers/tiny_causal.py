@@ -12,6 +12,7 @@ from splitstep.distil.judging.rows import Row
 from splitstep.distil.judging.tokens import Causal
 from splitstep.models import CausalConfig, SplitstepForCausalLM
 
+LINES = tokenizer_kinds.LINES
 ROWS = [
     Row("Q: why is the fox quick?\nA: ", "The quick brown fox jumps over the lazy dog."),
     Row("Q: wie läuft der Fuchs?\nA: ", "Der schnelle braune Fuchs läuft über die Straße."),
