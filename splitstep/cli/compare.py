@@ -162,25 +162,22 @@ def compare(
       splitstep compare glue --start runs/pretrain --seeds 2 --scratch --out runs/glue
       splitstep compare distil TEACHER STUDENT --text rows.jsonl --methods ce,skl,skl+mta --seeds 3 --out runs/terms
 
-    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. The recipe's model is the shape
-    of its reference scheme; the other schemes are resized to the same cost. Differences are to the first scheme. If
-    interrupted, the same command continues: finished runs are kept.
+    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. Schemes are resized to the cost of
+    the recipe's model in its reference scheme. If interrupted, the same command continues: finished runs are kept.
     """
     given, line = list(words or []), Line(seeds, out, sweep or [], engine, data, as_json, shlex.join(context.obj))
     of_glue = {"--start": start, "--scratch": scratch, "--tasks": tasks, "--grid": grid}
     of_schemes = {"--schemes": schemes, "--match": match, "--arms": arms, "--task": task}
     students = Students(methods, text or [], questions or [], student_layers, answer_tokens)
     if given[:1] == [DISTIL]:
-        elsewhere = {"--engine": engine != "local"}
-        refuse(DISTIL, {**of_schemes, **of_glue, "--sweep": sweep, **elsewhere})
+        refuse(DISTIL, {**of_schemes, **of_glue, "--sweep": sweep, "--engine": engine != "local"})
         compare_students(given[1:], line, students)
     elif given[:1] == [GLUE]:
         refuse(GLUE, {**of_schemes, **students.options()})
         compare_glue(given[1:], line, start, scratch, tasks, grid)
     else:
         refuse("a comparison of schemes", {**of_glue, **students.options()})
-        more = [] if match is None else [f"match={match}"]
-        compare_schemes(given, line, task, schemes, "full" if arms is None else arms, more)
+        compare_schemes(given, line, task, schemes, "full" if arms is None else arms, match)
 
 
 def compare_students(words: list[str], line: Line, students: Students) -> None:
@@ -197,14 +194,14 @@ def compare_students(words: list[str], line: Line, students: Students) -> None:
 
 
 def compare_schemes(
-    words: list[str], line: Line, task: str | None, schemes: str | None, arms: str, more: Sequence[str]
+    words: list[str], line: Line, task: str | None, schemes: str | None, arms: str, match: str | None
 ) -> None:
     """Schemes against each other."""
     seeds = SEEDS if line.seeds is None else line.seeds
     check_count(seeds)
     if schemes is None:
         raise ValueError("Missing option '--schemes': name some, as in --schemes lie,macaron.")
-    name, document = document_of("compare", words, task, more)
+    name, document = document_of("compare", words, task, [] if match is None else [f"match={match}"])
     from ..studies.arms import read_ablate, split_arms
     from ..studies.compare import STUDY
     from ..studies.compare import compare as study
