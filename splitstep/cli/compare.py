@@ -1,4 +1,4 @@
-"""The verb that compares schemes, or pre-trained networks on GLUE."""
+"""The verb that compares schemes, pre-trained networks on GLUE, or methods of distillation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 MOST_SEEDS = 10_000  # a run each
 SEEDS, FINE_TUNINGS = 5, 2  # unless --seeds says otherwise
-GLUE = "glue"  # in the place of a recipe
+GLUE, DISTIL = "glue", "distil"  # in the place of a recipe
+STUDENTS = 3  # seeds of each method of distillation
 Words = Annotated[
     list[str] | None,
     typer.Argument(
@@ -77,6 +78,26 @@ Grid = Annotated[
     typer.Option("--grid", help="For glue: paper tries epochs, batches and rates as the Macaron paper does."),
 ]
 
+Methods = Annotated[
+    str | None, typer.Option("--methods", help="For distil: methods, separated by commas, such as ce,kl,skl,skl+mta.")
+]
+Text = Annotated[
+    list[Path] | None,
+    typer.Option("--text", metavar="FILE", help="For distil: JSON lines with instruction and response; repeatable."),
+]
+Questions = Annotated[
+    list[Path] | None,
+    typer.Option("--questions", metavar="FILE", help="For distil: more instructions to judge students on; repeatable."),
+]
+StudentLayers = Annotated[
+    int | None,
+    typer.Option("--student-layers", metavar="N", help="For distil: cut the student from the teacher, N layers."),
+]
+AnswerTokens = Annotated[
+    int | None,
+    typer.Option("--answer-tokens", metavar="N", help="For distil: the most tokens of an answer. Default: 256."),
+]
+
 
 class Line(NamedTuple):
     """The options that all comparisons share."""
@@ -94,6 +115,19 @@ class Line(NamedTuple):
         return Output(self.as_json, self.out).check()
 
 
+class Students(NamedTuple):
+    """The options of a comparison of distillations."""
+
+    methods: str | None
+    text: list[Path]
+    questions: list[Path]
+    student_layers: int | None
+    answer_tokens: int | None
+
+    def options(self) -> dict[str, object]:
+        return {f"--{name.replace('_', '-')}": value for name, value in self._asdict().items()}
+
+
 def compare(
     words: Words = None,
     *,
@@ -109,11 +143,16 @@ def compare(
     scratch: Scratch = False,
     tasks: GlueTasks = None,
     grid: Grid = None,
+    methods: Methods = None,
+    text: Text = None,
+    questions: Questions = None,
+    student_layers: StudentLayers = None,
+    answer_tokens: AnswerTokens = None,
     engine: EngineOption = "local",
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Train schemes at equal cost and compare them over seeds; or fine-tune pre-trained networks on GLUE.
+    """Train schemes at equal cost and compare them over seeds; or fine-tune on GLUE; or compare distillations.
 
     \b
     Example:
@@ -121,30 +160,48 @@ def compare(
       splitstep compare stdlib train.steps=500 --schemes "lie,F/2 A F/2" --match flops --out runs/lm
       splitstep compare --task digits --schemes lie,macaron --sweep train.lr=1e-3,3e-3 --out runs/sweep
       splitstep compare glue --start runs/pretrain --seeds 2 --scratch --out runs/glue
+      splitstep compare distil TEACHER STUDENT --text rows.jsonl --methods ce,skl,skl+mta --seeds 3 --out runs/terms
 
-    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. The recipe's model is the shape
-    of its reference scheme; the other schemes are resized to the same cost. Differences are to the first scheme. If
-    interrupted, the same command continues: finished runs are kept.
+    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. Schemes are resized to the cost of
+    the recipe's model in its reference scheme. If interrupted, the same command continues: finished runs are kept.
     """
     given, line = list(words or []), Line(seeds, out, sweep or [], engine, data, as_json, shlex.join(context.obj))
-    if given[:1] == [GLUE]:
-        refuse(GLUE, {"--schemes": schemes, "--match": match, "--arms": arms, "--task": task})
+    of_glue = {"--start": start, "--scratch": scratch, "--tasks": tasks, "--grid": grid}
+    of_schemes = {"--schemes": schemes, "--match": match, "--arms": arms, "--task": task}
+    students = Students(methods, text or [], questions or [], student_layers, answer_tokens)
+    if given[:1] == [DISTIL]:
+        refuse(DISTIL, {**of_schemes, **of_glue, "--sweep": sweep, "--engine": engine != "local"})
+        compare_students(given[1:], line, students)
+    elif given[:1] == [GLUE]:
+        refuse(GLUE, {**of_schemes, **students.options()})
         compare_glue(given[1:], line, start, scratch, tasks, grid)
     else:
-        refuse("a comparison of schemes", {"--start": start, "--scratch": scratch, "--tasks": tasks, "--grid": grid})
-        more = [] if match is None else [f"match={match}"]
-        compare_schemes(given, line, task, schemes, "full" if arms is None else arms, more)
+        refuse("a comparison of schemes", {**of_glue, **students.options()})
+        compare_schemes(given, line, task, schemes, "full" if arms is None else arms, match)
+
+
+def compare_students(words: list[str], line: Line, students: Students) -> None:
+    """Methods of distillation against each other; all runs are in this process."""
+    seeds = STUDENTS if line.seeds is None else line.seeds
+    check_count(seeds)
+    if students.methods is None:
+        raise ValueError("Missing option '--methods': name some, as in --methods ce,kl,skl,skl+mta.")
+    refuse_launchers("compare")
+    from .compare_distil import Asked, compare_distil
+
+    made = line.out, line.data, line.as_json, line.command
+    compare_distil(Asked(words, students.methods, seeds, *students[1:], *made))
 
 
 def compare_schemes(
-    words: list[str], line: Line, task: str | None, schemes: str | None, arms: str, more: Sequence[str]
+    words: list[str], line: Line, task: str | None, schemes: str | None, arms: str, match: str | None
 ) -> None:
     """Schemes against each other."""
     seeds = SEEDS if line.seeds is None else line.seeds
     check_count(seeds)
     if schemes is None:
         raise ValueError("Missing option '--schemes': name some, as in --schemes lie,macaron.")
-    name, document = document_of("compare", words, task, more)
+    name, document = document_of("compare", words, task, [] if match is None else [f"match={match}"])
     from ..studies.arms import read_ablate, split_arms
     from ..studies.compare import STUDY
     from ..studies.compare import compare as study

@@ -70,6 +70,7 @@ PATHS = {
     "compare": "splitstep.studies.compare:STUDY",
     "discretisation": "splitstep.studies.converge.discretisation_report:STUDY",
     "discretised-flow": "splitstep.studies.converge.pretrained_report:STUDY",
+    "distil": "splitstep.studies.distil:STUDY",
     "glue": "splitstep.studies.glue:STUDY",
     "inspect": "splitstep.studies.inspect:STUDY",
     "limit": "splitstep.studies.converge.limit_report:STUDY",

@@ -1,0 +1,145 @@
+"""Answers that a model writes: sampled in batches, each a function of the model, its prompt and a seed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, TopPLogitsWarper
+
+from ...inference.sampling import Sampling
+from .noise import gumbel, key_of
+from .tokens import device_of, most_tokens, prompt_tokens, reading
+
+BUCKET = 32  # prompts of a batch are padded to a multiple of this, so that there are few shapes
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How answers are written. The papers take temperature 1, top-p 1 and five seeds, and the mean over them."""
+
+    seeds: tuple[int, ...] = (10, 20, 30, 40, 50)  # MiniLLM's and DistiLLM's
+    max_tokens: int = 256
+    temperature: float = 1.0  # at 0 the likeliest token is taken
+    top_p: float = 1.0
+    batch: int = 64
+    cache: str | None = None  # "static" compiles on a GPU; None leaves it to the model
+
+    def __post_init__(self) -> None:
+        Sampling(self.temperature, top_p=None if self.temperature == 0 else self.top_p)  # refuses bad ones
+        if self.max_tokens < 1 or self.batch < 1 or not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(
+                f"answers of {self.max_tokens} tokens in batches of {self.batch} with the seeds {self.seeds}: give at "
+                "least 1 each, and different seeds"
+            )
+
+
+class Asked(NamedTuple):
+    """A prompt's tokens and the key of its noise."""
+
+    ids: list[int]
+    key: int
+
+
+def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: Writing) -> dict[int, list[str]]:
+    """The answers to all prompts, by seed.
+
+    An answer does not depend on the batch, but for the rounding of the logits: a batch of another size may round them
+    otherwise, and two tokens that are as good as equal may then change places.
+    """
+    encoded = [prompt_tokens(tokenizer, prompt) for prompt in prompts]
+    check_room(model, encoded, writing)
+    pairs = list(product(writing.seeds, range(len(prompts))))
+    asked = [Asked(encoded[k], key_of(seed, prompts[k])) for seed, k in pairs]
+    order = sorted(range(len(asked)), key=lambda k: -len(asked[k].ids))
+    written = [""] * len(asked)
+    ends = end_tokens(model, tokenizer)
+    with reading(model), plain_generation(model):
+        for begin in range(0, len(order), writing.batch):
+            chosen = order[begin : begin + writing.batch]
+            found = write_batch(model, [asked[k] for k in chosen], ends, writing)
+            for k, ids in zip(chosen, found, strict=True):
+                written[k] = tokenizer.decode(ids, skip_special_tokens=True).strip()
+    by_seed = {seed: list[str]() for seed in writing.seeds}
+    for (seed, _), text in zip(pairs, written, strict=True):
+        by_seed[seed].append(text)
+    return by_seed
+
+
+def check_room(model: Any, encoded: Sequence[Sequence[int]], writing: Writing) -> None:
+    most, longest = most_tokens(model), max(map(len, encoded), default=0)
+    if most is not None and longest + writing.max_tokens > most:
+        raise ValueError(
+            f"a prompt of {longest} tokens and an answer of {writing.max_tokens} do not fit into the {most} that the "
+            "model reads: leave out long prompts, or give fewer tokens to the answers"
+        )
+
+
+def end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    """The tokens that end an answer: those of the model and of its tokenizer."""
+    own = model.generation_config.eos_token_id
+    found = own if isinstance(own, list) else [own]
+    return sorted({end for end in (*found, tokenizer.eos_token_id) if end is not None})
+
+
+@contextmanager
+def plain_generation(model: Any) -> Iterator[None]:
+    """The model without the settings that came with it, such as a penalty for repetition: `generate` would add them."""
+    own = model.generation_config
+    model.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = own
+
+
+def write_batch(model: Any, asked: Sequence[Asked], ends: Sequence[int], writing: Writing) -> list[list[int]]:
+    """The tokens of each answer, without the one that ended it."""
+    device, longest = device_of(model), max(len(one.ids) for one in asked)
+    width = padded_width(longest, most_tokens(model), writing.max_tokens)
+    pad = ends[0] if ends else 0
+    ids = torch.tensor([[pad] * (width - len(one.ids)) + one.ids for one in asked], device=device)
+    real = torch.tensor([[0] * (width - len(one.ids)) + [1] * len(one.ids) for one in asked], device=device)
+    keys = torch.tensor([one.key for one in asked], device=device)
+    settings = GenerationConfig(
+        max_new_tokens=writing.max_tokens,
+        do_sample=False,
+        eos_token_id=list(ends) or None,
+        pad_token_id=pad,
+        cache_implementation=writing.cache,
+    )
+    noise = LogitsProcessorList([Noise(keys, width, writing)] if writing.temperature else [])
+    out = model.generate(ids, attention_mask=real, generation_config=settings, logits_processor=noise)
+    return [cut(row, ends) for row in out[:, width:].tolist()]
+
+
+def padded_width(longest: int, most: int | None, max_tokens: int) -> int:
+    """The least multiple of BUCKET that holds the longest prompt, if the model has room for it."""
+    width = -(-longest // BUCKET) * BUCKET
+    return width if most is None or width + max_tokens <= most else longest
+
+
+def cut(ids: list[int], ends: Sequence[int]) -> list[int]:
+    """The tokens before the first that ends an answer."""
+    return ids[: next((place for place, one in enumerate(ids) if one in ends), len(ids))]
+
+
+@final
+class Noise(LogitsProcessor):
+    """Logits over the temperature, without the tail that top-p leaves out, plus Gumbel noise: the likeliest is a
+    sample."""
+
+    def __init__(self, keys: Tensor, begin: int, writing: Writing) -> None:
+        self.keys, self.begin, self.temperature = keys, begin, writing.temperature
+        self.kept = TopPLogitsWarper(writing.top_p) if writing.top_p < 1 else None
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        scaled = scores.double() / self.temperature
+        if self.kept is not None:
+            scaled = self.kept(input_ids, scaled)
+        return scaled + gumbel(self.keys, input_ids.shape[1] - self.begin, scores.shape[-1])

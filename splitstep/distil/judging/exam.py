@@ -1,0 +1,98 @@
+"""What students are judged on, and all figures of one model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from .agreement import agreement
+from .answers import Writing, write_answers
+from .bits import BATCH, answer_bits, text_bits, total
+from .distance import LayerDistance, trajectory_distance
+from .rouge import mean_rouge
+from .rows import Row
+from .tokens import Causal
+
+Answers = dict[str, dict[int, list[str]]]  # by set and seed
+
+
+@dataclass(frozen=True)
+class Exam:
+    """Sets of held-out rows by name, held-out text if there is any, and how answers are written and texts read."""
+
+    sets: Mapping[str, Sequence[Row]]
+    writing: Writing = field(default_factory=Writing)
+    text: str = ""
+    window: int = 512  # tokens of a window of the text
+    batch: int = BATCH  # texts that are read at once
+
+    def __post_init__(self) -> None:
+        if not self.sets or not all(self.sets.values()):
+            raise ValueError(f"the sets to judge on are {list(self.sets)}, and each needs rows: name some")
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for rows in self.sets.values() for row in rows]
+
+    def describe(self) -> dict[str, Any]:
+        """The sets with their sizes and hashes, and the settings; figures of equal descriptions can be compared."""
+        sets = {name: {"rows": len(rows), "sha256": hashed(rows)} for name, rows in self.sets.items()}
+        writing = {key: value for key, value in asdict(self.writing).items() if key not in ("batch", "cache")}
+        text = {"bytes": len(self.text.encode()), "sha256": hashed(self.text), "window": self.window}
+        found = {"sets": sets, "answers": writing} | ({"text": text} if self.text else {})
+        return json.loads(json.dumps(found))
+
+
+def hashed(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+class Figures(NamedTuple):
+    """The figures of one model. ROUGE-L is in points, for each set the mean over the seeds of its answers, and the mean
+    over sets; bits per byte are of the answers and of the text; the others are with the teacher."""
+
+    rouge: float
+    rouge_on: dict[str, float]
+    bits_per_byte: float
+    text_bits_per_byte: float | None = None
+    top1: float | None = None
+    kl: float | None = None
+    shared: float | None = None  # of the teacher's vocabulary, on which the two figures before are
+    distances: tuple[LayerDistance, ...] = ()
+
+
+class Judged(NamedTuple):
+    """A model's figures and all its answers."""
+
+    figures: Figures
+    answers: Answers
+
+
+def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> Judged:
+    """All figures of a model; without a teacher, those that need none."""
+    answers = {
+        name: write_answers(*one, [row.prompt for row in rows], exam.writing) for name, rows in exam.sets.items()
+    }
+    rouge_on = {name: rouge_of(answers[name], rows) for name, rows in exam.sets.items()}
+    figures = Figures(
+        rouge=fmean(rouge_on.values()),
+        rouge_on=rouge_on,
+        bits_per_byte=total(answer_bits(*one, exam.rows, exam.batch)).per_byte,
+        text_bits_per_byte=text_bits(*one, exam.text, exam.window, batch=exam.batch).per_byte if exam.text else None,
+    )
+    return Judged(figures if teacher is None else with_teacher(figures, one, exam, teacher), answers)
+
+
+def rouge_of(answers: Mapping[int, Sequence[str]], rows: Sequence[Row]) -> float:
+    """The mean over seeds and rows."""
+    return fmean(mean_rouge(own, [row.answer for row in rows]) for own in answers.values())
+
+
+def with_teacher(figures: Figures, one: Causal, exam: Exam, teacher: Causal) -> Figures:
+    found = agreement(teacher, one, exam.rows, exam.batch)
+    distances = trajectory_distance(teacher, one, exam.rows, exam.batch)
+    return figures._replace(top1=found.top1, kl=found.kl, shared=found.share, distances=distances)

@@ -1,0 +1,123 @@
+"""The result of comparing methods of distillation: runs, rows, differences, claims and answers, as JSON and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from ...distil.judging.exam import Figures
+from ...support.typed import plain
+from .. import read_document
+from ..compare.result import Curve
+from ..statistics import Estimate
+
+FORMAT = 1  # of result.json; a reader refuses a newer one
+ROUGE, BITS = "ROUGE-L", "bits per byte"
+TEACHER, START, REFERENCE = "teacher", "student before", "reference"
+
+
+class DistilRun(NamedTuple):
+    """One student: its method, its seed, how its training went, and its figures unless it diverged."""
+
+    method: str
+    seed: int
+    folder: str  # relative to the study's own
+    status: Literal["finished", "diverged"]
+    steps: int
+    seconds: float
+    device: str
+    train_loss: Curve
+    valid_loss: Curve
+    figures: Figures | None
+
+
+class MethodRow(NamedTuple):
+    """A method with the means over its seeds. `written` is the method with all of its weights."""
+
+    method: str
+    written: str
+    base: str  # the method that it is compared with; empty if there is none among those that were run
+    finished: int
+    diverged: int
+    rouge: Estimate | None
+    rouge_on: dict[str, Estimate]
+    bits_per_byte: Estimate | None
+    text_bits_per_byte: Estimate | None
+    top1: Estimate | None
+    kl: Estimate | None
+
+
+class Difference(NamedTuple):
+    """A method minus its base, paired by seed."""
+
+    what: Literal["ROUGE-L", "bits per byte"]
+    of: str
+    to: str
+    seeds: tuple[int, ...]
+    found: Estimate | None
+
+
+class Claim(NamedTuple):
+    """What the rule in docs/results/distil.md says about one question, and the figures behind it."""
+
+    question: str
+    answer: Literal["supported", "not supported", "undecided"]
+    evidence: str
+
+
+class Said(NamedTuple):
+    """An answer with its ROUGE-L in points; the reference has none."""
+
+    who: str
+    text: str
+    rouge: float | None
+
+
+class Shown(NamedTuple):
+    """An instruction with the answers of all, beside each other."""
+
+    set: str
+    instruction: str
+    answers: tuple[Said, ...]
+
+
+@dataclass(frozen=True)
+class DistilResult:
+    """The result of the study."""
+
+    seeds: tuple[int, ...]
+    sets: tuple[str, ...]
+    rows: tuple[MethodRow, ...]
+    others: dict[str, Figures]  # of the teacher, and of the student before it was trained
+    differences: tuple[Difference, ...]
+    claims: tuple[Claim, ...]
+    runs: tuple[DistilRun, ...]
+    shown: tuple[Shown, ...]
+    recipe: dict[str, Any]
+    data: dict[str, Any]
+    engine: str
+    threads: int
+    command: str | None
+    versions: dict[str, str]
+    commit: str | None
+    date: str
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise ValueError("it has no rows")
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {"study": "distil", "format": FORMAT, **plain(self)}
+
+    @property
+    def devices(self) -> list[str]:
+        return sorted({run.device for run in self.runs})
+
+    def of(self, method: str) -> list[DistilRun]:
+        return [run for run in self.runs if run.method == method]
+
+
+def read_distil(document: Any, where: str) -> DistilResult:
+    """The result that a result.json holds."""
+    return read_document(DistilResult, document, where, FORMAT)

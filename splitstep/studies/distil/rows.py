@@ -1,0 +1,56 @@
+"""Rows and paired differences from runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...distil.judging.exam import Figures
+from ...distil.method import parse_method
+from ..statistics import Estimate, estimate, paired_difference
+from .plan import base_of
+from .result import BITS, ROUGE, Difference, DistilRun, MethodRow
+
+Figure = Callable[[Figures], float | None]
+
+
+def by_seed(runs: Sequence[DistilRun], method: str, figure: Figure) -> dict[int, float]:
+    """A figure of the method's runs that have it."""
+    found = {run.seed: figure(run.figures) for run in runs if run.method == method and run.figures}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+def row_of(runs: Sequence[DistilRun], method: str, methods: Sequence[str], sets: Sequence[str]) -> MethodRow:
+    own = [run for run in runs if run.method == method]
+    finished = sum(run.status == "finished" for run in own)
+
+    def mean(figure: Figure) -> Estimate | None:
+        return estimate(list(by_seed(runs, method, figure).values()))
+
+    on_sets = {name: mean(lambda one, name=name: one.rouge_on.get(name)) for name in sets}
+    return MethodRow(
+        method=method,
+        written=str(parse_method(method)),
+        base=base_of(method, methods),
+        finished=finished,
+        diverged=len(own) - finished,
+        rouge=mean(lambda one: one.rouge),
+        rouge_on={name: found for name, found in on_sets.items() if found is not None},
+        bits_per_byte=mean(lambda one: one.bits_per_byte),
+        text_bits_per_byte=mean(lambda one: one.text_bits_per_byte),
+        top1=mean(lambda one: one.top1),
+        kl=mean(lambda one: one.kl),
+    )
+
+
+def differences_of(rows: Sequence[MethodRow], runs: Sequence[DistilRun]) -> list[Difference]:
+    """Each method minus its base in ROUGE-L, then in bits per byte."""
+    pairs = [(row.method, row.base) for row in rows if row.base]
+    rouge = [difference(ROUGE, runs, *pair, lambda one: one.rouge) for pair in pairs]
+    return [*rouge, *(difference(BITS, runs, *pair, lambda one: one.bits_per_byte) for pair in pairs)]
+
+
+def difference(what: str, runs: Sequence[DistilRun], of: str, to: str, figure: Figure) -> Difference:
+    assert what in (ROUGE, BITS)
+    ours, theirs = (by_seed(runs, method, figure) for method in (of, to))
+    seeds = tuple(sorted(ours.keys() & theirs.keys()))
+    return Difference(what, of, to, seeds, paired_difference(ours, theirs))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,112 @@
+"""The tables of the study: figures with intervals, the claims, differences, all runs."""
+
+from __future__ import annotations
+
+from ...distil.judging.exam import Figures
+from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
+from ...support.words import counted
+from ..compare.tables import estimated
+from ..statistics import Estimate
+from .result import BITS, ROUGE, Difference, DistilResult, DistilRun, MethodRow
+
+NAME = Column("method", text=True)
+POINTS, PER_BYTE, SHARE, NATS = "{:.2f}", "{:.4f}", "{:.1%}", "{:.4f}"
+CHANGES = {ROUGE: "{:+.2f}", BITS: "{:+.4f}"}
+
+
+def distil_tables(result: DistilResult) -> list[Table]:
+    """All tables."""
+    return [main_table(result), *claims_table(result), *differences_table(result), runs_table(result)]
+
+
+def main_table(result: DistilResult) -> Table:
+    """A row for each method; before them the teacher and the student before training."""
+    others = [record(result, name, row_of_one(figures)) for name, figures in result.others.items()]
+    return Table.of([*others, *(method_record(result, row) for row in result.rows)], notes=notes(result))
+
+
+def method_record(result: DistilResult, row: MethodRow) -> Record:
+    lost = (f"({row.diverged} of {row.diverged + row.finished} diverged)",) if row.diverged else ()
+    name = (row.method,) if row.method == row.written else (row.method, Code(row.written))
+    return record(result, (*name, *lost), row)
+
+
+def row_of_one(figures: Figures) -> MethodRow:
+    """The figures of a single model in a row's form."""
+
+    def alone(value: float | None) -> Estimate | None:
+        return None if value is None else Estimate(value, None, None, 1)
+
+    on_sets = {name: Estimate(value, None, None, 1) for name, value in figures.rouge_on.items()}
+    bits = alone(figures.bits_per_byte), alone(figures.text_bits_per_byte)
+    return MethodRow("", "", "", 1, 0, alone(figures.rouge), on_sets, *bits, alone(figures.top1), alone(figures.kl))
+
+
+def record(result: DistilResult, name: Cell, row: MethodRow) -> Record:
+    single = not row.method
+    sets = {Column((f"on {one}", "[95%]")): cell(row.rouge_on.get(one), POINTS, single) for one in result.sets}
+    return {
+        NAME: name,
+        Column(("ROUGE-L", "[95%]")): cell(row.rouge, POINTS, single),
+        **(sets if len(sets) > 1 else {}),
+        Column(("bits per byte", "of answers", "[95%]")): cell(row.bits_per_byte, PER_BYTE, single),
+        Column(("bits per byte", "of text", "[95%]"), detail=ON_PAGES): cell(row.text_bits_per_byte, PER_BYTE, single),
+        Column(("same token", "as the teacher", "[95%]")): cell(row.top1, SHARE, single),
+        Column(("KL", "to the teacher", "[95%]"), detail=ON_PAGES): cell(row.kl, NATS, single),
+    }
+
+
+def cell(found: Estimate | None, form: str, single: bool) -> Cell:
+    """A figure, with its interval if it is a mean over seeds; empty if there is none."""
+    if found is None:
+        return ""
+    return form.format(found.mean) if single else estimated(found, form)
+
+
+def notes(result: DistilResult) -> list[str]:
+    answers = result.data["answers"]
+    how = f"temperature {answers['temperature']:g}, top-p {answers['top_p']:g}, at most {answers['max_tokens']} tokens"
+    shares = {run.figures.shared for run in result.runs if run.figures}
+    other = [f"{share:.1%}" for share in shares if share is not None and share < 1]
+    return [
+        f"ROUGE-L in points: the mean over {counted(len(answers['seeds']), 'sampled answer')} to each row ({how}), "
+        "then over sets. Bits per byte: the fewer the better. Intervals: 95%, Student's t over training seeds.",
+        *[f"Teacher and student have different tokens: they are asked for one of those that they share, {one} of the "
+          "teacher's, where both have read the same bytes." for one in other],
+    ]  # fmt: skip
+
+
+def claims_table(result: DistilResult) -> list[Table]:
+    heads = [Column("claim", text=True), Column("answer", text=True), Column("figures", text=True)]
+    rows = [list[Cell](one) for one in result.claims]
+    note = "The rule stands in docs/results/distil.md."
+    return [Table(heads, rows, "What the rule says", [note])] if rows else []
+
+
+def differences_table(result: DistilResult) -> list[Table]:
+    """Each method minus its base, paired by seed."""
+    pairs = dict.fromkeys((one.of, one.to) for one in result.differences)
+    records = [difference_record(result, of, to) for of, to in pairs]
+    note = "Paired by seed: the same start and the same batches. In ROUGE-L more is better, in bits per byte less."
+    return [Table.of(records, "Differences", [note])] if records else []
+
+
+def difference_record(result: DistilResult, of: str, to: str) -> Record:
+    found: dict[str, Difference] = {one.what: one for one in result.differences if (one.of, one.to) == (of, to)}
+    figures = {Column((what, "[95%]")): estimated(found[what].found, form) for what, form in CHANGES.items()}
+    return {NAME: f"{of} - {to}", Column("pairs"): str(len(found[ROUGE].seeds)), **figures}
+
+
+def runs_table(result: DistilResult) -> Table:
+    heads = ("seed", "status", "ROUGE-L", "bits per byte", "mean distance", "steps", "seconds")
+    rows = [[run.method, str(run.seed), run.status, *run_figures(run), f"{run.steps:,}", f"{run.seconds:,.1f}"]
+            for run in result.runs]  # fmt: skip
+    return Table([NAME, *map(Column, heads)], rows, "All runs", detail=ON_PAGES, stacked=False)
+
+
+def run_figures(run: DistilRun) -> list[str]:
+    if run.figures is None:
+        return ["-"] * 3
+    distances = [one.distance for one in run.figures.distances]
+    mean = f"{sum(distances) / len(distances):.4f}" if distances else "-"
+    return [POINTS.format(run.figures.rouge), PER_BYTE.format(run.figures.bits_per_byte), mean]

@@ -1,0 +1,242 @@
+"""Judging a student: bits per byte, ROUGE-L, agreement, distance, against loops, hand-worked examples and packages."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer  # pyright: ignore[reportMissingTypeStubs]
+from tiny_causal import ROWS, gpt2, llama
+from tiny_causal import ours as splitstep_causal
+from torch.nn.functional import kl_div
+
+from splitstep.distil.alignment import align_text
+from splitstep.distil.judging.agreement import agreement
+from splitstep.distil.judging.bits import answer_bits, text_bits, total
+from splitstep.distil.judging.distance import trajectory_distance
+from splitstep.distil.judging.rouge import mean_rouge, rouge_l
+from splitstep.distil.judging.rows import TEMPLATE, Row, read_rows, split_rows
+from splitstep.distil.judging.together import read_by_both
+from splitstep.distil.judging.tokens import Causal, fitting
+from splitstep.distil.vocabulary import shared_vocabulary
+from splitstep.probes.similarity import linear_cka
+
+TEXT = " ".join(row.answer for row in ROWS)
+
+
+def loop_bits(one: Causal, before: list[int], ids: list[int], window: int = 10**9) -> float:
+    """The bits of tokens, each by a pass of its own over all that is before it."""
+    cost, known = 0.0, list(before)
+    with torch.no_grad():
+        for token in ids:
+            logits = one.model(torch.tensor([known[-window:]])).logits[0, -1].double()
+            cost -= float(logits.log_softmax(-1)[token]) / math.log(2)
+            known.append(token)
+    return cost
+
+
+@pytest.mark.parametrize("make", [llama, gpt2, splitstep_causal])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_bits_of_answers_are_those_of_a_loop_over_tokens(make: Any, batch: int) -> None:
+    one = make()
+    for row, found in zip(ROWS, answer_bits(*one, ROWS, batch=batch), strict=True):
+        encoded = one.tokenizer(row.prompt + row.answer, return_offsets_mapping=True)
+        whole = encoded["input_ids"]
+        begin = next(k for k, (_, end) in enumerate(encoded["offset_mapping"]) if end > len(row.prompt))
+        assert found.bytes == len(row.answer.encode())
+        assert found.bits == pytest.approx(loop_bits(one, whole[:begin], whole[begin:]), rel=1e-5)
+
+
+def test_bits_of_a_text_in_windows_are_those_of_a_loop() -> None:
+    one = llama()
+    ids, start = one.tokenizer(TEXT)["input_ids"], one.tokenizer.eos_token_id
+    whole = text_bits(*one, TEXT, length=len(ids) + 1)
+    assert whole.bytes == len(TEXT.encode())
+    assert whole.bits == pytest.approx(loop_bits(one, [start], ids), rel=1e-5)
+    moved = text_bits(*one, TEXT, length=8, stride=1)  # then every token follows seven others
+    assert moved.bits == pytest.approx(loop_bits(one, [start], ids, window=7), rel=1e-5)
+
+
+def test_a_uniform_model_costs_the_logarithm_of_its_vocabulary() -> None:
+    one = llama()
+    torch.nn.init.zeros_(one.model.lm_head.weight)
+    found = total(answer_bits(*one, ROWS))
+    tokens = sum(len(one.tokenizer(r.prompt + r.answer)["input_ids"]) for r in ROWS)
+    prompts = sum(len(one.tokenizer(r.prompt)["input_ids"]) for r in ROWS)
+    assert found.bits <= (tokens - prompts + len(ROWS)) * math.log2(one.model.config.vocab_size) + 1e-6
+    assert found.per_byte == found.bits / sum(len(row.answer.encode()) for row in ROWS)
+
+
+def test_judging_leaves_the_mode_of_the_model_as_it_was() -> None:
+    one = llama()
+    one.model.train()
+    answer_bits(*one, ROWS[:1])
+    assert one.model.training
+
+
+def test_rows_that_are_too_long_are_refused_or_left_out() -> None:
+    one, long = llama(), Row("Q", "fox " * 400)
+    with pytest.raises(ValueError, match=r"row 1 has \d+ tokens, and the model reads at most 256: choose rows with"):
+        answer_bits(*one, [ROWS[0], long])
+    assert fitting([ROWS[0], long], [one.tokenizer], 256) == [ROWS[0]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "points"),
+    [
+        ("the cat sat", "the cat sat", 100.0),
+        ("the cat", "the cat sat on the mat", 100 * 2 * 1 * (2 / 6) / (1 + 2 / 6)),  # P 1, R 1/3
+        ("sat cat the", "the cat sat", 100 / 3),  # one word in order
+        ("Running dogs!", "the dog runs", 100 * 2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3)),  # run, dog: one in order
+        ("", "the cat", 0.0),
+        ("你好", "你好", 0.0),  # the package knows Latin letters and digits only
+    ],
+)
+def test_rouge_by_hand(answer: str, reference: str, points: float) -> None:
+    assert rouge_l(answer, reference) == pytest.approx(points)
+
+
+def common(a: list[str], b: list[str]) -> int:
+    """The length of the longest common subsequence."""
+    rows = [[0] * (len(b) + 1)]
+    for x in a:
+        row = [0]
+        for j, y in enumerate(b):
+            row.append(rows[-1][j] + 1 if x == y else max(row[-1], rows[-1][j + 1]))
+        rows.append(row)
+    return rows[-1][-1]
+
+
+WORDS = st.lists(st.sampled_from(["fox", "dog", "sat", "mat", "cat"]), max_size=12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(WORDS, WORDS)
+def test_rouge_is_that_of_the_package_and_of_a_table(a: list[str], b: list[str]) -> None:
+    found = rouge_l(" ".join(a), " ".join(b))
+    assert found == 100 * RougeScorer(["rougeL"], use_stemmer=True).score(" ".join(b), " ".join(a))["rougeL"].fmeasure
+    assert found == pytest.approx(200 * common(a, b) / (len(a) + len(b)) if common(a, b) else 0.0)
+
+
+def test_the_mean_of_rouge_is_over_rows() -> None:
+    assert mean_rouge(["the cat sat", "dog"], ["the cat sat", "fox"]) == 50
+
+
+@pytest.mark.parametrize("make", [llama, gpt2, splitstep_causal])
+def test_a_model_agrees_with_itself(make: Any) -> None:
+    one = make()
+    found = agreement(one, one, ROWS, batch=2)
+    assert (found.top1, found.kl, found.share) == (1.0, 0.0, 1.0)
+    assert found.places == sum(len(read_by_both(one.tokenizer, one.tokenizer, row)[0].places) for row in ROWS)
+    assert all(abs(one.distance) < 1e-9 for one in trajectory_distance(one, one, ROWS))
+
+
+def test_agreement_is_that_of_a_loop_over_rows() -> None:
+    teacher, student = llama(), llama(seed=1, layers=2, width=16)
+    equal, divergence, n = 0, 0.0, 0
+    for row in ROWS:
+        whole = teacher.tokenizer(row.prompt + row.answer)["input_ids"]
+        _, read = read_by_both(teacher.tokenizer, student.tokenizer, row)
+        with torch.no_grad():
+            p, q = (m.model(torch.tensor([whole])).logits[0].log_softmax(-1) for m in (teacher, student))
+        for place in read.places:
+            assert place + 1 < len(whole)
+            equal += int(p[place].argmax() == q[place].argmax())
+            divergence += float(kl_div(q[place], p[place], log_target=True, reduction="sum"))
+            n += 1
+    found = agreement(teacher, student, ROWS, batch=3)
+    assert (found.top1, found.places) == (equal / n, n)
+    assert found.kl == pytest.approx(divergence / n, rel=1e-4)
+
+
+def test_places_of_one_tokenizer_predict_all_tokens_of_the_answer() -> None:
+    tokenizer = llama().tokenizer
+    for row in ROWS:
+        read, _ = read_by_both(tokenizer, tokenizer, row)
+        whole = tokenizer(row.prompt + row.answer)["input_ids"]
+        assert read.ids == whole
+        assert read.places == list(range(read.places[0], len(whole) - 1))
+        assert tokenizer.decode(whole[: read.places[0] + 1]).encode()[: len(row.prompt.encode())] == row.prompt.encode()
+
+
+def test_models_of_two_tokenizers_are_compared_where_both_have_read_the_same_bytes() -> None:
+    teacher, student = llama(), gpt2()
+    shared = shared_vocabulary(teacher.tokenizer, student.tokenizer)
+    equal, divergence, n = 0, 0.0, 0
+    for row in ROWS:
+        text, begin = row.prompt + row.answer, len(row.prompt.encode())
+        spans = align_text(teacher.tokenizer, student.tokenizer, text)
+        with torch.no_grad():
+            sides = [m.model(torch.tensor([m.tokenizer(text)["input_ids"]])).logits[0] for m in (teacher, student)]
+        for ours, theirs, (_, end) in zip(spans.teacher, spans.student, spans.bytes, strict=True):
+            if begin <= end < len(text.encode()):
+                p = sides[0][ours[1] - 1][shared.ids[:, 0]].log_softmax(-1)
+                q = sides[1][theirs[1] - 1][shared.ids[:, 1]].log_softmax(-1)
+                equal += int(p.argmax() == q.argmax())
+                divergence += float(kl_div(q, p, log_target=True, reduction="sum"))
+                n += 1
+    found = agreement(teacher, student, ROWS, batch=2)
+    assert (found.top1, found.places, found.share) == (equal / n, n, shared.teacher_share)
+    assert found.kl == pytest.approx(divergence / n, rel=1e-4)
+    assert 0 < found.share < 1
+
+
+def test_distance_is_one_minus_cka_of_mapped_layers() -> None:
+    teacher, student = llama(layers=4), llama(seed=1, layers=2, width=16)
+    ours, theirs = list[list[torch.Tensor]](), list[list[torch.Tensor]]()
+    for row in ROWS:
+        read, _ = read_by_both(teacher.tokenizer, student.tokenizer, row)
+        for one, into in ((teacher, ours), (student, theirs)):
+            out = one.model(torch.tensor([read.ids]), output_hidden_states=True)
+            into.append([state[0, read.places].detach().double() for state in out.hidden_states])
+    found = trajectory_distance(teacher, student, ROWS, batch=2)
+    assert [one[:2] for one in found] == [(1, 2), (2, 4)]
+    for layer, matching, distance in found:
+        x, y = (torch.cat([row[k] for row in side]) for side, k in ((ours, matching), (theirs, layer)))
+        assert distance == pytest.approx(1 - float(linear_cka(x, y, debiased=True)), abs=1e-5)
+
+
+def test_distance_looks_at_no_more_tokens_than_asked() -> None:
+    teacher, student = llama(layers=4), gpt2(layers=6)  # deeper than the teacher, other tokens
+    few, all_of_them = (trajectory_distance(teacher, student, ROWS, 2, most) for most in (8, 10**6))
+    assert [one.layer for one in few] == [2, 3, 4, 5, 6]
+    assert few != all_of_them
+
+
+def test_rows_are_read_from_files_of_both_kinds(tmp_path: Path) -> None:
+    dolly = [{"id": k, "instruction": f"ask {k}", "response": f"answer {k}"} for k in range(4)]
+    with lzma.open(tmp_path / "dolly.jsonl.xz", "wt") as file:
+        file.write("\n".join(map(json.dumps, [*dolly, dolly[3] | {"response": "other"}])))
+    rows = read_rows(tmp_path / "dolly.jsonl.xz")
+    assert rows[1] == Row(TEMPLATE.format(prompt="ask 1"), "answer 1", "ask 1")
+    train, held_out = split_rows(rows, 1)
+    assert held_out == [rows[4]]
+    assert train == rows[:3]  # row 3 asks the same
+    own = {"instruction": "shorten", "instances": [{"input": "long text", "output": "text"}]}
+    (tmp_path / "self.jsonl").write_text(f"{json.dumps(own)}\n\n")
+    [row] = read_rows(tmp_path / "self.jsonl")
+    assert (row.answer, row.shown) == ("text", "shorten\n\nlong text")
+    assert "shorten\n\nlong text\n\n### Response:\n" in row.prompt
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"instruction": "a", "response": " "}', "line 1 has an empty answer: leave the line out"),
+        ('{"instruction": "a"}', "line 1 lacks an instruction or an answer: write"),
+        ("[1]", "line 1 lacks an instruction or an answer: write"),
+        ("{", "line 1 is not JSON"),
+        ("", "has no rows"),
+    ],
+)
+def test_wrong_rows_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "rows.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_rows(tmp_path / "rows.jsonl")

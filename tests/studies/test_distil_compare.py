@@ -1,0 +1,109 @@
+"""`splitstep compare distil`: the whole command with tiny models, its exam, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_causal import LINES, ROWS, gpt2, llama
+
+from splitstep import cli
+from splitstep.distil.judging.answers import Writing
+from splitstep.distil.judging.rows import Row
+from splitstep.recipes import list_recipes
+from splitstep.studies.distil.exams import has_room, held_out, make_exam
+from splitstep.studies.distil.result import read_distil
+
+NO_RUNS = "distil" not in [one.name for one in list_recipes()]
+QUICK = ["train.steps=2", "train.batch=2", "train.warmup=1", "train.evaluate_every=1", "train.log_every=1"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    for name, one in (("teacher", llama()), ("student", gpt2("byte BPE")), ("other", gpt2())):
+        one.model.save_pretrained(folder / name)
+        one.tokenizer.save_pretrained(folder / name)
+    rows = [{"instruction": f"ask {n}", "response": LINES[n % 3]} for n in range(24)]
+    (folder / "text.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "more.jsonl").write_text(json.dumps({"instruction": "why", "output": LINES[0]}))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NO_RUNS, reason="the recipe of distillation is not here yet")
+@pytest.mark.parametrize(("student", "methods"), [("student", "ce,skl,skl+mta"), ("other", "ce,uld,sra")])
+def test_the_whole_command(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], student: str, methods: str
+) -> None:
+    words = ["compare", "distil", str(place / "teacher"), str(place / student), *QUICK, "data.test=4", "data.valid=4"]
+    files = ["--text", str(place / "text.jsonl"), "--questions", str(place / "more.jsonl"), "--answer-tokens", "4"]
+    options = ["--methods", methods, "--seeds", "2", "--out", str(tmp_path / "terms")]
+    assert cli.main([*words, *files, *options]) == 0
+    result = read_distil(json.loads((tmp_path / "terms" / "result.json").read_text()), "it")
+    assert [run.method for run in result.runs] == 2 * methods.split(",")
+    assert {name: one["rows"] for name, one in result.data["sets"].items()} == {"held out": 4, "more": 1}
+    assert all(run.figures is not None and run.figures.distances for run in result.runs)
+    assert all(len(run.valid_loss.steps) == 2 for run in result.runs)
+    assert "student before" in result.others
+    assert (tmp_path / "terms" / "report.html").is_file()
+    capsys.readouterr()
+    assert cli.main(["report", str(tmp_path / "terms")]) == 0
+    assert "undecided" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "There is no teacher: write `splitstep compare distil TEACHER STUDENT"),
+        (["T"], "There is no student: name one after the teacher, or add --student-layers N."),
+        (["T", "S", "U"], "U is one model too many"),
+        (["T", "S", "--student-layers", "2"], "S is one model too many"),
+        (["T", "S"], "--text is missing"),
+        (["T", "S", "--text", "a", "--methods", "ce,cee"], 'there is no term "cee"'),
+        (["T", "S", "--text", "a", "--seeds", "0"], "--seeds 0: give at least 1"),
+        (["T", "S", "--schemes", "lie"], "--schemes does not go with distil: leave it out."),
+        (["T", "S", "--engine", "local=2"], "--engine does not go with distil: leave it out."),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    methods = [] if "--methods" in words else ["--methods", "ce,kl"]
+    assert cli.main(["compare", "distil", *words, *methods, "--out", str(tmp_path / "out")]) == 2
+    found = capsys.readouterr().err
+    assert message in found
+    assert not (tmp_path / "out").exists()
+
+
+def test_methods_belong_to_distil_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "out")]
+    assert cli.main(["compare", "digits", "--schemes", "lie", "--methods", "ce", *out]) == 2
+    assert "--methods does not go with a comparison of schemes: leave it out." in capsys.readouterr().err
+    assert cli.main(["compare", "distil", "T", "S", *out]) == 2
+    assert "Missing option '--methods'" in capsys.readouterr().err
+
+
+def test_no_held_out_prompt_is_trained_on() -> None:
+    rows = [Row(f"ask {n}", "answer") for n in (0, 1, 2, 1, 3)]
+    assert held_out(rows, 2) == [rows[4]]
+    assert held_out(rows, 1) == [rows[4]]
+    for count, message in ((5, "5 of 5 rows cannot be held out"), (0, "0 of 5 rows")):
+        with pytest.raises(ValueError, match=message):
+            held_out(rows, count)
+    with pytest.raises(ValueError, match="ask only what is asked before them"):
+        held_out(rows[:4], 1)
+
+
+def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path, tmp_path: Path) -> None:
+    one, long = llama(), {"instruction": "long", "response": LINES[0] * 40}
+    (tmp_path / "long.jsonl").write_text(f"{json.dumps(long)}\n{(place / 'more.jsonl').read_text()}")
+    given: Any = {"test": 4}
+    exam, left_out = make_exam(
+        [place / "text.jsonl"], {"long": tmp_path / "long.jsonl"}, [one, gpt2()], Writing(max_tokens=4), given
+    )
+    assert left_out == {"held out": 0, "long": 1}
+    assert {name: len(rows) for name, rows in exam.sets.items()} == {"held out": 4, "long": 1}
+    assert not has_room(one, ROWS[0], Writing(max_tokens=250))

@@ -1,0 +1,294 @@
+"""Methods of distillation compared: the whole study with real models, its statistics, its rule, its page."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pages import chromium, visit
+from scipy import stats
+from tiny_causal import ROWS, gpt2, llama
+
+from splitstep.distil.judging.answers import Writing
+from splitstep.distil.judging.bits import answer_bits, total
+from splitstep.distil.judging.exam import Exam, Figures
+from splitstep.distil.judging.rouge import mean_rouge
+from splitstep.distil.judging.rows import Row
+from splitstep.distil.judging.tokens import Causal
+from splitstep.studies import study_of
+from splitstep.studies.compare.result import Curve
+from splitstep.studies.distil import STUDY, compare_methods
+from splitstep.studies.distil.claims import answer, claims_of
+from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
+from splitstep.studies.distil.result import BITS, ROUGE, DistilResult, DistilRun, read_distil
+from splitstep.studies.distil.rows import differences_of, row_of
+from splitstep.studies.distil.running import Distilled
+from splitstep.studies.distil.verdict import distil_verdict
+from splitstep.studies.statistics import Estimate
+
+ATTACK = '<script>alert("x")</script>'
+HELD_OUT = [Row(f"Q: {ATTACK}\nA: ", f"{ATTACK} dog", ATTACK), *ROWS[2:]]
+EXAM = Exam({"dolly": HELD_OUT, "self-instruct": ROWS[:1]}, Writing(seeds=(1, 2), max_tokens=6), " ".join(
+    row.answer for row in ROWS), window=32)  # fmt: skip
+
+
+class Training:
+    """A trivial training of a tiny student: a few steps of cross entropy on two rows; the method scales its rate."""
+
+    def __init__(self, start: Causal) -> None:
+        self.start, self.calls = start, list[tuple[str, int, Path]]()
+
+    def __call__(self, method: str, seed: int, folder: Path) -> Distilled:
+        self.calls.append((method, seed, folder))
+        torch.manual_seed(seed)
+        student = Causal(copy.deepcopy(self.start.model), self.start.tokenizer)
+        rate = {"ce": 1e-3, "kl": 3e-3, "skl": 5e-3}.get(method, 1e-2)
+        optimiser, losses = torch.optim.Adam(student.model.parameters(), rate), list[float]()
+        for _ in range(3):
+            row = ROWS[int(torch.randint(2, ()))]
+            ids = student.tokenizer(row.prompt + row.answer, return_tensors="pt")["input_ids"]
+            loss = student.model(ids, labels=ids).loss
+            loss.backward()
+            optimiser.step()
+            losses.append(float(loss.detach()))
+        curve = Curve((1, 2, 3), tuple(losses))
+        return Distilled(None if method == "rkl" else student, 3, 0.1, "cpu", curve, curve)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[DistilResult, Training, Path]:
+    out = tmp_path_factory.mktemp("terms")
+    training = Training(llama(layers=2, width=16, seed=1))
+    methods = ["ce", "kl", "skl", "skl+mta", "rkl"]
+    found = compare_methods(training, llama(), EXAM, methods, range(3), out, start=training.start, quiet=True)
+    return found, training, out
+
+
+def test_every_method_is_run_with_every_seed_and_judged(made: tuple[DistilResult, Training, Path]) -> None:
+    result, training, out = made
+    assert [call[:2] for call in training.calls] == [
+        (method, seed) for seed in range(3) for method in ("ce", "kl", "skl", "skl+mta", "rkl")
+    ]
+    assert len({call[2] for call in training.calls}) == 15
+    assert [(row.method, row.base, row.finished, row.diverged) for row in result.rows] == [
+        ("ce", "", 3, 0), ("kl", "ce", 3, 0), ("skl", "ce", 3, 0), ("skl+mta", "skl", 3, 0), ("rkl", "ce", 0, 3),
+    ]  # fmt: skip
+    run = result.of("kl")[1]
+    answers = json.loads((out / run.folder / "answers.json").read_text())
+    assert run.figures is not None
+    for name, rows in EXAM.sets.items():
+        scores = [mean_rouge(answers[name][str(seed)], [row.answer for row in rows]) for seed in (1, 2)]
+        assert run.figures.rouge_on[name] == pytest.approx(np.mean(scores))
+    assert run.figures.rouge == pytest.approx(np.mean(list(run.figures.rouge_on.values())))
+    student = training("kl", 1, out).student
+    training.calls.pop()
+    assert student is not None
+    assert run.figures.bits_per_byte == pytest.approx(total(answer_bits(*student, EXAM.rows)).per_byte, rel=1e-4)
+    assert [one.teacher_layer for one in run.figures.distances] == [2, 4]
+    assert set(result.others) == {"teacher", "student before"}
+    assert result.others["teacher"].top1 is None
+    assert result.others["student before"].top1 is not None
+
+
+def test_a_study_that_is_started_again_runs_nothing_twice(made: tuple[DistilResult, Training, Path]) -> None:
+    result, training, out = made
+    before = len(training.calls)
+    methods = [row.method for row in result.rows]
+    again = compare_methods(training, llama(), EXAM, methods, range(3), out, start=training.start, quiet=True)
+    assert len(training.calls) == before
+    assert replace(again, date=result.date) == result
+    other = replace(EXAM, writing=replace(EXAM.writing, max_tokens=7))
+    with pytest.raises(ValueError, match="was judged on other rows or with other settings: name a new directory"):
+        compare_methods(training, llama(), other, methods, range(3), out, quiet=True)
+
+
+def test_the_result_is_read_back_as_it_was_written(made: tuple[DistilResult, Training, Path]) -> None:
+    document = json.loads(json.dumps(made[0].document(), allow_nan=False))
+    assert read_distil(document, "it") == made[0]
+    assert study_of(document, "it") is STUDY
+
+
+def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training, Path]) -> None:
+    page = STUDY.write_page(made[0], made[2]).read_text()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; dog" in page
+    assert page.count(">teacher, ") == len(made[0].shown)
+    assert "Nothing was compared" not in page
+
+
+def test_a_student_of_another_tokenizer_is_judged_too(tmp_path: Path) -> None:
+    training = Training(gpt2())
+    result = compare_methods(training, llama(), EXAM, ["ce", "sra"], [0], tmp_path, quiet=True)
+    [ce, sra] = [run.figures for run in result.runs]
+    assert ce is not None
+    assert sra is not None
+    assert ce.shared is not None
+    assert 0 < ce.shared < 1
+    assert f"{ce.shared:.1%} of the teacher's" in unescape(STUDY.write_page(result, tmp_path).read_text())
+    assert result.claims[0].answer == "undecided"
+    assert distil_verdict(result).kind == "too few"
+
+
+def figures(rouge: float, bits: float = 1.0) -> Figures:
+    return Figures(rouge, {"dolly": rouge}, bits, top1=0.5, kl=1.0, shared=1.0)
+
+
+def run_of(method: str, seed: int, rouge: float, bits: float = 1.0) -> DistilRun:
+    curve = Curve((1, 2), (3.0, 2.0))
+    return DistilRun(
+        method, seed, f"runs/{method}-{seed}", "finished", 2, 1.0, "cpu", curve, curve, figures(rouge, bits)
+    )
+
+
+def runs_of(values: Mapping[str, Sequence[float]]) -> list[DistilRun]:
+    return [run_of(method, seed, x, 2 - x / 100) for method, own in values.items() for seed, x in enumerate(own)]
+
+
+VALUES = {"ce": [20.0, 21.0, 19.5, 20.2], "kl": [21.1, 21.9, 20.9, 21.2], "skl": [20.1, 20.8, 19.7]}
+
+
+def test_differences_are_paired_by_seed_with_students_interval() -> None:
+    runs = runs_of(VALUES)
+    rows = [row_of(runs, method, list(VALUES), ["dolly"]) for method in VALUES]
+    found = {(one.what, one.of): one for one in differences_of(rows, runs)}
+    for method in ("kl", "skl"):
+        d = np.array(VALUES[method]) - np.array(VALUES["ce"])[: len(VALUES[method])]
+        low, high = stats.t.interval(0.95, len(d) - 1, d.mean(), stats.sem(d))
+        one = found[ROUGE, method]
+        assert one.seeds == tuple(range(len(d)))
+        assert one.found is not None
+        assert (one.found.mean, one.found.low, one.found.high) == pytest.approx((d.mean(), low, high))
+        bits = found[BITS, method].found
+        assert bits is not None
+        assert (bits.low, bits.high) == pytest.approx((-high / 100, -low / 100))
+    [kl, skl, kl_bits, skl_bits] = claims_of(list(found.values()))
+    assert kl.answer == stated(VALUES["kl"], VALUES["ce"], 0.2)
+    assert (kl.answer, kl.question) == ("supported", "kl has a higher mean ROUGE-L than ce")
+    assert skl.answer == stated(VALUES["skl"], VALUES["ce"], 0.2) == "undecided"
+    assert (kl_bits.answer, kl_bits.question) == ("supported", "kl has fewer bits per byte than ce")
+    assert kl_bits.evidence.startswith("ce minus kl is +0.01")
+    assert skl_bits.answer == "undecided"
+
+
+def stated(ours: Sequence[float], theirs: Sequence[float], margin: float) -> str:
+    """The rule of docs/results/distil.md once more, from scipy's test."""
+    d = np.array(ours) - np.array(theirs)[: len(ours)]
+    interval = stats.ttest_1samp(d, 0).confidence_interval(0.95)
+    if interval.low > 0:
+        return "supported"
+    if interval.high < 0 or (-margin < interval.low and interval.high < margin):
+        return "not supported"
+    return "undecided"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Estimate(1.0, 0.1, 1.9, 3), "supported"),
+        (Estimate(1.0, 0.1, 1.9, 2), "undecided"),
+        (Estimate(0.05, 0.01, 0.1, 3), "supported"),  # above 0, however little
+        (Estimate(-1.0, -1.9, -0.1, 3), "not supported"),
+        (Estimate(0.0, -0.19, 0.19, 3), "not supported"),
+        (Estimate(0.0, -0.21, 0.19, 3), "undecided"),
+        (Estimate(1.0, None, None, 3), "undecided"),
+        (None, "undecided"),
+    ],
+)
+def test_the_rule(found: Estimate | None, expected: str) -> None:
+    assert answer(found, 0.2) == expected
+
+
+def test_margins_and_seeds_are_those_of_the_page() -> None:
+    from splitstep.studies.distil.claims import FEWEST, MARGINS
+
+    text = " ".join((Path(__file__).parents[2] / "docs" / "results" / "distil.md").read_text().split())
+    assert f"within ±{MARGINS[ROUGE]:g} points" in text
+    assert f"margin of ±{MARGINS[BITS]:g}" in text
+    assert f"at least {['zero', 'one', 'two', 'three'][FEWEST]} pairs" in text
+
+
+def test_bases_and_plans() -> None:
+    methods = ["ce", "kl", "skl", "skl+mta", "mta-strong", "uld", "sra"]
+    assert [base_of(one, methods) for one in methods] == ["", "ce", "ce", "skl", "skl", "ce", "ce"]
+    assert base_of("skl+mta", ["ce", "skl+mta"]) == ""
+    assert [one.folder for one in plan(["ce", "skl + mta"], [0, 1])] == [
+        "runs/ce-seed0", "runs/skl+mta-seed0", "runs/ce-seed1", "runs/skl+mta-seed1",
+    ]  # fmt: skip
+    assert split_methods("ce, kl(temperature=2), mta(words=6, phrases=9,12)") == [
+        "ce", "kl(temperature=2)", "mta(words=6, phrases=9,12)",
+    ]  # fmt: skip
+    assert re.fullmatch(r"kl_temperature_2_-\w{6}", slug("kl(temperature=2)"))
+
+
+@pytest.mark.parametrize(
+    ("methods", "seeds", "message"),
+    [
+        (["skl+mta", "mta"], [0], "--methods: mta is the same as skl\\+mta: drop it"),
+        (["ce"], [0, 0], "different seeds"),
+        ([], [0], "needs methods"),
+        (["cee"], [0], 'there is no term "cee"'),
+    ],
+)
+def test_wrong_plans_are_refused(methods: list[str], seeds: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan(methods, seeds)
+
+
+def test_an_empty_method_or_set_is_refused() -> None:
+    with pytest.raises(ValueError, match="has an empty entry: write --methods ce,kl,skl,skl\\+mta"):
+        split_methods("ce,,kl")
+    with pytest.raises(ValueError, match="each needs rows"):
+        Exam({"dolly": []})
+
+
+@pytest.mark.slow
+def test_the_page_is_whole_in_a_browser(made: tuple[DistilResult, Training, Path]) -> None:
+    file = STUDY.write_page(made[0], made[2])
+    with chromium() as browser:
+        for width, colours in ((1280, "light"), (390, "dark")):
+            page, wrong = visit(browser, file, width, colours)
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.locator("pre", has_text=ATTACK).count() >= 2  # as text: the instruction and the reference
+            assert page.locator("#chart-distance").count() == 1
+            assert wrong == []
+
+
+def test_the_verdict_says_what_was_settled_and_what_was_not() -> None:
+    runs = runs_of(VALUES)
+    rows = [row_of(runs, method, list(VALUES), ["dolly"]) for method in VALUES]
+    differences = differences_of(rows, runs)
+    blank: Any = {
+        "seeds": (0, 1, 2),
+        "sets": ("dolly",),
+        "others": {},
+        "runs": tuple(runs),
+        "shown": (),
+        "recipe": {},
+        "data": {},
+        "engine": "",
+        "threads": 1,
+        "command": None,
+        "versions": {},
+        "commit": None,
+        "date": "",
+    }
+    result = DistilResult(
+        rows=tuple(rows), differences=tuple(differences), claims=tuple(claims_of(differences)), **blank
+    )
+    verdict = distil_verdict(result)
+    assert verdict.kind == "settled"
+    assert "kl has a higher mean ROUGE-L than ce is supported: kl minus ce is +1.10 points (95% interval" in (
+        verdict.sentence
+    )
+    assert verdict.sentence.endswith("Apart, by bits per byte: supported for kl over ce; undecided for skl over ce.")
+    alone = distil_verdict(replace(result, claims=()))
+    assert (alone.kind, alone.sentence[:21]) == ("open", "Nothing was compared:")
