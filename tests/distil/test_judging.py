@@ -22,11 +22,12 @@ from splitstep.distil.judging.agreement import agreement
 from splitstep.distil.judging.bits import answer_bits, text_bits, total
 from splitstep.distil.judging.distance import trajectory_distance
 from splitstep.distil.judging.rouge import mean_rouge, rouge_l
-from splitstep.distil.judging.rows import TEMPLATE, Row, read_rows, split_rows
+from splitstep.distil.judging.rows import Row, read_rows, split_rows
 from splitstep.distil.judging.together import read_by_both
 from splitstep.distil.judging.tokens import Causal, fitting
 from splitstep.distil.vocabulary import shared_vocabulary
 from splitstep.probes.similarity import linear_cka
+from splitstep.tasks.instruct import TEMPLATE
 
 TEXT = " ".join(row.answer for row in ROWS)
 

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...tasks.instruct import TEMPLATE
+
 HELD_OUT = 500  # rows of Dolly, as in the papers
-TEMPLATE = (
-    "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
-    "### Instruction:\n{prompt}\n\n### Response:\n"
-)
 
 
 class Row(NamedTuple):

@@ -8,8 +8,9 @@ from typing import Any
 
 from ...distil.judging.answers import Writing
 from ...distil.judging.exam import Exam
-from ...distil.judging.rows import TEMPLATE, Row, read_rows
+from ...distil.judging.rows import Row, read_rows
 from ...distil.judging.tokens import Causal, answer_tokens, most_tokens, prompt_tokens
+from ...tasks.instruct import TEMPLATE
 
 
 def held_out(rows: Sequence[Row], count: int) -> list[Row]:
