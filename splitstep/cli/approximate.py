@@ -68,8 +68,8 @@ def approximate(
       splitstep approximate max --tokens 2 --sweep eps=0.2,0.1,0.05,0.02
 
     The network is built, not trained; beside it a network of the same size, its twin, is trained for comparison, which
-    takes most of the time (--train-steps 0 leaves it out). The certificate is a proof over the whole domain, if the
-    Lipschitz constant is right. --out writes the weights (open them with AutoModel), the result and a page. The
+    often takes most of the time (--train-steps 0 leaves it out). The certificate is a proof over the whole domain, if
+    the Lipschitz constant is right. --out writes the weights (open them with AutoModel), the result and a page. The
     expression that you type is run.
     """
     many = [eps] if sweep is None else read_sweep(sweep)

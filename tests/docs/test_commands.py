@@ -85,6 +85,8 @@ def shrunk(words: list[str]) -> list[str]:
     """The command with a small recipe: two steps, or four if it says how many, and at most two seeds."""
     if words[0] == "converge" and "--depths" not in words:
         return [*words, "--examples", "8", "--substeps", "1,2", "--steps", "1,2"]
+    if words[0] == "approximate" and "--train-steps" not in words:
+        return [*words, "--train-steps", "2"]
     if words[0] not in ("train", "compare", "ablate", "converge"):
         return words
     name = words[words.index("--task") + 1] if "--task" in words else words[1]
