@@ -240,3 +240,14 @@ def test_nothing_is_kept_of_later_texts_but_figures(folder: Path) -> None:
     assert (len(result.model.paths), len(result.model.losses)) == (4, 7)
     assert {(one.probe, one.texts) for one in result.model.series} == {("drift", 7), ("jacobian", 2), ("sizes", 7)}
     assert all(len(one.changes) == 4 for one in result.model.skipped)
+
+
+def test_a_network_that_was_built_is_given_random_numbers(tmp_path: Path) -> None:
+    built = ss.approximate("max", tokens=2, dim=1, eps=0.05)
+    built.model.save_pretrained(tmp_path / "max")
+    result = inspection(str(tmp_path / "max"), Wanted(texts=3), Plan(("drift", "attention", "jacobian"), 3))
+    assert result.source == "random numbers from 0 to 1"
+    assert result.texts == 3
+    found = result.model.find("attention", "first token")
+    assert found is not None
+    assert abs(found.mean[0] - 0.5) < 1e-6  # of two heads, each reads one token

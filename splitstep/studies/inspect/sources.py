@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...kernels.loss import IGNORED
 from ...models import CausalConfig
+from ...models.vectors import VectorsConfig
 from ...pretrained import Opened
 from ...pretrained.examples import positions
 from ...pretrained.texts import batches_of, default_texts, read_texts
@@ -20,6 +21,7 @@ from ...training.directory import RunDirectory
 from .measuring import Text
 
 TOKENS = 64  # of a text, unless it is said otherwise
+POINTS = 8  # tokens of a sequence of vectors, if the model has no positions
 
 
 class Source(NamedTuple):
@@ -54,6 +56,8 @@ def source_of(opened: Opened, wanted: Wanted, tokens: int) -> Source:
     """The texts for this model, each cut after so many tokens."""
     if opened.source == "run" and wanted.file is None:
         return examples_of(opened, wanted, tokens)
+    if isinstance(opened.model.config, VectorsConfig):
+        return points_for(opened.model.config, wanted)
     main = opened.model.main_input_name
     if main != "input_ids":
         raise ValueError(
@@ -71,6 +75,19 @@ def source_of(opened: Opened, wanted: Wanted, tokens: int) -> Source:
             yield Text({**batch, **more}, f"text {i + 1}", spelled(tokenizer, ids[0].tolist()))
 
     return Source(read, len(texts), "the package's own texts" if wanted.file is None else str(wanted.file))
+
+
+def points_for(config: VectorsConfig, wanted: Wanted) -> Source:
+    """Sequences of random numbers from 0 to 1, for a map of sequences of vectors."""
+    shape = (wanted.texts, config.max_positions or POINTS, config.inputs)
+    values = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def read() -> Iterator[Text]:
+        for i, one in enumerate(values):
+            spelt = tuple(" ".join(f"{x:.2f}" for x in vector) for vector in one.tolist())
+            yield Text({"values": one[None]}, f"sequence {i + 1}", spelt)
+
+    return Source(read, wanted.texts, "random numbers from 0 to 1")
 
 
 def check_lengths(opened: Opened, tokenizer: Any, texts: Sequence[str], tokens: int) -> None:
