@@ -102,14 +102,15 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         seq_idx: Tensor | None = None,
         masked_positions: Tensor | None = None,
         next_sentence_positions: Tensor | None = None,
-        next_sentence_label: Tensor | None = None,
+        next_sentence_targets: Tensor | None = None,
         next_sentence_weights: Tensor | None = None,
         **others: Any,
     ) -> MaskedOutput:
         """Logits [B, T, V] and the loss of labels [B, T]; with `masked_positions` [B, M], logits and labels of those
         positions alone: [B, M, V] and [B, M]. `seq_idx` numbers the texts of packed rows.
 
-        `next_sentence_label` is one for each row [B], -100 where none counts; with `next_sentence_positions` [B, K] of
+        `next_sentence_targets` is one for each row [B], -100 where none counts (called a label, transformers' Trainer
+        would want one in every batch); with `next_sentence_positions` [B, K] of
         the first tokens of the pairs in packed rows, one for each of these. Its loss is added: a mean, or a sum with
         `next_sentence_weights`.
         """
@@ -123,9 +124,9 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         if labels is not None:
             check_labels(labels, logits)
             loss = cross_entropy(logits, labels, num_items_in_batch, wide=wide)
-        second = self.read_pairs(x, next_sentence_positions, next_sentence_label)
-        if second is not None and next_sentence_label is not None:
-            added = pair_loss(second, next_sentence_label, next_sentence_weights)
+        second = self.read_pairs(x, next_sentence_positions, next_sentence_targets)
+        if second is not None and next_sentence_targets is not None:
+            added = pair_loss(second, next_sentence_targets, next_sentence_weights)
             loss = added if loss is None else loss + added
         out = MaskedOutput(loss, logits, watch.states(x), watch.attentions(), second)  # pyright: ignore
         return answer(self.config, return_dict, out)
@@ -140,7 +141,7 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
             if labels is not None or positions is not None:
                 raise ValueError(
                     "This model has no head for next sentences: make it with next_sentence_labels=2 and token_types=2, "
-                    "or leave out next_sentence_label and next_sentence_positions."
+                    "or leave out next_sentence_targets and next_sentence_positions."
                 )
             return None
         logits = self.next_sentence(x[:, 0] if positions is None else states_at(x, positions))

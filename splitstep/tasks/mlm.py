@@ -26,7 +26,7 @@ from .tokenizer import TOKENIZER, save_tokenizer
 
 MASKED_ACCURACY = Metric("accuracy", True, "{:.2%}", "masked accuracy", 0.0, 1.0)
 BLOCK = 64  # held-out rows whose masks are drawn together
-PAIRS = ("token_type_ids", "next_sentence_positions", "next_sentence_label")
+PAIRS = ("token_type_ids", "next_sentence_positions", "next_sentence_targets")
 NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
@@ -127,7 +127,7 @@ class Mlm(Task):
     Rows are full: pieces of documents, each [CLS] tokens [SEP], which do not see each other. A batch has `input_ids`
     and `seq_idx`, the number of each token's piece, [B, T], and `masked_positions` and `labels` [B, M]. With the option
     `next_sentence` pieces are pairs of texts, and a batch also has `token_type_ids` [B, T], `next_sentence_positions`
-    and `next_sentence_label` [B, K], and in training weights that make the loss a mean over all pairs of the batch.
+    and `next_sentence_targets` [B, K], and in training weights that make the loss a mean over all pairs of the batch.
     """
 
     name: ClassVar[str] = "mlm"
@@ -202,7 +202,7 @@ class Mlm(Task):
         found = self.score(output.logits, batch)
         if not self._options.next_sentence:
             return found
-        pairs = score_tokens(output.next_sentence_logits.float(), batch["next_sentence_label"])
+        pairs = score_tokens(output.next_sentence_logits.float(), batch["next_sentence_targets"])
         return found | {f"next_{name}": value for name, value in pairs.items()}
 
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
@@ -256,5 +256,5 @@ def weights(pairs: Batch) -> Batch:
     """The share of each label in a mean over the labels that count, whichever part of the batch they end up in."""
     if not pairs:
         return {}
-    counts = (pairs["next_sentence_label"] != IGNORED).float()
+    counts = (pairs["next_sentence_targets"] != IGNORED).float()
     return {"next_sentence_weights": counts / counts.sum().clamp(min=1)}

@@ -266,19 +266,20 @@ def test_both_losses_of_pre_training_are_bert_s() -> None:
     tokens = torch.randint(1, VOCAB, (4, 6), generator=torch.Generator().manual_seed(3))
     types, following = torch.tensor([[0, 0, 0, 1, 1, 1]]).expand(4, 6), torch.tensor([0, 1, 1, 0])
     labels = torch.where(torch.arange(6) % 3 == 1, tokens.flip(0), -100)
-    given = {"token_type_ids": types, "labels": labels, "next_sentence_label": following}
-    expected, alone = theirs(tokens, **given), ours(tokens, **given)
+    given = {"token_type_ids": types, "labels": labels}
+    expected = theirs(tokens, **given, next_sentence_label=following)
+    alone = ours(tokens, **given, next_sentence_targets=following)
     assert expected.seq_relationship_logits.std() > 0.1
     torch.testing.assert_close(alone.logits, expected.prediction_logits, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(alone.next_sentence_logits, expected.seq_relationship_logits, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(alone.loss, expected.loss, rtol=1e-5, atol=1e-5)
     second = nn.functional.cross_entropy(expected.seq_relationship_logits, following)
-    only = ours(tokens, token_type_ids=types, next_sentence_label=following).loss
+    only = ours(tokens, token_type_ids=types, next_sentence_targets=following).loss
     torch.testing.assert_close(only, second, rtol=1e-5, atol=1e-5)
     rows = {name: x.reshape(2, 12) for name, x in {**given, "input_ids": tokens}.items() if x.numel() == 24}
     pairs = {
         "next_sentence_positions": torch.tensor([[0, 6, 0], [0, 6, 0]]),
-        "next_sentence_label": torch.nn.functional.pad(following.reshape(2, 2), (0, 1), value=-100),
+        "next_sentence_targets": torch.nn.functional.pad(following.reshape(2, 2), (0, 1), value=-100),
         "seq_idx": torch.tensor([[0] * 6 + [1] * 6]).expand(2, 12),
     }
     packed = ours(**rows, **pairs)

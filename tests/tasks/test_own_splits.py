@@ -149,7 +149,7 @@ def test_of_one_file_nothing_is_held_out(pairs: bool, files: dict[str, str], tmp
         found = read_back(made, "train")
         assert found == encoded(made, [" ".join(TEXTS["train"])])[: len(found)]
     batch = next(made.batches("valid", 2))
-    assert ("next_sentence_label" in batch) == pairs
+    assert ("next_sentence_targets" in batch) == pairs
 
 
 WRONG: list[tuple[tuple[str, ...], dict[str, Any], str]] = [

@@ -225,7 +225,7 @@ def test_lines_of_one_sentence_get_no_pairs(tmp_path: Path) -> None:
     for name in paired.splits:
         assert np.array_equal(paired._prepared.rows[name], plain._prepared.rows[name])
     batch = paired.batch(0, 0, 8)
-    assert (batch["next_sentence_label"] == IGNORED).all()
+    assert (batch["next_sentence_targets"] == IGNORED).all()
     assert not batch["token_type_ids"].any()
     model = model_of(paired)
     assert task_loss(model, batch, torch.tensor(float(paired.items(batch))), torch.tensor(1)).isfinite()
@@ -256,7 +256,7 @@ def test_the_contract_of_the_task_with_pairs(made: Mlm) -> None:
     k = made._prepared.most_pairs
     assert {name: tuple(x.shape) for name, x in batch.items()} == {
         "input_ids": (4, 48), "seq_idx": (4, 48), "masked_positions": (4, 7), "labels": (4, 7),
-        "token_type_ids": (4, 48), "next_sentence_positions": (4, k), "next_sentence_label": (4, k),
+        "token_type_ids": (4, 48), "next_sentence_positions": (4, k), "next_sentence_targets": (4, k),
         "next_sentence_weights": (4, k),
     }  # fmt: skip
     assert batch.keys() == held.keys() | {"next_sentence_weights"}
@@ -269,7 +269,7 @@ def test_the_contract_of_the_task_with_pairs(made: Mlm) -> None:
 def test_pairs_stay_and_masks_are_drawn_anew(made: Mlm) -> None:
     rows = len(made._rows["train"])
     one, two = made.batch(3, 0, rows), made.batch(3, 1, rows)
-    count = lambda batch: (batch["next_sentence_label"] == OTHER).sum()  # noqa: E731
+    count = lambda batch: (batch["next_sentence_targets"] == OTHER).sum()  # noqa: E731
     assert count(one) == count(two) > 0
     assert not torch.equal(one["masked_positions"].sort(0).values, two["masked_positions"].sort(0).values)
     separators = [(batch["input_ids"] == SEP).sum() for batch in (one, two)]
@@ -284,7 +284,7 @@ def test_a_pair_in_a_row_has_the_logits_of_the_pair_alone(made: Mlm) -> None:
     packed, checked = model(**fed), 0
     pieces = piece_numbers(made._rows["test"][:6])
     for row, (positions, labels) in enumerate(
-        zip(batch["next_sentence_positions"], batch["next_sentence_label"], strict=True)
+        zip(batch["next_sentence_positions"], batch["next_sentence_targets"], strict=True)
     ):
         for k in range(int((labels != IGNORED).sum())):
             at = torch.from_numpy(pieces[row] == pieces[row][positions[k]])
@@ -315,7 +315,7 @@ def test_figures_do_not_depend_on_the_size_of_batches(made: Mlm) -> None:
     right = total = 0
     for batch in made.batches("test", 7):
         fed = {name: x for name, x in batch.items() if name != "labels"}
-        guess, labels = model(**fed).next_sentence_logits.argmax(-1), batch["next_sentence_label"]
+        guess, labels = model(**fed).next_sentence_logits.argmax(-1), batch["next_sentence_targets"]
         right, total = right + int((guess == labels).sum()), total + int((labels >= 0).sum())
     assert one["next_accuracy"] == pytest.approx(right / total)
 
@@ -353,7 +353,7 @@ def test_types_are_needed(made: Mlm) -> None:
         MaskedConfig(next_sentence_labels=2)
     plain = SplitstepForMaskedLM(MaskedConfig(layers=1, width=16, heads=2, ffn=16))
     with pytest.raises(ValueError, match="has no head for next sentences: make it with next_sentence_labels=2"):
-        plain(torch.tensor([[5, 6]]), next_sentence_label=torch.tensor([0]))
+        plain(torch.tensor([[5, 6]]), next_sentence_targets=torch.tensor([0]))
 
 
 def test_sources_count_documents_not_stretches() -> None:
