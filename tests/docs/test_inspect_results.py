@@ -81,3 +81,9 @@ def test_costs_are_what_the_benchmarks_measured_and_within_their_bars() -> None:
         assert f"| {one['std']:g} | {1 / one['ratio_cpu']:.0f} | {one['error']:.1e} | {one['plain_MiB']:,.0f} |" in PAGE
         assert one["ratio_cpu"] <= 1 / 30
         assert one["error"] <= 0.01
+
+
+def test_a_default_inspection_takes_what_the_page_says() -> None:
+    found = read("time.json")
+    assert found["pass"]
+    assert f"took {found['seconds']:.0f} s and {found['peak_gib']:.2f} GiB on two cores" in WORDS
