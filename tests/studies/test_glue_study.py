@@ -267,7 +267,7 @@ def test_one_name_alone_is_not_compared() -> None:
         ("lie={0}/odd-scheme", {}, "cannot be read: "),
         ("lie={0}/no-tokenizer", {}, "holds no tokenizer.json"),
         ("lie={0}/lie-0,other={0}/other-tokens", {}, "have different tokens: pre-train both on the same text"),
-        ("lie={0}/lie-0", {"tasks": ["sst"]}, "'sst' is no task of GLUE. Did you mean sst2?"),
+        ("lie={0}/lie-0", {"tasks": ["sst"]}, "'sst' is not a task of GLUE. Did you mean sst2?"),
         ("lie={0}/lie-0", {"tasks": ["rte", "rte"]}, "rte is listed twice"),
         ("lie={0}/lie-0", {"tasks": ["rte"], "changes": ["sst2.train.lr=1"]}, "is for sst2, which is not among"),
         ("lie={0}/lie-0", {"changes": ["train.seed=1"]}, "compare glue sets train.seed itself"),

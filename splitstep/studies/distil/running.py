@@ -1,4 +1,4 @@
-"""Executes planned runs, judges their students, and keeps what was found, so that a study that was stopped goes on."""
+"""Executes planned runs, judges their students, and keeps what was found, so a study that was stopped can continue."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
 def check_tasks(names: Sequence[str]) -> tuple[str, ...]:
     for position, name in enumerate(names):
         if name not in PARTS:
-            raise ValueError(f"--tasks: {name!r} is no task of GLUE. {did_you_mean(name, PARTS)}")
+            raise ValueError(f"--tasks: {name!r} is not a task of GLUE. {did_you_mean(name, PARTS)}")
         if name in names[:position]:
             raise ValueError(f"--tasks: {name} is listed twice: name each task once")
     if not names:
