@@ -301,7 +301,7 @@ def measure(
     """All ways with batches of this size; `keep` gets the table after each round. Returns shares of real tokens."""
     texts = {kind: make_texts(kind, shape, batch * BATCHES) for kind in ("full rows", "mixture")}
     timing = 0.25 * max(left(end), 0)  # what is left to the rounds
-    ours = [Ours(scheme, mode) for mode in shape.modes for scheme in given.schemes]
+    ours = [Ours(scheme, mode) for mode in given.modes or shape.modes for scheme in given.schemes]
     ways = list(prepared(shape, ours, texts, device, end - timing))
     times: Times = {(way.name, kind): [] for way in ways for kind in texts}
     for number in range(given.rounds):
@@ -351,6 +351,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("results/pretrain/throughput.json"))
     parser.add_argument("--batch", type=int, nargs="+", help="rows of a batch; several sizes one after the other")
     parser.add_argument("--schemes", nargs="+", default=["lie", "macaron"])
+    parser.add_argument("--modes", nargs="+", help="of this package's updates; by default captured, compiled too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=8, help=f"of a turn; a multiple of {BATCHES}")
     parser.add_argument("--seconds", type=float, default=170, help="when to be done; what does not fit is left out")
