@@ -27,7 +27,7 @@ from splitstep.studies.glue.bodies import Body
 from splitstep.studies.glue.claims import answer, base_of, claims_of
 from splitstep.studies.glue.plan import Wanted, settings
 from splitstep.studies.glue.result import GlueResult, Kind, Tuned, read_glue
-from splitstep.studies.glue.rows import Grouped, choose_setting, differences
+from splitstep.studies.glue.rows import Grouped, choose_setting, differences, without_each
 from splitstep.studies.glue.scores import DEFAULT, constant_figures, majority_of, score_of
 from splitstep.studies.glue.verdict import glue_verdict
 from splitstep.studies.statistics import Estimate
@@ -172,6 +172,24 @@ def test_differences_are_paired_by_pre_training_seed() -> None:
     assert found["mean"].found == pytest.approx(Estimate(gaps.mean(), low, high, 3))
     assert (found["mean"].seeds, found["mean"].of, found["mean"].to) == ((0, 1, 2), "macaron", "lie")
     assert found["masked loss"].found == Estimate(0.0, None, None, 3)
+
+
+def test_the_mean_without_a_task_is_that_of_all_others() -> None:
+    """Of made-up runs in which one task alone makes the difference."""
+    names, seeds = ("lie", "macaron"), range(5)
+    noise = np.random.default_rng(0).uniform(0, 0.05, (2, 5, 5))
+    gain = {"stsb": 0.3}
+    runs = [
+        tuned(name, s, 0.5 + noise[n, s, i] + n * gain.get(task, 0.0), task)
+        for n, name in enumerate(names) for s in seeds for i, task in enumerate(FIGURES)
+    ]  # fmt: skip
+    lie, macaron = (Grouped(name, "pre-trained", runs, DEFAULT) for name in names)
+    found = without_each(macaron, lie)
+    for i, task in enumerate(FIGURES):
+        rest = [k for k in range(5) if k != i]
+        gaps = 100 * ((noise[1] - noise[0])[:, rest].mean(1) + (0.3 / 4 if task != "stsb" else 0.0))
+        low, high = stats.t.interval(0.95, 4, gaps.mean(), stats.sem(gaps))
+        assert found[task] == pytest.approx(Estimate(gaps.mean(), low, high, 5))
 
 
 def test_settings_are_chosen_on_valid_and_never_on_dev() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
 from ..compare.result import Setting
-from ..statistics import Bounds, estimate, paired_difference
+from ..statistics import Bounds, Estimate, estimate, paired_difference
 from .bodies import Body
 from .result import LOSS, MEAN, Difference, Kind, OnTask, Row, Tuned
 from .scores import POINTS, bounds_of, figures_of, score_of
@@ -58,9 +58,9 @@ class Grouped:
     def scores(self, task: str) -> ByBody:
         return by_body(self.runs[task], score_on)
 
-    def means(self) -> ByBody:
-        """The mean over tasks of each body that has a score on all of them."""
-        found = [self.scores(task) for task in self.in_mean]
+    def means(self, without: str = "") -> ByBody:
+        """The mean over tasks of each body that has a score on all of them; one task may be left out."""
+        found = [self.scores(task) for task in self.in_mean if task != without]
         bodies = set.intersection(*map(set, found)) if found else set[int]()
         return {body: fmean(scores[body] for scores in found) for body in sorted(bodies)}
 
@@ -119,6 +119,12 @@ def between(of: Grouped, to: Grouped) -> list[Difference]:
     mean = [difference(MEAN, of, to, of.means(), to.means(), mean_bounds(of.in_mean))] if of.in_mean else []
     tasks = [difference(task, of, to, of.scores(task), to.scores(task), bounds_of(task)) for task in of.runs]
     return [*mean, *tasks, *by_figure(of, to, "pearson")]
+
+
+def without_each(of: Grouped, to: Grouped) -> dict[str, Estimate | None]:
+    """The difference of two rows in the mean of all tasks but one, by that task."""
+    rest = {left: [task for task in of.in_mean if task != left] for left in of.in_mean}
+    return {left: paired_difference(of.means(left), to.means(left), mean_bounds(tasks)) for left, tasks in rest.items()}
 
 
 def by_figure(of: Grouped, to: Grouped, name: str) -> list[Difference]:

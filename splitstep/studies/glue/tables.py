@@ -11,7 +11,7 @@ from ...support.words import counted, listed
 from ...tasks.glue import PARTS
 from ..compare.tables import estimated, status_cell
 from .result import LOSS, MEAN, Difference, GlueResult, Majority, OnTask, Row
-from .rows import score_on
+from .rows import Grouped, score_on, without_each
 from .scores import TITLES, figures_of
 
 NAME = Column("start", text=True)
@@ -20,7 +20,7 @@ FORM, MEAN_FORM = "{:.1f}", "{:.2f}"  # of points
 
 def glue_tables(result: GlueResult) -> list[Table]:
     """All tables."""
-    begin = [main_table(result), *claims_table(result), *differences_table(result)]
+    begin = [main_table(result), *claims_table(result), *differences_table(result), *without_table(result)]
     return [*begin, *pretraining_table(result), runs_table(result)]
 
 
@@ -119,6 +119,24 @@ def difference_record(result: GlueResult, of: str, to: str) -> Record:
     mean = {Column(("mean", "[95%]")): difference_cell(found.get(MEAN), "{:+.2f}")} if result.in_mean else {}
     seeds = max((len(one.seeds) for one in found.values()), default=0)
     return {NAME: f"{of} - {to}", Column("pairs"): str(seeds), **mean, **cells}
+
+
+def without_table(result: GlueResult) -> list[Table]:
+    """Differences of pre-trained rows in the mean of all tasks but one: whether one task alone makes a difference."""
+    trained = {row.title: row for row in result.rows if row.kind == "pre-trained"}
+    pairs = dict.fromkeys((one.of, one.to) for one in result.differences if {one.of, one.to} <= trained.keys())
+    if len(result.in_mean) < 3 or not pairs:
+        return []
+    records = [without_record(result, of, to) for of, to in pairs]
+    note = "Paired by pre-training seed, in points. The rule is about the mean of all tasks; this table is in no rule."
+    return [Table.of(records, "Differences in the mean without one task", [note])]
+
+
+def without_record(result: GlueResult, of: str, to: str) -> Record:
+    groups = [Grouped(name, "pre-trained", result.runs, result.in_mean) for name in (of, to)]
+    found = without_each(*groups)
+    heads = {task: Column((f"without {PARTS[task].folder}", "[95%]")) for task in found}
+    return {NAME: f"{of} - {to}", **{heads[task]: estimated(one, "{:+.2f}") for task, one in found.items()}}
 
 
 def difference_cell(one: Difference | None, form: str) -> Cell:
