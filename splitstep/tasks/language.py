@@ -16,16 +16,8 @@ from . import sampler
 from .cache import Arrays
 from .options import at_least
 from .task import BITS_PER_BYTE, IGNORED, PERPLEXITY, Batch, Task, check_split, check_totals, hashes, score_tokens
-from .tokenizer import (
-    BYTE_PADDING,
-    WORD_PADDING,
-    byte_tokenizer,
-    padded_on_the_left,
-    save_tokenizer,
-    word_tokenizer,
-)
-
-BYTES = 256  # the vocabulary of text that is read byte by byte
+from .tokenizer import save_tokenizer
+from .vocabulary import Bytes, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +60,13 @@ class Language(Task):
     model: ClassVar[str] = "causal"
     metric = BITS_PER_BYTE
 
-    def _load(self, tokens: Arrays, options: WindowOptions, source: dict[str, Any], words: Sequence[str] = ()) -> None:
-        """Take the tokens: bytes, or indices into `words`."""
+    def _load(
+        self, tokens: Arrays, options: WindowOptions, source: dict[str, Any], vocabulary: Vocabulary | None = None
+    ) -> None:
+        """Take the tokens; without a vocabulary they are bytes."""
         self._whole = {split: len(array) for split, array in tokens.items()}
         self._tokens = {**tokens, "valid": tokens["valid"][: options.valid_limit]}
-        self._words, self._length, self._source = tuple(words), options.length, source
+        self._vocabulary, self._length, self._source = vocabulary or Bytes(), options.length, source
         self._stride = options.length // 2 if options.stride is None else options.stride
         for split, array in self._tokens.items():
             if len(array) < (self._length if split == "train" else 2):
@@ -84,29 +78,23 @@ class Language(Task):
     @property
     @final
     def shape(self) -> dict[str, int]:
-        return {"vocab_size": len(self._words) or BYTES, "max_length": self._length}
+        return {"vocab_size": self._vocabulary.size, "max_length": self._length}
 
     @final
     def encode(self, text: str) -> list[int]:
-        """Text as tokens; a word that is not in the vocabulary is <unk>."""
-        if not self._words:
-            return list(text.encode())
-        numbers = {word: number for number, word in enumerate(self._words)}
-        return [numbers.get(word, numbers["<unk>"]) for word in text.split()]
+        """Text as tokens."""
+        return self._vocabulary.encode(text)
 
     @final
     def decode(self, ids: Sequence[int]) -> str:
         """Tokens as text."""
-        if not self._words:
-            return bytes(ids).decode(errors="replace")
-        return " ".join(self._words[number] for number in ids).replace("<eos>", "\n")
+        return self._vocabulary.decode(ids)
 
     @final
     def save_with(self, folder: Path) -> None:
         """A tokenizer that does as `encode` and `decode`."""
-        tokenizer = word_tokenizer(self._words) if self._words else byte_tokenizer()
-        padding = padded_on_the_left(WORD_PADDING if self._words else BYTE_PADDING)
-        save_tokenizer(folder, tokenizer, {"model_max_length": self._length, **padding})
+        tokenizer, entries = self._vocabulary.tokenizer()
+        save_tokenizer(folder, tokenizer, {"model_max_length": self._length, **entries})
 
     @property
     @final
@@ -144,8 +132,13 @@ class Language(Task):
 
     @final
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """The sums of `score_tokens`; logits [B, T, V] align with the inputs, and each predicts the next token."""
-        return score_tokens(logits, shifted(batch["labels"]))
+        """The sums of `score_tokens`, and the bytes of subwords; logits [B, T, V] align with the inputs, and each
+        predicts the next token."""
+        labels = shifted(batch["labels"])
+        found, counts = score_tokens(logits, labels), self._vocabulary.byte_counts
+        if counts is None:
+            return found
+        return {**found, "bytes": float(counts[labels[labels != IGNORED].cpu().numpy()].sum())}
 
     @final
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
@@ -154,7 +147,7 @@ class Language(Task):
         loss = totals["nll"] / tokens
         figures = {"loss": loss, "accuracy": totals["correct"] / tokens}
         if self.metric == BITS_PER_BYTE:
-            return figures | {BITS_PER_BYTE.name: loss / math.log(2)}
+            return figures | {BITS_PER_BYTE.name: totals["nll"] / math.log(2) / totals.get("bytes", tokens)}
         return figures | {PERPLEXITY.name: math.exp(min(loss, 700.0))}  # a float holds little more than e^700
 
     @final

@@ -1,39 +1,139 @@
-"""A user's own text, byte by byte."""
+"""A user's own text, byte by byte or by subwords that are learnt from it."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
+from .cache import derived
+from .corpus.subwords import learn_bpe
 from .fetch import find_own, read
 from .language import Language, WindowOptions
-from .task import DataNote, split_at
+from .options import at_least
+from .task import SPLITS, DataNote, hashes, split_at
+from .vocabulary import END, Subwords
+
+HELD = 20  # of so many bytes, one is held out for validation and one for test
+BLOCK = 1 << 16  # characters that are encoded at a time
+TOKENIZER = "tokenizer"  # its JSON text, beside the tokens in the cache
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(WindowOptions):
-    """`path`: one file or several, plain, .gz or .xz, joined in this order; the last 5 % + 5 % are held out."""
+    """`path`: one file or several, plain, .gz or .xz, joined in this order; the last 5 % + 5 % are held out.
+    `tokens`: bytes, or the subwords of a byte-level BPE with `vocab_size` of them, learnt from the training text."""
 
     path: tuple[str, ...] = ()
+    tokens: Literal["bytes", "bpe"] = "bytes"
+    vocab_size: int = 8000
 
     def __post_init__(self) -> None:
         if not self.path:
             raise ValueError("option path is missing; name the file or files to read, e.g. path: notes.txt")
+        at_least("vocab_size", self.vocab_size, 300)
         super().__post_init__()
 
 
 @final
 class Text(Language):
-    """Byte-level language modelling on given files."""
+    """Language modelling on given files. Between files, subwords have a token that ends a text."""
 
     name: ClassVar[str] = "text"
     Options: ClassVar[type] = TextOptions
     note = DataNote("any text", "your own")
 
     def __init__(self, options: TextOptions, data: Path | None = None) -> None:
-        joined = np.frombuffer(b"".join(read(find_own(name, self.name, data)) for name in options.path), dtype=np.uint8)
-        held = len(joined) // 20
-        tokens = split_at(joined, [len(joined) - 2 * held, len(joined) - held])
-        source = {"files": [Path(name).name for name in options.path]}
-        self._load(tokens, options, source)
+        paths = [find_own(name, self.name, data) for name in options.path]
+        source = {"files": [path.name for path in paths]}
+        if options.tokens == "bytes":
+            joined = np.frombuffer(b"".join(map(read, paths)), dtype=np.uint8)
+            held = len(joined) // HELD
+            self._load(split_at(joined, [len(joined) - 2 * held, len(joined) - held]), options, source)
+            return
+        found = subwords_of([decoded(path) for path in paths], options.vocab_size)
+        tokenizer = found.pop(TOKENIZER).tobytes().decode()
+        self._load(found, options, {**source, "tokens": "bpe"}, Subwords(tokenizer_of(tokenizer)))
+
+
+def decoded(path: Path) -> str:
+    try:
+        return read(path).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 text (byte {error.start}): convert it, or use data.tokens=bytes, which takes any file"
+        ) from None
+
+
+def tokenizer_of(text: str) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(text)
+
+
+def subwords_of(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
+    """The tokens of each split, and the tokenizer's text as bytes; from the cache, or made and stored there."""
+    whole = {str(number): np.frombuffer(text.encode(), np.uint8) for number, text in enumerate(texts)}
+    parameters = {"texts": hashes(whole), "vocab_size": size, "held": HELD}
+    return derived(Text.name, parameters, (*SPLITS, TOKENIZER), lambda: make_subwords(texts, size))
+
+
+def make_subwords(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
+    parts = held_out(texts)
+    tokenizer = learn_bpe(size, lambda: (block for text in parts["train"] for block in blocks(text)), [END])
+    if (found := tokenizer.get_vocab_size()) < size:
+        raise ValueError(
+            f"option vocab_size is {size}, and the training text has only {found:,} subwords that occur twice; use at "
+            f"most vocab_size: {found - found % 8}, or give more text"
+        )
+    arrays = {split: encoded(own, tokenizer) for split, own in parts.items()}
+    return {**arrays, TOKENIZER: np.frombuffer(tokenizer.to_str().encode(), np.uint8)}
+
+
+def held_out(texts: Sequence[str]) -> dict[str, list[str]]:
+    """The texts of each split: of all characters, the last twentieths, from the beginning of a line if there is one."""
+    total = sum(map(len, texts))
+    held = total // HELD
+    bounds = {"train": (0, total - 2 * held), "valid": (total - 2 * held, total - held), "test": (total - held, total)}
+    found, begin = {split: list[str]() for split in SPLITS}, 0
+    for text in texts:
+        cuts = {split: [line_after(text, edge - begin) for edge in edges] for split, edges in bounds.items()}
+        for split, (first, last) in cuts.items():
+            if first < last:
+                found[split].append(text[first:last])
+        begin += len(text)
+    return found
+
+
+def line_after(text: str, place: int) -> int:
+    """Where the first line begins that does not begin before a place; the place itself if no other line begins."""
+    if not 0 < place < len(text):
+        return min(max(place, 0), len(text))
+    end = text.find("\n", place - 1)
+    return place if end < 0 or end + 1 >= len(text) else end + 1
+
+
+def blocks(text: str) -> Iterator[str]:
+    """The text in parts. They end after a line whose next one does not begin with a blank, as subwords do, so the
+    tokens are those of the whole text."""
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin + BLOCK) + 1
+        while 0 < end < len(text) and text[end].isspace():
+            end = text.find("\n", end) + 1
+        end = end or len(text)
+        yield text[begin:end]
+        begin = end
+
+
+def encoded(texts: Sequence[str], tokenizer: Any) -> np.ndarray:
+    """The tokens of texts, END after each."""
+    end, dtype = tokenizer.token_to_id(END), np.uint16 if tokenizer.get_vocab_size() <= 1 << 16 else np.uint32
+    tokenizer.encode_special_tokens = True  # END that is written in a text is text
+    parts = list[np.ndarray]()
+    for text in texts:
+        for found in tokenizer.encode_batch(list(blocks(text))):
+            parts.append(np.array(found.ids, dtype))
+        parts.append(np.array([end], dtype))
+    return np.concatenate(parts) if parts else np.empty(0, dtype)

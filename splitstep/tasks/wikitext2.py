@@ -11,6 +11,7 @@ import numpy as np
 from .fetch import Source, data_root, locate, read
 from .language import Language, WindowOptions
 from .task import PERPLEXITY, SPLITS, DataNote
+from .vocabulary import Words
 
 WORDS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}
 """The published number of words in each split, with an <eos> for each line."""
@@ -82,4 +83,4 @@ class Wikitext2(Language):
         else:
             self.metric = PERPLEXITY
             tokens = {split: np.array([numbers[w] for w in words[split]], dtype=np.uint16) for split in SPLITS}
-            self._load(tokens, options, source, list(numbers))
+            self._load(tokens, options, source, Words(list(numbers)))

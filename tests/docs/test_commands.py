@@ -35,6 +35,7 @@ LEFT_OUT = {
     "splitstep report runs/look": "needs an inspection; tests/cli/test_inspect_verb.py makes one",
     "splitstep train mlm-small": "needs text of your own; tests/training/test_masked_recipes.py trains on some",
     "python -m splitstep.tasks.corpus.wiki_text": "needs enwik8; tests/tasks/test_wiki_text.py runs it on a small dump",
+    "python benchmarks/pretraining_text.py": "needs enwik8, Europarl and WikiText-2; its parts have tests of their own",
     "splitstep train glue-mrpc": "needs the files of GLUE, which are fetched by hand",
     "splitstep predict runs/mrpc": "needs the files of GLUE, which are fetched by hand",
     "splitstep compare mlm-small": "needs text of your own; tests/training/test_masked_recipes.py trains on some",
@@ -51,6 +52,14 @@ SMALLER = {
     "stdlib": ["train.batch=2", "train.evaluate_every=0", "data.limit=20000", "data.valid_limit=1000"],
     "mlm": ["model.width=16", "train.batch=2", "data.vocab_size=600", "data.length=32", "data.valid_limit=320"],
     "numbers": [*NARROW, "train.batch=64"],
+    "text": [
+        "model.layers=1",
+        "model.width=16",
+        "model.heads=2",
+        "model.ffn=32",
+        "train.batch=2",
+        "data.vocab_size=300",
+    ],
     "classify": ["train.batch=4"],
     "images": ["train.batch=4"],
     "translate": [*NARROW, "train.batch=256", "train.average_every=1", "train.average=1", "data.merges=60"],
@@ -135,6 +144,9 @@ def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: 
         lines = [f"{word} {other} {i}" for i in range(20) for word in ("red", "blue") for other in (name, "house")]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     labelled(tmp_path)
+    (tmp_path / "notes.txt").write_text(
+        "".join(f"Dear {word} {n}, this is note {n % 7}.\n" for n in range(300) for word in "ab")
+    )
     for block in blocks(file):
         for line in [] if block.language else commands(block.text):
             if not left_out(line):

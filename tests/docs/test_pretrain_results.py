@@ -50,7 +50,13 @@ def test_what_is_said_about_two_kinds_of_networks_is_in_the_files() -> None:
 
 def test_the_table_of_baselines_is_what_the_benchmark_wrote() -> None:
     tasks = read("baselines.json")["tasks"]
-    shown = {"CoLA": "matthews", "SST-2": "accuracy", "MRPC": "f1 accuracy", "RTE": "accuracy", "STS-B": "pearson spearman"}
+    shown = {
+        "CoLA": "matthews",
+        "SST-2": "accuracy",
+        "MRPC": "f1 accuracy",
+        "RTE": "accuracy",
+        "STS-B": "pearson spearman",
+    }
     for task, (title, names) in zip(tasks, shown.items(), strict=True):
         for way, figures in tasks[task].items():
             cells = ", ".join(f"{100 * figures[name]:.1f}" for name in names.split())

@@ -2,7 +2,7 @@
 same subwords."""
 
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal
 
@@ -42,15 +42,15 @@ def template() -> Any:
     return TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=special)
 
 
-def learn_bpe(size: int, texts: Texts) -> Any:
-    """A byte-level BPE: every text can be written with it."""
+def learn_bpe(size: int, texts: Texts, special: Sequence[str] = SPECIAL) -> Any:
+    """A byte-level BPE: every text can be written with it. Special tokens have the first numbers."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=size, special_tokens=list(SPECIAL), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=size, special_tokens=list(special), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         min_frequency=2, show_progress=False,
     )  # fmt: skip
     tokenizer.train_from_iterator(texts(), trainer)
