@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 import torch
 from inline import here
@@ -26,8 +25,7 @@ from safetensors.torch import load_file, save_file
 from splitstep import cli
 from splitstep.inference import runs
 from splitstep.studies.compare import running
-from splitstep.tasks.language import Language, WindowOptions
-from splitstep.tasks.task import SPLITS
+from splitstep.tasks.vocabulary import Words
 
 TINY = """
 task: digits
@@ -255,17 +253,10 @@ def test_text_longer_than_a_window_begins_again_at_its_half(
 
 
 def test_words_become_numbers_and_words_again() -> None:
-    class Words(Language):
-        name = "words"
-
-        def __init__(self) -> None:
-            tokens = {split: np.arange(4, dtype=np.uint16) for split in SPLITS}
-            self._load(tokens, WindowOptions(length=4), {}, ["the", "<unk>", "dog", "<eos>"])
-
-    words = Words()
+    words = Words(["the", "<unk>", "dog", "<eos>"])
     assert words.encode("the dog sleeps") == [0, 2, 1]
     assert words.decode([0, 2, 1, 3, 0]) == "the dog <unk> \n the"
-    assert words.shape["vocab_size"] == 4
+    assert words.size == 4
 
 
 def test_compare_prints_a_table_and_writes_result_and_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
