@@ -17,12 +17,15 @@ from importlib.metadata import version
 from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
-from ..support.words import did_you_mean
+from ..support.words import did_you_mean, listed
 from .ablate import ablate
 from .approximate import approximate
 from .compare import compare
+from .compare_distil import compare_students
+from .compare_glue import compare_glue
 from .converge import converge
 from .distil import distil
 from .inspect import inspect
@@ -37,7 +40,21 @@ WRONG_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 # Typer uses click or its own copy of it, depending on the release; its BadParameter says which.
 _click: Any = import_module(typer.BadParameter.__module__)
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
+
+class Verbs(TyperGroup):
+    """The verbs, of which some have two words: `compare glue` is one of its own beside `compare`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        pair = " ".join(args[:2])
+        return super().resolve_command(ctx, [pair, *args[2:]] if pair in self.commands else args)
+
+
+app = typer.Typer(
+    cls=Verbs,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _print_version(wanted: bool) -> None:
@@ -62,6 +79,7 @@ def splitstep(
     """
 
 
+TWO_WORDS = {compare_glue: "compare glue", compare_students: "compare distil"}
 for verb in (
     schemes,
     recipes,
@@ -73,13 +91,15 @@ for verb in (
     predict,
     distil,
     compare,
+    compare_glue,
+    compare_students,
     ablate,
     converge,
     inspect,
     approximate,
     report,
 ):
-    app.command()(verb)
+    app.command(TWO_WORDS.get(verb))(verb)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> None:
     command: Any = get_command(app)
-    verbs = sorted(command.commands)
+    verbs = sorted({name.split()[0] for name in command.commands})
     if not words:
         raise ValueError(f"Missing verb, such as `splitstep schemes`. Verbs: {', '.join(verbs)}. See splitstep --help.")
     if not words[0].startswith("-") and words[0] not in verbs:
@@ -123,12 +143,29 @@ def _run(words: list[str]) -> None:
 
 
 def _explained(error: Any, words: Sequence[str]) -> str:
-    """The usage error, the nearest valid option and where to read more."""
-    see = f"See {' '.join(['splitstep', *(w for w in words[:1] if not w.startswith('-'))])} --help."
-    if not isinstance(error, _click.NoSuchOption):
-        return f"{error.format_message()} {see}"
-    options = [name for parameter in error.ctx.command.params for name in parameter.opts if name.startswith("--")]
-    return f"Unknown option {error.option_name}. {did_you_mean(error.option_name, [*options, '--help'])} {see}"
+    """The usage error, what would be right and where to read more."""
+    pair = " ".join(words[:2])
+    verb = [pair] if pair in TWO_WORDS.values() else [word for word in words[:1] if not word.startswith("-")]
+    said = error.format_message()
+    if isinstance(error, _click.NoSuchOption):
+        said = f"Unknown option {error.option_name}. {_where(error.option_name, error.ctx)}"
+    elif isinstance(error, _click.MissingParameter):
+        said = f"{said} {error.param.help}"
+    return f"{said} See {' '.join(['splitstep', *verb])} --help."
+
+
+def _where(option: str, context: Any) -> str:
+    """The verb beside this one that has the option, as `compare glue` is beside `compare`; else the nearest option."""
+    verbs = context.parent.command.commands if context.parent else {}
+    beside = {name: verb for name, verb in verbs.items() if name.split()[0] == context.info_name.split()[0]}
+    having = [f"splitstep {name}" for name, verb in beside.items() if option in _options(verb)]
+    if having:
+        return f"It belongs to {listed(having)}."
+    return did_you_mean(option, [*_options(context.command), "--help"])
+
+
+def _options(command: Any) -> list[str]:
+    return [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
 
 
 def _fail(message: str, code: int = WRONG_INPUT) -> int:

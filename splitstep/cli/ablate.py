@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .compare import EngineOption, Task, Words, document_of, recipe_for, seeds_of
-from .options import Data, Json
+from .compare import Task, Words, document_of, recipe_for, seeds_of
+from .options import Data, EngineOption, Json
 from .output import Output
 
 SEEDS = 3  # unless the recipe says otherwise
@@ -73,5 +72,4 @@ def ablate(
         data=data,
         command=shlex.join(context.obj),
     )
-    output.emit(result.document(), lambda: STUDY.to_terminal(result))
-    print(f"Report: {STUDY.write_page(result, folder)}", file=sys.stderr)
+    output.emit_study(STUDY, result)

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import typer
+
+from .compare import checked_count, refuse_launchers
+from .distil import StudentLayers, Teacher
+from .options import Data, Json, NewDirectory
 from .output import Output
 
 RECIPE = "distil"
 TEST = 500  # rows at the end of the text, on which students are judged, unless data.test says otherwise
 SAMPLES, TOKENS = (10, 20, 30, 40, 50), 256  # the seeds of answers, as in the papers
+
+Student = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="STUDENT|KEY=VALUE",
+        help="The model that learns, unless --student-layers is given; then recipe entries, such as train.steps=500.",
+    ),
+]
+Methods = Annotated[
+    str, typer.Option("--methods", help="Methods of distillation, separated by commas, such as ce,kl,skl,skl+mta.")
+]
+Seeds = Annotated[
+    int,
+    typer.Option("--seeds", help="Students of each method: 3 means the seeds 0 to 2.", callback=checked_count),
+]
+Text = Annotated[
+    list[Path],
+    typer.Option("--text", metavar="FILE", help="JSON lines with instruction and response; repeatable."),
+]
+Questions = Annotated[
+    list[Path] | None,
+    typer.Option("--questions", metavar="FILE", help="More instructions to judge students on; repeatable."),
+]
+AnswerTokens = Annotated[int, typer.Option("--answer-tokens", metavar="N", help="The most tokens of an answer.")]
 
 
 class Asked(NamedTuple):
@@ -23,18 +53,59 @@ class Asked(NamedTuple):
     text: Sequence[Path]
     questions: Sequence[Path]
     student_layers: int | None
-    answer_tokens: int | None
+    answer_tokens: int
     out: Path
     data: Path | None
     as_json: bool
     command: str
 
 
+def compare_students(
+    teacher: Teacher,
+    student: Student = None,
+    *,
+    context: typer.Context,
+    methods: Methods,
+    seeds: Seeds = 3,
+    text: Text,
+    questions: Questions = None,
+    student_layers: StudentLayers = None,
+    answer_tokens: AnswerTokens = TOKENS,
+    out: NewDirectory,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Distil one model into students by several methods, and compare the students over seeds.
+
+    \b
+    Example:
+      splitstep compare distil TEACHER STUDENT --text rows.jsonl --methods ce,skl,skl+mta --seeds 3 --out runs/terms
+      splitstep compare distil TEACHER --student-layers 10 --text rows.jsonl --methods ce,skl --out runs/terms
+
+    Students are judged on the last rows of the text, which they are not trained on (data.test=500), and on --questions.
+    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. If interrupted, the same command
+    continues: finished runs are kept.
+    """
+    asked = Asked(
+        words=[teacher, *(student or [])],
+        methods=methods,
+        seeds=seeds,
+        text=text,
+        questions=questions or [],
+        student_layers=student_layers,
+        answer_tokens=answer_tokens,
+        out=out,
+        data=data,
+        as_json=as_json,
+        command=shlex.join(context.obj),
+    )
+    compare_distil(asked)
+
+
 def compare_distil(asked: Asked) -> None:
     """Train and judge students by all methods with all seeds."""
     teacher, student = models_of(asked)
-    if not asked.text:
-        raise ValueError("--text is missing: name a file of instructions with answers.")
+    refuse_launchers("compare distil", instead="")
     from ..distil.judging.answers import Writing
     from ..studies.distil import STUDY, compare_methods
     from ..studies.distil.exams import make_exam
@@ -42,13 +113,13 @@ def compare_distil(asked: Asked) -> None:
     from ..studies.distil.recipe_runs import RecipeRuns, open_causal
 
     methods, seeds = split_methods(asked.methods), range(asked.seeds)
-    plan(methods, seeds)  # refuses wrong ones before models are opened
+    plan(methods, seeds)  # refuses wrong ones before models are opened, as the next line does
+    writing = Writing(SAMPLES, asked.answer_tokens)
     runs = RecipeRuns(document_of(asked, teacher, student), asked.data)
     recipe = runs.recipe(methods[0], 0)
     output = Output(asked.as_json, asked.out).check()
     opened = open_causal(teacher)
     start = open_causal(student) if asked.student_layers is None else None
-    writing = Writing(SAMPLES, asked.answer_tokens or TOKENS)
     known = [opened, *([start] if start else [])]
     questions = {path.stem: path for path in asked.questions}
     exam, left_out = make_exam(asked.text, questions, known, writing, runs.document["data"])
@@ -58,8 +129,7 @@ def compare_distil(asked: Asked) -> None:
     result = compare_methods(
         runs, opened, exam, methods, seeds, asked.out, start=start, recipe=recipe.document(), command=asked.command
     )
-    output.emit(result.document(), lambda: STUDY.to_terminal(result))
-    print(f"Report: {STUDY.write_page(result, asked.out)}", file=sys.stderr)
+    output.emit_study(STUDY, result)
 
 
 def models_of(asked: Asked) -> tuple[str, str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
-from .compare import EngineOption, Task, check_count, document_of, recipe_for
-from .options import Data, Json
+from .compare import Task, checked_count, document_of, recipe_for
+from .options import Data, EngineOption, Json
 from .output import Output
 
 Words = Annotated[
@@ -141,8 +140,7 @@ def deepen(
     command: str,
 ) -> None:
     """Run the study of growing depth and write its page."""
-    seeds = 1 if seeds is None else seeds
-    check_count(seeds)
+    seeds = checked_count(1 if seeds is None else seeds)
     name, document = document_of("converge", words, task)
     from ..studies.converge.limit import continuous_limit, read_depths
     from ..studies.converge.limit_report import STUDY
@@ -154,8 +152,7 @@ def deepen(
     output = Output(as_json, out)
     numbers = range(recipe.train.seed, recipe.train.seed + seeds)
     result = continuous_limit(recipe, layers, numbers, out, engine=engine, data=data, command=command)
-    output.emit(result.document(), lambda: STUDY.to_terminal(result))
-    print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+    output.emit_study(STUDY, result)
 
 
 def discretise(
@@ -178,8 +175,7 @@ def discretise(
         run, chosen, counts, factors, many, data, command, counting("converge", unit="passes")
     )
     output = Output(as_json, out).open()
-    output.emit(result.document(), lambda: STUDY.to_terminal(result))
-    print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+    output.emit_study(STUDY, result)
 
 
 def discretise_model(
@@ -204,8 +200,7 @@ def discretise_model(
     shown = [counting(f"converge{what}", unit=unit) for what, unit in (("", "ways"), (", local errors", "layers"))]
     result = study.discretised_flow(open_model(name), texts, many, chosen, counts, factors, command, *shown)
     output = Output(as_json, out).open()
-    output.emit(result.document(), lambda: STUDY.to_terminal(result))
-    print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+    output.emit_study(STUDY, result)
 
 
 def check_free(out: Path, study: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -102,8 +101,7 @@ def inspect(
     command, progress = shlex.join(context.obj), counting("inspect", at_once=True, unit="texts")
     result = inspection(model, wanted, plan, against, trust_remote_code, device, command, progress)
     output = Output(as_json, out).open()
-    output.emit(result.document(), lambda: STUDY.to_terminal(result))
-    print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+    output.emit_study(STUDY, result)
 
 
 def slug(model: str) -> str:

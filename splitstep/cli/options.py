@@ -21,3 +21,17 @@ Data = Annotated[
         "--data", metavar="DIR", help="The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data."
     ),
 ]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep",
+        metavar="KEY=VALUE,...",
+        help="Recipe values to try for each row; its best on validation is reported. Several --sweep form a grid.",
+    ),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine", help="Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler."
+    ),
+]

@@ -12,6 +12,8 @@ from ..support.typed import json_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ..studies import Study
+
 
 class Output(NamedTuple):
     """Where a result goes: a table or JSON on standard output, and a file if one is asked for."""
@@ -47,6 +49,12 @@ class Output(NamedTuple):
         else:
             shown = table()
             sys.stdout.write(shown if isinstance(shown, str) else _drawn(shown))
+
+    def emit_study(self, study: Study[Any], result: Any) -> None:
+        """Emit the result of a study, and write its page if there is a directory for it."""
+        self.emit(result.document(), lambda: study.to_terminal(result))
+        if self.out is not None:
+            print(f"Report: {study.write_page(result, self.out)}", file=sys.stderr)
 
 
 def _drawn(table: RenderableType) -> str:

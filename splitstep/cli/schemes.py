@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,9 +43,7 @@ def schemes(
 
     output = Output(as_json, out).open()
     result = orders(texts, measure)
-    output.emit(result.document(), lambda: STUDY.to_terminal(result))
-    if out is not None:
-        print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+    output.emit_study(STUDY, result)
     if svg is not None:
         from ..report.diagram import picture
         from ..support.files import write_atomically

@@ -1,4 +1,4 @@
-"""The end of a page: how its study can be run again."""
+"""What pages of studies share: how much was run, and how it can be run again."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ class Reproducible(Protocol):
     def recipe(self) -> Any: ...
     @property
     def data(self) -> Mapping[str, Any]: ...
+
+
+def summary(result: Reproducible, counts: Mapping[str, int]) -> str:
+    """How many of what were run, where and when, as HTML."""
+    many = ", ".join(counted(count, noun) for noun, count in counts.items())
+    said = f"{many} on {', '.join(result.devices)}; {result.date}."
+    return f'<p class="soft">{escape(said)}</p>'
 
 
 def reproduce(result: Reproducible, call: str) -> list[str]:

@@ -90,6 +90,9 @@ sys.exit(f"imported {sorted(heavy)}" if heavy else code)
         ("compare", "--task", "digist", "--schemes", "lie", "--out", "run"),
         ("compare", "--schemes", "lie", "--out", "run"),
         ("compare", "digits", "--schemes", "lie", "--seeds", "0", "--out", "run"),
+        ("compare", "gleu"),
+        ("compare", "glue", "digits", "--start", "run", "--out", "run"),
+        ("compare", "distil", "T", "--text", "rows.jsonl", "--methods", "ce", "--out", "run"),
         ("recipes", "digist"),
         ("tasks", "--marksdown"),
         ("schemes", "wrong"),
@@ -105,7 +108,10 @@ def test_a_wrong_word_is_answered_without_torch(words: tuple[str, ...], tmp_path
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [("--version",), ("-h",), ("train", "-h"), ("recipes", "-h"), ("recipes", "digits")])
+@pytest.mark.parametrize(
+    "words",
+    [("--version",), ("-h",), ("train", "-h"), ("compare", "glue", "-h"), ("recipes", "-h"), ("recipes", "digits")],
+)
 def test_help_version_and_a_recipe_need_no_torch(words: tuple[str, ...], tmp_path: Path) -> None:
     printed = run(sys.executable, "-c", WITHOUT_TORCH, *words, cwd=tmp_path)
     assert printed.strip()

@@ -57,33 +57,22 @@ def test_the_whole_command(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "There is no teacher: write `splitstep compare distil TEACHER STUDENT"),
+        (["train.steps=2"], "There is no teacher: write `splitstep compare distil TEACHER STUDENT"),
         (["T"], "There is no student: name one after the teacher, or add --student-layers N."),
         (["T", "S", "U"], "U is one model too many"),
         (["T", "S", "--student-layers", "2"], "S is one model too many"),
-        (["T", "S"], "--text is missing"),
-        (["T", "S", "--text", "a", "--methods", "ce,cee"], 'there is no term "cee"'),
-        (["T", "S", "--text", "a", "--seeds", "0"], "--seeds 0: give at least 1"),
-        (["T", "S", "--schemes", "lie"], "--schemes does not go with distil: leave it out."),
-        (["T", "S", "--engine", "local=2"], "--engine does not go with distil: leave it out."),
+        (["T", "S", "--methods", "ce,cee"], 'there is no term "cee"'),
+        (["T", "S", "--seeds", "0"], "--seeds 0: give at least 1"),
     ],
 )
 def test_what_is_wrong_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     methods = [] if "--methods" in words else ["--methods", "ce,kl"]
-    assert cli.main(["compare", "distil", *words, *methods, "--out", str(tmp_path / "out")]) == 2
+    assert cli.main(["compare", "distil", *words, "--text", "a", *methods, "--out", str(tmp_path / "out")]) == 2
     found = capsys.readouterr().err
     assert message in found
     assert not (tmp_path / "out").exists()
-
-
-def test_methods_belong_to_distil_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = ["--out", str(tmp_path / "out")]
-    assert cli.main(["compare", "digits", "--schemes", "lie", "--methods", "ce", *out]) == 2
-    assert "--methods does not go with a comparison of schemes: leave it out." in capsys.readouterr().err
-    assert cli.main(["compare", "distil", "T", "S", *out]) == 2
-    assert "Missing option '--methods'" in capsys.readouterr().err
 
 
 def test_no_held_out_prompt_is_trained_on() -> None:

@@ -4,7 +4,7 @@ import csv
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,6 @@ from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAcc
 from splitstep.tasks import task
 from splitstep.tasks.film_verdicts import BAD, DEGREES, FILMS, GOOD, VERBS, verdicts
 from splitstep.tasks.tokenizer import learn_bpe, learn_wordpiece, save_tokenizer
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def write(path: Path, rows: Sequence[Sequence[object]], header: Sequence[str] = ("text", "label")) -> str:

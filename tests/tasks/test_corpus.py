@@ -21,6 +21,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up_words import WORDS
 from transformers import AutoTokenizer
 
 from splitstep.tasks import Task, task
@@ -34,16 +35,6 @@ from splitstep.tasks.mlm import Mlm, MlmOptions, prepare_text
 from splitstep.tasks.task import IGNORED
 
 SMALL: dict[str, Any] = {"vocab_size": 400, "length": 32}
-SYLLABLES = [a + b for a in "bdfghklmnprstvz" for b in "aeiou"]
-WORDS = ["".join(random.Random(n).choices(SYLLABLES, k=2 + n % 3)) for n in range(1200)]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(folder))
-        yield folder
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:

@@ -2,7 +2,6 @@
 
 import csv
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,6 @@ from splitstep.tasks.glue import PARTS, labels_of, read_lines, submission_text, 
 
 HERE = ("cola", "sst2", "mrpc", "rte", "stsb", "wnli")
 SHORT = {("mrpc", "train"): 1}  # the copy at hand lacks a row
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made_up_words import WORDS
 
 from splitstep.tasks import task
 from splitstep.tasks.corpus import documents
@@ -19,16 +19,6 @@ from splitstep.tasks.corpus.masking import FIRST
 from splitstep.tasks.mlm import Mlm
 
 SMALL: dict[str, Any] = {"vocab_size": 400, "length": 32, "documents": "line"}
-SYLLABLES = [a + b for a in "bdfghklmnprstvz" for b in "aeiou"]
-WORDS = ["".join(random.Random(n).choices(SYLLABLES, k=2 + n % 3)) for n in range(1200)]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(folder))
-        yield folder
 
 
 def sentences(count: int, seed: int) -> list[str]:

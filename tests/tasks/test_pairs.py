@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up_words import WORDS
 
 from splitstep.models import MaskedConfig, SplitstepForMaskedLM
 from splitstep.tasks import task
@@ -29,16 +30,6 @@ from splitstep.training.evaluate import evaluate
 from splitstep.training.objective import task_loss
 
 SMALL: dict[str, Any] = {"vocab_size": 400, "length": 48, "next_sentence": True}
-SYLLABLES = [a + b for a in "bdfghklmnprstvz" for b in "aeiou"]
-WORDS = ["".join(random.Random(n).choices(SYLLABLES, k=2 + n % 3)) for n in range(1200)]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(folder))
-        yield folder
 
 
 def documents(count: int, most: int = 9) -> list[str]:

@@ -27,13 +27,6 @@ TINY = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
 Saved = tuple[Language, Any]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 def tokenizer_of(made: Any, folder: Path) -> Any:
     made.save_with(folder)
     return AutoTokenizer.from_pretrained(folder)

@@ -14,7 +14,7 @@ import sys
 import tarfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,15 +36,6 @@ from splitstep.tasks.newsgroups import Document, Newsgroups, shorten, tfidf_base
 from splitstep.tasks.sampler import bucket, indices, starts
 from splitstep.tasks.stdlib import library_files, split_of
 from splitstep.tasks.task import IGNORED
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache folder of the tests' own."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(folder))
-        yield folder
 
 
 @pytest.fixture

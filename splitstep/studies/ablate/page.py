@@ -12,8 +12,7 @@ from ...report.page import page, side_by_side
 from ...report.tables import to_html
 from ...report.verdict import verdict_to_html
 from ...schemes import scheme
-from ...support.words import counted
-from ..reproduce import reproduce
+from ..reproduce import reproduce, summary
 from .charts import (
     COSINE,
     Figure,
@@ -41,7 +40,7 @@ def ablation_page(result: Ablation) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         *(part for claim in result.claims for part in claimed(result, claim)),
-        f'<p class="soft">{escape(summary(result))}</p>',
+        summary(result, {"arm": len(result.arms), "seed": len(result.seeds), "run": len(result.trials)}),
         to_html(arms_table(result)),
         to_html(measures_table(result)),
         *map(to_html, lost_table(result)),
@@ -62,11 +61,6 @@ def claimed(result: Ablation, claim: Claim) -> list[str]:
         at = f"At the full arm's learning rate, {result.full.own.rate:g}: {claim.at_shared_rate}"
         shown.append(f'<p class="soft">{escape(f"{at}; {claim.number_at_shared_rate}.")}</p>')
     return shown
-
-
-def summary(result: Ablation) -> str:
-    counts = [counted(len(result.arms), "arm"), counted(len(result.seeds), "seed"), counted(len(result.trials), "run")]
-    return f"{', '.join(counts)} on {', '.join(result.devices)}; {result.date}."
 
 
 def headed(title: str, text: str) -> list[str]:

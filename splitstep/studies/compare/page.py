@@ -11,9 +11,8 @@ from ...report.page import page, side_by_side
 from ...report.tables import to_html
 from ...report.verdict import verdict_to_html
 from ...schemes import scheme
-from ...support.words import counted
 from ...tasks.task import title_of
-from ..reproduce import reproduce
+from ..reproduce import reproduce, summary
 from ..statistics import FEWEST
 from .charts import LOSS, curves, differences, metric_axis, quality
 from .result import Comparison
@@ -28,7 +27,7 @@ def compare_page(result: Comparison) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         verdict_to_html(compare_verdict(result)),
-        f'<p class="soft">{escape(summary(result))}</p>',
+        summary(result, {"scheme": len(result.rows), "seed": len(result.seeds), "run": len(result.trials)}),
         main,
         *tests,
         *loss_curves(result),
@@ -40,12 +39,6 @@ def compare_page(result: Comparison) -> str:
         *reproduce(result, "splitstep.studies.compare.compare(...)"),
     ]
     return page(title, body)
-
-
-def summary(result: Comparison) -> str:
-    rows, seeds, runs = len(result.rows), len(result.seeds), len(result.trials)
-    counts = ", ".join([counted(rows, "scheme"), counted(seeds, "seed"), counted(runs, "run")])
-    return f"{counts} on {', '.join(result.devices)}; {result.date}."
 
 
 def loss_curves(result: Comparison) -> list[str]:

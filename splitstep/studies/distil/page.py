@@ -8,8 +8,7 @@ from ...report.drawing import chart_to_html
 from ...report.page import page, side_by_side
 from ...report.tables import to_html
 from ...report.verdict import verdict_to_html
-from ...support.words import counted
-from ..reproduce import reproduce
+from ..reproduce import reproduce, summary
 from .charts import distance_chart, figure_charts, loss_charts
 from .result import DistilResult, Said, Shown
 from .tables import distil_tables
@@ -23,7 +22,7 @@ def distil_page(result: DistilResult) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         verdict_to_html(distil_verdict(result)),
-        f'<p class="soft">{escape(summary(result))}</p>',
+        summary(result, {"method": len(result.rows), "seed": len(result.seeds), "run": len(result.runs)}),
         main,
         chart_to_html(figure_charts(result)),
         *others,
@@ -33,15 +32,6 @@ def distil_page(result: DistilResult) -> str:
         *reproduce(result, "splitstep.studies.distil.compare_methods(...)"),
     ]
     return page(title, body)
-
-
-def summary(result: DistilResult) -> str:
-    counts = [
-        counted(len(result.rows), "method"),
-        counted(len(result.seeds), "seed"),
-        counted(len(result.runs), "run"),
-    ]
-    return f"{', '.join(counts)} on {', '.join(result.devices)}; {result.date}."
 
 
 def charts(result: DistilResult) -> list[str]:

@@ -10,8 +10,7 @@ from ...report.page import page
 from ...report.tables import to_html
 from ...report.verdict import verdict_to_html
 from ...schemes import scheme
-from ...support.words import counted
-from ..reproduce import reproduce
+from ..reproduce import reproduce, summary
 from .charts import score_charts
 from .result import GlueResult
 from .tables import glue_tables
@@ -23,10 +22,11 @@ def glue_page(result: GlueResult) -> str:
     main, *others, runs = map(to_html, glue_tables(result))
     title = f"GLUE: {', '.join(row.title for row in result.rows)}"
     names = {row.name: row.scheme for row in result.rows}
+    counts = {"pre-trained network": len(result.bodies), "task": len(result.tasks), "run": len(result.runs)}
     body = [
         f"<h1>{escape(title)}</h1>",
         verdict_to_html(glue_verdict(result)),
-        f'<p class="soft">{escape(summary(result))}</p>',
+        summary(result, counts),
         main,
         chart_to_html(score_charts(result)),
         *others,
@@ -36,12 +36,3 @@ def glue_page(result: GlueResult) -> str:
         *reproduce(result, "splitstep.studies.glue.glue(...)"),
     ]
     return page(title, body)
-
-
-def summary(result: GlueResult) -> str:
-    counts = [
-        counted(len(result.bodies), "pre-trained network"),
-        counted(len(result.tasks), "task"),
-        counted(len(result.runs), "run"),
-    ]
-    return f"{', '.join(counts)} on {', '.join(result.devices)}; {result.date}."
