@@ -29,9 +29,6 @@ TEXT = "".join(
 )
 
 
-pytestmark = pytest.mark.usefixtures("cache")
-
-
 def task(folder: Path, **more: object) -> Text:
     (folder / "one.txt").write_text(TEXT[:30_000])
     (folder / "two.txt").write_text(TEXT[30_000:])
