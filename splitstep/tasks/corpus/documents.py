@@ -196,7 +196,7 @@ def text_of(line: str, where: str) -> str:
     try:
         row = read_json(line)
     except ValueError as error:
-        raise ValueError(f"{where} is not JSON ({error}): each line needs a row such as {{{FIELD!r}: ...}}") from None
+        raise ValueError(f'{where} is not JSON ({error}): each line needs a row such as {{"{FIELD}": "..."}}') from None
     if not isinstance(row, dict) or not isinstance(row.get(FIELD), str):
         raise ValueError(f'{where} needs a field "{FIELD}" that holds text; {instead_of_text(row)}')
     return row[FIELD]
