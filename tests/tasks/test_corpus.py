@@ -12,10 +12,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import pairwise
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -401,8 +400,11 @@ def test_what_a_killed_process_left_is_removed_and_others_wait_for_the_first(
     left, stranger = folder.with_name(f".part-{folder.name}-0"), folder.with_name(".part-mlm-of-another-text-0")
     shutil.move(folder, left)  # as if killed before it was renamed
     stranger.mkdir()
-    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
+    made, make = [], prepared.make
+    monkeypatch.setattr(prepared, "make", lambda *given: (made.append(given), make(*given)))
+    with ThreadPoolExecutor(3) as pool:  # each opens the lock for itself, as processes do
         assert {found.folder for found in pool.map(prepare_text, [options] * 3)} == {folder}
+    assert len(made) == 1
     assert {one.name for one in folder.parent.iterdir()} == {folder.name, stranger.name, f".lock-{folder.name}"}
     assert load(folder) is not None
 
