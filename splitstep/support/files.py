@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -95,9 +96,22 @@ def is_leftover(path: Path) -> bool:
     return path.name.startswith((PART, OLD))
 
 
-def sweep(folder: Path) -> None:
-    """Remove the leftovers of processes that were killed."""
-    for left in filter(is_leftover, folder.iterdir() if folder.is_dir() else ()):
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time make what is to appear at `path`, and remove what killed ones left of it."""
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_name(f".lock-{path.name}").open("w")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        sweep(path.parent, path.name)
+        yield
+
+
+def sweep(folder: Path, name: str = "") -> None:
+    """Remove the leftovers of processes that were killed: all, or those of what was to have this name."""
+    marks = tuple(f"{mark}{name}" for mark in (PART, OLD))
+    for left in (one for one in (folder.iterdir() if folder.is_dir() else ()) if one.name.startswith(marks)):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
         else:

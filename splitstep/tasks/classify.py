@@ -21,6 +21,7 @@ from .task import SPLITS, DataNote
 HELD = 0.1  # the share of the training file that is held out for validation, and for the test
 FEWEST = 10  # examples, so that something is held out
 MOST_CLASSES = 1_000
+NEARLY = 0.9  # the share of labels that must be numbers for the others to be mistakes
 MOST_NUMBER = 1_000  # labels far from 0 take the squared error too long to reach
 GENERATED = "generated verdicts"
 
@@ -76,10 +77,12 @@ def generated() -> dict[str, Source]:
 
 
 def are_numbers(labels: Sequence[str], wanted: str) -> bool:
-    """Whether labels are numbers: as told, or if all are and one is not whole."""
+    """Whether labels are numbers: as told, or if nearly all are and one is not whole. Those that are not, such as "n/a"
+    in a column of measurements, are refused later, with their lines."""
     values = [number_of(label) for label in labels]
     fractions = any(value is not None and value != int(value) for value in values)
-    return wanted == "numbers" or (wanted == "found" and None not in values and fractions)
+    nearly = values.count(None) <= (1 - NEARLY) * len(values)
+    return wanted == "numbers" or (wanted == "found" and nearly and fractions)
 
 
 def number_of(label: str) -> float | None:
@@ -124,7 +127,7 @@ def class_names(source: Source) -> list[str]:
             f"{source.path}: the labels are {len(counts):,} classes, and at most {MOST_CLASSES:,} are learnt: name "
             "another column with data.label=, or add data.labels=numbers"
         )
-    whole = all(label.lstrip("-").isdecimal() for label in counts)
+    whole = all(label.removeprefix("-").isdecimal() for label in counts)
     return sorted(counts, key=(lambda label: (int(label), label)) if whole else None)
 
 

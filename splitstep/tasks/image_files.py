@@ -44,13 +44,15 @@ def open_image(path: Path) -> Any:
             image.load()
             return ImageOps.exif_transpose(image)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        reason = str(error).replace(str(path), "").replace(repr(str(path)), "") or type(error).__name__
-        raise ValueError(f"{path} is not an image, or a broken one ({reason.strip()}): repair or remove it") from None
+        reason = str(error).replace(repr(str(path)), "").replace(str(path), "").strip() or type(error).__name__
+        raise ValueError(f"{path} is not an image, or a broken one ({reason}): repair or remove it") from None
 
 
 def pixels_of(image: Any, mode: Mode, side: int) -> np.ndarray:
     """The pixels of a Pillow image, scaled to a square: [S, S] grey or [S, S, 3]. Transparent parts become white."""
     Image = pillow()
+    if image.mode.startswith("I"):  # 16 bits a pixel: Pillow would make everything above 255 white
+        image = Image.fromarray((np.asarray(image).clip(0, 65535) // 257).astype(np.uint8))
     if "A" in image.getbands() or "transparency" in image.info:
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     scaled = image.convert(mode).resize((side, side), Image.Resampling.BILINEAR)

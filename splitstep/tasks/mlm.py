@@ -18,7 +18,7 @@ from .corpus.masking import Choice, Masked, Unit, mask
 from .corpus.packing import piece_numbers
 from .corpus.pairs import read_pairs
 from .corpus.prepared import Prepared, Read, Wanted, load, prepare
-from .corpus.subwords import SPECIAL, Kind, continues
+from .corpus.subwords import LEAST, SPECIAL, Kind, continues
 from .fetch import find_own
 from .options import at_least
 from .task import IGNORED, SPLITS, Batch, DataNote, Metric, Task, check_split, check_totals, score_tokens
@@ -57,7 +57,7 @@ class MlmOptions:
     valid_limit: int | None = None
 
     def __post_init__(self) -> None:
-        at_least("vocab_size", self.vocab_size, 300)
+        at_least("vocab_size", self.vocab_size, LEAST)
         at_least("length", self.length, 8)
         at_least("valid_limit", self.valid_limit, self.length)
         if not 0 < self.masked <= 0.5:

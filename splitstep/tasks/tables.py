@@ -2,11 +2,11 @@
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from ..support.typed import read_json
 from .fetch import PACKED, read
 from .text_pairs.lines import not_utf8
 
@@ -103,17 +103,29 @@ def read_tsv(path: Path, text: str) -> Table:
 
 
 def with_header(path: Path, records: list[tuple[int, list[str]]]) -> Table:
-    """The table whose first record names its columns. Two columns may lack names: see `without_header`."""
+    """The table whose first record names its columns. A column without a name, such as that of row numbers which
+    pandas writes, gets its number. Two columns may both lack names: see `without_header`."""
     if not records:
         return Table(path, (), [])
     names = tuple(name.strip() for name in records[0][1])
     for line, record in records:
         if len(record) != len(names):
-            raise ValueError(f"{path} line {line} has {len(record)} fields, and the first line has {len(names)}")
-    if len(set(names)) < len(names) or "" in names:
-        names = tuple(f"column {number}" for number in range(1, len(names) + 1))
+            raise ValueError(
+                f"{path} line {line} has {len(record)} fields, and the first line has {len(names)}: put fields that "
+                "hold the separator in quotes, or correct the line"
+            )
+    if len(names) == 2 and (len(set(names)) < 2 or "" in names):
+        names = numbered_columns(2)
         return Table(path, names, rows_of(names, records), named=False)
-    return Table(path, names, rows_of(names, records[1:]))
+    named = tuple(name or number for name, number in zip(names, numbered_columns(len(names)), strict=True))
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise ValueError(f'{path} line {records[0][0]} names the column "{twice[0]}" twice: rename or remove one')
+    return Table(path, named, rows_of(named, records[1:]))
+
+
+def numbered_columns(count: int) -> tuple[str, ...]:
+    """The names of columns that have none."""
+    return tuple(f"column {number}" for number in range(1, count + 1))
 
 
 def rows_of(names: tuple[str, ...], records: list[tuple[int, list[str]]]) -> list[Row]:
@@ -124,7 +136,7 @@ def without_header(table: Table) -> Table:
     """The same table if its first line is no header but an example."""
     if not table.named:
         return table
-    names = tuple(f"column {number}" for number in range(1, len(table.columns) + 1))
+    names = numbered_columns(len(table.columns))
     records = [(1, list(table.columns))] + [(row.line, list(row.fields.values())) for row in table.rows]
     return Table(table.path, names, rows_of(names, records), named=False)
 
@@ -142,7 +154,7 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
 
 def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        found = read_json(line)
     except ValueError as error:
         raise ValueError(f"{path} line {number} is not JSON ({error}): put one object on each line") from None
     if not isinstance(found, dict):

@@ -14,9 +14,14 @@ BLANKS = r"[\s\x1c-\x1f]+"  # what `str.split` splits at
 
 def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int | bool | list[str]]) -> None:
     """Write what AutoTokenizer reads; `entries` go into its config, such as `pad_token` and `model_max_length`."""
-    tokenizer.save(str(folder / TOKENIZER), pretty=False)
+    write_tokenizer(folder, tokenizer)
     config = {"tokenizer_class": "PreTrainedTokenizerFast", **entries, "clean_up_tokenization_spaces": False}
     (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+
+
+def write_tokenizer(folder: Path, tokenizer: Any) -> None:
+    """Write tokenizer.json. The tokenizer's own `save` has the same bytes, but a full disk is no OSError there."""
+    (folder / TOKENIZER).write_text(tokenizer.to_str(pretty=False), encoding="utf-8")
 
 
 def padded_on_the_left(padding: str) -> dict[str, str | bool]:

@@ -96,7 +96,8 @@ def check_same(there: PreTrainedConfig, here: SplitstepConfig, recipe: Recipe, t
     of_data = [name for name in differ if name in dictated(task)]
     typed = [f'scheme="{value}"' if name == "scheme" else f"model.{name}={value}".replace(" ", "")
              for name, value in differ.items() if name not in of_data]  # fmt: skip
-    typed += ["match=none"] * ("ffn" in differ and recipe.scheme != recipe.reference)
+    schemes = {recipe.reference, recipe.scheme, str(there.scheme)}
+    typed += ["match=none"] * ("ffn" in differ and len(schemes) > 1)
     remedies = [f"type {' '.join(typed)}"] * bool(typed)
     remedies += [f"use the data that it was trained on, which decide its {' and '.join(of_data)}"] * bool(of_data)
     raise ValueError(f"start: {recipe.start} has {differences}: {'; '.join(remedies)}")

@@ -72,6 +72,10 @@ def test_labels_that_are_not_whole_are_numbers(tmp_path: Path) -> None:
     assert load(train=write(tmp_path / "c.csv", [(f"t {i}", (i % 2) / 2) for i in range(40)]), labels="classes").labels
 
 
+def test_classes_that_only_look_like_numbers_are_in_the_order_of_their_names(tmp_path: Path) -> None:
+    assert load(train=write(tmp_path / "a.csv", reviews(30, ("-2", "--3", "10")))).labels == ("--3", "-2", "10")
+
+
 def test_classes_that_are_whole_numbers_are_in_their_order(tmp_path: Path) -> None:
     rows = [(f"text {i}", (1, 2, 10)[i % 3]) for i in range(30)]
     assert load(train=write(tmp_path / "a.csv", rows)).labels == ("1", "2", "10")
@@ -170,6 +174,10 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "an unknown column": ({"train": reviews(12)}, {"text": "txt"}, 'no column "txt" .*did you mean "text"'),
     "words where numbers are": (
         {"train": reviews(12)}, {"labels": "numbers"}, 'train.csv line 2: the label "good" is not a number',
+    ),
+    "a gap in a column of numbers": (
+        {"train": [(f"text {i}", "n/a" if i == 7 else i / 4) for i in range(12)]}, {},
+        'train.csv line 9: the label "n/a" is not a number: correct it, or add data.labels=classes',
     ),
     "numbers that are too large": (
         {"train": [(f"house {i}", 1e5 + i / 2) for i in range(12)]}, {}, "the labels reach beyond 1,000",

@@ -7,10 +7,12 @@ import json
 import lzma
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +27,7 @@ from made_up_words import WORDS
 from transformers import AutoTokenizer
 
 from splitstep.tasks import Task, task
-from splitstep.tasks.corpus import documents, held_out
+from splitstep.tasks.corpus import documents, held_out, prepared
 from splitstep.tasks.corpus.documents import Part, read_parts
 from splitstep.tasks.corpus.masking import FIRST, Choice, mask
 from splitstep.tasks.corpus.packing import Packer, piece_numbers
@@ -33,6 +35,7 @@ from splitstep.tasks.corpus.prepared import load
 from splitstep.tasks.corpus.subwords import CLS, MASK, PAD, SEP, alphabet, continues
 from splitstep.tasks.mlm import Mlm, MlmOptions, prepare_text
 from splitstep.tasks.task import IGNORED
+from splitstep.tasks.tokenizer import TOKENIZER, write_tokenizer
 
 SMALL: dict[str, Any] = {"vocab_size": 400, "length": 32}
 
@@ -374,6 +377,53 @@ def test_prepared_text_is_all_that_another_machine_needs(made: Task, lines: Path
         task("mlm", {**SMALL, "prepared": str(folder)})
 
 
+def options_of(file: Path) -> MlmOptions:
+    return MlmOptions(**SMALL, train=(str(file),), documents="line")
+
+
+def test_what_a_killed_process_left_is_removed_and_others_wait_for_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(sentences(500, 3)))
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    options = options_of(tmp_path / "a.txt")
+    folder = prepare_text(options).folder
+    left, stranger = folder.with_name(f".part-{folder.name}-0"), folder.with_name(".part-mlm-of-another-text-0")
+    shutil.move(folder, left)  # as if killed before it was renamed
+    stranger.mkdir()
+    made, make = [], prepared.make
+    monkeypatch.setattr(prepared, "make", lambda *given: (made.append(given), make(*given)))
+    with ThreadPoolExecutor(3) as pool:  # each opens the lock for itself, as processes do
+        assert {found.folder for found in pool.map(prepare_text, [options] * 3)} == {folder}
+    assert len(made) == 1
+    assert {one.name for one in folder.parent.iterdir()} == {folder.name, stranger.name, f".lock-{folder.name}"}
+    assert load(folder) is not None
+
+
+def test_long_preparation_gives_signs_of_life(
+    lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prepared, "EVERY", -1.0)
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
+    prepare_text(options_of(lines))
+    said, size = capsys.readouterr().err, sum(map(len, sentences(600)))
+    for doing in ("learning subwords", "writing rows"):
+        assert f"mlm: {doing}, {size:,} of {size:,} characters" in said
+    assert f"mlm: counting the text, {size:,} characters" in said
+
+
+def test_a_full_disk_is_one_line(lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path, tokenizer: Any) -> None:
+        (folder / TOKENIZER).symlink_to("/dev/full")
+        write_tokenizer(folder, tokenizer)
+
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
+    monkeypatch.setattr(prepared, "write_tokenizer", full)
+    with pytest.raises(ValueError, match=r"cannot write .*No space left on device.*set SPLITSTEP_CACHE"):
+        prepare_text(options_of(lines))
+    assert all(one.name.startswith(".lock-") for one in (tmp_path / "text").iterdir())
+
+
 def test_several_sources_are_mixed(lines: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps({"text": f"{x}\n\n{x}"}) for x in sentences(250, 1)))
     made = task("mlm", {**SMALL, "train": [str(lines), str(tmp_path / "rows.jsonl")], "documents": "line"})
@@ -383,10 +433,14 @@ def test_several_sources_are_mixed(lines: Path, tmp_path: Path) -> None:
 WRONG: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
     ({"a.txt": b""}, {}, "is empty; name a file or a folder with text"),
     ({"a.txt": b" \n \n"}, {}, "hold 0 characters of text; give more"),
-    ({"a.txt": b"two words"}, {}, "option vocab_size is 400, and the training text has only"),
-    ({"a.txt": "caf\u00e9".encode("latin1")}, {}, "a.txt is not UTF-8 text"),
+    ({"a.txt": b"two words"}, {}, "subwords that occur twice; give more text"),
+    ({"a.txt": "one\ncaf\u00e9".encode("latin1")}, {}, "a.txt, line 2: byte 0xe9 is not UTF-8 text"),
+    ({"a.txt": "one".encode("utf-16")}, {}, "text; convert the file, e.g. with `iconv -f utf-16"),
+    ({"a.txt": b"one\n\ntw\0o"}, {}, "a.txt, line 3: byte 0x00 is not UTF-8 text"),
     ({"a.jsonl": b'{"text": "x"}\n\n{"body": "y"}\n'}, {}, "a.jsonl, line 3 needs a field"),
-    ({"a.jsonl": b'{"text": "x"}\n{"text": 3}\n'}, {}, 'a.jsonl, line 2 needs a field "text"'),
+    ({"a.jsonl": b'{"text": "x"}\n{"text": null}\n'}, {}, 'a.jsonl, line 2 needs a field "text" that holds text; its'),
+    ({"a.jsonl": b'{"text": "x"}\n{"text": "\\uD800"}\n'}, {}, "a.jsonl, line 2 is not JSON ('\\ud800' is half"),
+    ({"a.jsonl": b"[" * 100_000}, {}, "a.jsonl, line 1 is not JSON (it is nested too deeply)"),
     ({"a.jsonl": b'{"text": "x"\n'}, {}, "a.jsonl, line 1 is not JSON"),
     ({"a.txt.gz": b"no"}, {}, "a.txt.gz (2 bytes) is damaged"),
     ({"a.png": b"x"}, {}, "has no text files; those of a folder end in .md"),
@@ -398,6 +452,13 @@ WRONG: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
     ({"a.txt": b"x"}, {"documents": "page"}, 'needs "file" or "blank" or "line"'),
     ({"a.txt": b"x"}, {"train": "nowhere"}, 'there is no file or folder "nowhere"'),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.CSV", "a.tsv.gz"])
+def test_tables_are_not_read_as_text(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('[{"text": "x"}]')
+    with pytest.raises(ValueError, match="which is not read as text: write an object"):
+        task("mlm", {**SMALL, "train": str(tmp_path / name)})
 
 
 @pytest.mark.parametrize(("files", "options", "says"), WRONG)

@@ -99,6 +99,9 @@ def test_a_field_may_be_longer_than_the_csv_module_allows_by_default(tmp_path: P
         ("a.xlsx", b"PK", 'a.xlsx ends in ".xlsx"'),
         ("a.jsonl", b'{"text": "x", "label": 1}\n{"text": \n', "a.jsonl line 2 is not JSON"),
         ("a.jsonl", b'["x", 1]\n', "a.jsonl line 1 is not a JSON object"),
+        ("a.jsonl", b'{"text": "x"}\n' + b"[" * 100_000, "a.jsonl line 2 is not JSON .it is nested too deeply"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": "y\\ud83d"}\n', "a.jsonl line 2 is not JSON .*half of a character"),
+        ("a.csv", b"text,label,label\nx,a,b\n", 'a.csv line 1 names the column "label" twice'),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(name: str, content: bytes, message: str, tmp_path: Path) -> None:
@@ -128,6 +131,14 @@ def columns_of(header: str, tmp_path: Path, **options: str) -> tuple[tuple[str, 
 )
 def test_columns_are_found_by_their_names(header: str, texts: tuple[str, ...], label: str, tmp_path: Path) -> None:
     assert columns_of(header, tmp_path) == (texts, label)
+
+
+def test_columns_without_a_name_are_numbered_as_pandas_and_spreadsheets_write_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(",text,label,\n0,good,a,\n1,bad,b,\n")
+    table, columns = find_columns(read_table(path), "", "", "")
+    assert table.columns == ("column 1", "text", "label", "column 4")
+    assert [(one.texts, one.label) for one in labelled_rows(table, columns)] == [(("good",), "a"), (("bad",), "b")]
 
 
 def test_columns_are_those_that_are_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from splitstep.tasks import task
+from splitstep.tasks.image_files import open_image, pixels_of
 
 
 def load(**options: Any) -> Any:
@@ -38,6 +39,12 @@ def test_a_folder_for_each_class_is_split_by_class(tmp_path: Path) -> None:
     values = torch.cat([one["pixel_values"] for one in found.batches("train", 16)])
     assert abs(float(values.mean())) < 1e-3
     assert float(values.std()) == pytest.approx(1, abs=1e-2)
+
+
+def test_images_of_16_bits_have_the_pixels_of_the_same_images_of_8(tmp_path: Path) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (16, 16), dtype=np.uint8)
+    Image.fromarray(grey.astype(np.uint16) * 257).save(tmp_path / "a.png")
+    assert np.array_equal(pixels_of(open_image(tmp_path / "a.png"), "L", 16), grey)
 
 
 def test_pixels_are_those_that_pillow_scales(tmp_path: Path) -> None:

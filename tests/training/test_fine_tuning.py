@@ -1,6 +1,7 @@
 """A classifier starts from a masked language model: its tokenizer, its body, a new head; what differs is refused."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from splitstep.models import MaskedConfig, SplitstepForMaskedLM
 from splitstep.tasks.tokenizer import learn_bpe, learn_wordpiece, save_tokenizer
 from splitstep.training import Recipe, RunDirectory, read_recipe, train
 from splitstep.training.processes import World
+from splitstep.training.recipe import override
 from splitstep.training.run import Run
 
 SHAPE: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn": 32, "positions": "learned"}
@@ -132,6 +134,17 @@ def test_a_start_of_another_shape_is_refused_with_what_to_type(
     with pytest.raises(ValueError, match=message) as error:
         begun(recipe(folder, **here), tmp_path / "run")
     assert "\n" not in str(error.value)
+
+
+def test_what_the_refusal_of_another_scheme_says_to_type_is_accepted(tmp_path: Path) -> None:
+    folder = masked(tmp_path / "start", scheme="macaron", ffn=[15, 16, 16, 17], layers=2)
+    with pytest.raises(ValueError, match="match=none") as error:
+        begun(recipe(folder), tmp_path / "run")
+    typed = shlex.split(str(error.value).partition(": type ")[2])
+    document = override(recipe(folder).document(), typed)
+    run = begun(read_recipe(document, "recipe"), tmp_path / "run")
+    assert run.start is not None
+    assert run.model.config.ffn == [15, 16, 16, 17]
 
 
 def test_a_start_without_the_marks_of_sentences_is_refused(start: Path, tmp_path: Path) -> None:

@@ -2,20 +2,22 @@
 
 import gzip
 import io
-import json
 import lzma
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ...support.typed import read_json
 from ..fetch import damaged, find_own
+from ..text_pairs.lines import not_utf8
 from .arrow import FIELD, dataset_files, is_dataset, read_arrow, read_parquet
 
 Boundary = Literal["file", "blank", "line"]
 PART = 1 << 20  # characters that are in memory at once; longer documents come in parts
 TEXTS = ("", ".md", ".rst", ".text", ".txt")  # the suffixes that are read in a folder, also with .gz and .xz after them
 ROWS = (".jsonl", ".ndjson", ".parquet")
+NOT_TEXT = (".json", ".csv", ".tsv")  # their commas and brackets would be learnt as text
 TABLES = {".parquet": read_parquet, ".arrow": read_arrow}
 PACKED = {".gz": gzip.open, ".xz": lzma.open}
 
@@ -32,11 +34,21 @@ def find_files(names: Sequence[str], task: str, data: Path | None) -> list[Path]
     found: list[Path] = []
     for name in names:
         place = find_own(name, task, data, "file or folder")
-        inside = files_of(place, task) if place.is_dir() else [place]
+        inside = files_of(place, task) if place.is_dir() else [check_kind(place)]
         if not any(file.stat().st_size for file in inside):
             raise ValueError(f'task "{task}": {place} is empty; name a file or a folder with text')
         found += inside
     return found
+
+
+def check_kind(path: Path) -> Path:
+    """The file, unless it is a table whose text would be read with its commas and brackets."""
+    if (kind := kind_of(path)) in NOT_TEXT:
+        raise ValueError(
+            f'{path} ends in {kind}, which is not read as text: write an object with "{FIELD}" on each line of a '
+            ".jsonl file, or name it .txt to learn it as it is"
+        )
+    return path
 
 
 def kind_of(path: Path) -> str:
@@ -130,13 +142,28 @@ def read_block(stream: io.TextIOWrapper, file: Path) -> str:
 def checked(file: Path, read: Any) -> str:
     """What `read` returns; an error names the file."""
     try:
-        return read()
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{file} is not UTF-8 text ({error.reason}): convert it, e.g. iconv -f latin1 -t utf-8, or leave it out"
-        ) from None
+        found = read()
+        if "\0" not in found:
+            return found
+        raise first_wrong_byte(file)
+    except UnicodeDecodeError:
+        raise first_wrong_byte(file) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(file, error) from None
+
+
+def first_wrong_byte(file: Path) -> ValueError:
+    """The error for a file that is not UTF-8 text or has a NUL in it: the line is found by reading it once more."""
+    with PACKED.get(file.suffix, open)(file, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode()
+                position = line.find(b"\0")
+            except UnicodeDecodeError as error:
+                position = error.start
+            if position >= 0:
+                return not_utf8(line, position, str(file), number)
+    raise AssertionError(file)
 
 
 def lines_of(file: Path) -> Iterator[str]:
@@ -167,10 +194,16 @@ def read_json_lines(file: Path) -> Iterator[str]:
 
 def text_of(line: str, where: str) -> str:
     try:
-        row = json.loads(line)
+        row = read_json(line)
     except ValueError as error:
-        raise ValueError(f"{where} is not JSON ({error}): each line needs a row such as {{{FIELD!r}: ...}}") from None
+        raise ValueError(f'{where} is not JSON ({error}): each line needs a row such as {{"{FIELD}": "..."}}') from None
     if not isinstance(row, dict) or not isinstance(row.get(FIELD), str):
-        has = f"has {', '.join(map(repr, row)) or 'nothing'}" if isinstance(row, dict) else "is not an object"
-        raise ValueError(f'{where} needs a field "{FIELD}" that holds text; it {has}')
+        raise ValueError(f'{where} needs a field "{FIELD}" that holds text; {instead_of_text(row)}')
     return row[FIELD]
+
+
+def instead_of_text(row: object) -> str:
+    """What a row of JSON has that is not text."""
+    if not isinstance(row, dict):
+        return "it is not an object"
+    return f"its {FIELD} is {row[FIELD]!r}" if FIELD in row else f"it has {', '.join(map(repr, row)) or 'nothing'}"

@@ -5,6 +5,8 @@ for copies of held-out documents, if these have files of their own.
 """
 
 import json
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...support.files import whole_folder
+from ...support.files import locked, whole_folder
 from ...support.words import counted
 from .. import sampler
 from ..cache import cache_root, digest, key, unwritable
 from ..task import SPLITS
-from ..tokenizer import TOKENIZER
+from ..tokenizer import TOKENIZER, write_tokenizer
 from .documents import Part
 from .duplicates import count_copies
 from .held_out import HELD, Extent, extent, split_numbered
@@ -30,6 +32,7 @@ from .subwords import Kind, continues, learn
 FORMAT = 1  # to be raised if the same text gives other rows, so that no old cache is read
 MANIFEST = "manifest.json"
 BATCH = 1 << 22  # characters that are encoded at a time
+EVERY = 10.0  # seconds between two signs of life
 
 
 Read = Callable[[], Iterator[Part]]  # a text from its beginning, as often as it is called
@@ -48,14 +51,26 @@ class Wanted(NamedTuple):
     next_sentence: bool = False
     own: Mapping[str, Read] = MappingProxyType({})
 
-    def split(self, whole: Extent) -> Iterator[tuple[str, Part, int]]:
-        """The parts of all splits, each with the number of its document in its text."""
-        yield from split_numbered(self.parts(), whole, [name for name in HELD if name not in self.own])
+    def split(self, whole: Extent, doing: str) -> Iterator[tuple[str, Part, int]]:
+        """The parts of all splits, each with the number of its document in its text; `doing`: what for."""
+        parts = told(self.parts(), f"{self.task}: {doing}", whole.characters)
+        yield from split_numbered(parts, whole, [name for name in HELD if name not in self.own])
         for name, read in self.own.items():
             number = 0
             for part in read():
                 number += part.first
                 yield name, part, number
+
+
+def told(parts: Iterable[Part], doing: str, total: int = 0) -> Iterator[Part]:
+    """The parts; every ten seconds a line on standard error says how far they are read."""
+    read, last = 0, time.monotonic()
+    for part in parts:
+        yield part
+        read += len(part.text)
+        if time.monotonic() - last > EVERY:
+            last = time.monotonic()
+            print(f"{doing}, {read:,}{f' of {total:,}' * bool(total)} characters", file=sys.stderr, flush=True)
 
 
 class Prepared(NamedTuple):
@@ -89,12 +104,21 @@ def prepare(wanted: Wanted) -> Prepared:
     if not wanted.next_sentence:  # the names of folders are older than this option
         del parameters["next_sentence"]
     folder = cache_root() / "text" / f"{wanted.task}-{key(parameters)}"
-    found = load(folder)
-    if found is None:
-        make(folder, wanted)
-        found = load(folder)
-        assert found is not None, folder
-    return found
+    return load(folder) or make_alone(folder, wanted)
+
+
+def make_alone(folder: Path, wanted: Wanted) -> Prepared:
+    """What `make` makes, unless another process makes it in the meantime."""
+    try:
+        with locked(folder):
+            found = load(folder)
+            if found is None:
+                make(folder, wanted)
+                found = load(folder)
+            assert found is not None, folder
+            return found
+    except OSError as error:
+        raise unwritable(folder, error) from None
 
 
 def load(folder: Path) -> Prepared | None:
@@ -113,32 +137,28 @@ def load(folder: Path) -> Prepared | None:
 
 def make(folder: Path, wanted: Wanted) -> None:
     """Prepare everything into a folder that appears only once it is whole."""
-    try:
-        with whole_folder(folder) as part:
-            counts = write(part, wanted)
-            hashes = {path.name: digest(path) for path in sorted(part.iterdir())}
-            form = {"source": wanted.source, "subwords": wanted.subwords, "vocab_size": wanted.vocab_size}
-            form |= {"next_sentence": True} if wanted.next_sentence else {}
-            manifest = {"format": FORMAT, **form, "length": wanted.length, **counts, "files": hashes}
-            (part / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-    except OSError as error:
-        if not (folder / MANIFEST).is_file():  # else another process was faster, and its folder is the same
-            raise unwritable(folder, error) from None
+    with whole_folder(folder) as part:
+        counts = write(part, wanted)
+        hashes = {path.name: digest(path) for path in sorted(part.iterdir())}
+        form = {"source": wanted.source, "subwords": wanted.subwords, "vocab_size": wanted.vocab_size}
+        form |= {"next_sentence": True} if wanted.next_sentence else {}
+        manifest = {"format": FORMAT, **form, "length": wanted.length, **counts, "files": hashes}
+        (part / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def write(folder: Path, wanted: Wanted) -> dict[str, Any]:
     """Write all files but the manifest, and return the counts."""
-    whole = extent(wanted.parts())
+    whole = extent(told(wanted.parts(), f"{wanted.task}: counting the text"))
 
     def training() -> Iterator[str]:
-        return (part.text for name, part, _ in wanted.split(whole) if name == "train")
+        return (part.text for name, part, _ in wanted.split(whole, "learning subwords") if name == "train")
 
     if not any(True for _ in training()):
         raise ValueError(
             f'task "{wanted.task}": the files hold {counted(whole.characters, "character")} of text; give more'
         )
     tokenizer = learn(wanted.subwords, wanted.vocab_size, training, whole.characters)
-    tokenizer.save(str(folder / TOKENIZER), pretty=False)
+    write_tokenizer(folder, tokenizer)
     write_splits = write_pairs if wanted.next_sentence else write_rows
     splits = write_splits(folder, wanted, tokenizer, whole)
     for name, counts in splits.items():
@@ -167,7 +187,7 @@ def write_rows(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> d
     with ExitStack() as stack:
         files = {name: stack.enter_context((folder / f"{name}.rows").open("wb")) for name in SPLITS}
         packers = {name: Packer(file, wanted.length, dtype) for name, file in files.items()}
-        for name, first, ids in encoded(tokenizer, wanted.split(whole), dtype):
+        for name, first, ids in encoded(tokenizer, wanted.split(whole, "writing rows"), dtype):
             packers[name].add(ids, first)
             documents[name] += first
         for packer in packers.values():
@@ -184,7 +204,7 @@ def write_pairs(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> 
     with ExitStack() as stack:
         opened = {name: stack.enter_context((folder / f"{name}.tokens").open("wb")) for name in SPLITS}
         files = {name: SentenceFile(file, dtype) for name, file in opened.items()}
-        found = encoded_sentences(tokenizer, batches(wanted.split(whole)), dtype)
+        found = encoded_sentences(tokenizer, batches(wanted.split(whole, "writing pairs")), dtype)
         for name, part, source, sentences in found:
             files[name].add(part.first, source, sentences)
     inside = continues(tokenizer)

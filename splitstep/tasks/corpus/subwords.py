@@ -13,6 +13,7 @@ Texts = Callable[[], Iterator[str]]
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD, UNK, CLS, SEP, MASK = range(5)
 INSIDE = "##"  # before a piece that does not begin a word
+LEAST = 300  # subwords of a model
 ENOUGH = 1 << 27  # characters that subwords are learnt from; of longer texts every other part, or every third, ..
 BLOCK = 1 << 20  # characters that are counted at a time
 CODES = 0x110000  # characters that there are
@@ -25,9 +26,10 @@ def learn(kind: Kind, size: int, texts: Texts, characters: int) -> Any:
     tokenizer = (learn_wordpiece if kind == "wordpiece" else learn_bpe)(size, sample)
     found = tokenizer.get_vocab_size()
     if found < size:
+        fits = found - found % 8
+        remedy = f"use at most vocab_size: {fits}, or give more text" if fits >= LEAST else "give more text"
         raise ValueError(
-            f"option vocab_size is {size}, and the training text has only {found:,} subwords that occur twice; use at "
-            f"most vocab_size: {found - found % 8}, or give more text"
+            f"option vocab_size is {size}, and the training text has only {found:,} subwords that occur twice; {remedy}"
         )
     assert [tokenizer.token_to_id(token) for token in SPECIAL] == list(range(len(SPECIAL)))
     tokenizer.post_processor = template()

@@ -35,9 +35,10 @@ def lines_of(content: bytes, where: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def not_utf8(content: bytes, position: int, where: str) -> ValueError:
-    """The error for a byte that UTF-8 text does not have. In UTF-16 one of the two bytes of an ASCII letter is NUL."""
-    number, nul = content.count(b"\n", 0, position) + 1, content.find(b"\0")
+def not_utf8(content: bytes, position: int, where: str, first: int = 1) -> ValueError:
+    """The error for a byte that UTF-8 text does not have; `first`: the number of the content's first line. In UTF-16
+    one of the two bytes of an ASCII letter is NUL."""
+    number, nul = content.count(b"\n", 0, position) + first, content.find(b"\0")
     if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         likely = "utf-16"
     else:
