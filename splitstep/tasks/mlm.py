@@ -1,7 +1,7 @@
 """Masked language modelling on any text: fill in the tokens that are hidden."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -18,11 +18,11 @@ from .corpus.masking import Choice, Masked, Unit, mask
 from .corpus.packing import piece_numbers
 from .corpus.pairs import read_pairs
 from .corpus.prepared import Prepared, Read, Wanted, load, prepare
-from .corpus.subwords import LEAST, SPECIAL, Kind, continues
+from .corpus.subwords import LEAST, SPECIAL, Kind, continues, read_kind
 from .fetch import find_own
 from .options import at_least
 from .task import IGNORED, SPLITS, Batch, DataNote, Metric, Task, check_split, check_totals, score_tokens
-from .tokenizer import TOKENIZER, save_tokenizer
+from .tokenizer import TOKENIZER, save_tokenizer, saved_tokenizer
 
 MASKED_ACCURACY = Metric("accuracy", True, "{:.2%}", "masked accuracy", 0.0, 1.0)
 BLOCK = 64  # held-out rows whose masks are drawn together
@@ -37,10 +37,11 @@ class MlmOptions:
     it is held out of `train`. `documents`: where one ends in plain text: with the file, at blank lines or with the
     line. `prepared`: instead of these, a folder of text that was prepared before.
 
-    `subwords`, `vocab_size`: what is learnt from the training text. `length`: tokens of a row. `masked`: the share of a
-    row's tokens that is hidden, one by one or by whole words (`mask`). `next_sentence`: pieces are pairs of texts, of
-    which the second follows the first or comes from another document, and the model learns to tell as well.
-    `valid_limit`: the most validation tokens, for a quick look; the test split is always whole.
+    `subwords`, `vocab_size`: what is learnt from the training text. `tokenizer`: instead, a run or a model's folder
+    whose subwords read the text, to go on with its weights. `length`: tokens of a row. `masked`: the share of a row's
+    tokens that is hidden, one by one or by whole words (`mask`). `next_sentence`: pieces are pairs of texts, of which
+    the second follows the first or comes from another document, and the model learns to tell as well. `valid_limit`:
+    the most validation tokens, for a quick look; the test split is always whole.
     """
 
     train: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class MlmOptions:
     prepared: str | None = None
     subwords: Kind = "wordpiece"
     vocab_size: int = 8000
+    tokenizer: str | None = None
     length: int = 128
     masked: float = 0.15
     mask: Unit = "tokens"
@@ -72,6 +74,8 @@ class MlmOptions:
             raise ValueError(f"option prepared is {self.prepared}, and {are}: leave one or the other out")
         if given and not self.train:
             raise ValueError(f"option {given[0]} is given without train: add data.train=FILES")
+        if self.prepared is not None and self.tokenizer is not None:
+            raise ValueError("options prepared and tokenizer are both given: leave one of them out")
 
     @property
     def count(self) -> int:
@@ -84,6 +88,7 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
     another machine needs to train on it: `data.prepared=FOLDER`."""
     if options.prepared is not None:
         return load_prepared(options, data)
+    options = with_own_size(options)
     if not options.train:
         source: dict[str, Any] = {"docstrings": library_hash()}
         once = cache(lambda: list(read_docstrings()))  # parsing takes seconds, and the text is small
@@ -98,7 +103,17 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
 
 
 def wanted(options: MlmOptions, parts: Read, source: dict[str, Any]) -> Wanted:
-    return Wanted(Mlm.name, parts, source, options.subwords, options.vocab_size, options.length, options.next_sentence)
+    form = options.subwords, options.vocab_size, options.length, options.next_sentence
+    tokenizer = None if options.tokenizer is None else saved_tokenizer(options.tokenizer).text
+    return Wanted(Mlm.name, parts, source, *form, tokenizer=tokenizer)
+
+
+def with_own_size(options: MlmOptions) -> MlmOptions:
+    """The options with the kind and the number of subwords that a given tokenizer has."""
+    if options.tokenizer is None:
+        return options
+    kind, size = read_kind(saved_tokenizer(options.tokenizer).text, options.tokenizer)
+    return replace(options, subwords=kind, vocab_size=size)
 
 
 def load_prepared(options: MlmOptions, data: Path | None) -> Prepared:
@@ -137,6 +152,7 @@ class Mlm(Task):
     note = DataNote("any text of yours, or Python's docstrings", "built in", origin="Python")
 
     def __init__(self, options: MlmOptions, data: Path | None = None) -> None:
+        options = with_own_size(options)
         self._prepared = prepared = prepare_text(options, data)
         self._options, self._tokenizer = options, prepared.tokenizer
         words = continues(self._tokenizer) if options.mask == "words" else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -40,7 +41,7 @@ def load_start(model: SplitstepModel, recipe: Recipe, task: Task, directory: Run
         raise ValueError(f"start: the model in {folder} is damaged: {str(error).splitlines()[0]}") from None
     check_same(config, model.config, recipe, task)
     if not task.same_tokens(folder):
-        raise ValueError(f"start: {recipe.start} has other tokens than the task: use the data that it was trained on")
+        raise ValueError(f"start: {recipe.start} has other tokens than the task: {data_of_start(recipe, task)}")
     weights = dict(model.named_parameters())
     taken = taken_over(stored, weights, config.model_type == model.config.model_type, recipe.start)
     for name in taken:
@@ -83,6 +84,13 @@ def taken_over(stored: Mapping[str, Tensor], weights: Mapping[str, Tensor], same
     return found.difference(wrong)
 
 
+def data_of_start(recipe: Recipe, task: Task) -> str:
+    """What to do if the start has other tokens than the data."""
+    takes = "tokenizer" in {option.name for option in fields(task.Options)}
+    other = f"add data.tokenizer={recipe.start}, or " if takes else ""
+    return f"{other}use the data that it was trained on"
+
+
 def check_same(there: PreTrainedConfig, here: SplitstepConfig, recipe: Recipe, task: Task) -> None:
     """Refuse weights that would mean something else in this network; the error says what to type."""
     if not isinstance(there, SplitstepConfig):
@@ -99,5 +107,5 @@ def check_same(there: PreTrainedConfig, here: SplitstepConfig, recipe: Recipe, t
     schemes = {recipe.reference, recipe.scheme, str(there.scheme)}
     typed += ["match=none"] * ("ffn" in differ and len(schemes) > 1)
     remedies = [f"type {' '.join(typed)}"] * bool(typed)
-    remedies += [f"use the data that it was trained on, which decide its {' and '.join(of_data)}"] * bool(of_data)
+    remedies += [f"{data_of_start(recipe, task)}, which decide its {' and '.join(of_data)}"] * bool(of_data)
     raise ValueError(f"start: {recipe.start} has {differences}: {'; '.join(remedies)}")

@@ -124,3 +124,30 @@ def test_a_trained_model_fills_in_words_by_itself(text: Path, tmp_path: Path) ->
     given = tokenizer((text / "003.txt").read_text(), return_tensors="pt")
     found = model(**given).logits.argmax(-1)
     assert (found == given.input_ids)[:, 1:-1].float().mean() > 3 * commonest
+
+
+@pytest.mark.slow
+def test_a_model_goes_on_with_other_text_in_its_own_tokens(text: Path, tmp_path: Path) -> None:
+    """Continued pre-training: refused with what to type, then done with the subwords and the weights of the start."""
+    train(read_recipe(document(text), "it"), tmp_path / "first", quiet=True)
+    other, strange = tmp_path / "other", tmp_path / "strange"
+    other.mkdir()
+    strange.mkdir()
+    for number in range(250):
+        words = [f"{SYLLABLES[(number * k) % 60]}r{SYLLABLES[k % 50]}" for k in range(30)]
+        (other / f"{number}.txt").write_text(" ".join(words))
+        (strange / f"{number}.txt").write_text(" ".join(words).replace("r", "ж"))
+    asked = {**document(other), "start": str(tmp_path / "first")}
+    asked["data"] = {**asked["data"], "vocab_size": 300}
+    with pytest.raises(ValueError, match=r"start: .* add data.tokenizer=.*first, or use the data") as refused:
+        train(read_recipe(asked, "it"), tmp_path / "second", quiet=True)
+    [typed] = [word for word in str(refused.value).replace(",", "").split() if word.startswith("data.tokenizer=")]
+    asked["data"] = {**asked["data"], "tokenizer": typed.removeprefix("data.tokenizer=")}
+    with pytest.raises(ValueError, match="the given tokenizer does not know 100% of the words of the text; leave"):
+        read_recipe({**asked, "data": {**asked["data"], "train": str(strange)}}, "it").load_task()
+    result = train(read_recipe(asked, "it"), tmp_path / "second", quiet=True)
+    assert result.status == "finished"
+    assert result.start is not None
+    assert not result.start.new
+    first, second = (AutoTokenizer.from_pretrained(tmp_path / name / "model") for name in ("first", "second"))
+    assert first.get_vocab() == second.get_vocab()

@@ -27,11 +27,12 @@ from .held_out import HELD, Extent, extent, split_numbered
 from .packing import Packer, row_type
 from .pairs import PairPacker
 from .sentences import SentenceFile, Sentences, encoded_sentences
-from .subwords import Kind, continues, learn
+from .subwords import UNK, Kind, Texts, continues, learn
 
 FORMAT = 1  # to be raised if the same text gives other rows, so that no old cache is read
 MANIFEST = "manifest.json"
 BATCH = 1 << 22  # characters that are encoded at a time
+SAMPLE = 1 << 16  # characters on which a given tokenizer is tried
 EVERY = 10.0  # seconds between two signs of life
 
 
@@ -40,7 +41,8 @@ Read = Callable[[], Iterator[Part]]  # a text from its beginning, as often as it
 
 class Wanted(NamedTuple):
     """What to prepare: the parts of a text, what tells it from other texts, and the form of its rows. `own`: text for
-    some of the held-out splits; the others are held out of the text."""
+    some of the held-out splits; the others are held out of the text. `tokenizer`: one that is there already, as JSON;
+    without it, subwords are learnt."""
 
     task: str
     parts: Read
@@ -50,6 +52,7 @@ class Wanted(NamedTuple):
     length: int
     next_sentence: bool = False
     own: Mapping[str, Read] = MappingProxyType({})
+    tokenizer: str | None = None
 
     def split(self, whole: Extent, doing: str) -> Iterator[tuple[str, Part, int]]:
         """The parts of all splits, each with the number of its document in its text; `doing`: what for."""
@@ -103,6 +106,8 @@ def prepare(wanted: Wanted) -> Prepared:
     del parameters["parts"], parameters["own"]  # `source` tells them apart
     if not wanted.next_sentence:  # the names of folders are older than this option
         del parameters["next_sentence"]
+    if wanted.tokenizer is None:
+        del parameters["tokenizer"]
     folder = cache_root() / "text" / f"{wanted.task}-{key(parameters)}"
     return load(folder) or make_alone(folder, wanted)
 
@@ -157,7 +162,7 @@ def write(folder: Path, wanted: Wanted) -> dict[str, Any]:
         raise ValueError(
             f'task "{wanted.task}": the files hold {counted(whole.characters, "character")} of text; give more'
         )
-    tokenizer = learn(wanted.subwords, wanted.vocab_size, training, whole.characters)
+    tokenizer = given_or_learnt(wanted, training, whole)
     write_tokenizer(folder, tokenizer)
     write_splits = write_pairs if wanted.next_sentence else write_rows
     splits = write_splits(folder, wanted, tokenizer, whole)
@@ -172,6 +177,21 @@ def write(folder: Path, wanted: Wanted) -> dict[str, Any]:
     total = [whole, *(extent(read()) for read in wanted.own.values())]
     counts = {"documents": sum(one.documents for one in total), "characters": sum(one.characters for one in total)}
     return {**counts, "splits": splits}
+
+
+def given_or_learnt(wanted: Wanted, training: Texts, whole: Extent) -> Any:
+    if wanted.tokenizer is None:
+        return learn(wanted.subwords, wanted.vocab_size, training, whole.characters)
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(wanted.tokenizer)
+    ids = tokenizer.encode(next(training())[:SAMPLE], add_special_tokens=False).ids
+    if 2 * ids.count(UNK) > len(ids):
+        raise ValueError(
+            f'task "{wanted.task}": the given tokenizer does not know {ids.count(UNK) / len(ids):.0%} of the words of '
+            "the text; leave data.tokenizer out to learn new subwords, and start from random weights"
+        )
+    return tokenizer
 
 
 def copies(wanted: Wanted) -> dict[str, int]:

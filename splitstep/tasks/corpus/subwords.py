@@ -36,6 +36,21 @@ def learn(kind: Kind, size: int, texts: Texts, characters: int) -> Any:
     return tokenizer
 
 
+def read_kind(text: str, where: str) -> tuple[Kind, int]:
+    """The kind of a saved tokenizer's subwords, and how many there are; refuses one with other special tokens."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(text)
+    kinds: dict[str, Kind] = {"WordPiece": "wordpiece", "BPE": "bpe"}
+    kind = kinds.get(type(tokenizer.model).__name__)
+    if kind is None or [tokenizer.token_to_id(token) for token in SPECIAL] != list(range(len(SPECIAL))):
+        raise ValueError(
+            f"option tokenizer is {where}, whose tokens do not begin with {', '.join(SPECIAL)}: name a masked language "
+            "model that splitstep trained"
+        )
+    return kind, tokenizer.get_vocab_size()
+
+
 def template() -> Any:
     """[CLS] text [SEP], and [CLS] text [SEP] text [SEP] for two."""
     from tokenizers.processors import TemplateProcessing
