@@ -55,6 +55,7 @@ def compare_distil(asked: Asked) -> None:
     for name, count in left_out.items():
         if count:
             print(f"{name}: {count} rows are too long for a model, and are left out", file=sys.stderr)
+    runs.write_cache(methods)
     result = compare_methods(
         runs, opened, exam, methods, seeds, asked.out, start=start, recipe=recipe.document(), command=asked.command
     )

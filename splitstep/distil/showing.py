@@ -34,7 +34,8 @@ class Wanted:
 
 @final
 class Shower:
-    """A causal model that shows what is wanted. It is not a module, so nothing that it holds is trained or saved with it."""
+    """A causal model that shows what is wanted. It is not a module, so nothing that it holds is trained or saved with
+    it."""
 
     def __init__(self, model: Any, name: str) -> None:
         check_causal(model, name)
