@@ -28,6 +28,7 @@ class Asked(NamedTuple):
     data: Path | None
     as_json: bool
     command: str
+    engine: str = "local"
 
 
 def compare_distil(asked: Asked) -> None:
@@ -36,28 +37,27 @@ def compare_distil(asked: Asked) -> None:
     if not asked.text:
         raise ValueError("--text is missing: name a file of instructions with answers.")
     from ..distil.judging.answers import Writing
+    from ..jobs.engines import check_engine
     from ..studies.distil import STUDY, compare_methods
     from ..studies.distil.exams import make_exam
     from ..studies.distil.plan import plan, split_methods
-    from ..studies.distil.recipe_runs import RecipeRuns, open_causal
+    from ..studies.distil.recipe_runs import RecipeRuns
 
+    check_engine(asked.engine)
     methods, seeds = split_methods(asked.methods), range(asked.seeds)
     plan(methods, seeds)  # refuses wrong ones before models are opened
     runs = RecipeRuns(document_of(asked, teacher, student), asked.data)
     recipe = runs.recipe(methods[0], 0)
     output = Output(asked.as_json, asked.out).check()
-    opened = open_causal(teacher)
-    start = open_causal(student) if asked.student_layers is None else None
     writing = Writing(SAMPLES, asked.answer_tokens or TOKENS)
-    known = [opened, *([start] if start else [])]
     questions = {path.stem: path for path in asked.questions}
-    exam, left_out = make_exam(asked.text, questions, known, writing, runs.document["data"])
+    exam, left_out = make_exam(asked.text, questions, runs.models(), writing, runs.document["data"])
     for name, count in left_out.items():
         if count:
             print(f"{name}: {count} rows are too long for a model, and are left out", file=sys.stderr)
     runs.write_cache(methods)
     result = compare_methods(
-        runs, opened, exam, methods, seeds, asked.out, start=start, recipe=recipe.document(), command=asked.command
+        runs, exam, methods, seeds, asked.out, engine=asked.engine, recipe=recipe.document(), command=asked.command
     )
     output.emit(result.document(), lambda: STUDY.to_terminal(result))
     print(f"Report: {STUDY.write_page(result, asked.out)}", file=sys.stderr)

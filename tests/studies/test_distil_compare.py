@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tiny_causal import LINES, ROWS, gpt2, llama
 
 from splitstep import cli
+from splitstep.cli.compare_distil import Asked, document_of, models_of
 from splitstep.distil.judging.answers import Writing
 from splitstep.distil.judging.rows import Row
-from splitstep.recipes import list_recipes
+from splitstep.pretrained.network import PRETRAINED
 from splitstep.studies.distil.exams import has_room, held_out, make_exam
+from splitstep.studies.distil.recipe_runs import RecipeRuns
 from splitstep.studies.distil.result import read_distil
 
-NO_RUNS = "distil" not in [one.name for one in list_recipes()]
 QUICK = ["train.steps=2", "train.batch=2", "train.warmup=1", "train.evaluate_every=1", "train.log_every=1"]
 
 
@@ -33,7 +36,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(NO_RUNS, reason="the recipe of distillation is not here yet")
 @pytest.mark.parametrize(("student", "methods"), [("student", "ce,skl,skl+mta"), ("other", "ce,uld,sra")])
 def test_the_whole_command(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], student: str, methods: str
@@ -107,3 +109,16 @@ def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path,
     assert left_out == {"held out": 0, "long": 1}
     assert {name: len(rows) for name, rows in exam.sets.items()} == {"held out": 4, "long": 1}
     assert not has_room(one, ROWS[0], Writing(max_tokens=250))
+
+
+def test_the_student_before_training_is_the_one_that_runs_begin_with(place: Path, tmp_path: Path) -> None:
+    asked = Asked(
+        [str(place / "teacher"), *QUICK], "ce", 1, [place / "text.jsonl"], [], 2, 4, tmp_path, None, False, ""
+    )
+    runs = RecipeRuns(document_of(asked, *models_of(asked)))
+    recipe = runs.recipe()
+    built, judged = PRETRAINED.build(recipe, recipe.load_task(), inf), runs.start()
+    assert judged.model.config.num_hidden_layers == 2
+    weights = judged.model.state_dict()
+    assert weights.keys() == built.state_dict().keys()
+    assert all(torch.equal(x, weights[name].cpu()) for name, x in built.state_dict().items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from inline import here
 from pages import chromium, visit
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
@@ -25,6 +26,7 @@ from splitstep.distil.judging.rouge import mean_rouge
 from splitstep.distil.judging.rows import Row
 from splitstep.distil.judging.tokens import Causal
 from splitstep.studies import study_of
+from splitstep.studies.compare import running
 from splitstep.studies.compare.result import Curve
 from splitstep.studies.distil import STUDY, compare_methods
 from splitstep.studies.distil.claims import answer, claims_of
@@ -44,13 +46,21 @@ EXAM = Exam({"dolly": HELD_OUT, "self-instruct": ROWS[:1]}, Writing(seeds=(1, 2)
 class Training:
     """A trivial training of a tiny student: a few steps of cross entropy on two rows; the method scales its rate."""
 
-    def __init__(self, start: Causal) -> None:
-        self.start, self.calls = start, list[tuple[str, int, Path]]()
+    steps = 3
 
-    def __call__(self, method: str, seed: int, folder: Path) -> Distilled:
+    def __init__(self, start: Causal) -> None:
+        self.begin, self.calls = start, list[tuple[str, int, Path]]()
+
+    def teacher(self) -> Causal:
+        return llama()
+
+    def start(self) -> Causal:
+        return self.begin
+
+    def train(self, method: str, seed: int, folder: Path) -> Distilled:
         self.calls.append((method, seed, folder))
         torch.manual_seed(seed)
-        student = Causal(copy.deepcopy(self.start.model), self.start.tokenizer)
+        student = Causal(copy.deepcopy(self.begin.model), self.begin.tokenizer)
         rate = {"ce": 1e-3, "kl": 3e-3, "skl": 5e-3}.get(method, 1e-2)
         optimiser, losses = torch.optim.Adam(student.model.parameters(), rate), list[float]()
         for _ in range(3):
@@ -64,12 +74,19 @@ class Training:
         return Distilled(None if method == "rkl" else student, 3, 0.1, "cpu", curve, curve)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def inline() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "open_engine", here)
+        yield
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[DistilResult, Training, Path]:
     out = tmp_path_factory.mktemp("terms")
     training = Training(llama(layers=2, width=16, seed=1))
     methods = ["ce", "kl", "skl", "skl+mta", "rkl"]
-    found = compare_methods(training, llama(), EXAM, methods, range(3), out, start=training.start, quiet=True)
+    found = compare_methods(training, EXAM, methods, range(3), out, quiet=True)
     return found, training, out
 
 
@@ -89,7 +106,7 @@ def test_every_method_is_run_with_every_seed_and_judged(made: tuple[DistilResult
         scores = [mean_rouge(answers[name][str(seed)], [row.answer for row in rows]) for seed in (1, 2)]
         assert run.figures.rouge_on[name] == pytest.approx(np.mean(scores))
     assert run.figures.rouge == pytest.approx(np.mean(list(run.figures.rouge_on.values())))
-    student = training("kl", 1, out).student
+    student = training.train("kl", 1, out).student
     training.calls.pop()
     assert student is not None
     assert run.figures.bits_per_byte == pytest.approx(total(answer_bits(*student, EXAM.rows)).per_byte, rel=1e-4)
@@ -103,12 +120,12 @@ def test_a_study_that_is_started_again_runs_nothing_twice(made: tuple[DistilResu
     result, training, out = made
     before = len(training.calls)
     methods = [row.method for row in result.rows]
-    again = compare_methods(training, llama(), EXAM, methods, range(3), out, start=training.start, quiet=True)
+    again = compare_methods(training, EXAM, methods, range(3), out, quiet=True)
     assert len(training.calls) == before
     assert replace(again, date=result.date) == result
     other = replace(EXAM, writing=replace(EXAM.writing, max_tokens=7))
     with pytest.raises(ValueError, match="was judged on other rows or with other settings: name a new directory"):
-        compare_methods(training, llama(), other, methods, range(3), out, quiet=True)
+        compare_methods(training, other, methods, range(3), out, quiet=True)
 
 
 def test_the_result_is_read_back_as_it_was_written(made: tuple[DistilResult, Training, Path]) -> None:
@@ -127,7 +144,7 @@ def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training
 
 def test_a_student_of_another_tokenizer_is_judged_too(tmp_path: Path) -> None:
     training = Training(gpt2())
-    result = compare_methods(training, llama(), EXAM, ["ce", "sra"], [0], tmp_path, quiet=True)
+    result = compare_methods(training, EXAM, ["ce", "sra"], [0], tmp_path, quiet=True)
     [ce, sra] = [run.figures for run in result.runs]
     assert ce is not None
     assert sra is not None
