@@ -113,7 +113,17 @@ def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path,
 
 def test_the_student_before_training_is_the_one_that_runs_begin_with(place: Path, tmp_path: Path) -> None:
     asked = Asked(
-        [str(place / "teacher"), *QUICK], "ce", 1, [place / "text.jsonl"], [], 2, 4, tmp_path, None, False, ""
+        [str(place / "teacher"), *QUICK, "data.test=4"],
+        "ce",
+        1,
+        [place / "text.jsonl"],
+        [],
+        2,
+        4,
+        tmp_path,
+        None,
+        False,
+        "",
     )
     runs = RecipeRuns(document_of(asked, *models_of(asked)))
     recipe = runs.recipe()

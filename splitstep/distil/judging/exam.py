@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from .agreement import agreement
 from .answers import Writing, write_answers
-from .bits import BATCH, answer_bits, text_bits, total
+from .bits import answer_bits, text_bits, total
 from .distance import LayerDistance, trajectory_distance
 from .rouge import mean_rouge
 from .rows import Row
+from .together import read_together
 from .tokens import Causal
 
 Answers = dict[str, dict[int, list[str]]]  # by set and seed
@@ -28,7 +29,7 @@ class Exam:
     writing: Writing = field(default_factory=Writing)
     text: str = ""
     window: int = 512  # tokens of a window of the text
-    batch: int = BATCH  # texts that are read at once
+    batch: int | None = None  # texts that are read at once; None leaves it to the device
 
     def __post_init__(self) -> None:
         if not self.sets or not all(self.sets.values()):
@@ -93,6 +94,6 @@ def rouge_of(answers: Mapping[int, Sequence[str]], rows: Sequence[Row]) -> float
 
 
 def with_teacher(figures: Figures, one: Causal, exam: Exam, teacher: Causal) -> Figures:
-    found = agreement(teacher, one, exam.rows, exam.batch)
-    distances = trajectory_distance(teacher, one, exam.rows, exam.batch)
+    both = read_together(teacher, one, exam.rows)
+    found, distances = agreement(both, exam.batch), trajectory_distance(both, exam.batch)
     return figures._replace(top1=found.top1, kl=found.kl, shared=found.share, distances=distances)
