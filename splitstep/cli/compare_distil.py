@@ -29,6 +29,7 @@ class Asked(NamedTuple):
     as_json: bool
     command: str
     engine: str = "local"
+    plain: Path | None = None
 
 
 def compare_distil(asked: Asked) -> None:
@@ -39,7 +40,7 @@ def compare_distil(asked: Asked) -> None:
     from ..distil.judging.answers import Writing
     from ..jobs.engines import check_engine
     from ..studies.distil import STUDY, compare_methods
-    from ..studies.distil.exams import make_exam
+    from ..studies.distil.exams import ExamFiles, make_exam
     from ..studies.distil.plan import plan, split_methods
     from ..studies.distil.recipe_runs import RecipeRuns
 
@@ -50,8 +51,8 @@ def compare_distil(asked: Asked) -> None:
     recipe = runs.recipe(methods[0], 0)
     output = Output(asked.as_json, asked.out).check()
     writing = Writing(SAMPLES, asked.answer_tokens or TOKENS)
-    questions = {path.stem: path for path in asked.questions}
-    exam, left_out = make_exam(asked.text, questions, runs.models(), writing, runs.document["data"])
+    files = ExamFiles(asked.text, {path.stem: path for path in asked.questions}, asked.plain, asked.data)
+    exam, left_out = make_exam(files, runs.models(), writing, runs.document["data"])
     for name, count in left_out.items():
         if count:
             print(f"{name}: {count} rows are too long for a model, and are left out", file=sys.stderr)

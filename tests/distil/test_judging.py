@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import lzma
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,13 +20,12 @@ from splitstep.distil.judging.bits import answer_bits, text_bits, total
 from splitstep.distil.judging.distance import trajectory_distance
 from splitstep.distil.judging.room import bytes_of_answer, rows_to_read, rows_to_write, rows_within
 from splitstep.distil.judging.rouge import mean_rouge, rouge_l
-from splitstep.distil.judging.rows import Row, read_rows, split_rows
 from splitstep.distil.judging.together import read_by_both, read_together
-from splitstep.distil.judging.tokens import Causal, fitting
+from splitstep.distil.judging.tokens import Causal
 from splitstep.distil.vocabulary import shared_vocabulary
 from splitstep.pretrained.layers import layers_of
 from splitstep.probes.similarity import linear_cka
-from splitstep.tasks.instruct import TEMPLATE
+from splitstep.tasks.instructions import Row
 
 TEXT = " ".join(row.answer for row in ROWS)
 
@@ -84,11 +80,10 @@ def test_judging_leaves_the_mode_of_the_model_as_it_was() -> None:
     assert one.model.training
 
 
-def test_rows_that_are_too_long_are_refused_or_left_out() -> None:
+def test_rows_that_are_too_long_are_refused() -> None:
     one, long = llama(), Row("Q", "fox " * 400)
-    with pytest.raises(ValueError, match=r"row 1 has \d+ tokens, and the model reads at most 256: choose rows with"):
+    with pytest.raises(ValueError, match=r"row 1 has \d+ tokens, and the model reads at most 256: leave it out"):
         answer_bits(*one, [ROWS[0], long])
-    assert fitting([ROWS[0], long], [one.tokenizer], 256) == [ROWS[0]]
 
 
 @pytest.mark.parametrize(
@@ -259,35 +254,3 @@ def test_rows_at_once_are_a_power_of_two_within_the_room() -> None:
         assert rows_within(room, each, 1024) == expected
     assert rows_to_write(llama().model, 100) == 64  # on a CPU
     assert rows_to_read((llama().model,), 100) == 8
-
-
-def test_rows_are_read_from_files_of_both_kinds(tmp_path: Path) -> None:
-    dolly = [{"id": k, "instruction": f"ask {k}", "response": f"answer {k}"} for k in range(4)]
-    with lzma.open(tmp_path / "dolly.jsonl.xz", "wt") as file:
-        file.write("\n".join(map(json.dumps, [*dolly, dolly[3] | {"response": "other"}])))
-    rows = read_rows(tmp_path / "dolly.jsonl.xz")
-    assert rows[1] == Row(TEMPLATE.format(prompt="ask 1"), "answer 1", "ask 1")
-    train, held_out = split_rows(rows, 1)
-    assert held_out == [rows[4]]
-    assert train == rows[:3]  # row 3 asks the same
-    own = {"instruction": "shorten", "instances": [{"input": "long text", "output": "text"}]}
-    (tmp_path / "self.jsonl").write_text(f"{json.dumps(own)}\n\n")
-    [row] = read_rows(tmp_path / "self.jsonl")
-    assert (row.answer, row.shown) == ("text", "shorten\n\nlong text")
-    assert "shorten\n\nlong text\n\n### Response:\n" in row.prompt
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"instruction": "a", "response": " "}', "line 1 has an empty answer: leave the line out"),
-        ('{"instruction": "a"}', "line 1 lacks an instruction or an answer: write"),
-        ("[1]", "line 1 lacks an instruction or an answer: write"),
-        ("{", "line 1 is not JSON"),
-        ("", "has no rows"),
-    ],
-)
-def test_wrong_rows_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "rows.jsonl").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_rows(tmp_path / "rows.jsonl")

@@ -14,11 +14,11 @@ from tiny_causal import LINES, ROWS, gpt2, llama
 from splitstep import cli
 from splitstep.cli.compare_distil import Asked, document_of, models_of
 from splitstep.distil.judging.answers import Writing
-from splitstep.distil.judging.rows import Row
 from splitstep.pretrained.network import PRETRAINED
-from splitstep.studies.distil.exams import has_room, held_out, make_exam
+from splitstep.studies.distil.exams import PLAIN, ExamFiles, has_room, held_out, make_exam
 from splitstep.studies.distil.recipe_runs import RecipeRuns
 from splitstep.studies.distil.result import read_distil
+from splitstep.tasks.instructions import Row
 
 QUICK = ["train.steps=2", "train.batch=2", "train.warmup=1", "train.evaluate_every=1", "train.log_every=1"]
 
@@ -103,9 +103,8 @@ def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path,
     one, long = llama(), {"instruction": "long", "response": LINES[0] * 40}
     (tmp_path / "long.jsonl").write_text(f"{json.dumps(long)}\n{(place / 'more.jsonl').read_text()}")
     given: Any = {"test": 4}
-    exam, left_out = make_exam(
-        [place / "text.jsonl"], {"long": tmp_path / "long.jsonl"}, [one, gpt2()], Writing(max_tokens=4), given
-    )
+    files = ExamFiles([place / "text.jsonl"], {"long": tmp_path / "long.jsonl"})
+    exam, left_out = make_exam(files, [one, gpt2()], Writing(max_tokens=4), given)
     assert left_out == {"held out": 0, "long": 1}
     assert {name: len(rows) for name, rows in exam.sets.items()} == {"held out": 4, "long": 1}
     assert not has_room(one, ROWS[0], Writing(max_tokens=250))
@@ -132,3 +131,30 @@ def test_the_student_before_training_is_the_one_that_runs_begin_with(place: Path
     weights = judged.model.state_dict()
     assert weights.keys() == built.state_dict().keys()
     assert all(torch.equal(x, weights[name].cpu()) for name, x in built.state_dict().items())
+
+
+def test_files_are_found_in_the_data_folder_and_plain_text_is_cut(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.txt").write_text("ab\n" * PLAIN)
+    (tmp_path / "text.jsonl").write_bytes((place / "text.jsonl").read_bytes())
+    files = ExamFiles([Path("text.jsonl")], {}, Path("plain.txt"), tmp_path)
+    exam, _ = make_exam(files, [llama()], Writing(max_tokens=4), {"test": 4})
+    assert exam.text == ("ab\n" * PLAIN)[:PLAIN]
+    assert exam.window == 256  # the model reads no more
+    text = exam.describe()["text"]
+    assert (text["bytes"], text["window"]) == (PLAIN, 256)
+    with pytest.raises(ValueError, match=r"plain.txt is plain text, and students answer instructions: give JSON lines"):
+        make_exam(files._replace(questions={"it": Path("plain.txt")}), [llama()], Writing(max_tokens=4), {"test": 4})
+    (tmp_path / "blank.txt").write_text("\n")
+    with pytest.raises(ValueError, match=r"blank.txt is empty: give a file with text"):
+        make_exam(files._replace(plain=Path("blank.txt")), [llama()], Writing(max_tokens=4), {"test": 4})
+    with pytest.raises(ValueError, match=r'there is no file "none.jsonl"'):
+        make_exam(files._replace(questions={"it": Path("none.jsonl")}), [llama()], Writing(max_tokens=4), {"test": 4})
+
+
+def test_the_description_of_an_exam_does_not_depend_on_where_its_files_are(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.jsonl").write_bytes((place / "text.jsonl").read_bytes())
+    exams = [
+        make_exam(ExamFiles([folder / "text.jsonl"], {}), [llama()], Writing(max_tokens=4), {"test": 4})[0]
+        for folder in (place, tmp_path)
+    ]
+    assert exams[0].describe() == exams[1].describe()

@@ -23,7 +23,6 @@ from splitstep.distil.judging.answers import Writing
 from splitstep.distil.judging.bits import answer_bits, total
 from splitstep.distil.judging.exam import Exam, Figures
 from splitstep.distil.judging.rouge import mean_rouge
-from splitstep.distil.judging.rows import Row
 from splitstep.distil.judging.tokens import Causal
 from splitstep.studies import study_of
 from splitstep.studies.compare import running
@@ -36,6 +35,7 @@ from splitstep.studies.distil.rows import differences_of, row_of
 from splitstep.studies.distil.running import Distilled
 from splitstep.studies.distil.verdict import distil_verdict
 from splitstep.studies.statistics import Estimate
+from splitstep.tasks.instructions import Row
 
 ATTACK = '<script>alert("x")</script>'
 HELD_OUT = [Row(f"Q: {ATTACK}\nA: ", f"{ATTACK} dog", ATTACK), *ROWS[2:]]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...tasks.instructions import Row
 from ..records import wide
 from .room import rows_to_read
-from .rows import Row
 from .tokens import Batch, Scored, answer_tokens, batches, check_length, device_of, most_tokens, reading, text_tokens
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...tasks.instructions import Row
 from ..alignment import align
 from ..offsets import token_bytes, utf8
 from .room import rows_to_read
-from .rows import Row
 from .tokens import Causal, Scored, check_length, device_of, padded
 
 
