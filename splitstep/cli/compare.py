@@ -98,6 +98,13 @@ AnswerTokens = Annotated[
     typer.Option("--answer-tokens", metavar="N", help="For distil: the most tokens of an answer. Default: 256."),
 ]
 
+Plain = Annotated[
+    Path | None,
+    typer.Option(
+        "--plain", metavar="FILE", help="For distil: plain text, of which bits per byte are measured as well."
+    ),
+]
+
 
 class Line(NamedTuple):
     """The options that all comparisons share."""
@@ -123,6 +130,7 @@ class Students(NamedTuple):
     questions: list[Path]
     student_layers: int | None
     answer_tokens: int | None
+    plain: Path | None
 
     def options(self) -> dict[str, object]:
         return {f"--{name.replace('_', '-')}": value for name, value in self._asdict().items()}
@@ -148,6 +156,7 @@ def compare(
     questions: Questions = None,
     student_layers: StudentLayers = None,
     answer_tokens: AnswerTokens = None,
+    plain: Plain = None,
     engine: EngineOption = "local",
     data: Data = None,
     as_json: Json = False,
@@ -168,9 +177,9 @@ def compare(
     given, line = list(words or []), Line(seeds, out, sweep or [], engine, data, as_json, shlex.join(context.obj))
     of_glue = {"--start": start, "--scratch": scratch, "--tasks": tasks, "--grid": grid}
     of_schemes = {"--schemes": schemes, "--match": match, "--arms": arms, "--task": task}
-    students = Students(methods, text or [], questions or [], student_layers, answer_tokens)
+    students = Students(methods, text or [], questions or [], student_layers, answer_tokens, plain)
     if given[:1] == [DISTIL]:
-        refuse(DISTIL, {**of_schemes, **of_glue, "--sweep": sweep, "--engine": engine != "local"})
+        refuse(DISTIL, {**of_schemes, **of_glue, "--sweep": sweep})
         compare_students(given[1:], line, students)
     elif given[:1] == [GLUE]:
         refuse(GLUE, {**of_schemes, **students.options()})
@@ -181,7 +190,7 @@ def compare(
 
 
 def compare_students(words: list[str], line: Line, students: Students) -> None:
-    """Methods of distillation against each other; all runs are in this process."""
+    """Methods of distillation against each other."""
     seeds = STUDENTS if line.seeds is None else line.seeds
     check_count(seeds)
     if students.methods is None:
@@ -189,8 +198,8 @@ def compare_students(words: list[str], line: Line, students: Students) -> None:
     refuse_launchers("compare")
     from .compare_distil import Asked, compare_distil
 
-    made = line.out, line.data, line.as_json, line.command
-    compare_distil(Asked(words, students.methods, seeds, *students[1:], *made))
+    made = line.out, line.data, line.as_json, line.command, line.engine, students.plain
+    compare_distil(Asked(words, students.methods, seeds, *students[1:-1], *made))
 
 
 def compare_schemes(

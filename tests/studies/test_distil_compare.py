@@ -67,7 +67,7 @@ def test_the_whole_command(
         (["T", "S", "--text", "a", "--methods", "ce,cee"], 'there is no term "cee"'),
         (["T", "S", "--text", "a", "--seeds", "0"], "--seeds 0: give at least 1"),
         (["T", "S", "--schemes", "lie"], "--schemes does not go with distil: leave it out."),
-        (["T", "S", "--engine", "local=2"], "--engine does not go with distil: leave it out."),
+        (["T", "S", "--text", "a", "--engine", "locl=2"], "--engine locl=2 is unknown: use local, local=N"),
     ],
 )
 def test_what_is_wrong_is_one_line(
