@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from splitstep.distil.judging.bits import answer_bits, total
 from splitstep.distil.judging.exam import Exam, Figures
 from splitstep.distil.judging.rouge import mean_rouge
 from splitstep.distil.judging.tokens import Causal
+from splitstep.jobs.engines import open_engine
 from splitstep.studies import study_of
 from splitstep.studies.compare import running
 from splitstep.studies.compare.result import Curve
@@ -42,25 +45,27 @@ HELD_OUT = [Row(f"Q: {ATTACK}\nA: ", f"{ATTACK} dog", ATTACK), *ROWS[2:]]
 EXAM = Exam({"dolly": HELD_OUT, "self-instruct": ROWS[:1]}, Writing(seeds=(1, 2), max_tokens=6), " ".join(
     row.answer for row in ROWS), window=32)  # fmt: skip
 
+SMALL = partial(llama, layers=2, width=16, seed=1)
+
 
 class Training:
     """A trivial training of a tiny student: a few steps of cross entropy on two rows; the method scales its rate."""
 
     steps = 3
 
-    def __init__(self, start: Causal) -> None:
+    def __init__(self, start: Callable[[], Causal]) -> None:
         self.begin, self.calls = start, list[tuple[str, int, Path]]()
 
     def teacher(self) -> Causal:
         return llama()
 
     def start(self) -> Causal:
-        return self.begin
+        return self.begin()
 
     def train(self, method: str, seed: int, folder: Path) -> Distilled:
         self.calls.append((method, seed, folder))
+        student = self.start()
         torch.manual_seed(seed)
-        student = Causal(copy.deepcopy(self.begin.model), self.begin.tokenizer)
         rate = {"ce": 1e-3, "kl": 3e-3, "skl": 5e-3}.get(method, 1e-2)
         optimiser, losses = torch.optim.Adam(student.model.parameters(), rate), list[float]()
         for _ in range(3):
@@ -84,7 +89,7 @@ def inline() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[DistilResult, Training, Path]:
     out = tmp_path_factory.mktemp("terms")
-    training = Training(llama(layers=2, width=16, seed=1))
+    training = Training(SMALL)
     methods = ["ce", "kl", "skl", "skl+mta", "rkl"]
     found = compare_methods(training, EXAM, methods, range(3), out, quiet=True)
     return found, training, out
@@ -128,6 +133,39 @@ def test_a_study_that_is_started_again_runs_nothing_twice(made: tuple[DistilResu
         compare_methods(training, other, methods, range(3), out, quiet=True)
 
 
+class KilledOnce(Training):
+    """A training whose first worker is killed after a student has learnt, and before it is judged."""
+
+    def __init__(self, start: Callable[[], Causal], marker: Path) -> None:
+        super().__init__(start)
+        self.marker = marker
+
+    def train(self, method: str, seed: int, folder: Path) -> Distilled:
+        made = super().train(method, seed, folder)
+        if not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+
+@pytest.mark.slow
+def test_the_result_does_not_depend_on_the_engine_nor_on_a_killed_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = ["ce", "kl"]
+    expected = compare_methods(Training(SMALL), EXAM, methods, range(2), tmp_path / "here", quiet=True)
+    monkeypatch.setattr(running, "open_engine", open_engine)
+    killed = KilledOnce(SMALL, tmp_path / "killed")
+    found = compare_methods(killed, EXAM, methods, range(2), tmp_path / "there", engine="local=2", quiet=True)
+    assert killed.marker.exists()
+    assert found == replace(expected, engine="local=2", date=found.date)
+    folders = [path.parent.relative_to(tmp_path / "there") for path in (tmp_path / "there").glob("*/*/answers.json")]
+    assert len(folders) == 6
+    for folder in folders:
+        texts = [(tmp_path / out / folder / "answers.json").read_text() for out in ("here", "there")]
+        assert texts[0] == texts[1]
+
+
 def test_the_result_is_read_back_as_it_was_written(made: tuple[DistilResult, Training, Path]) -> None:
     document = json.loads(json.dumps(made[0].document(), allow_nan=False))
     assert read_distil(document, "it") == made[0]
@@ -143,7 +181,7 @@ def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training
 
 
 def test_a_student_of_another_tokenizer_is_judged_too(tmp_path: Path) -> None:
-    training = Training(gpt2())
+    training = Training(gpt2)
     result = compare_methods(training, EXAM, ["ce", "sra"], [0], tmp_path, quiet=True)
     [ce, sra] = [run.figures for run in result.runs]
     assert ce is not None
