@@ -31,6 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         one.tokenizer.save_pretrained(folder / name)
     rows = [{"instruction": f"ask {n}", "response": LINES[n % 3]} for n in range(24)]
     (folder / "text.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "plain.txt").write_text("\n".join(LINES))
     (folder / "more.jsonl").write_text(json.dumps({"instruction": "why", "output": LINES[0]}))
     return folder
 
@@ -42,14 +43,18 @@ def test_the_whole_command(
 ) -> None:
     words = ["compare", "distil", str(place / "teacher"), str(place / student), *QUICK, "data.test=4", "data.valid=4"]
     files = ["--text", str(place / "text.jsonl"), "--questions", str(place / "more.jsonl"), "--answer-tokens", "4"]
-    options = ["--methods", methods, "--seeds", "2", "--out", str(tmp_path / "terms")]
+    files += ["--plain", str(place / "plain.txt")]
+    options = ["--methods", methods, "--seeds", "2", "--engine", "local=2", "--out", str(tmp_path / "terms")]
     assert cli.main([*words, *files, *options]) == 0
     result = read_distil(json.loads((tmp_path / "terms" / "result.json").read_text()), "it")
     assert [run.method for run in result.runs] == 2 * methods.split(",")
     assert {name: one["rows"] for name, one in result.data["sets"].items()} == {"held out": 4, "more": 1}
     assert all(run.figures is not None and run.figures.distances for run in result.runs)
     assert all(len(run.valid_loss.steps) == 2 for run in result.runs)
-    assert "student before" in result.others
+    assert all(row.text_bits_per_byte is not None for row in result.rows)
+    assert (result.engine, set(result.others)) == ("local=2", {"teacher", "student before"})
+    asked_of_teacher = json.loads((tmp_path / "terms" / "teacher" / "manifest.json").read_text())["fields"]
+    assert ("states.2" in asked_of_teacher, "final" in asked_of_teacher) == ("mta" in methods, "sra" in methods)
     assert (tmp_path / "terms" / "report.html").is_file()
     capsys.readouterr()
     assert cli.main(["report", str(tmp_path / "terms")]) == 0

@@ -21,9 +21,10 @@ from pages import chromium, visit
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
+from splitstep.distil.judging import room
 from splitstep.distil.judging.answers import Writing
 from splitstep.distil.judging.bits import answer_bits, total
-from splitstep.distil.judging.exam import Exam, Figures
+from splitstep.distil.judging.exam import WINDOW, Exam, Figures
 from splitstep.distil.judging.rouge import mean_rouge
 from splitstep.distil.judging.tokens import Causal
 from splitstep.jobs.engines import open_engine
@@ -32,6 +33,7 @@ from splitstep.studies.compare import running
 from splitstep.studies.compare.result import Curve
 from splitstep.studies.distil import STUDY, compare_methods
 from splitstep.studies.distil.claims import answer, claims_of
+from splitstep.studies.distil.exams import PLAIN
 from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
 from splitstep.studies.distil.result import BITS, ROUGE, DistilResult, DistilRun, read_distil
 from splitstep.studies.distil.rows import differences_of, row_of
@@ -269,6 +271,16 @@ def test_margins_and_seeds_are_those_of_the_page() -> None:
     assert f"within ±{MARGINS[ROUGE]:g} points" in text
     assert f"margin of ±{MARGINS[BITS]:g}" in text
     assert f"at least {['zero', 'one', 'two', 'three'][FEWEST]} pairs" in text
+
+
+def test_the_docs_have_the_limits_of_judging() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    guide, page = (" ".join((docs / name).read_text().split()) for name in ("guide/distil.md", "results/distil.md"))
+    assert f"at most {PLAIN:,} characters" in page
+    assert f"its first {PLAIN:,} characters are measured as well, in windows of {WINDOW} tokens" in guide
+    assert f"at most {room.WRITE_MOST:,}, whose keys" in guide
+    assert f"on a CPU in batches of {room.WRITE_ON_CPU}." in guide
+    assert f"of at most {room.READ_MOST}; on a CPU of {room.READ_ON_CPU}." in guide
 
 
 def test_bases_and_plans() -> None:

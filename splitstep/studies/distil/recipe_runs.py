@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, final
+
+import torch
 
 from ...distil.judging.tokens import Causal
 from ...distil.objective import write_cache_for
@@ -62,12 +65,20 @@ class RecipeRuns:
     def train(self, method: str, seed: int, folder: Path) -> Distilled:
         recipe = self.recipe(method, seed)
         result = train(recipe, folder, self.data, quiet=True)
+        release_memory()
         directory = RunDirectory(folder)
         curves = read_curves(directory, result.metric.name, recipe.train)
         student = on_device(open_causal(directory.model)) if result.status == "finished" else None
         return Distilled(
             student, result.steps, result.seconds, result.device, curves["train_loss"], curves["valid_loss"]
         )
+
+
+def release_memory() -> None:
+    """Give back what a training took on a GPU: judging fills a part of it, and other workers may be there."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def open_causal(name: str | Path, layers: int | None = None) -> Causal:
