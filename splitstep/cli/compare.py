@@ -167,7 +167,6 @@ def compare(
     Example:
       splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 5 --out runs/digits
       splitstep compare stdlib train.steps=500 --schemes "lie,F/2 A F/2" --match flops --out runs/lm
-      splitstep compare --task digits --schemes lie,macaron --sweep train.lr=1e-3,3e-3 --out runs/sweep
       splitstep compare glue --start runs/pretrain --seeds 2 --scratch --out runs/glue
       splitstep compare distil TEACHER STUDENT --text rows.jsonl --methods ce,skl,skl+mta --seeds 3 --out runs/terms
 
