@@ -136,9 +136,9 @@ def seeds_of(recipe: Recipe, count: int) -> range:
     return range(recipe.train.seed, recipe.train.seed + checked_count(count))
 
 
-def refuse_launchers(verb: str, instead: str = ", with --engine local=N") -> None:
+def refuse_launchers(verb: str) -> None:
     """Refuse to run under torchrun: a study starts its own processes."""
     from ..training.processes import launched
 
     if launched("WORLD_SIZE") > 1:
-        raise ValueError(f"{verb} starts its own processes: run it without torchrun{instead}.")
+        raise ValueError(f"{verb} starts its own processes: run it without torchrun, with --engine local=N.")

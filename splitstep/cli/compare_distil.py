@@ -12,7 +12,7 @@ import typer
 
 from .compare import checked_count, refuse_launchers
 from .distil import StudentLayers, Teacher
-from .options import Data, Json, NewDirectory
+from .options import Data, EngineOption, Json, NewDirectory
 from .output import Output
 
 RECIPE = "distil"
@@ -41,6 +41,10 @@ Questions = Annotated[
     list[Path] | None,
     typer.Option("--questions", metavar="FILE", help="More instructions to judge students on; repeatable."),
 ]
+Plain = Annotated[
+    Path | None,
+    typer.Option("--plain", metavar="FILE", help="Plain text, of which bits per byte are measured as well."),
+]
 AnswerTokens = Annotated[int, typer.Option("--answer-tokens", metavar="N", help="The most tokens of an answer.")]
 
 
@@ -58,6 +62,8 @@ class Asked(NamedTuple):
     data: Path | None
     as_json: bool
     command: str
+    engine: str = "local"
+    plain: Path | None = None
 
 
 def compare_students(
@@ -70,8 +76,10 @@ def compare_students(
     text: Text,
     questions: Questions = None,
     student_layers: StudentLayers = None,
+    plain: Plain = None,
     answer_tokens: AnswerTokens = TOKENS,
     out: NewDirectory,
+    engine: EngineOption = "local",
     data: Data = None,
     as_json: Json = False,
 ) -> None:
@@ -98,6 +106,8 @@ def compare_students(
         data=data,
         as_json=as_json,
         command=shlex.join(context.obj),
+        engine=engine,
+        plain=plain,
     )
     compare_distil(asked)
 
@@ -105,29 +115,29 @@ def compare_students(
 def compare_distil(asked: Asked) -> None:
     """Train and judge students by all methods with all seeds."""
     teacher, student = models_of(asked)
-    refuse_launchers("compare distil", instead="")
+    refuse_launchers("compare distil")
     from ..distil.judging.answers import Writing
+    from ..jobs.engines import check_engine
     from ..studies.distil import STUDY, compare_methods
-    from ..studies.distil.exams import make_exam
+    from ..studies.distil.exams import ExamFiles, make_exam
     from ..studies.distil.plan import plan, split_methods
-    from ..studies.distil.recipe_runs import RecipeRuns, open_causal
+    from ..studies.distil.recipe_runs import RecipeRuns
 
+    check_engine(asked.engine)
     methods, seeds = split_methods(asked.methods), range(asked.seeds)
     plan(methods, seeds)  # refuses wrong ones before models are opened, as the next line does
     writing = Writing(SAMPLES, asked.answer_tokens)
     runs = RecipeRuns(document_of(asked, teacher, student), asked.data)
     recipe = runs.recipe(methods[0], 0)
     output = Output(asked.as_json, asked.out).check()
-    opened = open_causal(teacher)
-    start = open_causal(student) if asked.student_layers is None else None
-    known = [opened, *([start] if start else [])]
-    questions = {path.stem: path for path in asked.questions}
-    exam, left_out = make_exam(asked.text, questions, known, writing, runs.document["data"])
+    files = ExamFiles(asked.text, {path.stem: path for path in asked.questions}, asked.plain, asked.data)
+    exam, left_out = make_exam(files, runs.models(), writing, runs.document["data"])
     for name, count in left_out.items():
         if count:
             print(f"{name}: {count} rows are too long for a model, and are left out", file=sys.stderr)
+    runs.write_cache(methods)
     result = compare_methods(
-        runs, opened, exam, methods, seeds, asked.out, start=start, recipe=recipe.document(), command=asked.command
+        runs, exam, methods, seeds, asked.out, engine=asked.engine, recipe=recipe.document(), command=asked.command
     )
     output.emit_study(STUDY, result)
 

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
@@ -28,7 +28,7 @@ from .geometry import token_weights
 from .records import Shape, Shown, TopK, top_k
 from .terms.term import Needs
 
-MANIFEST, FORMAT = "manifest.json", 1
+MANIFEST, FORMAT = "manifest.json", 2
 WHOLE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int32": torch.int32}
 Precision = Literal["float16", "bfloat16", "float32"]
 
@@ -47,13 +47,19 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Whose cache it is: the hashes of the teacher's weights and of its tokens, and what is kept of each token."""
+    """Whose cache it is: the hashes of the teacher's weights and of its tokens, and what is kept of each token.
+
+    `files_sha256` is the hash of the files that the teacher came from, which says without loading it that it is the
+    same; it is empty if there are none here.
+    """
 
     teacher: str
     teacher_sha256: str
+    files_sha256: str
     text_sha256: str
     layers: int
     width: int
+    vocabulary: int
     largest: int
     precision: Precision
     rows: int
@@ -69,7 +75,7 @@ class Manifest:
 
 
 def fields_for(needs: Needs, shape: Shape, largest: int, precision: Precision) -> dict[str, Field]:
-    """The files that a method needs."""
+    """The files that a method needs; none if it does not ask the teacher."""
     found = {
         f"states.{layer}": Field((shape.width,), precision) for layer in sorted({pair[0] for pair in needs.layers})
     }
@@ -137,6 +143,10 @@ class Cache:
                 os.fsync(opened.fileno())
         self.save(done=done)
 
+    def only(self, wanted: Manifest) -> Cache:
+        """The same cache for reading the files of another manifest, which are some of this one's."""
+        return Cache(self.folder, replace(self.manifest, fields=wanted.fields, output=wanted.output), self.offsets)
+
     def save(self, **changes: Any) -> None:
         self.manifest = read_as(Manifest, {**plain(self.manifest), **changes}, MANIFEST)
         write_manifest(self.folder, self.manifest)
@@ -188,19 +198,27 @@ def open_cache(folder: Path, wanted: Manifest, offsets: np.ndarray) -> Cache:
             raise ValueError(f"{folder} holds other files, not a teacher's cache: name a new folder with --cache")
         write_manifest(folder, wanted)
         return Cache(folder, wanted, offsets)
-    try:
-        found = read_as(Manifest, json.loads((folder / MANIFEST).read_text()), MANIFEST)
-    except ValueError as error:
-        raise ValueError(
-            f"{folder / MANIFEST} is damaged ({error}): delete the folder, or name another --cache"
-        ) from None
+    found = read_manifest(folder)
     check_same(folder, found, wanted)
     return Cache(folder, found, offsets)
 
 
+def read_manifest(folder: Path) -> Manifest:
+    try:
+        document = json.loads((folder / MANIFEST).read_text())
+        if isinstance(document, dict) and document.get("format", FORMAT) != FORMAT:
+            raise ValueError(f"its format is {document['format']}, here {FORMAT}")
+        return read_as(Manifest, document, MANIFEST)
+    except ValueError as error:
+        raise ValueError(
+            f"{folder / MANIFEST} is damaged or of another version ({error}): delete the folder, or name another "
+            "--cache"
+        ) from None
+
+
 SAME: Mapping[str, str] = {
     "teacher_sha256": "another teacher", "text_sha256": "another text", "largest": "another number of largest logits",
-    "precision": "another precision", "format": "another version",
+    "precision": "another precision",
 }  # fmt: skip
 
 

@@ -10,12 +10,12 @@ from typing import final
 import numpy as np
 import torch
 
-from ..pretrained.network import sha256_of_weights
 from ..tasks.buckets import padded
 from ..tasks.task import Batch
 from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, shown_of, text_sha256
 from .records import Shown
 from .showing import Shower, Wanted
+from .source import TeacherSource
 from .teacher import Teacher
 from .terms.term import Input, Needs
 from .texts import Texts, teacher_inputs
@@ -29,39 +29,41 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def wanted_manifest(shower: Shower, texts: Texts, needs: Needs, largest: int, precision: Precision) -> Manifest:
+def wanted_manifest(source: TeacherSource, texts: Texts, needs: Needs, largest: int, precision: Precision) -> Manifest:
     """The cache that a method needs of a teacher and texts."""
-    if not largest < shower.vocabulary:
+    if not largest < source.vocabulary:
         raise ValueError(
-            f"{largest} largest logits are to be kept and {shower.name} has {shower.vocabulary}: give fewer with "
+            f"{largest} largest logits are to be kept and {source.name} has {source.vocabulary}: give fewer with "
             "objective.largest"
         )
     known = texts.teacher
     return Manifest(
-        teacher=shower.name,
-        teacher_sha256=sha256_of_weights(shower.model),
+        teacher=source.name,
+        teacher_sha256=source.weights_sha256,
+        files_sha256=source.files_sha256,
         text_sha256=text_sha256(known.tokens, known.offsets),
-        layers=shower.shape.layers,
-        width=shower.shape.width,
+        layers=source.shape.layers,
+        width=source.shape.width,
+        vocabulary=source.vocabulary,
         largest=largest,
         precision=precision,
         rows=len(known.lengths),
         tokens=len(known.tokens),
-        fields=fields_for(needs, shower.shape, largest, precision),
-        output=tuple(shower.output.shape) if "output" in needs.inputs else (),
+        fields=fields_for(needs, source.shape, largest, precision),
+        output=(source.vocabulary, source.shape.width) if "output" in needs.inputs else (),
     )
 
 
-def write_cache(folder: Path, shower: Shower, texts: Texts, manifest: Manifest) -> Cache:
-    """The complete cache; the teacher reads the rows that are missing."""
+def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manifest) -> Cache:
+    """The complete cache, as far as it is wanted; the teacher reads the rows that are missing."""
     with locked(folder):
-        cache = open_cache(folder, manifest, texts.teacher.offsets)
+        cache = open_cache(folder, wanted, texts.teacher.offsets)
         found = cache.manifest
         if found.done < found.rows:
             size = f"{found.bytes / 2**20:,.0f} MiB in {found.precision}, {found.largest} largest logits a token"
-            say(f"{shower.name} reads {found.rows - found.done:,} of {found.rows:,} rows once; {folder} takes {size}")
-            fill(cache, shower, texts)
-        return cache
+            say(f"{source.name} reads {found.rows - found.done:,} of {found.rows:,} rows once; {folder} takes {size}")
+            fill(cache, source.shower, texts)
+        return cache.only(wanted)
 
 
 def wanted_of(manifest: Manifest) -> Wanted:

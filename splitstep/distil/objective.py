@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..pretrained import open_model
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..tasks.options import at_least, read_options
@@ -21,7 +20,8 @@ from .cached_teacher import CachedTeacher, say, wanted_manifest, write_cache
 from .method import Method, MethodLoss, parse_method
 from .records import Aligned, Shapes, Shown
 from .showing import Shower, Wanted
-from .teacher import OnlineTeacher, Teacher
+from .source import TeacherSource
+from .teacher import NoTeacher, OnlineTeacher, Teacher
 from .terms.term import Needs
 from .texts import Texts, aligned_of
 from .vocabulary import shared_vocabulary
@@ -91,36 +91,57 @@ def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objectiv
     if not isinstance(task, Instruct):
         raise ValueError(f'the objective "distil" needs the task instruct, not {task.name}: it aligns whole texts')
     given = read_options(DistilOptions, options, "objective")
-    method, student, opened = parse_method(given.method), Shower(model, "the student"), open_model(given.teacher)
-    teacher = Shower(opened.model.float().eval().requires_grad_(False), given.teacher)
-    texts = Texts(task, opened.needs_tokenizer())
-    shapes = Shapes(teacher.shape, student.shape)
+    method, student = parse_method(given.method), Shower(model, "the student")
+    alone = Shapes(student.shape, student.shape)
+    if not method.needs(alone).of_teacher:
+        loss = MethodLoss(method, alone, torch.initial_seed() % 2**31)
+        return Distillation(loss, student, NoTeacher(), Texts(task, task.tokenizer), method.needs(alone))
+    return with_teacher(method, student, task, given)
+
+
+def with_teacher(method: Method, student: Shower, task: Instruct, given: DistilOptions) -> Distillation:
+    """The objective of a method that asks the teacher, or a cache of what it shows."""
+    folder = None if given.cache is None else Path(given.cache)
+    source = TeacherSource(given.teacher, folder)
+    texts, shapes = Texts(task, source.tokenizer), Shapes(source.shape, student.shape)
     needs = method.needs(shapes)
-    check_pair(method, needs, texts, teacher, student)
+    check_pair(method, needs, texts, source, student)
     texts.find_spans(needs.spans)
-    for side, one in enumerate((teacher, student)):
-        one.prepare(Wanted.of(needs, side))
+    student.prepare(Wanted.of(needs, 1))
     loss = MethodLoss(method, shapes, torch.initial_seed() % 2**31)
-    online = OnlineTeacher(teacher, Wanted.of(needs, 0))
-    found = Distillation(loss, student, online, texts, needs)
-    if given.cache is not None:
-        wanted = wanted_manifest(teacher, texts, needs, given.largest, given.precision)
-        cached = CachedTeacher(write_cache(Path(given.cache), teacher, texts, wanted), texts)
-        tell_differences(found, cached)
-        found.teacher = cached
+    if folder is None:
+        return Distillation(loss, student, online(source, needs), texts, needs)
+    wanted = wanted_manifest(source, texts, needs, given.largest, given.precision)
+    cached = CachedTeacher(write_cache(folder, source, texts, wanted), texts)
+    found = Distillation(loss, student, cached, texts, needs)
+    if source.kept is None:
+        tell_differences(found, online(source, needs))
     return found
 
 
-def tell_differences(found: Distillation, cached: CachedTeacher) -> None:
+def online(source: TeacherSource, needs: Needs) -> OnlineTeacher:
+    """The teacher itself."""
+    wanted = Wanted.of(needs, 0)
+    source.shower.prepare(wanted)
+    return OnlineTeacher(source.shower, wanted)
+
+
+def write_cache_for(methods: Sequence[str], model: nn.Module, task: Task, options: Mapping[str, Any]) -> None:
+    """Write the cache that the options name, with what all of these methods together need; one that has it stays."""
+    together = " + ".join(str(parse_method(method)) for method in methods)
+    distil(model, task, {**options, "method": together})
+
+
+def tell_differences(found: Distillation, teacher: OnlineTeacher) -> None:
     """Print how far each term is from its value with the teacher itself, on a few rows: the rest of the vocabulary is
     one class in a cache, and its numbers are rounded."""
     rows = np.arange(min(FEW, len(found.texts.student.lengths)))
-    exact, kept = found.values(rows, found.teacher), found.values(rows, cached)
+    exact, kept = found.values(rows, teacher), found.values(rows, found.teacher)
     told = ", ".join(f"{name} {exact[name]:.4g} - {kept[name]:.4g} = {exact[name] - kept[name]:.2g}" for name in exact)
     say(f"from the teacher itself less from its cache, on {len(rows)} rows: {told}")
 
 
-def check_pair(method: Method, needs: Needs, texts: Texts, teacher: Shower, student: Shower) -> None:
+def check_pair(method: Method, needs: Needs, texts: Texts, teacher: TeacherSource, student: Shower) -> None:
     """Refuse a method that these two models cannot have."""
     if not needs.same_tokens:
         return

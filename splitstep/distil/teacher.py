@@ -27,6 +27,17 @@ class Teacher(ABC):
 
 
 @final
+class NoTeacher(Teacher):
+    """The teacher of a method that does not ask one, such as `ce`."""
+
+    def batch(self, rows: np.ndarray, width: int) -> Batch:
+        return {}
+
+    def show(self, batch: Batch) -> Shown:
+        return Shown(teacher_inputs(batch)[1].bool())
+
+
+@final
 class OnlineTeacher(Teacher):
     """A teacher that is kept beside the student, and reads each batch again. It moves to the batch's device."""
 

@@ -8,28 +8,40 @@ from typing import Any, NamedTuple
 from .fetch import read
 
 PROMPTS, ANSWERS, CONTEXTS = ("instruction", "prompt"), ("response", "output", "answer"), ("context", "input")
+INSTANCES = "instances"  # where Self-Instruct has its inputs and outputs; the first is taken
 PIECE = 2000  # characters of plain text in a row, at most, unless a line is longer
 
 
 class Row(NamedTuple):
-    """A prompt, which is empty in plain text, and the answer that is learnt; `where` is for errors."""
+    """A prompt, which is empty in plain text; its answer; the prompt without its template, for people; and the line of
+    its file, for errors."""
 
     prompt: str
     answer: str
-    where: str
+    instruction: str = ""
+    where: str = ""
+
+    @property
+    def shown(self) -> str:
+        return self.instruction or self.prompt
 
 
 def read_rows(path: Path, template: str) -> list[Row]:
-    """The rows of a file: JSON lines, or any other text."""
-    try:
-        text = read(path).decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text (byte {error.start}): convert it") from None
+    """The rows of a file: JSON lines, or any other text. A prompt stands in the template's {prompt}."""
+    text = read_text(path)
     is_json = ".jsonl" in path.suffixes or text.lstrip().startswith("{")
     rows = list(json_rows(path, text, template) if is_json else plain_rows(path, text))
     if not rows:
         raise ValueError(f"{path} is empty: give a file with text")
     return rows
+
+
+def read_text(path: Path) -> str:
+    """A file's text, unpacked."""
+    try:
+        return read(path).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text (byte {error.start}): convert it") from None
 
 
 def json_rows(path: Path, text: str, template: str) -> Iterator[Row]:
@@ -45,9 +57,13 @@ def json_row(where: str, line: str, template: str) -> Row:
         raise ValueError(f"{where} is not JSON: each line is an object with instruction and response") from None
     if not isinstance(found, dict):
         raise ValueError(f"{where} is not an object: write an instruction and a response")
+    instances = found.get(INSTANCES)
+    if isinstance(instances, list) and instances and isinstance(instances[0], dict):
+        found = {key: value for key, value in found.items() if key != INSTANCES} | instances[0]
     prompt, answer = entry(where, found, PROMPTS), entry(where, found, ANSWERS)
     contexts = [found[name] for name in CONTEXTS if isinstance(found.get(name), str) and found[name].strip()]
-    return Row(template.replace("{prompt}", "\n\n".join([prompt, *contexts])), answer, where)
+    instruction = "\n\n".join([prompt, *contexts])
+    return Row(template.replace("{prompt}", instruction), answer, instruction, where)
 
 
 def entry(where: str, found: Mapping[str, Any], names: tuple[str, ...]) -> str:
@@ -67,8 +83,8 @@ def plain_rows(path: Path, text: str) -> Iterator[Row]:
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         if piece and len(piece) + len(line) > PIECE:
             if piece.strip():
-                yield Row("", piece, f"{path} line {first}")
+                yield Row("", piece, where=f"{path} line {first}")
             piece, first = "", number
         piece += line
     if piece.strip():
-        yield Row("", piece, f"{path} line {first}")
+        yield Row("", piece, where=f"{path} line {first}")

@@ -15,11 +15,11 @@ from splitstep.cli import compare_distil
 from splitstep.studies import compare, glue
 
 OWN = {
-    "compare": {"--task", "--schemes", "--match", "--arms", "--sweep", "--engine"},
-    "compare glue": {"--start", "--scratch", "--tasks", "--grid", "--sweep", "--engine"},
-    "compare distil": {"--methods", "--text", "--questions", "--student-layers", "--answer-tokens"},
+    "compare": {"--task", "--schemes", "--match", "--arms", "--sweep"},
+    "compare glue": {"--start", "--scratch", "--tasks", "--grid", "--sweep"},
+    "compare distil": {"--methods", "--text", "--questions", "--student-layers", "--answer-tokens", "--plain"},
 }
-SHARED = {"--seeds", "--out", "--data", "--json", "--help"}
+SHARED = {"--seeds", "--engine", "--out", "--data", "--json", "--help"}
 
 
 class Reached(Exception):
@@ -113,7 +113,7 @@ def test_help_shows_the_options_of_one_verb(verb: str, capsys: pytest.CaptureFix
         ("gleu --start a=b", "Unknown option --start. It belongs to splitstep compare glue. See splitstep compare"),
         ("digits --methods ce", "Unknown option --methods. It belongs to splitstep compare distil."),
         ("glue --schemes lie", "Unknown option --schemes. It belongs to splitstep compare. See splitstep compare glue"),
-        ("distil T --engine local", "It belongs to splitstep compare and splitstep compare glue."),
+        ("distil T --sweep train.lr=1,2", "It belongs to splitstep compare and splitstep compare glue."),
         ("glue --strat a=b", "Unknown option --strat. Did you mean --start? See splitstep compare glue --help."),
         ("glue-rt --schemes lie --out out", "Did you mean glue-rte?"),
         ("glue", "Missing option '--start'. Pre-trained runs, as in lie=runs/a"),

@@ -13,7 +13,8 @@ import torch
 from children import Child
 from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
 
-from splitstep.distil.objective import Distillation, distil
+from splitstep.distil import source
+from splitstep.distil.objective import Distillation, distil, write_cache_for
 from splitstep.pretrained import open_model
 from splitstep.training import read_recipe, train
 
@@ -101,8 +102,68 @@ def test_a_finished_cache_is_not_written_again_and_serves_smaller_methods(place:
     objective(document(place, "skl + mta", cache=str(tmp_path / "c")))
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "c").glob("*.bin")}
     found = objective(document(place, "skl", cache=str(tmp_path / "c")))
-    assert torch.isfinite(found.loss(*found.shown(found.batch(0, 0, 4))))
+    batch = found.batch(0, 0, 4)
+    assert {name for name in batch if name.startswith("cache.")} == {"cache.logits", "cache.ids", "cache.tail.1"}
+    assert torch.isfinite(found.loss(*found.shown(batch)))
     assert {file: file.stat().st_mtime_ns for file in before} == before
+
+
+def test_one_cache_has_what_all_methods_need(place: Path, tmp_path: Path) -> None:
+    methods = ["ce", "kl(temperature=2)", "skl", "skl + mta", "hidden(layers=1)"]
+    given = read_recipe(document(place, "ce", cache=str(tmp_path / "c")), "r")
+    assert isinstance(given.objective, dict)
+    options = {name: value for name, value in given.objective.items() if name != "name"}
+    write_cache_for(methods, gpt2(bpe(), 2, 8), given.load_task(), options)
+    fields = json.loads((tmp_path / "c" / "manifest.json").read_text())["fields"]
+    assert {"states.2", "states.4", "weights.4", "tail.1", "tail.2", "logits", "ids"} <= fields.keys()
+    for method in methods:
+        shared = objective(document(place, method, cache=str(tmp_path / "c")))
+        own = objective(document(place, method, cache=str(tmp_path / f"{methods.index(method)}")))
+        values = [one.loss.values(*one.shown(one.batch(0, 0, 4))) for one in (shared, own)]
+        assert values[0] == values[1]
+
+
+@pytest.fixture
+def unopened(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is loaded")
+
+    monkeypatch.setattr(source, "open_model", refuse)
+
+
+def test_a_complete_cache_is_used_without_loading_the_teacher(
+    place: Path, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = document(place, "skl + mta", cache=str(tmp_path / "c"))
+    first = objective(given)
+    request.getfixturevalue("unopened")
+    capsys.readouterr()
+    again = objective(given)
+    values = [one.loss.values(*one.shown(one.batch(0, 0, 4))) for one in (first, again)]
+    assert values[0] == values[1]
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ValueError, match=r"is a cache without tail.2, which the method needs: name another"):
+        objective(document(place, "kl(temperature=2)", cache=str(tmp_path / "c")))
+
+
+def test_a_teacher_whose_files_have_changed_is_another_teacher(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "teacher", tmp_path / "teacher")
+    given = document(place, "skl", cache=str(tmp_path / "c"))
+    given["objective"]["teacher"] = str(tmp_path / "teacher")
+    objective(given)
+    shutil.copy(place / "another" / "model.safetensors", tmp_path / "teacher" / "model.safetensors")
+    with pytest.raises(ValueError, match="is a cache of another teacher"):
+        objective(given)
+
+
+@pytest.mark.usefixtures("unopened")
+def test_a_method_that_asks_no_teacher_needs_no_cache(place: Path, tmp_path: Path) -> None:
+    found = objective(document(place, "ce", cache=str(tmp_path / "c")))
+    batch = found.batch(0, 0, 4)
+    logits = found.student.model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    expected = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten())
+    torch.testing.assert_close(found.loss(*found.shown(batch)), expected)
+    assert not (tmp_path / "c").exists()
 
 
 def test_training_from_a_cache_needs_no_teacher_in_memory(place: Path, tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import lzma
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +18,14 @@ from splitstep.distil.alignment import align_text
 from splitstep.distil.judging.agreement import agreement
 from splitstep.distil.judging.bits import answer_bits, text_bits, total
 from splitstep.distil.judging.distance import trajectory_distance
+from splitstep.distil.judging.room import bytes_of_answer, rows_to_read, rows_to_write, rows_within
 from splitstep.distil.judging.rouge import mean_rouge, rouge_l
-from splitstep.distil.judging.rows import Row, read_rows, split_rows
-from splitstep.distil.judging.together import read_by_both
-from splitstep.distil.judging.tokens import Causal, fitting
+from splitstep.distil.judging.together import read_by_both, read_together
+from splitstep.distil.judging.tokens import Causal
 from splitstep.distil.vocabulary import shared_vocabulary
+from splitstep.pretrained.layers import layers_of
 from splitstep.probes.similarity import linear_cka
-from splitstep.tasks.instruct import TEMPLATE
+from splitstep.tasks.instructions import Row
 
 TEXT = " ".join(row.answer for row in ROWS)
 
@@ -82,11 +80,10 @@ def test_judging_leaves_the_mode_of_the_model_as_it_was() -> None:
     assert one.model.training
 
 
-def test_rows_that_are_too_long_are_refused_or_left_out() -> None:
+def test_rows_that_are_too_long_are_refused() -> None:
     one, long = llama(), Row("Q", "fox " * 400)
-    with pytest.raises(ValueError, match=r"row 1 has \d+ tokens, and the model reads at most 256: choose rows with"):
+    with pytest.raises(ValueError, match=r"row 1 has \d+ tokens, and the model reads at most 256: leave it out"):
         answer_bits(*one, [ROWS[0], long])
-    assert fitting([ROWS[0], long], [one.tokenizer], 256) == [ROWS[0]]
 
 
 @pytest.mark.parametrize(
@@ -126,6 +123,33 @@ def test_rouge_is_that_of_the_package_and_of_a_table(a: list[str], b: list[str])
     assert found == pytest.approx(200 * common(a, b) / (len(a) + len(b)) if common(a, b) else 0.0)
 
 
+PIECES = [
+    "The",
+    "foxes",
+    "running",
+    "don't",
+    "co-operate",
+    "3.14",
+    "Straße",
+    "İstanbul",
+    "naïve",
+    "ΣΟΦΟΣ",
+    "a",
+    "été",
+    "the",
+]
+BLANKS = [" ", "\n", "\t", "\u00a0", "\u2028", "\x1c", ", ", "-", "..."]
+TEXTS = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(BLANKS)), max_size=90).map(
+    lambda found: "".join(word + blank for word, blank in found)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXTS | st.text(max_size=60), TEXTS | st.text(max_size=60))
+def test_rouge_equals_the_package_to_the_last_digit(a: str, b: str) -> None:
+    assert rouge_l(a, b) == 100 * RougeScorer(["rougeL"], use_stemmer=True).score(b, a)["rougeL"].fmeasure
+
+
 def test_the_mean_of_rouge_is_over_rows() -> None:
     assert mean_rouge(["the cat sat", "dog"], ["the cat sat", "fox"]) == 50
 
@@ -133,10 +157,10 @@ def test_the_mean_of_rouge_is_over_rows() -> None:
 @pytest.mark.parametrize("make", [llama, gpt2, splitstep_causal])
 def test_a_model_agrees_with_itself(make: Any) -> None:
     one = make()
-    found = agreement(one, one, ROWS, batch=2)
+    found = agreement(read_together(one, one, ROWS), batch=2)
     assert (found.top1, found.kl, found.share) == (1.0, 0.0, 1.0)
     assert found.places == sum(len(read_by_both(one.tokenizer, one.tokenizer, row)[0].places) for row in ROWS)
-    assert all(abs(one.distance) < 1e-9 for one in trajectory_distance(one, one, ROWS))
+    assert all(abs(one.distance) < 1e-9 for one in trajectory_distance(read_together(one, one, ROWS)))
 
 
 def test_agreement_is_that_of_a_loop_over_rows() -> None:
@@ -152,7 +176,7 @@ def test_agreement_is_that_of_a_loop_over_rows() -> None:
             equal += int(p[place].argmax() == q[place].argmax())
             divergence += float(kl_div(q[place], p[place], log_target=True, reduction="sum"))
             n += 1
-    found = agreement(teacher, student, ROWS, batch=3)
+    found = agreement(read_together(teacher, student, ROWS), batch=3)
     assert (found.top1, found.places) == (equal / n, n)
     assert found.kl == pytest.approx(divergence / n, rel=1e-4)
 
@@ -183,7 +207,7 @@ def test_models_of_two_tokenizers_are_compared_where_both_have_read_the_same_byt
                 equal += int(p.argmax() == q.argmax())
                 divergence += float(kl_div(q, p, log_target=True, reduction="sum"))
                 n += 1
-    found = agreement(teacher, student, ROWS, batch=2)
+    found = agreement(read_together(teacher, student, ROWS), batch=2)
     assert (found.top1, found.places, found.share) == (equal / n, n, shared.teacher_share)
     assert found.kl == pytest.approx(divergence / n, rel=1e-4)
     assert 0 < found.share < 1
@@ -197,7 +221,7 @@ def test_distance_is_one_minus_cka_of_mapped_layers() -> None:
         for one, into in ((teacher, ours), (student, theirs)):
             out = one.model(torch.tensor([read.ids]), output_hidden_states=True)
             into.append([state[0, read.places].detach().double() for state in out.hidden_states])
-    found = trajectory_distance(teacher, student, ROWS, batch=2)
+    found = trajectory_distance(read_together(teacher, student, ROWS), batch=2)
     assert [one[:2] for one in found] == [(1, 2), (2, 4)]
     for layer, matching, distance in found:
         x, y = (torch.cat([row[k] for row in side]) for side, k in ((ours, matching), (theirs, layer)))
@@ -206,38 +230,27 @@ def test_distance_is_one_minus_cka_of_mapped_layers() -> None:
 
 def test_distance_looks_at_no_more_tokens_than_asked() -> None:
     teacher, student = llama(layers=4), gpt2(layers=6)  # deeper than the teacher, other tokens
-    few, all_of_them = (trajectory_distance(teacher, student, ROWS, 2, most) for most in (8, 10**6))
+    both = read_together(teacher, student, ROWS)
+    few, all_of_them = (trajectory_distance(both, 2, most) for most in (8, 10**6))
     assert [one.layer for one in few] == [2, 3, 4, 5, 6]
     assert few != all_of_them
 
 
-def test_rows_are_read_from_files_of_both_kinds(tmp_path: Path) -> None:
-    dolly = [{"id": k, "instruction": f"ask {k}", "response": f"answer {k}"} for k in range(4)]
-    with lzma.open(tmp_path / "dolly.jsonl.xz", "wt") as file:
-        file.write("\n".join(map(json.dumps, [*dolly, dolly[3] | {"response": "other"}])))
-    rows = read_rows(tmp_path / "dolly.jsonl.xz")
-    assert rows[1] == Row(TEMPLATE.format(prompt="ask 1"), "answer 1", "ask 1")
-    train, held_out = split_rows(rows, 1)
-    assert held_out == [rows[4]]
-    assert train == rows[:3]  # row 3 asks the same
-    own = {"instruction": "shorten", "instances": [{"input": "long text", "output": "text"}]}
-    (tmp_path / "self.jsonl").write_text(f"{json.dumps(own)}\n\n")
-    [row] = read_rows(tmp_path / "self.jsonl")
-    assert (row.answer, row.shown) == ("text", "shorten\n\nlong text")
-    assert "shorten\n\nlong text\n\n### Response:\n" in row.prompt
+@pytest.mark.parametrize("make", [llama, gpt2, splitstep_causal])
+def test_the_bytes_of_an_answer_are_those_of_its_keys_and_values(make: Any) -> None:
+    """Two layers more than the model has, and the noise; measured on what the model keeps."""
+    one, tokens = make(), 24
+    ids = torch.zeros(1, tokens, dtype=torch.long)
+    kept = one.model(ids, use_cache=True).past_key_values
+    layers = len(layers_of(one.model, "it"))
+    found = [x for layer in kept.layers for x in (layer.keys, layer.values)]
+    size = sum(x.numel() * x.element_size() for x in found)
+    noise = one.model.get_output_embeddings().weight.shape[0] * 64
+    assert bytes_of_answer(one.model, tokens) == size * (layers + 2) // layers + noise
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"instruction": "a", "response": " "}', "line 1 has an empty answer: leave the line out"),
-        ('{"instruction": "a"}', "line 1 lacks an instruction or an answer: write"),
-        ("[1]", "line 1 lacks an instruction or an answer: write"),
-        ("{", "line 1 is not JSON"),
-        ("", "has no rows"),
-    ],
-)
-def test_wrong_rows_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "rows.jsonl").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_rows(tmp_path / "rows.jsonl")
+def test_rows_at_once_are_a_power_of_two_within_the_room() -> None:
+    for room, each, expected in ((1000, 10, 64), (1280, 10, 128), (5, 10, 1), (10**9, 10, 1024), (0, 10, 0)):
+        assert rows_within(room, each, 1024) == expected
+    assert rows_to_write(llama().model, 100) == 64  # on a CPU
+    assert rows_to_read((llama().model,), 100) == 8

@@ -8,9 +8,9 @@ import tokenizer_kinds
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from splitstep.distil.judging.rows import Row
 from splitstep.distil.judging.tokens import Causal
 from splitstep.models import CausalConfig, SplitstepForCausalLM
+from splitstep.tasks.instructions import Row
 
 LINES = tokenizer_kinds.LINES
 ROWS = [

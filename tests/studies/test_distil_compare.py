@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tiny_causal import LINES, ROWS, gpt2, llama
 
 from splitstep import cli
+from splitstep.cli.compare_distil import Asked, document_of, models_of
 from splitstep.distil.judging.answers import Writing
-from splitstep.distil.judging.rows import Row
-from splitstep.recipes import list_recipes
-from splitstep.studies.distil.exams import has_room, held_out, make_exam
+from splitstep.pretrained.network import PRETRAINED
+from splitstep.studies.distil.exams import PLAIN, ExamFiles, has_room, held_out, make_exam
+from splitstep.studies.distil.recipe_runs import RecipeRuns
 from splitstep.studies.distil.result import read_distil
+from splitstep.tasks.instructions import Row
 
-NO_RUNS = "distil" not in [one.name for one in list_recipes()]
 QUICK = ["train.steps=2", "train.batch=2", "train.warmup=1", "train.evaluate_every=1", "train.log_every=1"]
 
 
@@ -28,26 +31,30 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         one.tokenizer.save_pretrained(folder / name)
     rows = [{"instruction": f"ask {n}", "response": LINES[n % 3]} for n in range(24)]
     (folder / "text.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "plain.txt").write_text("\n".join(LINES))
     (folder / "more.jsonl").write_text(json.dumps({"instruction": "why", "output": LINES[0]}))
     return folder
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(NO_RUNS, reason="the recipe of distillation is not here yet")
 @pytest.mark.parametrize(("student", "methods"), [("student", "ce,skl,skl+mta"), ("other", "ce,uld,sra")])
 def test_the_whole_command(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], student: str, methods: str
 ) -> None:
     words = ["compare", "distil", str(place / "teacher"), str(place / student), *QUICK, "data.test=4", "data.valid=4"]
     files = ["--text", str(place / "text.jsonl"), "--questions", str(place / "more.jsonl"), "--answer-tokens", "4"]
-    options = ["--methods", methods, "--seeds", "2", "--out", str(tmp_path / "terms")]
+    files += ["--plain", str(place / "plain.txt")]
+    options = ["--methods", methods, "--seeds", "2", "--engine", "local=2", "--out", str(tmp_path / "terms")]
     assert cli.main([*words, *files, *options]) == 0
     result = read_distil(json.loads((tmp_path / "terms" / "result.json").read_text()), "it")
     assert [run.method for run in result.runs] == 2 * methods.split(",")
     assert {name: one["rows"] for name, one in result.data["sets"].items()} == {"held out": 4, "more": 1}
     assert all(run.figures is not None and run.figures.distances for run in result.runs)
     assert all(len(run.valid_loss.steps) == 2 for run in result.runs)
-    assert "student before" in result.others
+    assert all(row.text_bits_per_byte is not None for row in result.rows)
+    assert (result.engine, set(result.others)) == ("local=2", {"teacher", "student before"})
+    asked_of_teacher = json.loads((tmp_path / "terms" / "teacher" / "manifest.json").read_text())["fields"]
+    assert ("states.2" in asked_of_teacher, "final" in asked_of_teacher) == ("mta" in methods, "sra" in methods)
     assert (tmp_path / "terms" / "report.html").is_file()
     capsys.readouterr()
     assert cli.main(["report", str(tmp_path / "terms")]) == 0
@@ -63,6 +70,7 @@ def test_the_whole_command(
         (["T", "S", "--student-layers", "2"], "S is one model too many"),
         (["T", "S", "--methods", "ce,cee"], 'there is no term "cee"'),
         (["T", "S", "--seeds", "0"], "--seeds 0: give at least 1"),
+        (["T", "S", "--engine", "locl=2"], "--engine locl=2 is unknown: use local, local=N"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -90,9 +98,58 @@ def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path,
     one, long = llama(), {"instruction": "long", "response": LINES[0] * 40}
     (tmp_path / "long.jsonl").write_text(f"{json.dumps(long)}\n{(place / 'more.jsonl').read_text()}")
     given: Any = {"test": 4}
-    exam, left_out = make_exam(
-        [place / "text.jsonl"], {"long": tmp_path / "long.jsonl"}, [one, gpt2()], Writing(max_tokens=4), given
-    )
+    files = ExamFiles([place / "text.jsonl"], {"long": tmp_path / "long.jsonl"})
+    exam, left_out = make_exam(files, [one, gpt2()], Writing(max_tokens=4), given)
     assert left_out == {"held out": 0, "long": 1}
     assert {name: len(rows) for name, rows in exam.sets.items()} == {"held out": 4, "long": 1}
     assert not has_room(one, ROWS[0], Writing(max_tokens=250))
+
+
+def test_the_student_before_training_is_the_one_that_runs_begin_with(place: Path, tmp_path: Path) -> None:
+    asked = Asked(
+        [str(place / "teacher"), *QUICK, "data.test=4"],
+        "ce",
+        1,
+        [place / "text.jsonl"],
+        [],
+        2,
+        4,
+        tmp_path,
+        None,
+        False,
+        "",
+    )
+    runs = RecipeRuns(document_of(asked, *models_of(asked)))
+    recipe = runs.recipe()
+    built, judged = PRETRAINED.build(recipe, recipe.load_task(), inf), runs.start()
+    assert judged.model.config.num_hidden_layers == 2
+    weights = judged.model.state_dict()
+    assert weights.keys() == built.state_dict().keys()
+    assert all(torch.equal(x, weights[name].cpu()) for name, x in built.state_dict().items())
+
+
+def test_files_are_found_in_the_data_folder_and_plain_text_is_cut(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.txt").write_text("ab\n" * PLAIN)
+    (tmp_path / "text.jsonl").write_bytes((place / "text.jsonl").read_bytes())
+    files = ExamFiles([Path("text.jsonl")], {}, Path("plain.txt"), tmp_path)
+    exam, _ = make_exam(files, [llama()], Writing(max_tokens=4), {"test": 4})
+    assert exam.text == ("ab\n" * PLAIN)[:PLAIN]
+    assert exam.window == 256  # the model reads no more
+    text = exam.describe()["text"]
+    assert (text["bytes"], text["window"]) == (PLAIN, 256)
+    with pytest.raises(ValueError, match=r"plain.txt is plain text, and students answer instructions: give JSON lines"):
+        make_exam(files._replace(questions={"it": Path("plain.txt")}), [llama()], Writing(max_tokens=4), {"test": 4})
+    (tmp_path / "blank.txt").write_text("\n")
+    with pytest.raises(ValueError, match=r"blank.txt is empty: give a file with text"):
+        make_exam(files._replace(plain=Path("blank.txt")), [llama()], Writing(max_tokens=4), {"test": 4})
+    with pytest.raises(ValueError, match=r'there is no file "none.jsonl"'):
+        make_exam(files._replace(questions={"it": Path("none.jsonl")}), [llama()], Writing(max_tokens=4), {"test": 4})
+
+
+def test_the_description_of_an_exam_does_not_depend_on_where_its_files_are(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.jsonl").write_bytes((place / "text.jsonl").read_bytes())
+    exams = [
+        make_exam(ExamFiles([folder / "text.jsonl"], {}), [llama()], Writing(max_tokens=4), {"test": 4})[0]
+        for folder in (place, tmp_path)
+    ]
+    assert exams[0].describe() == exams[1].describe()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -14,43 +16,58 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from inline import here
 from pages import chromium, visit
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
+from splitstep.distil.judging import room
 from splitstep.distil.judging.answers import Writing
 from splitstep.distil.judging.bits import answer_bits, total
-from splitstep.distil.judging.exam import Exam, Figures
+from splitstep.distil.judging.exam import WINDOW, Exam, Figures
 from splitstep.distil.judging.rouge import mean_rouge
-from splitstep.distil.judging.rows import Row
 from splitstep.distil.judging.tokens import Causal
+from splitstep.jobs.engines import open_engine
 from splitstep.studies import study_of
+from splitstep.studies.compare import running
 from splitstep.studies.compare.result import Curve
 from splitstep.studies.distil import STUDY, compare_methods
 from splitstep.studies.distil.claims import answer, claims_of
+from splitstep.studies.distil.exams import PLAIN
 from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
 from splitstep.studies.distil.result import BITS, ROUGE, DistilResult, DistilRun, read_distil
 from splitstep.studies.distil.rows import differences_of, row_of
 from splitstep.studies.distil.running import Distilled
 from splitstep.studies.distil.verdict import distil_verdict
 from splitstep.studies.statistics import Estimate
+from splitstep.tasks.instructions import Row
 
 ATTACK = '<script>alert("x")</script>'
 HELD_OUT = [Row(f"Q: {ATTACK}\nA: ", f"{ATTACK} dog", ATTACK), *ROWS[2:]]
 EXAM = Exam({"dolly": HELD_OUT, "self-instruct": ROWS[:1]}, Writing(seeds=(1, 2), max_tokens=6), " ".join(
     row.answer for row in ROWS), window=32)  # fmt: skip
 
+SMALL = partial(llama, layers=2, width=16, seed=1)
+
 
 class Training:
     """A trivial training of a tiny student: a few steps of cross entropy on two rows; the method scales its rate."""
 
-    def __init__(self, start: Causal) -> None:
-        self.start, self.calls = start, list[tuple[str, int, Path]]()
+    steps = 3
 
-    def __call__(self, method: str, seed: int, folder: Path) -> Distilled:
+    def __init__(self, start: Callable[[], Causal]) -> None:
+        self.begin, self.calls = start, list[tuple[str, int, Path]]()
+
+    def teacher(self) -> Causal:
+        return llama()
+
+    def start(self) -> Causal:
+        return self.begin()
+
+    def train(self, method: str, seed: int, folder: Path) -> Distilled:
         self.calls.append((method, seed, folder))
+        student = self.start()
         torch.manual_seed(seed)
-        student = Causal(copy.deepcopy(self.start.model), self.start.tokenizer)
         rate = {"ce": 1e-3, "kl": 3e-3, "skl": 5e-3}.get(method, 1e-2)
         optimiser, losses = torch.optim.Adam(student.model.parameters(), rate), list[float]()
         for _ in range(3):
@@ -64,12 +81,19 @@ class Training:
         return Distilled(None if method == "rkl" else student, 3, 0.1, "cpu", curve, curve)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def inline() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "open_engine", here)
+        yield
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[DistilResult, Training, Path]:
     out = tmp_path_factory.mktemp("terms")
-    training = Training(llama(layers=2, width=16, seed=1))
+    training = Training(SMALL)
     methods = ["ce", "kl", "skl", "skl+mta", "rkl"]
-    found = compare_methods(training, llama(), EXAM, methods, range(3), out, start=training.start, quiet=True)
+    found = compare_methods(training, EXAM, methods, range(3), out, quiet=True)
     return found, training, out
 
 
@@ -89,7 +113,7 @@ def test_every_method_is_run_with_every_seed_and_judged(made: tuple[DistilResult
         scores = [mean_rouge(answers[name][str(seed)], [row.answer for row in rows]) for seed in (1, 2)]
         assert run.figures.rouge_on[name] == pytest.approx(np.mean(scores))
     assert run.figures.rouge == pytest.approx(np.mean(list(run.figures.rouge_on.values())))
-    student = training("kl", 1, out).student
+    student = training.train("kl", 1, out).student
     training.calls.pop()
     assert student is not None
     assert run.figures.bits_per_byte == pytest.approx(total(answer_bits(*student, EXAM.rows)).per_byte, rel=1e-4)
@@ -103,12 +127,45 @@ def test_a_study_that_is_started_again_runs_nothing_twice(made: tuple[DistilResu
     result, training, out = made
     before = len(training.calls)
     methods = [row.method for row in result.rows]
-    again = compare_methods(training, llama(), EXAM, methods, range(3), out, start=training.start, quiet=True)
+    again = compare_methods(training, EXAM, methods, range(3), out, quiet=True)
     assert len(training.calls) == before
     assert replace(again, date=result.date) == result
     other = replace(EXAM, writing=replace(EXAM.writing, max_tokens=7))
     with pytest.raises(ValueError, match="was judged on other rows or with other settings: name a new directory"):
-        compare_methods(training, llama(), other, methods, range(3), out, quiet=True)
+        compare_methods(training, other, methods, range(3), out, quiet=True)
+
+
+class KilledOnce(Training):
+    """A training whose first worker is killed after a student has learnt, and before it is judged."""
+
+    def __init__(self, start: Callable[[], Causal], marker: Path) -> None:
+        super().__init__(start)
+        self.marker = marker
+
+    def train(self, method: str, seed: int, folder: Path) -> Distilled:
+        made = super().train(method, seed, folder)
+        if not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+
+@pytest.mark.slow
+def test_the_result_does_not_depend_on_the_engine_nor_on_a_killed_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = ["ce", "kl"]
+    expected = compare_methods(Training(SMALL), EXAM, methods, range(2), tmp_path / "here", quiet=True)
+    monkeypatch.setattr(running, "open_engine", open_engine)
+    killed = KilledOnce(SMALL, tmp_path / "killed")
+    found = compare_methods(killed, EXAM, methods, range(2), tmp_path / "there", engine="local=2", quiet=True)
+    assert killed.marker.exists()
+    assert found == replace(expected, engine="local=2", date=found.date)
+    folders = [path.parent.relative_to(tmp_path / "there") for path in (tmp_path / "there").glob("*/*/answers.json")]
+    assert len(folders) == 6
+    for folder in folders:
+        texts = [(tmp_path / out / folder / "answers.json").read_text() for out in ("here", "there")]
+        assert texts[0] == texts[1]
 
 
 def test_the_result_is_read_back_as_it_was_written(made: tuple[DistilResult, Training, Path]) -> None:
@@ -126,8 +183,8 @@ def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training
 
 
 def test_a_student_of_another_tokenizer_is_judged_too(tmp_path: Path) -> None:
-    training = Training(gpt2())
-    result = compare_methods(training, llama(), EXAM, ["ce", "sra"], [0], tmp_path, quiet=True)
+    training = Training(gpt2)
+    result = compare_methods(training, EXAM, ["ce", "sra"], [0], tmp_path, quiet=True)
     [ce, sra] = [run.figures for run in result.runs]
     assert ce is not None
     assert sra is not None
@@ -214,6 +271,16 @@ def test_margins_and_seeds_are_those_of_the_page() -> None:
     assert f"within ±{MARGINS[ROUGE]:g} points" in text
     assert f"margin of ±{MARGINS[BITS]:g}" in text
     assert f"at least {['zero', 'one', 'two', 'three'][FEWEST]} pairs" in text
+
+
+def test_the_docs_have_the_limits_of_judging() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    guide, page = (" ".join((docs / name).read_text().split()) for name in ("guide/distil.md", "results/distil.md"))
+    assert f"at most {PLAIN:,} characters" in page
+    assert f"its first {PLAIN:,} characters are measured as well, in windows of {WINDOW} tokens" in guide
+    assert f"at most {room.WRITE_MOST:,}, whose keys" in guide
+    assert f"on a CPU in batches of {room.WRITE_ON_CPU}." in guide
+    assert f"of at most {room.READ_MOST}; on a CPU of {room.READ_ON_CPU}." in guide
 
 
 def test_bases_and_plans() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
 from ..records import wide
 from ..vocabulary import shared_vocabulary
-from .bits import BATCH
-from .rows import Row
-from .together import at, batches_of_both, same_tokens
-from .tokens import Causal, reading
+from .together import Both, at, batches_of_both, same_tokens
+from .tokens import reading
 
 
 class Agreement(NamedTuple):
@@ -28,13 +25,14 @@ class Agreement(NamedTuple):
     share: float
 
 
-def agreement(teacher: Causal, student: Causal, rows: Sequence[Row], batch: int = BATCH) -> Agreement:
+def agreement(both: Both, batch: int | None = None) -> Agreement:
     """The agreement over all places of the rows' answers."""
+    teacher, student, _ = both
     same = same_tokens(teacher.tokenizer, student.tokenizer)
     shared = None if same else shared_vocabulary(teacher.tokenizer, student.tokenizer)
     equal, divergence, places = 0, 0.0, 0
     with reading(teacher.model, student.model):
-        for ours, here, theirs, there in batches_of_both(teacher, student, rows, batch):
+        for ours, here, theirs, there in batches_of_both(both, batch):
             ids = None if shared is None else shared.ids
             p = logs(at(ours.logits, here), None if ids is None else ids[:, 0], theirs.logits.shape[-1])
             q = logs(at(theirs.logits, there), None if ids is None else ids[:, 1], ours.logits.shape[-1]).to(p.device)

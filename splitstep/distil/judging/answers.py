@@ -14,6 +14,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 
 from ...inference.sampling import Sampling
 from .noise import gumbel, key_of
+from .room import rows_to_write
 from .tokens import device_of, most_tokens, prompt_tokens, reading
 
 BUCKET = 32  # prompts of a batch are padded to a multiple of this, so that there are few shapes
@@ -27,15 +28,17 @@ class Writing:
     max_tokens: int = 256
     temperature: float = 1.0  # at 0 the likeliest token is taken
     top_p: float = 1.0
-    batch: int = 64
+    batch: int | None = None  # answers that are written at once; None leaves it to the device
     cache: str | None = None  # "static" compiles on a GPU; None leaves it to the model
 
     def __post_init__(self) -> None:
         Sampling(self.temperature, top_p=None if self.temperature == 0 else self.top_p)  # refuses bad ones
-        if self.max_tokens < 1 or self.batch < 1 or not self.seeds or len(set(self.seeds)) < len(self.seeds):
+        few = self.max_tokens < 1 or (self.batch is not None and self.batch < 1)
+        if few or not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            at_once = "" if self.batch is None else f" in batches of {self.batch}"
             raise ValueError(
-                f"answers of {self.max_tokens} tokens in batches of {self.batch} with the seeds {self.seeds}: give at "
-                "least 1 each, and different seeds"
+                f"answers of {self.max_tokens} tokens{at_once} with the seeds {self.seeds}: give at least 1 each, and "
+                "different seeds"
             )
 
 
@@ -60,8 +63,10 @@ def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: W
     written = [""] * len(asked)
     ends = end_tokens(model, tokenizer)
     with reading(model), plain_generation(model):
-        for begin in range(0, len(order), writing.batch):
-            chosen = order[begin : begin + writing.batch]
+        while order:
+            longest = len(asked[order[0]].ids)
+            size = writing.batch or rows_to_write(model, longest + BUCKET + writing.max_tokens)
+            chosen, order = order[:size], order[size:]
             found = write_batch(model, [asked[k] for k in chosen], ends, writing)
             for k, ids in zip(chosen, found, strict=True):
                 written[k] = tokenizer.decode(ids, skip_special_tokens=True).strip()

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...tasks.instructions import Row
 from ..records import wide
-from .rows import Row
+from .room import rows_to_read
 from .tokens import Batch, Scored, answer_tokens, batches, check_length, device_of, most_tokens, reading, text_tokens
-
-BATCH = 8
 
 
 class Bits(NamedTuple):
@@ -33,7 +32,7 @@ def total(parts: Iterable[Bits]) -> Bits:
     return Bits(math.fsum(one.bits for one in found), sum(one.bytes for one in found))
 
 
-def answer_bits(model: Any, tokenizer: Any, rows: Sequence[Row], batch: int = BATCH) -> list[Bits]:
+def answer_bits(model: Any, tokenizer: Any, rows: Sequence[Row], batch: int | None = None) -> list[Bits]:
     """What each row's answer costs after its prompt; the end of the answer is not scored."""
     texts = [answer_tokens(tokenizer, row) for row in rows]
     check_length(model, texts)
@@ -42,7 +41,7 @@ def answer_bits(model: Any, tokenizer: Any, rows: Sequence[Row], batch: int = BA
 
 
 def text_bits(
-    model: Any, tokenizer: Any, text: str, length: int, stride: int | None = None, batch: int = BATCH
+    model: Any, tokenizer: Any, text: str, length: int, stride: int | None = None, batch: int | None = None
 ) -> Bits:
     """What a text costs, read in windows of `length` tokens.
 
@@ -72,11 +71,12 @@ def windows(text: Scored, length: int, step: int) -> list[Scored]:
     return found
 
 
-def costs_of(model: Any, texts: Sequence[Scored], batch: int) -> list[float]:
-    """The bits of the scored tokens of each text."""
+def costs_of(model: Any, texts: Sequence[Scored], batch: int | None) -> list[float]:
+    """The bits of the scored tokens of each text, so many of which are read at once; None leaves it to the device."""
     costs = [0.0] * len(texts)
+    size = batch or rows_to_read((model,), max((len(text.ids) for text in texts), default=1))
     with reading(model):
-        for numbers, one in batches(texts, batch, device_of(model)):
+        for numbers, one in batches(texts, size, device_of(model)):
             for number, cost in zip(numbers, batch_costs(model, one).tolist(), strict=True):
                 costs[number] = cost
     return costs

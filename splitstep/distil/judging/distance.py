@@ -10,10 +10,8 @@ from torch import Tensor
 
 from ...probes.similarity import linear_cka
 from ..layers import teacher_layer
-from .bits import BATCH
-from .rows import Row
-from .together import at, batches_of_both
-from .tokens import Causal, reading
+from .together import Both, at, batches_of_both
+from .tokens import reading
 
 MOST = 2048  # tokens
 
@@ -26,9 +24,7 @@ class LayerDistance(NamedTuple):
     distance: float
 
 
-def trajectory_distance(
-    teacher: Causal, student: Causal, rows: Sequence[Row], batch: int = BATCH, most: int = MOST
-) -> tuple[LayerDistance, ...]:
+def trajectory_distance(both: Both, batch: int | None = None, most: int = MOST) -> tuple[LayerDistance, ...]:
     """1 - CKA between states after layer l = 1 .. N_S of the student and after layer floor(l N_T / N_S) of the teacher.
 
     CKA is debiased and linear, over the tokens of the answers where both have read the same bytes, at most `most` of
@@ -39,8 +35,8 @@ def trajectory_distance(
     layers: dict[int, int] | None = None
     ours, theirs = dict[int, list[Tensor]](), dict[int, list[Tensor]]()
     seen = 0
-    with reading(teacher.model, student.model):
-        for out_t, here, out_s, there in batches_of_both(teacher, student, rows, batch, states=True):
+    with reading(both.teacher.model, both.student.model):
+        for out_t, here, out_s, there in batches_of_both(both, batch, states=True):
             layers = layers or layer_map(out_s, out_t)
             for layer, matching in layers.items():
                 ours.setdefault(layer, []).append(at(out_t.hidden_states[matching], here[: most - seen]).cpu())

@@ -9,14 +9,16 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from ...tasks.instructions import Row
 from .agreement import agreement
 from .answers import Writing, write_answers
-from .bits import BATCH, answer_bits, text_bits, total
+from .bits import answer_bits, text_bits, total
 from .distance import LayerDistance, trajectory_distance
 from .rouge import mean_rouge
-from .rows import Row
+from .together import read_together
 from .tokens import Causal
 
+WINDOW = 512  # tokens of a window of the text
 Answers = dict[str, dict[int, list[str]]]  # by set and seed
 
 
@@ -27,8 +29,8 @@ class Exam:
     sets: Mapping[str, Sequence[Row]]
     writing: Writing = field(default_factory=Writing)
     text: str = ""
-    window: int = 512  # tokens of a window of the text
-    batch: int = BATCH  # texts that are read at once
+    window: int = WINDOW
+    batch: int | None = None  # texts that are read at once; None leaves it to the device
 
     def __post_init__(self) -> None:
         if not self.sets or not all(self.sets.values()):
@@ -40,7 +42,8 @@ class Exam:
 
     def describe(self) -> dict[str, Any]:
         """The sets with their sizes and hashes, and the settings; figures of equal descriptions can be compared."""
-        sets = {name: {"rows": len(rows), "sha256": hashed(rows)} for name, rows in self.sets.items()}
+        asked = {name: [(row.prompt, row.answer) for row in rows] for name, rows in self.sets.items()}
+        sets = {name: {"rows": len(rows), "sha256": hashed(rows)} for name, rows in asked.items()}
         writing = {key: value for key, value in asdict(self.writing).items() if key not in ("batch", "cache")}
         text = {"bytes": len(self.text.encode()), "sha256": hashed(self.text), "window": self.window}
         found = {"sets": sets, "answers": writing} | ({"text": text} if self.text else {})
@@ -93,6 +96,6 @@ def rouge_of(answers: Mapping[int, Sequence[str]], rows: Sequence[Row]) -> float
 
 
 def with_teacher(figures: Figures, one: Causal, exam: Exam, teacher: Causal) -> Figures:
-    found = agreement(teacher, one, exam.rows, exam.batch)
-    distances = trajectory_distance(teacher, one, exam.rows, exam.batch)
+    both = read_together(teacher, one, exam.rows)
+    found, distances = agreement(both, exam.batch), trajectory_distance(both, exam.batch)
     return figures._replace(top1=found.top1, kl=found.kl, shared=found.share, distances=distances)

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...tasks.instructions import Row
 from ..alignment import align
 from ..offsets import token_bytes, utf8
-from .rows import Row
+from .room import rows_to_read
 from .tokens import Causal, Scored, check_length, device_of, padded
 
 
@@ -39,17 +40,34 @@ def same_tokens(teacher: Any, student: Any) -> bool:
     return teacher is student or teacher.get_vocab() == student.get_vocab()
 
 
-def batches_of_both(
-    teacher: Causal, student: Causal, rows: Sequence[Row], size: int, states: bool = False
-) -> Iterator[tuple[Any, Tensor, Any, Tensor]]:
-    """The outputs of teacher and student for batches of rows, each with the rows and places [P, 2] to look at."""
+class Both(NamedTuple):
+    """Two models, and rows as both read them, the longest first."""
+
+    teacher: Causal
+    student: Causal
+    reads: list[tuple[Read, Read]]
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a row for either model."""
+        return max((len(side.ids) for pair in self.reads for side in pair), default=1)
+
+
+def read_together(teacher: Causal, student: Causal, rows: Sequence[Row]) -> Both:
+    """The rows as two models read them, without those that have no place to compare."""
     found = [read_by_both(teacher.tokenizer, student.tokenizer, row) for row in rows]
     for side, model in enumerate((teacher.model, student.model)):
         check_length(model, [Scored(one[side].ids, [], 0) for one in found])
-    found = sorted((one for one in found if one[0].places), key=lambda one: -len(one[0].ids))
-    for begin in range(0, len(found), size):
-        ours, theirs = zip(*found[begin : begin + size], strict=True)
-        yield *outputs(teacher.model, ours, states), *outputs(student.model, theirs, states)
+    return Both(teacher, student, sorted((one for one in found if one[0].places), key=lambda one: -len(one[0].ids)))
+
+
+def batches_of_both(both: Both, batch: int | None, states: bool = False) -> Iterator[tuple[Any, Tensor, Any, Tensor]]:
+    """The outputs of teacher and student for batches of rows, each with the rows and places [P, 2] to look at."""
+    teacher, student = both.teacher.model, both.student.model
+    size = batch or rows_to_read((teacher, student), both.longest)
+    for begin in range(0, len(both.reads), size):
+        ours, theirs = zip(*both.reads[begin : begin + size], strict=True)
+        yield *outputs(teacher, ours, states), *outputs(student, theirs, states)
 
 
 def outputs(model: Any, reads: Sequence[Read], states: bool) -> tuple[Any, Tensor]:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...tasks.instructions import Row
 from ..offsets import TokenBytes, token_bytes, utf8
-from .rows import Row
 
 LIMITS = ("max_position_embeddings", "n_positions", "max_positions")  # as configs call how many tokens they read
 
@@ -83,11 +83,6 @@ def prompt_tokens(tokenizer: Any, prompt: str) -> list[int]:
     return [start]
 
 
-def fitting(rows: Sequence[Row], tokenizers: Sequence[Any], length: int) -> list[Row]:
-    """The rows that have at most `length` tokens under all tokenizers, so that all models are judged on the same."""
-    return [row for row in rows if all(len(answer_tokens(one, row).ids) <= length for one in tokenizers)]
-
-
 def batches(texts: Sequence[Scored], size: int, device: torch.device) -> Iterator[tuple[list[int], Batch]]:
     """Texts of about equal length together, the longest first, with their numbers."""
     order = sorted(range(len(texts)), key=lambda k: -len(texts[k].ids))
@@ -135,6 +130,6 @@ def check_length(model: Any, texts: Sequence[Scored]) -> None:
     for number, text in enumerate(texts):
         if most is not None and len(text.ids) > most:
             raise ValueError(
-                f"row {number} has {len(text.ids)} tokens, and the model reads at most {most}: choose rows with "
-                f"fitting(rows, tokenizers, {most})"
+                f"row {number} has {len(text.ids)} tokens, and the model reads at most {most}: leave it out, or "
+                "shorten its answer"
             )

@@ -35,6 +35,11 @@ class Needs:
     same_tokens: bool = False
     """Whether both models must read the same tokens."""
 
+    @property
+    def of_teacher(self) -> bool:
+        """Whether the teacher is asked at all."""
+        return bool(self.inputs or self.layers or self.weighted)
+
     def __or__(self, other: Needs) -> Needs:
         return Needs(
             self.inputs | other.inputs,

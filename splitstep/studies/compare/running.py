@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...jobs.engines import Engine, open_engine, threads_per_job
 from ...jobs.progress import RunsProgress
@@ -15,9 +16,19 @@ from ...training.directory import InUse, RunDirectory
 from .plan import Planned
 from .trials import Ended, read_ended
 
+T = TypeVar("T")
 HELD_SECONDS = 10.0  # before a run is tried again whose directory another worker holds
 
 _one_at_a_time = threading.Lock()  # a cluster's worker may have several threads, but torch has one seed per process
+
+
+class Job(NamedTuple, Generic[T]):
+    """Work for a worker: `act(*arguments)`, which trains so many steps in a folder of the study's own."""
+
+    folder: str
+    steps: int
+    act: Callable[..., T]
+    arguments: tuple[Any, ...]
 
 
 def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: RunsProgress) -> Iterator[Ended]:
@@ -27,49 +38,60 @@ def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, wa
         directory = RunDirectory(out / run.folder)
         result = directory.result()
         if result is None:
-            left.append(run)
+            left.append(Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)))
             continue
         ended = read_ended(run, directory, result)
         watch.done(run.folder, f"{ended.summary()}, from an earlier call")
         yield ended
-    if not left:
+    for job, ended in run_jobs(left, out, engine_text, watch):
+        watch.done(job.folder, ended.summary())
+        yield ended
+
+
+def run_jobs(jobs: Sequence[Job[T]], out: Path, engine_text: str, watch: RunsProgress) -> Iterator[tuple[Job[T], T]]:
+    """The jobs as they end, each with what it returned."""
+    if not jobs:
         return
-    with open_engine(engine_text, len(left)) as engine:
-        watch.note(f"{counted(len(left), 'run')} on {engine.name}, {engine.workers} at once")
+    with open_engine(engine_text, len(jobs)) as engine:
+        watch.note(f"{counted(len(jobs), 'job')} on {engine.name}, {engine.workers} at once")
 
-        def submit(run: Planned, wait_seconds: float = 0.0) -> Future[Ended]:
-            return engine.executor.submit(run_one, run, out, data, threads_per_job(), wait_seconds)
+        def submit(job: Job[T], wait_seconds: float = 0.0) -> Future[T]:
+            return engine.executor.submit(in_worker, threads_per_job(), wait_seconds, job.act, *job.arguments)
 
-        futures = {submit(run): run for run in left}
+        futures = {submit(job): job for job in jobs}
         while futures:
             done, _ = wait(futures, timeout=1.0, return_when=FIRST_COMPLETED)
-            watch.look([(out / run.folder, run.recipe.train.steps) for run in futures.values()])
+            watch.look([(out / job.folder, job.steps) for job in futures.values()])
             for future in done:
-                run = futures.pop(future)
-                ended = outcome(future, run, engine)
-                if ended is None:
-                    watch.note(f"{run.folder}: a worker that fell silent still holds it; trying again")
-                    futures[submit(run, HELD_SECONDS)] = run
+                job = futures.pop(future)
+                found = outcome(future, job, engine)
+                if found is None:
+                    watch.note(f"{job.folder}: a worker that fell silent still holds it; trying again")
+                    futures[submit(job, HELD_SECONDS)] = job
                     continue
-                watch.done(run.folder, ended.summary())
-                yield ended
+                yield job, found
 
 
-def run_one(run: Planned, out: Path, data: Path, threads: int, wait_seconds: float) -> Ended:
-    """Train one run in a worker, after a pause, and return all that the study needs: its disk may not be ours."""
+def in_worker(threads: int, wait_seconds: float, act: Callable[..., T], *arguments: Any) -> T:
+    """Do one job in a worker, after a pause, with so many threads of torch."""
     import torch
-
-    from ...training import train
 
     time.sleep(wait_seconds)
     with _one_at_a_time:
         torch.set_num_threads(threads)
-        result = train(run.recipe, out / run.folder, data, quiet=True)
-        return read_ended(run, RunDirectory(out / run.folder), result)
+        return act(*arguments)
 
 
-def outcome(future: Future[Ended], run: Planned, engine: Engine) -> Ended | None:
-    """What a run ended with; None if a worker that the engine gave up still holds its directory."""
+def run_one(run: Planned, out: Path, data: Path) -> Ended:
+    """Train one run, and return all that the study needs: the worker's disk may not be ours."""
+    from ...training import train
+
+    result = train(run.recipe, out / run.folder, data, quiet=True)
+    return read_ended(run, RunDirectory(out / run.folder), result)
+
+
+def outcome(future: Future[T], run: Planned | Job[T], engine: Engine) -> T | None:
+    """What a run or a job ended with; None if a worker that the engine gave up still holds its directory."""
     try:
         return future.result()
     except InUse:

@@ -2,52 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, final
 
+import torch
+
 from ...distil.judging.tokens import Causal
+from ...distil.objective import write_cache_for
 from ...pretrained import open_model
+from ...pretrained.layers import with_layers
+from ...pretrained.network import PRETRAINED
 from ...training import Recipe, read_recipe, train
 from ...training.directory import RunDirectory
+from ...training.objective import find_objective
 from ...training.processes import this_world
 from ..compare.trials import read_curves
-from .plan import slug
 from .running import Distilled
 
 
 @final
 @dataclass(frozen=True)
 class RecipeRuns:
-    """A recipe whose objective has a method; all else is the same for all runs. See `running.Distil`."""
+    """A recipe whose objective has a method; all else is the same for all runs. See `running.DistilRuns`."""
 
     document: Mapping[str, Any]
     data: Path | None = None
-    quiet: bool = False
 
-    def recipe(self, method: str, seed: int) -> Recipe:
-        """The recipe of a run. Methods need different things of the teacher, so each has a cache of its own."""
+    def recipe(self, method: str = "ce", seed: int = 0) -> Recipe:
+        """The recipe of a run."""
         document = deepcopy(dict(self.document))
         objective: dict[str, Any] = {**document["objective"], "method": method}
-        if objective.get("cache"):
-            objective["cache"] = str(Path(objective["cache"]) / slug(method))
         train_options = {**document.get("train", {}), "seed": seed}
         return read_recipe({**document, "objective": objective, "train": train_options}, f"the recipe of {method}")
 
-    def __call__(self, method: str, seed: int, folder: Path) -> Distilled:
+    @property
+    def steps(self) -> int:
+        return self.recipe().train.steps
+
+    def write_cache(self, methods: Sequence[str]) -> None:
+        """Let the teacher read the texts once, for all methods: runs then only read its cache."""
+        recipe = self.recipe()
+        _, options = find_objective(recipe.objective)
+        if options.get("cache"):
+            task = recipe.load_task(self.data)
+            write_cache_for(methods, PRETRAINED.build(recipe, task, inf), task, options)
+
+    def models(self) -> list[Causal]:
+        """The teacher, and the model that the student begins as or is cut from, in the memory of the host."""
+        return [open_causal(name) for name in (self.document["objective"]["teacher"], self.document["start"])]
+
+    def teacher(self) -> Causal:
+        return on_device(open_causal(self.document["objective"]["teacher"]))
+
+    def start(self) -> Causal:
+        return on_device(open_causal(self.document["start"], self.recipe().model.get("layers")))
+
+    def train(self, method: str, seed: int, folder: Path) -> Distilled:
         recipe = self.recipe(method, seed)
-        result = train(recipe, folder, self.data, self.quiet)
+        result = train(recipe, folder, self.data, quiet=True)
+        release_memory()
         directory = RunDirectory(folder)
         curves = read_curves(directory, result.metric.name, recipe.train)
-        student = open_causal(directory.model) if result.status == "finished" else None
+        student = on_device(open_causal(directory.model)) if result.status == "finished" else None
         return Distilled(
             student, result.steps, result.seconds, result.device, curves["train_loss"], curves["valid_loss"]
         )
 
 
-def open_causal(name: str | Path) -> Causal:
-    """A model and its tokenizer, on the device where runs train."""
+def release_memory() -> None:
+    """Give back what a training took on a GPU: judging fills a part of it, and other workers may be there."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def open_causal(name: str | Path, layers: int | None = None) -> Causal:
+    """A model in float32, or so many of its layers, and its tokenizer."""
     opened = open_model(name)
-    return Causal(opened.model.to(this_world().device), opened.needs_tokenizer())
+    model = opened.model.float()
+    if layers is not None:
+        model = with_layers(model, layers, str(name))
+    return Causal(model, opened.needs_tokenizer())
+
+
+def on_device(one: Causal) -> Causal:
+    """The model on the device where runs train."""
+    return one._replace(model=one.model.to(this_world().device))

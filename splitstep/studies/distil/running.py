@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from ...distil.judging.exam import Answers, Exam, Figures, Judged, judge
+from ...distil.judging.exam import Answers, Exam, Figures, judge
 from ...distil.judging.tokens import Causal
+from ...jobs.progress import RunsProgress
 from ...support.files import write_atomically
 from ...support.typed import json_text, plain, read_as
 from ..compare.result import Curve
+from ..compare.running import Job, run_jobs
 from .plan import Planned
-from .result import DistilRun
+from .result import START, TEACHER, DistilRun
 
 JUDGED = "judged.json"
 ANSWERS = "answers.json"
@@ -30,52 +33,90 @@ class Distilled(NamedTuple):
     valid_loss: Curve = NOTHING
 
 
-class Distil(Protocol):
-    """Trains a student by a method with a seed, in a folder of its own.
+class DistilRuns(Protocol):
+    """Trains students and opens the models that are there before. It is sent to workers, so it must be picklable.
 
-    Called again with the same folder it continues, or returns what it has. All methods of a seed must have the same
-    start, see the same batches and differ in their loss alone: differences are paired by seed. None of the rows and
-    texts of the exam may be trained on.
+    All methods of a seed must have the same start, see the same batches and differ in their loss alone: differences are
+    paired by seed. None of the rows and texts of the exam may be trained on.
     """
 
-    def __call__(self, method: str, seed: int, folder: Path) -> Distilled: ...
+    @property
+    def steps(self) -> int:
+        """The updates of a run."""
+        ...
+
+    def teacher(self) -> Causal: ...
+
+    def start(self) -> Causal:
+        """The student before it is trained."""
+        ...
+
+    def train(self, method: str, seed: int, folder: Path) -> Distilled:
+        """Train a student; called again with the same folder it continues, or returns what it has."""
+        ...
 
 
 class Found(NamedTuple):
-    """A run with all its answers; one that diverged has none."""
+    """A model's answers and figures, and its run unless it was there before. One that diverged has neither."""
 
-    run: DistilRun
+    run: DistilRun | None
+    figures: Figures | None
     answers: Answers
 
+    def summary(self) -> str:
+        """The model in a few words."""
+        if self.figures is None:
+            return f"diverged after {self.run.steps if self.run else 0} steps"
+        return f"ROUGE-L {self.figures.rouge:.2f}, {self.figures.bits_per_byte:.4f} bits per byte"
 
-def run_one(distil: Distil, one: Planned, out: Path, exam: Exam, teacher: Causal) -> Found:
-    """The run, judged; from its files if an earlier call has judged it."""
+
+OTHERS = {name: f"others/{name.replace(' ', '-')}" for name in (TEACHER, START)}  # models that are not trained here
+
+
+def judge_all(
+    runs: DistilRuns, planned: Sequence[Planned], out: Path, exam: Exam, engine: str, watch: RunsProgress
+) -> dict[str, Found]:
+    """All models by their folders, those of an earlier call first."""
+    jobs = [Job(folder, 0, judge_other, (name, runs, out, exam)) for name, folder in OTHERS.items()]
+    jobs += [Job(one.folder, runs.steps, run_one, (one, runs, out, exam)) for one in planned]
+    found, left = dict[str, Found](), list[Job[Found]]()
+    for job in jobs:
+        kept = read_kept(out / job.folder, exam)
+        if kept is None:
+            left.append(job)
+            continue
+        found[job.folder] = kept
+        watch.done(job.folder, f"{kept.summary()}, from an earlier call")
+    for job, one in run_jobs(left, out, engine, watch):
+        found[job.folder] = one
+        watch.done(job.folder, one.summary())
+    return found
+
+
+def run_one(one: Planned, runs: DistilRuns, out: Path, exam: Exam) -> Found:
+    """Train a student and judge it, in a worker; from its files if an earlier try has judged it."""
     folder = out / one.folder
     kept = read_kept(folder, exam)
     if kept is not None:
-        return Found(read_as(DistilRun, kept["run"], str(folder / JUDGED)), read_answers(folder))
-    made = distil(one.method, one.seed, folder)
-    judged = None if made.student is None else judge(made.student, exam, teacher)
+        return kept
+    made = runs.train(one.method, one.seed, folder)
+    judged = None if made.student is None else judge(made.student, exam, runs.teacher())
+    figures, answers = judged or (None, {})
     run = DistilRun(
         one.method, one.seed, one.folder, "diverged" if judged is None else "finished",
-        made.steps, made.seconds, made.device, made.train_loss, made.valid_loss, judged.figures if judged else None,
+        made.steps, made.seconds, made.device, made.train_loss, made.valid_loss, figures,
     )  # fmt: skip
-    keep(folder, exam, {"run": plain(run)}, judged.answers if judged else {})
-    return Found(run, judged.answers if judged else {})
+    return keep(folder, exam, Found(run, figures, answers))
 
 
-def judge_once(name: str, one: Causal, out: Path, exam: Exam, teacher: Causal | None) -> Judged:
-    """A model that is not trained here, judged; from its files if an earlier call has done it."""
-    folder = out / "others" / name.replace(" ", "-")
-    kept = read_kept(folder, exam)
-    if kept is not None:
-        return Judged(read_as(Figures, kept["figures"], str(folder / JUDGED)), read_answers(folder))
-    judged = judge(one, exam, teacher)
-    keep(folder, exam, {"figures": plain(judged.figures)}, judged.answers)
-    return judged
+def judge_other(name: str, runs: DistilRuns, out: Path, exam: Exam) -> Found:
+    """Judge the teacher, or the student before training, in a worker."""
+    teacher = runs.teacher()
+    judged = judge(teacher, exam) if name == TEACHER else judge(runs.start(), exam, teacher)
+    return keep(out / OTHERS[name], exam, Found(None, *judged))
 
 
-def read_kept(folder: Path, exam: Exam) -> dict[str, Any] | None:
+def read_kept(folder: Path, exam: Exam) -> Found | None:
     """What an earlier call found with the same exam; None if there is nothing."""
     file = folder / JUDGED
     if not file.is_file():
@@ -83,14 +124,18 @@ def read_kept(folder: Path, exam: Exam) -> dict[str, Any] | None:
     kept = json.loads(file.read_text(encoding="utf-8"))
     if kept["exam"] != exam.describe():
         raise ValueError(f"{folder} was judged on other rows or with other settings: name a new directory with --out")
-    return kept
+    run = read_as(DistilRun, kept["run"], str(file)) if "run" in kept else None
+    figures = run.figures if run else read_as(Figures, kept["figures"], str(file))
+    return Found(run, figures, read_answers(folder))
 
 
-def keep(folder: Path, exam: Exam, found: dict[str, Any], answers: Answers) -> None:
+def keep(folder: Path, exam: Exam, found: Found) -> Found:
     """Write what was found, the answers first: figures without answers would not be judged again."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / ANSWERS, json.dumps(answers, ensure_ascii=False, indent=1))
-    write_atomically(folder / JUDGED, json_text({"exam": exam.describe(), **found}))
+    own = {"run": plain(found.run)} if found.run else {"figures": plain(found.figures)}
+    write_atomically(folder / ANSWERS, json.dumps(found.answers, ensure_ascii=False, indent=1))
+    write_atomically(folder / JUDGED, json_text({"exam": exam.describe(), **own}))
+    return found
 
 
 def read_answers(folder: Path) -> Answers:

@@ -2,83 +2,74 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...distil.judging.exam import Answers, Exam
 from ...distil.judging.rouge import rouge_l
-from ...distil.judging.tokens import Causal
-from ...jobs.engines import threads_per_job
+from ...jobs.engines import check_engine, threads_per_job
+from ...jobs.progress import RunsProgress
 from ...training.directory import stamp
+from ...training.progress import Progress
 from .claims import claims_of
-from .plan import plan
-from .result import REFERENCE, START, TEACHER, DistilResult, DistilRun, Said, Shown
+from .plan import Planned, plan
+from .result import REFERENCE, DistilResult, Said, Shown
 from .rows import differences_of, row_of
-from .running import Distil, judge_once, run_one
+from .running import OTHERS, DistilRuns, Found, judge_all
 
 SHOWN = 3  # rows of each set whose answers stand beside each other on the page
 
 
 def compare_methods(
-    distil: Distil,
-    teacher: Causal,
+    runs: DistilRuns,
     exam: Exam,
     methods: Sequence[str],
     seeds: Sequence[int],
     out: Path,
     *,
-    start: Causal | None = None,
+    engine: str = "local",
     recipe: Mapping[str, Any] | None = None,
     command: str | None = None,
     quiet: bool = False,
 ) -> DistilResult:
     """Train a student by every method with every seed, and judge all of them; what is in `out` already is kept.
 
-    `distil` trains one student. `start` is the student before training, which is judged as well. `recipe` is what the
-    runs have in common, for the page.
+    The teacher and the student before training are judged as well. `recipe` is what the runs have in common, for the
+    page.
     """
-    runs = plan(methods, seeds)
-    out = out.resolve()
-    others = {TEACHER: judge_once(TEACHER, teacher, out, exam, None)}
-    if start is not None:
-        others[START] = judge_once(START, start, out, exam, teacher)
-    found, answers = list[DistilRun](), {name: judged.answers for name, judged in others.items()}
-    for one in runs:
-        run, own = run_one(distil, one, out, exam, teacher)
-        found.append(run)
-        answers.setdefault(run.method, own)  # those of the first seed are shown
-        tell(f"{one.folder}: {said(run)}", quiet)
-    rows = [row_of(found, method, methods, list(exam.sets)) for method in methods]
-    differences = differences_of(rows, found)
+    check_engine(engine)
+    planned = plan(methods, seeds)
+    with Progress("compare distil", len(planned) * runs.steps, quiet) as bar:
+        watch = RunsProgress(bar, len(planned) + len(OTHERS))
+        found = judge_all(runs, planned, out.resolve(), exam, engine, watch)
+    students = [run for one in planned if (run := found[one.folder].run)]
+    rows = [row_of(students, method, methods, list(exam.sets)) for method in methods]
+    differences = differences_of(rows, students)
     return DistilResult(
         seeds=tuple(seeds),
         sets=tuple(exam.sets),
         rows=tuple(rows),
-        others={name: judged.figures for name, judged in others.items()},
+        others={name: figures for name, folder in OTHERS.items() if (figures := found[folder].figures)},
         differences=tuple(differences),
         claims=tuple(claims_of(differences)),
-        runs=tuple(found),
-        shown=tuple(shown_of(exam, answers)),
+        runs=tuple(students),
+        shown=tuple(shown_of(exam, answers_of(planned, found))),
         recipe=dict(recipe or {}),
         data=exam.describe(),
-        engine="this process",
+        engine=engine,
         threads=threads_per_job(),
         command=command,
         **stamp(),
     )
 
 
-def tell(line: str, quiet: bool) -> None:
-    if not quiet:
-        print(line, file=sys.stderr)
-
-
-def said(run: DistilRun) -> str:
-    if run.figures is None:
-        return f"diverged after {run.steps} steps"
-    return f"ROUGE-L {run.figures.rouge:.2f}, {run.figures.bits_per_byte:.4f} bits per byte"
+def answers_of(planned: Sequence[Planned], found: Mapping[str, Found]) -> dict[str, Answers]:
+    """The answers that are shown: of the others, and of each method's first seed."""
+    answers = {name: found[folder].answers for name, folder in OTHERS.items()}
+    for one in planned:
+        answers.setdefault(one.method, found[one.folder].answers)
+    return answers
 
 
 def shown_of(exam: Exam, answers: Mapping[str, Answers]) -> list[Shown]:

@@ -1,0 +1,65 @@
+"""Rows of instruction files: every form that is taken, packed or not, and errors that name the line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splitstep.tasks.instructions import Row, read_rows
+
+TEMPLATE = "Q: {prompt}\nA: "
+FORMS: list[tuple[dict[str, Any], str, str]] = [
+    ({"instruction": "ask", "response": "it", "category": "qa"}, "ask", "it"),  # Dolly
+    ({"instruction": "ask", "context": "about", "response": "it"}, "ask\n\nabout", "it"),
+    ({"instruction": "ask", "input": "", "output": "it"}, "ask", "it"),  # Alpaca
+    ({"instruction": "ask", "input": "about", "output": "it"}, "ask\n\nabout", "it"),
+    ({"instruction": "ask", "instances": [{"input": "about", "output": "it"}, {"output": "no"}]}, "ask\n\nabout", "it"),
+    ({"instruction": "ask", "instances": [{"input": "", "output": "it"}]}, "ask", "it"),  # Self-Instruct
+    ({"prompt": "ask", "answer": "it"}, "ask", "it"),
+]
+PACKED: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_all_forms_are_read_packed_or_not(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"rows.jsonl{suffix}"
+    text = "\n\n".join(json.dumps(form) for form, _, _ in FORMS)
+    path.write_bytes(PACKED[suffix](text.encode()))
+    assert read_rows(path, TEMPLATE) == [
+        Row(f"Q: {asked}\nA: ", answer, asked, f"{path} line {2 * number + 1}")
+        for number, (_, asked, answer) in enumerate(FORMS)
+    ]
+
+
+def test_plain_text_is_read_in_pieces_of_whole_lines(tmp_path: Path) -> None:
+    lines = [f"{number} {'word ' * 100}\n" for number in range(9)]
+    (tmp_path / "notes.txt").write_text("".join(lines))
+    rows = read_rows(tmp_path / "notes.txt", TEMPLATE)
+    assert "".join(row.answer for row in rows) == "".join(lines)
+    assert {row.prompt for row in rows} == {""}
+    assert [row.where for row in rows] == [f"{tmp_path / 'notes.txt'} line {first}" for first in (1, 4, 7)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"instruction": "a", "response": " "}', "line 1 has an empty response: fill it in, or remove the line"),
+        ('{"instruction": "a"}', "line 1 has no response: its entries are instruction"),
+        ('{"instruction": "a", "instances": []}', "line 1 has no response"),
+        ('{"instruction": "a", "instances": [{"output": ""}]}', "line 1 has an empty output"),
+        ('{"instruction": 3, "response": "b"}', "line 1 has an empty instruction"),
+        ("[1]", "line 1 is not an object"),
+        ("{", "line 1 is not JSON"),
+        ("", "rows.jsonl is empty"),
+    ],
+)
+def test_wrong_rows_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "rows.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_rows(tmp_path / "rows.jsonl", TEMPLATE)
