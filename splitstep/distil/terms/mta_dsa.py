@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ..divergences import row_mean
-from ..geometry import SPANS, pooled, structure
-from ..layers import teacher_layer
-from ..records import Aligned, Shapes, Shown, SpanKind
-from .mta import granular_layers, weights_at
+from ..geometry import SPANS, centres, shares, structure
+from ..records import Aligned, Shapes, Shown, Spans
+from .mta import granular_layers
+from .stacked import states_at, weights_at
 from .term import Needs, Term, check_limit, check_tokens, layer_pairs
 
 
@@ -45,15 +46,21 @@ class SpanStructure(Term):
 
     def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
         check_tokens(teacher, student, "mta.dsa")
-        keys = granular_layers(self.words, self.phrases, student.layers)
-        layers = [self.at_layer(kind, layer, teacher, student, aligned) for kind, layer in keys]
-        return row_mean(torch.stack(layers).mean(0), aligned)
+        kinds, layers = zip(*granular_layers(self.words, self.phrases, student.layers), strict=True)
+        spans = stacked([aligned.spans[kind].at_most(self.spans) for kind in kinds])
+        found = shares(weights_at(layers, teacher, student), spans.teacher, spans.mask)
+        states = states_at(layers, teacher, student)
+        known, own = (centres(x, found.shares) for x in states)  # both models have the same tokens, so the same spans
+        return row_mean(structure(known, own, found.masses).mean(0), aligned)
 
-    def at_layer(self, kind: SpanKind, layer: int, teacher: Shown, student: Shown, aligned: Aligned) -> Tensor:
-        """The sum over pairs at one of the student's layers, [B]."""
-        spans = aligned.spans[kind].at_most(self.spans)
-        theirs = teacher_layer(layer, student.layers, teacher.layers)
-        weights = weights_at(teacher, theirs)
-        known = pooled(teacher.states[theirs], weights, spans.teacher, spans.mask)
-        own = pooled(student.states[layer], weights, spans.student, spans.mask)
-        return structure(known.centres, own.centres, known.masses)
+
+def stacked(kinds: Sequence[Spans]) -> Spans:
+    """The spans of several key layers, [K, B, S, ...], padded to the same S."""
+    most = max(one.mask.shape[1] for one in kinds)
+    return Spans(*(torch.stack([padded(x, most) for x in parts]) for parts in zip(*kinds, strict=True)))
+
+
+def padded(x: Tensor, most: int) -> Tensor:
+    """Ranges [B, S, 2] or a mask [B, S] with so many spans."""
+    missing = most - x.shape[1]
+    return functional.pad(x, (*(0, 0) * (x.dim() - 2), 0, missing)) if missing else x

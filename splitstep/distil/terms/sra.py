@@ -29,7 +29,11 @@ def side(shown: Shown, ranges: Tensor, mask: Tensor) -> Pooled:
 
 def span_centres(teacher: Shown, student: Shown, aligned: Aligned, limit: int) -> Centres:
     """The first `limit` spans of each text; a span's weight is its share of the teacher's mass in all of them."""
-    spans = aligned.spans["aligned"].at_most(limit)
-    known = side(teacher, spans.teacher, spans.mask)
-    own = side(student, spans.student, spans.mask)
-    return Centres(known.centres, own.centres, normalised(known.masses))
+
+    def make() -> Centres:
+        spans = aligned.spans["aligned"].at_most(limit)
+        known = side(teacher, spans.teacher, spans.mask)
+        own = side(student, spans.student, spans.mask)
+        return Centres(known.centres, own.centres, normalised(known.masses))
+
+    return student.once((span_centres, teacher, aligned, limit), make)
