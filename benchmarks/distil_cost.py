@@ -1,20 +1,20 @@
 """What a step of distillation costs: `skl + mta` beside `skl`, and `sra` beside `ce`, in one run.
 
     python benchmarks/distil_cost.py --out results/distil/cost.json
-    python benchmarks/distil_cost.py --count --batch 2 --rows 24 --out /tmp/cost.json     # calls and FLOPs, on any machine
-    python benchmarks/distil_cost.py --tiny --out /tmp/cost.json                         # a quick look, on any machine
+    python benchmarks/distil_cost.py --count --batch 2 --rows 24 --out /tmp/cost.json  # calls and FLOPs: slow on a CPU
+    python benchmarks/distil_cost.py --tiny --out /tmp/cost.json                       # a quick look, on any machine
 
-Every way is a run of the recipe `distil` in bf16, with its teacher's cache: objective, optimizer and update are those of
-`splitstep distil`. The teacher is a Llama of SmolLM2-135M's shape with random weights, on which the cost does not
-depend, or that of `--teacher`. With one tokenizer the student has ten of its layers. With two tokenizers it has the same
-shape, and a vocabulary of its own. The text is made here, with a log-normal number of words in an answer, or that of
-`--text`. All ways of a pair see the same rows.
+Every way is a run of the recipe `distil` in bf16, with its teacher's cache: objective, optimizer and update are those
+of `splitstep distil`. The teacher is a Llama of SmolLM2-135M's shape with random weights, on which the cost does not
+depend, or that of `--teacher`. With one tokenizer the student has ten of its layers. With two tokenizers it has the
+same shape, and a vocabulary of its own. The text is made here, with a log-normal number of words in an answer, or that
+of `--text`. All ways of a pair see the same rows.
 
 Seconds of a step: with batches that are ready, and in the loop, where a thread makes the next ones while the device
-works, as in training. Calls are those of PyTorch's operators that compute something: views do not count. FLOPs are those
-of matrix products and attention, forward and backward, what is computed again included. The ways take turns; a ratio is the
-median over rounds. Bars: `skl + mta` at most 1.20 times `skl`; `sra` at most 1.2 times as much as its FLOPs say, beside
-`ce`; memory at most 1.15 times. The file is written after each round.
+works, as in training. Calls are those of PyTorch's operators that compute something: views do not count. FLOPs are
+those of matrix products and attention, forward and backward, what is computed again included. The ways take turns; a
+ratio is the median over rounds. Bars: `skl + mta` at most 1.20 times the time of `skl`; `sra` to `ce` at most 1.2 times
+the ratio of their FLOPs; memory at most 1.15 times that of `skl` and `ce`. The file is written after each round.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from splitstep.distil.geometry import SPANS
 from splitstep.distil.objective import Distillation
 from splitstep.support.files import write_atomically
 from splitstep.training import load_recipe
@@ -53,6 +52,7 @@ ONE, TWO = "one tokenizer", "two tokenizers"
 METHODS = {ONE: ("ce", "skl", "skl + mta"), TWO: ("ce", "uld", "sra")}
 COMPARED = {ONE: ("skl", "skl + mta"), TWO: ("ce", "sra")}  # the base, and what is held against it
 EOS = "<|endoftext|>"
+IDLE = ("_unsafe_view", "promote_types", "empty", "empty_like", "new_empty", "empty_strided")  # they compute nothing
 
 
 class Shape(NamedTuple):
@@ -102,9 +102,9 @@ class Calls(TorchDispatchMode):
         self.found: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        returns = [one.alias_info for one in func._schema.returns]
-        if not any(one is not None and not one.is_write for one in returns):
-            self.found[str(func.overloadpacket).removeprefix("aten.")] += 1
+        name, returns = func._schema.name.split("::")[1], [one.alias_info for one in func._schema.returns]
+        if name not in IDLE and not any(one is not None and not one.is_write for one in returns):
+            self.found[name] += 1
         return func(*args, **(kwargs or {}))
 
     @property
@@ -194,15 +194,15 @@ def begun(pair: Pair, method: str, batch: int, shape: Shape, folder: Path, devic
 
 
 def spans_of(run: Run) -> dict[str, dict[str, float]]:
-    """Spans and pairs of spans in a text, by kind: their means over the training texts, and what the limit leaves out."""
+    """Spans and pairs of spans in a training text, by kind, on average, and what the limit leaves out."""
     assert isinstance(run.source, Distillation)
-    texts, found = run.source.texts.spans, dict[str, dict[str, float]]()
-    for kind in texts[0] if texts else ():
-        counts = np.array([len(one[kind]) for one in texts])
-        kept = np.minimum(counts, SPANS)
+    texts, found = run.source.texts, dict[str, dict[str, float]]()
+    for (kind, limit), left_out in texts.left_out(run.source.needs.limits).items():
+        counts = np.array([len(one[kind]) for one in texts.spans])
+        kept = np.minimum(counts, limit)
         found[kind] = {
             "spans": float(counts.mean()), "most": int(counts.max()), "pairs": float((kept * (kept - 1) // 2).mean()),
-            "limit": SPANS, "left_out": int((counts - kept).sum()),
+            "limit": limit, "left_out": left_out,
         }  # fmt: skip
     return found
 
@@ -344,8 +344,8 @@ def told(rows: list[dict[str, Any]], ratios: list[dict[str, Any]]) -> Iterator[s
     for row in rows:
         for kind, one in row["spans"].items():
             yield (
-                f"{row['method']}, batch {row['batch']}, {kind}: {one['spans']:.0f} spans in a text and {one['pairs']:,.0f} "
-                f"pairs; at most {one['limit']} spans, {one['left_out']} left out"
+                f"{row['method']}, batch {row['batch']}, {kind}: {one['spans']:.0f} spans in a text and "
+                f"{one['pairs']:,.0f} pairs; at most {one['limit']} spans, {one['left_out']} left out"
             )
 
 
@@ -383,8 +383,8 @@ def main() -> int:
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]), **stamp(), "shape": shape._asdict(), "rows": [], "ratios": [],
         "card": torch.cuda.get_device_name() if device.type == "cuda" else "CPU", "teacher": given.teacher,
-        "text": str(given.text) if given.text else {"rows": given.rows, "median": MEDIAN, "sigma": SIGMA, "most": LONGEST},
-        "batches_ahead": "made by a thread, four at most", "rounds": given.rounds, "updates": given.updates,
+        "text": given.text.name if given.text else {"rows": given.rows, "words": [MEDIAN, SIGMA, LONGEST]},
+        "rounds": given.rounds, "updates": given.updates,
     }  # fmt: skip
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.end = start = time.monotonic()

@@ -1,8 +1,9 @@
 """Weights of tokens, means over spans, and the angles between them.
 
 Everything is computed in float32 or better, under autocast too. For texts of T tokens and S spans this allocates a
-few matrices [..., S, T] and [..., S, S]; pairs are formed within a text only. The dimensions before those are texts, or key
-layers and texts: small steps on a GPU take as long as their operators take to start, so layers are not looped over.
+few matrices [..., S, T] and [..., S, S]; pairs are formed within a text only. The dimensions before those are texts, or
+key layers and texts: a small step on a GPU takes as long as its operators take to start, so there is no loop over
+layers.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from ..divergences import row_mean
 from ..geometry import SPANS, centres, shares, structure
-from ..records import Aligned, Shapes, Shown, Spans
+from ..records import Aligned, Shapes, Shown, SpanKind
 from .mta import granular_layers
 from .stacked import states_at, weights_at
 from .term import Needs, Term, check_limit, check_tokens, layer_pairs
@@ -41,26 +41,30 @@ class SpanStructure(Term):
     def needs(self, shapes: Shapes) -> Needs:
         keys = granular_layers(self.words, self.phrases, shapes.student.layers)
         pairs = layer_pairs(tuple(layer for _, layer in keys), shapes)
-        weighted = frozenset(theirs for theirs, _ in pairs)
-        return Needs(layers=pairs, weighted=weighted, spans=frozenset(kind for kind, _ in keys), same_tokens=True)
+        kinds: frozenset[SpanKind] = frozenset(kind for kind, _ in keys)
+        return Needs(
+            layers=pairs,
+            weighted=frozenset(theirs for theirs, _ in pairs),
+            spans=kinds,
+            limits=frozenset((kind, self.spans) for kind in kinds),
+            same_tokens=True,
+        )
 
     def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
         check_tokens(teacher, student, "mta.dsa")
         kinds, layers = zip(*granular_layers(self.words, self.phrases, student.layers), strict=True)
-        spans = stacked([aligned.spans[kind].at_most(self.spans) for kind in kinds])
-        found = shares(weights_at(layers, teacher, student), spans.teacher, spans.mask)
-        states = states_at(layers, teacher, student)
-        known, own = (centres(x, found.shares) for x in states)  # both models have the same tokens, so the same spans
+        spans = [aligned.spans[kind].at_most(self.spans) for kind in kinds]
+        ranges, mask = stacked([one.teacher for one in spans]), stacked([one.mask for one in spans])
+        found = shares(weights_at(layers, teacher, student), ranges, mask)  # the student has the same tokens
+        known, own = (centres(x, found.shares) for x in states_at(layers, teacher, student))
         return row_mean(structure(known, own, found.masses).mean(0), aligned)
 
 
-def stacked(kinds: Sequence[Spans]) -> Spans:
-    """The spans of several key layers, [K, B, S, ...], padded to the same S."""
-    most = max(one.mask.shape[1] for one in kinds)
-    return Spans(*(torch.stack([padded(x, most) for x in parts]) for parts in zip(*kinds, strict=True)))
+def stacked(parts: Sequence[Tensor]) -> Tensor:
+    """Ranges [B, S, 2] or masks [B, S] of several key layers, [K, B, S, ...], padded to the same S."""
+    most = max(x.shape[1] for x in parts)
+    return torch.stack([x if x.shape[1] == most else padded(x, most - x.shape[1]) for x in parts])
 
 
-def padded(x: Tensor, most: int) -> Tensor:
-    """Ranges [B, S, 2] or a mask [B, S] with so many spans."""
-    missing = most - x.shape[1]
-    return functional.pad(x, (*(0, 0) * (x.dim() - 2), 0, missing)) if missing else x
+def padded(x: Tensor, more: int) -> Tensor:
+    return functional.pad(x, (*(0, 0) * (x.dim() - 2), 0, more))

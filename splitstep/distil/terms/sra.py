@@ -10,7 +10,10 @@ from ..geometry import Pooled, normalised, pooled
 from ..records import Aligned, Shown, present
 from .term import Needs
 
-NEEDS = Needs(frozenset({"final", "masses"}), spans=frozenset({"aligned"}))
+
+def needs_within(limit: int) -> Needs:
+    """What the three terms read, of the first `limit` spans of a text."""
+    return Needs(frozenset({"final", "masses"}), spans=frozenset({"aligned"}), limits=frozenset({("aligned", limit)}))
 
 
 class Centres(NamedTuple):
