@@ -26,18 +26,19 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
+from operator_calls import counted
 
 from splitstep.distil.objective import Distillation
 from splitstep.support.files import write_atomically
+from splitstep.tasks.fetch import read
 from splitstep.training import load_recipe
 from splitstep.training.directory import RunDirectory, stamp
 from splitstep.training.processes import World
@@ -51,8 +52,8 @@ SYLLABLES, WORDS = 150, 30_000  # of which words are made up, and how many words
 ONE, TWO = "one tokenizer", "two tokenizers"
 METHODS = {ONE: ("ce", "skl", "skl + mta"), TWO: ("ce", "uld", "sra")}
 COMPARED = {ONE: ("skl", "skl + mta"), TWO: ("ce", "sra")}  # the base, and what is held against it
+ROWS = 2048  # of made-up text, from which tokenizers are trained
 EOS = "<|endoftext|>"
-IDLE = ("_unsafe_view", "promote_types", "empty", "empty_like", "new_empty", "empty_strided")  # they compute nothing
 
 
 class Shape(NamedTuple):
@@ -73,12 +74,13 @@ TINY = Shape(6, 2, 32, 4, 2, 64, 2048, 1024, 256)
 
 
 class Pair(NamedTuple):
-    """A teacher, a student, and text, as a recipe names them."""
+    """A teacher, a student, and text, as a recipe names them; a folder for runs."""
 
     teacher: str
     student: str
     layers: int | None  # of the student that are kept
     text: str
+    folder: Path
 
 
 class Way(NamedTuple):
@@ -94,54 +96,33 @@ class Way(NamedTuple):
         return self.run.update(work, self.run.options.lr)
 
 
-class Calls(TorchDispatchMode):
-    """Counts calls of operators that compute something, and those that make the host wait for a number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, returns = func._schema.name.split("::")[1], [one.alias_info for one in func._schema.returns]
-        if name not in IDLE and not any(one is not None and not one.is_write for one in returns):
-            self.found[name] += 1
-        return func(*args, **(kwargs or {}))
-
-    @property
-    def waits(self) -> int:
-        return sum(self.found[name] for name in ("_local_scalar_dense", "nonzero", "masked_select", "equal"))
-
-
-def made_up_rows(rows: int) -> Iterator[dict[str, str]]:
-    """Instructions and answers of made-up words, the frequent ones first, in sentences."""
+def made_up_rows(rows: int) -> Iterator[str]:
+    """Instructions and answers of made-up words, some of them frequent, in sentences, as lines of JSON."""
     random = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     syllables = ["".join(random.choice(letters, size)) for size in random.integers(1, 4, SYLLABLES)]
     words = ["".join(random.choice(syllables, size)) for size in random.integers(1, 5, WORDS)]
 
     def prose(count: int) -> str:
-        chosen = [words[min(n, WORDS) - 1] for n in random.zipf(1.3, count)]
+        chosen = [words[(n - 1) % WORDS] for n in random.zipf(1.3, count)]
         ends = random.choice([" ", " ", " ", " ", " ", " ", " ", ", ", ". ", "\n"], count)
         return "".join(word + end for word, end in zip(chosen, ends, strict=True)).strip() + "."
 
     for _ in range(rows):
         count = min(max(round(random.lognormal(np.log(MEDIAN), SIGMA)), 4), LONGEST)
-        yield {"instruction": prose(int(random.integers(5, 30))), "response": prose(count)}
+        yield json.dumps({"instruction": prose(int(random.integers(5, 30))), "response": prose(count)}) + "\n"
 
 
 def trained_tokenizer(text: str, size: int) -> Any:
     """A byte-level BPE of this text with at most so many tokens."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
-    made.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        text.splitlines(),
-        trainers.BpeTrainer(vocab_size=size, special_tokens=[EOS], initial_alphabet=alphabet, show_progress=False),  # pyright: ignore[reportCallIssue]
-    )
+    bytes_ = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=[EOS], initial_alphabet=bytes_, show_progress=False)  # pyright: ignore[reportCallIssue]
+    made.train_from_iterator(text.splitlines(), trainer)
     return PreTrainedTokenizerFast(tokenizer_object=made, eos_token=EOS)
 
 
@@ -162,18 +143,17 @@ def saved_llama(folder: Path, shape: Shape, layers: int, vocab_size: int, tokeni
 
 def make_pairs(shape: Shape, given: Any, folder: Path) -> dict[str, Pair]:
     """The two pairs, with what they need in a folder."""
-    text = given.text or folder / "made_up.jsonl"
-    if given.text is None:
-        text.write_text("".join(json.dumps(row) + "\n" for row in made_up_rows(given.rows)))
-    words = text.read_text()
+    words = read(given.text).decode() if given.text else "".join(made_up_rows(max(given.rows, ROWS)))
+    text = folder / "text.jsonl"
+    text.write_text("".join(words.splitlines(keepends=True)[: given.rows]))
     teacher = given.teacher or saved_llama(
         folder / "teacher", shape, shape.layers, shape.vocab_size, trained_tokenizer(words, shape.vocab_size)
     )
     tokenizer = trained_tokenizer(words[: len(words) // 2], shape.other_vocab_size)
     other = saved_llama(folder / "other", shape, shape.kept, shape.other_vocab_size, tokenizer)
     return {
-        ONE: Pair(teacher, teacher, shape.kept, str(text.resolve())),
-        TWO: Pair(teacher, other, None, str(text.resolve())),
+        ONE: Pair(teacher, teacher, shape.kept, str(text), folder),
+        TWO: Pair(teacher, other, None, str(text), folder),
     }
 
 
@@ -188,7 +168,7 @@ def begun(pair: Pair, method: str, batch: int, shape: Shape, folder: Path, devic
             *([] if pair.layers is None else [f"model.layers={pair.layers}"]),
         ],
     )  # fmt: skip
-    directory = RunDirectory(folder / "run")
+    directory = RunDirectory(folder / f"batch{batch}")
     directory.claim(recipe.document())
     return Run(recipe, directory, recipe.load_task(None), World(0, 1, device))
 
@@ -207,16 +187,17 @@ def spans_of(run: Run) -> dict[str, dict[str, float]]:
     return found
 
 
-def counted(way: Way) -> dict[str, float]:
+def shared_vocabulary(run: Run) -> int | None:
+    """How many tokens the two models share, if a term needs them."""
+    assert isinstance(run.source, Distillation)
+    return None if run.source.vocabulary is None else len(run.source.vocabulary)
+
+
+def counts(way: Way) -> dict[str, float]:
     """Calls of operators and FLOPs of a step, the mean over the batches."""
-    calls, flops = Calls(), FlopCounterMode(display=False)
-    for work in way.works:
-        with flops, calls:
-            way.update(work)
-    return {
-        "calls": calls.found.total() / BATCHES, "waits": calls.waits / BATCHES,
-        "tflops": flops.get_total_flops() / BATCHES / 1e12,
-    }  # fmt: skip
+    found = [counted(partial(way.update, work)) for work in way.works]
+    calls, waits, flops = (sum(one) / BATCHES for one in zip(*found, strict=True))
+    return {"calls": calls, "waits": waits, "tflops": flops / 1e12}
 
 
 def settled(device: torch.device) -> float:
@@ -244,7 +225,8 @@ def ready(name: str, method: str, pair: Pair, batch: int, shape: Shape, folder: 
     about = {
         "parameters": sum(p.numel() for p in run.model.parameters()), "mode": run.mode, "loss": losses[-1],
         "tokens": [list(work.parts[0]["input_ids"].shape) for work in works], "batch_seconds": making,
-        "memory_gib": memory, "spans": spans_of(run), **counted(way), "ready_seconds": settled(device) - begin,
+        "memory_gib": memory, "shared_vocabulary": shared_vocabulary(run), "spans": spans_of(run), **counts(way),
+        "ready_seconds": settled(device) - begin,
     }  # fmt: skip
     print(f"{name}, batch {batch}, {method}: ready in {about['ready_seconds']:.0f} s", file=sys.stderr, flush=True)
     return way._replace(about=about)
@@ -275,11 +257,8 @@ TURNS = {"seconds": turn, "loop_seconds": loop_turn}
 
 def rows_of(ways: list[Way], times: Times, batch: int) -> list[dict[str, Any]]:
     """The table: a row for each way."""
-    rows = []
-    for way in ways:
-        found = {kind: statistics.median(seconds) for kind, seconds in times[way.method].items() if seconds}
-        rows.append({"pair": way.pair, "method": way.method, "batch": batch, **found, **way.about})
-    return rows
+    found = {way.method: {kind: statistics.median(x) for kind, x in times[way.method].items() if x} for way in ways}
+    return [{"pair": way.pair, "method": way.method, "batch": batch, **found[way.method], **way.about} for way in ways]
 
 
 def compared(ways: list[Way], times: Times, name: str, batch: int) -> list[dict[str, Any]]:
@@ -303,22 +282,22 @@ def compared(ways: list[Way], times: Times, name: str, batch: int) -> list[dict[
 def measure(
     name: str, pair: Pair, batch: int, shape: Shape, given: Any, device: torch.device, keep: Callable[..., None]
 ) -> None:
-    """All methods of a pair with batches of this size; `keep` gets the rows and the ratios after each round."""
-    with tempfile.TemporaryDirectory() as place:
-        ways = [
-            ready(name, method, pair, batch, shape, Path(place) / str(number), device)
-            for number, method in enumerate(METHODS[name])
-        ]
-        times: Times = {way.method: {kind: [] for kind in TURNS} for way in ways}
+    """All methods of a pair with batches of this size; `keep` gets the rows and the ratios after each round. Batches
+    of another size find the teacher's caches again."""
+    ways = [
+        ready(name, method, pair, batch, shape, pair.folder / f"{name}, {method}".replace(" ", ""), device)
+        for method in METHODS[name]
+    ]
+    times: Times = {way.method: {kind: [] for kind in TURNS} for way in ways}
+    keep(rows_of(ways, times, batch), compared(ways, times, name, batch))
+    for number in range(0 if given.count else given.rounds):
+        start = time.monotonic()
+        for way in ways if number % 2 == 0 else ways[::-1]:
+            for kind, one in TURNS.items():
+                times[way.method][kind].append(one(way, given.updates, device))
         keep(rows_of(ways, times, batch), compared(ways, times, name, batch))
-        for number in range(0 if given.count else given.rounds):
-            start = time.monotonic()
-            for way in ways if number % 2 == 0 else ways[::-1]:
-                for kind, one in TURNS.items():
-                    times[way.method][kind].append(one(way, given.updates, device))
-            keep(rows_of(ways, times, batch), compared(ways, times, name, batch))
-            if given.end - time.monotonic() < time.monotonic() - start:
-                break
+        if given.end - time.monotonic() < time.monotonic() - start:
+            break
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -355,26 +334,30 @@ def held(ratio: dict[str, Any]) -> bool:
 
 def holds(ratios: list[dict[str, Any]]) -> dict[str, bool]:
     """Whether each ratio is within all of its bars, at each batch size."""
-    names = dict.fromkeys((one["ratio"], one["batch"]) for one in ratios)
-    return {
-        f"{name}, batch {batch}": all(held(one) for one in ratios if (one["ratio"], one["batch"]) == (name, batch))
-        for name, batch in names
-    }
+    found: dict[str, bool] = {}
+    for one in ratios:
+        name = f"{one['ratio']}, batch {one['batch']}"
+        found[name] = found.get(name, True) and held(one)
+    return found
 
 
-def main() -> int:
+def arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/distil/cost.json"))
     parser.add_argument("--batch", type=int, nargs="+", help="rows of a batch; several sizes one after the other")
     parser.add_argument("--teacher", help="a causal model with a tokenizer, in place of one with random weights")
     parser.add_argument("--text", type=Path, help="JSON lines with instruction and response, in place of made-up ones")
-    parser.add_argument("--rows", type=int, default=256, help="of made-up text")
+    parser.add_argument("--rows", type=int, default=256, help="of text, of which batches are made")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=12, help=f"of a turn; a multiple of {BATCHES}")
     parser.add_argument("--seconds", type=float, default=240, help="when to be done; further rounds are left out")
     parser.add_argument("--count", action="store_true", help="calls and FLOPs only, also without a GPU")
     parser.add_argument("--tiny", action="store_true", help="tiny networks, also without a GPU")
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
     if not torch.cuda.is_available() and not (given.tiny or given.count):
         print("This benchmark needs a CUDA device; --tiny and --count run anywhere.", file=sys.stderr)
         return 2
@@ -383,16 +366,15 @@ def main() -> int:
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]), **stamp(), "shape": shape._asdict(), "rows": [], "ratios": [],
         "card": torch.cuda.get_device_name() if device.type == "cuda" else "CPU", "teacher": given.teacher,
-        "text": given.text.name if given.text else {"rows": given.rows, "words": [MEDIAN, SIGMA, LONGEST]},
+        "text": given.text.name if given.text else {"words": [MEDIAN, SIGMA, LONGEST]}, "text_rows": given.rows,
         "rounds": given.rounds, "updates": given.updates,
     }  # fmt: skip
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.end = start = time.monotonic()
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         pairs = make_pairs(shape, given, Path(place))
-        parts = [(name, batch) for batch in sizes for name in pairs]
-        for number, (name, batch) in enumerate(parts, 1):
-            given.end = start + given.seconds * number / len(parts)
+        for number, (batch, name) in enumerate(product(sizes, pairs), 1):
+            given.end = start + given.seconds * number / (len(sizes) * len(pairs))
             rows, ratios = document["rows"], document["ratios"]
 
             def keep(more: list[Any], compared: list[Any], rows: Any = rows, ratios: Any = ratios) -> None:
