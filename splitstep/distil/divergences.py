@@ -120,4 +120,9 @@ def token_mean(values: Tensor, aligned: Aligned) -> Tensor:
 
 def row_mean(values: Tensor, aligned: Aligned) -> Tensor:
     """The mean of values [B] over the texts, or this part's share of it."""
-    return values.sum() / (len(values) if aligned.rows is None else aligned.rows)
+    return values.sum() / row_count(values, aligned)
+
+
+def row_count(values: Tensor, aligned: Aligned) -> Tensor | int:
+    """How many texts the mean of the whole batch is over; `values` [B, ...] are those of this part."""
+    return len(values) if aligned.rows is None else aligned.rows

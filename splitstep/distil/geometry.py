@@ -1,7 +1,9 @@
 """Weights of tokens, means over spans, and the angles between them.
 
 Everything is computed in float32 or better, under autocast too. For texts of T tokens and S spans this allocates a
-few matrices [B, S, T] and [B, S, S]; pairs are formed within a text only.
+few matrices [..., S, T] and [..., S, S]; pairs are formed within a text only. The dimensions before those are texts, or
+key layers and texts: a small step on a GPU takes as long as its operators take to start, so there is no loop over
+layers.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from .records import wide
 
 SPANS = 1024
 """How many spans of a text a term compares at most, as in SRA: the first ones. So a text has at most 1024² pairs."""
+
+
+TINY = 1e-12  # a shorter vector has no direction; the limit of `normalize`
 
 
 def full_precision(x: Tensor) -> torch.autocast:
@@ -54,14 +59,21 @@ def attention_masses(attention: Tensor, real: Tensor) -> Tensor:
 
     w_t = sum over heads of a[h, q, t], normalised over t; q is the last real token (ours)
     """
-    length = attention.shape[-1]
-    last = (real * torch.arange(length, device=real.device)).argmax(1)
-    rows = attention.detach()[torch.arange(len(last), device=real.device), :, last]
+    return masses_of_rows(attention.detach()[torch.arange(len(real), device=real.device), :, last_real(real)], real)
+
+
+def last_real(real: Tensor) -> Tensor:
+    """The last real token of each text, [B]; 0 if there is none."""
+    return (real * torch.arange(real.shape[1], device=real.device)).argmax(1)
+
+
+def masses_of_rows(rows: Tensor, real: Tensor) -> Tensor:
+    """SRA's masses, [B, T], from the attention weights of each text's last real token, [B, heads, T]."""
     return normalised(wide(rows).sum(1).masked_fill(~real, 0))
 
 
 class Pooled(NamedTuple):
-    """Spans as points: their centres [B, S, d], and the sums of their tokens' weights [B, S], 0 at padding."""
+    """Spans as points: their centres [..., S, d], and the sums of their tokens' weights [..., S], 0 at padding."""
 
     centres: Tensor
     masses: Tensor
@@ -70,41 +82,61 @@ class Pooled(NamedTuple):
 def pooled(states: Tensor, weights: Tensor, ranges: Tensor, mask: Tensor) -> Pooled:
     """C_i = sum of w_t H_t over the tokens of span i / sum of w_t; the plain mean if all w_t of the span are 0 (ours).
 
-    states [B, T, d], weights [B, T], ranges [B, S, 2], mask [B, S].
+    states [..., T, d], weights [..., T], ranges [..., S, 2], mask [..., S].
     """
-    t = torch.arange(states.shape[1], device=states.device)
+    found = shares(weights, ranges, mask)
+    return Pooled(centres(states, found.shares), found.masses)
+
+
+class Shares(NamedTuple):
+    """The share that each token has in each span, [..., S, T], and the sums of the spans' weights, [..., S]."""
+
+    shares: Tensor
+    masses: Tensor
+
+
+def shares(weights: Tensor, ranges: Tensor, mask: Tensor) -> Shares:
+    """w_t / sum of w_t over the tokens of a span; equal shares if all w_t of the span are 0 (ours)."""
+    t = torch.arange(weights.shape[-1], device=weights.device)
     inside = (t >= ranges[..., :1]) & (t < ranges[..., 1:]) & mask[..., None]
-    weighted = wide(weights)[:, None] * inside
+    weighted = wide(weights)[..., None, :] * inside
     masses = weighted.sum(-1)
-    shares = torch.where(masses[..., None] > 0, weighted, inside.to(weighted))
+    return Shares(normalised(torch.where(masses[..., None] > 0, weighted, inside)), masses)
+
+
+def centres(states: Tensor, shares: Tensor) -> Tensor:
+    """C_i = sum over t of the share of t in span i times H_t, [..., S, d]."""
     exact = wide(states)
     with full_precision(exact):
-        return Pooled(normalised(shares).to(exact) @ exact, masses)
+        return shares.to(exact) @ exact
 
 
 def cosines(x: Tensor) -> Tensor:
-    """cos(x_i, x_j) of all pairs, [B, S, S]."""
+    """cos(x_i, x_j) of all pairs, [..., S, S]."""
     unit = functional.normalize(wide(x), dim=-1)
     with full_precision(unit):
         return unit @ unit.mT
 
 
 def pair_weights(masses: Tensor) -> Tensor:
-    """w_i w_j of all pairs i != j, normalised to a sum of 1 in each text (ours), [B, S, S]."""
+    """w_i w_j of all pairs i != j, [..., S, S], with 0 where i = j."""
     products = masses[..., :, None] * masses[..., None, :]
-    itself = torch.eye(masses.shape[-1], dtype=torch.bool, device=masses.device)
-    return normalised(products.masked_fill(itself, 0), (-2, -1))
+    products.diagonal(dim1=-2, dim2=-1).zero_()
+    return products
 
 
 def structure(teacher: Tensor, student: Tensor, masses: Tensor) -> Tensor:
-    """How far the angles between the student's points are from those between the teacher's, [B].
+    """How far the angles between the student's points are from those between the teacher's, [...].
 
-    sum over pairs of w_ij (cos(C^S_i, C^S_j) - cos(C^T_i, C^T_j))²
+    sum over pairs of w_ij (cos(C^S_i, C^S_j) - cos(C^T_i, C^T_j))², w_ij = w_i w_j, normalised to 1 in each text (ours)
     """
+    weights = pair_weights(masses)
+    total = weights.sum((-2, -1))
     gaps = cosines(student) - cosines(teacher)
-    return (pair_weights(masses) * gaps.square()).sum((-2, -1))
+    return (weights * gaps.square()).sum((-2, -1)) / total.masked_fill(total == 0, 1)
 
 
 def angles(x: Tensor, y: Tensor) -> Tensor:
     """1 - cos(x, y) of the last dimension's vectors, in float32 or better."""
-    return 1 - (functional.normalize(wide(x), dim=-1) * functional.normalize(wide(y), dim=-1)).sum(-1)
+    x, y = wide(x), wide(y)
+    return 1 - (x * y).sum(-1) / (x.norm(dim=-1).clamp(min=TINY) * y.norm(dim=-1).clamp(min=TINY))

@@ -6,9 +6,9 @@ between the two models.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeVar, final
+from typing import Any, Literal, NamedTuple, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -97,9 +97,9 @@ def each(change: Callable[[Tensor], Tensor], given: Distribution) -> Distributio
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shown:
-    """What one model shows of a batch of texts: only what the method needs is there.
+    """What one model shows of a batch of texts: only what the method needs is there. One is equal to itself only.
 
     real: booleans [B, T], false at padding. layers: how many layers the model has. logits: [B, T, V], or of a teacher
     the largest. states: the state after layer l = 1 .. layers, before the final norm, [B, T, d]. weights: MTA's token
@@ -115,15 +115,22 @@ class Shown:
     masses: Tensor | None = None
     final: Tensor | None = None
     output: Tensor | None = None
+    shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, key: Hashable, make: Callable[[], Kind]) -> Kind:
+        """What `make` returns, computed once for all terms that ask for it with this key in a pass."""
+        if key not in self.shared:
+            self.shared[key] = make()
+        return self.shared[key]
 
 
 SpanKind = Literal["aligned", "words", "phrases"]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Aligned:
-    """How the texts of a batch align, and what is scored.
+    """How the texts of a batch align, and what is scored. One is equal to itself only.
 
     labels: the student's tokens [B, T], -100 outside of the answer, as Hugging Face has them: position t predicts token
     t + 1. teacher_labels: the same of the teacher, if it has other tokens. spans: by kind. vocabulary: ids [P, 2] of

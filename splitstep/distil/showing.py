@@ -7,13 +7,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 
 from ..models import SplitstepModel
 from ..models.base import all_stacks
 from ..pretrained.blocks import first_float
+from ..pretrained.examples import made_up
 from ..pretrained.layers import check_causal, layers_of
-from .geometry import attention_masses
+from .geometry import attention_masses, masses_of_rows
+from .last_row import Call, watching_attention
 from .records import Shape, Shown
 from .terms.term import Input, Needs
 
@@ -43,19 +46,44 @@ class Shower:
         head: Any = model.get_output_embeddings()
         self.shape = Shape(len(self.layers), int(head.weight.shape[1]))
         self.vocabulary = int(head.weight.shape[0])
+        self.fused = False  # whether masses follow from a call of fused attention; else all weights are written out
 
     def prepare(self, wanted: Wanted) -> None:
-        """Make ready for a method: fused attention does not tell its weights, so masses need the plain one."""
-        if "masses" in wanted.inputs and not isinstance(self.model, SplitstepModel):
+        """Make ready for a method. Masses are read from the last layer's fused attention if it has one; else attention
+        is written out in all layers."""
+        if "masses" not in wanted.inputs:
+            return
+        self.fused = self.calls_fused_attention()
+        if not self.fused and not isinstance(self.model, SplitstepModel):
             self.model.set_attn_implementation("eager")
+
+    @torch.no_grad()
+    def calls_fused_attention(self) -> bool:
+        """Whether the last layer calls fused attention for all tokens at once, tried in training on a short text."""
+        training, given = self.model.training, made_up(self.model, self.name)
+        self.model.train()
+        try:
+            with torch.random.fork_rng(devices=[]), watching_attention(self.last_modules) as seen:
+                self.model(**given, use_cache=False)
+        finally:
+            self.model.train(training)
+        tokens = given["input_ids"].shape[1]
+        return seen.call is not None and seen.call.query.shape[2] == seen.call.key.shape[2] == tokens
+
+    @property
+    def last_modules(self) -> list[nn.Module]:
+        """The modules of the last layer that are called: it, or its fields if it is one of our own."""
+        last: Any = self.layers[-1]
+        return list(last.values()) if isinstance(self.model, SplitstepModel) else [last]
 
     def show(self, ids: Tensor, mask: Tensor, wanted: Wanted) -> Shown:
         """One pass of the model."""
-        own = isinstance(self.model, SplitstepModel)
+        own, masses = isinstance(self.model, SplitstepModel), "masses" in wanted.inputs
         more = {"output_hidden_states": True} if own and wanted.layers else {}
-        masses = {"output_attentions": True} if "masses" in wanted.inputs else {}
-        with self.watching(wanted) as seen:
-            output = self.model(input_ids=ids, attention_mask=mask, use_cache=False, **more, **masses)
+        more |= {"output_attentions": True} if masses and not self.fused else {}
+        watched = self.last_modules if masses and self.fused else []
+        with self.watching(wanted) as seen, watching_attention(watched) as attention:
+            output = self.model(input_ids=ids, attention_mask=mask, use_cache=False, **more)
         states = {layer: seen[f"{layer}"] for layer in wanted.layers if f"{layer}" in seen}
         if own:
             states |= {layer: output.hidden_states[layer] for layer in wanted.layers if layer < self.shape.layers}
@@ -65,10 +93,17 @@ class Shower:
             self.shape.layers,
             output.logits,
             states,
-            masses=attention_masses(output.attentions[-1], real) if masses else None,
+            masses=self.masses(attention.call, output, real) if masses else None,
             final=seen.get("final"),
             output=self.output if "output" in wanted.inputs else None,
         )
+
+    def masses(self, call: Call | None, output: Any, real: Tensor) -> Tensor:
+        """SRA's masses of tokens, [B, T]."""
+        if not self.fused:
+            return attention_masses(output.attentions[-1], real)
+        assert call is not None, "the last layer called fused attention when it was tried"
+        return masses_of_rows(call.last_rows(real), real)
 
     @property
     def output(self) -> Tensor:

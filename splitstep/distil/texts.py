@@ -53,10 +53,18 @@ class Texts:
         batch = self.task.training_rows(rows, width) | {"texts": torch.full((len(rows),), len(rows))}
         if not self.same_tokens:
             batch |= self.teacher_batch(rows)
+        chosen = [self.spans[row] for row in rows.tolist()] if self.spans else []
+        most = max((len(one) for spans in chosen for one in spans.values()), default=0)
         for kind in sorted(kinds):
-            spans = widened(collate([self.spans[row][kind] for row in rows.tolist()]))
+            spans = widened(collate([spans[kind] for spans in chosen]), rounded_up(most))
             batch |= {f"spans.{kind}.{part}": x for part, x in zip(PARTS, spans, strict=True)}
         return batch
+
+    def left_out(self, limits: Iterable[tuple[SpanKind, int]]) -> dict[tuple[SpanKind, int], int]:
+        """How many spans of all rows these limits leave out."""
+        return {
+            (kind, most): sum(max(len(spans[kind]) - most, 0) for spans in self.spans) for kind, most in sorted(limits)
+        }
 
     def teacher_batch(self, rows: np.ndarray) -> Batch:
         width = self.teacher_width(rows)
@@ -80,9 +88,9 @@ def rounded_up(size: int) -> int:
     return -(-max(size, 1) // MULTIPLE) * MULTIPLE
 
 
-def widened(spans: Spans) -> Spans:
-    """The spans with more padding, up to a multiple."""
-    more = rounded_up(spans.mask.shape[1]) - spans.mask.shape[1]
+def widened(spans: Spans, size: int) -> Spans:
+    """The spans with more padding, up to a size: all kinds have the same, so that terms can stack them."""
+    more = size - spans.mask.shape[1]
     return Spans(*(torch.cat((x, x.new_zeros(len(x), more, *x.shape[2:])), 1) for x in spans))
 
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-import torch
 from torch import Generator, Tensor, nn
 
 from ..divergences import row_mean
 from ..geometry import normalised
-from ..layers import PHRASES, WORDS, key_layers, teacher_layer
+from ..layers import PHRASES, WORDS, key_layers
 from ..records import Aligned, Shapes, Shown, wide
-from .term import Needs, Term, check_tokens, layer_pairs, layer_projectors, projected
+from .stacked import projected_at, states_at
+from .term import Needs, Term, check_tokens, layer_pairs, layer_projectors
 
 
 @final
@@ -38,9 +38,7 @@ class HiddenStates(Term):
 
     def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
         check_tokens(teacher, student, "hidden")
-        rows: list[Tensor] = []
-        for layer in self.keys(student.layers):
-            target = wide(teacher.states[teacher_layer(layer, student.layers, teacher.layers)])
-            gaps = (wide(projected(projectors, f"layer{layer}", student.states[layer])) - target).square().mean(-1)
-            rows.append((normalised(student.real.to(gaps)) * gaps).sum(1))
-        return row_mean(torch.stack(rows).mean(0), aligned)
+        layers = self.keys(student.layers)
+        states = states_at(layers, teacher, student)
+        gaps = (wide(projected_at(layers, projectors, states.student)) - states.teacher).square().mean(-1)
+        return row_mean((normalised(student.real.to(gaps)) * gaps.mean(0)).sum(1), aligned)

@@ -1,12 +1,9 @@
-"""What MTA's two terms share: key layers, words then phrases, and token weights."""
+"""MTA's key layers: words in the lower ones, phrases in the higher ones."""
 
 from __future__ import annotations
 
-from torch import Tensor
-
-from ..geometry import token_weights
 from ..layers import PHRASES, WORDS, key_layers
-from ..records import Shown, SpanKind
+from ..records import SpanKind
 
 
 def granular_layers(words: tuple[int, ...], phrases: tuple[int, ...], depth: int) -> list[tuple[SpanKind, int]]:
@@ -16,10 +13,3 @@ def granular_layers(words: tuple[int, ...], phrases: tuple[int, ...], depth: int
     else:
         lower, higher = (key_layers((), depths, depth) for depths in (WORDS, PHRASES))
     return [*(("words", layer) for layer in lower), *(("phrases", layer) for layer in higher)]
-
-
-def weights_at(teacher: Shown, layer: int) -> Tensor:
-    """The teacher's token weights at one of its layers, [B, T], 0 at padding."""
-    known = teacher.weights.get(layer)
-    found = token_weights(teacher.states[layer], teacher.real) if known is None else known
-    return found.masked_fill(~teacher.real, 0).detach()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ..divergences import row_mean
-from ..geometry import SPANS, pooled, structure
-from ..layers import teacher_layer
+from ..geometry import SPANS, centres, shares, structure
 from ..records import Aligned, Shapes, Shown, SpanKind
-from .mta import granular_layers, weights_at
+from .mta import granular_layers
+from .stacked import states_at, weights_at
 from .term import Needs, Term, check_limit, check_tokens, layer_pairs
 
 
@@ -40,20 +41,30 @@ class SpanStructure(Term):
     def needs(self, shapes: Shapes) -> Needs:
         keys = granular_layers(self.words, self.phrases, shapes.student.layers)
         pairs = layer_pairs(tuple(layer for _, layer in keys), shapes)
-        weighted = frozenset(theirs for theirs, _ in pairs)
-        return Needs(layers=pairs, weighted=weighted, spans=frozenset(kind for kind, _ in keys), same_tokens=True)
+        kinds: frozenset[SpanKind] = frozenset(kind for kind, _ in keys)
+        return Needs(
+            layers=pairs,
+            weighted=frozenset(theirs for theirs, _ in pairs),
+            spans=kinds,
+            limits=frozenset((kind, self.spans) for kind in kinds),
+            same_tokens=True,
+        )
 
     def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
         check_tokens(teacher, student, "mta.dsa")
-        keys = granular_layers(self.words, self.phrases, student.layers)
-        layers = [self.at_layer(kind, layer, teacher, student, aligned) for kind, layer in keys]
-        return row_mean(torch.stack(layers).mean(0), aligned)
+        kinds, layers = zip(*granular_layers(self.words, self.phrases, student.layers), strict=True)
+        spans = [aligned.spans[kind].at_most(self.spans) for kind in kinds]
+        ranges, mask = stacked([one.teacher for one in spans]), stacked([one.mask for one in spans])
+        found = shares(weights_at(layers, teacher, student), ranges, mask)  # the student has the same tokens
+        known, own = (centres(x, found.shares) for x in states_at(layers, teacher, student))
+        return row_mean(structure(known, own, found.masses).mean(0), aligned)
 
-    def at_layer(self, kind: SpanKind, layer: int, teacher: Shown, student: Shown, aligned: Aligned) -> Tensor:
-        """The sum over pairs at one of the student's layers, [B]."""
-        spans = aligned.spans[kind].at_most(self.spans)
-        theirs = teacher_layer(layer, student.layers, teacher.layers)
-        weights = weights_at(teacher, theirs)
-        known = pooled(teacher.states[theirs], weights, spans.teacher, spans.mask)
-        own = pooled(student.states[layer], weights, spans.student, spans.mask)
-        return structure(known.centres, own.centres, known.masses)
+
+def stacked(parts: Sequence[Tensor]) -> Tensor:
+    """Ranges [B, S, 2] or masks [B, S] of several key layers, [K, B, S, ...], padded to the same S."""
+    most = max(x.shape[1] for x in parts)
+    return torch.stack([x if x.shape[1] == most else padded(x, most - x.shape[1]) for x in parts])
+
+
+def padded(x: Tensor, more: int) -> Tensor:
+    return functional.pad(x, (*(0, 0) * (x.dim() - 2), 0, more))

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-import torch
 from torch import Generator, Tensor, nn
 
 from ..divergences import row_mean
 from ..geometry import angles, normalised
-from ..layers import teacher_layer
-from ..records import Aligned, Shapes, Shown, wide
-from .mta import granular_layers, weights_at
-from .term import Needs, Term, check_tokens, layer_pairs, layer_projectors, projected
+from ..records import Aligned, Shapes, Shown
+from .mta import granular_layers
+from .stacked import projected_at, states_at, weights_at
+from .term import Needs, Term, check_tokens, layer_pairs, layer_projectors
 
 
 @final
@@ -45,9 +44,8 @@ class WeightedHidden(Term):
 
     def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
         check_tokens(teacher, student, "mta.hid")
-        rows: list[Tensor] = []
-        for layer in self.keys(student.layers):
-            theirs = teacher_layer(layer, student.layers, teacher.layers)
-            gaps = angles(projected(projectors, f"layer{layer}", student.states[layer]), teacher.states[theirs])
-            rows.append((normalised(wide(weights_at(teacher, theirs))) * gaps).sum(1))
-        return row_mean(torch.stack(rows).sum(0), aligned)
+        layers = self.keys(student.layers)
+        states = states_at(layers, teacher, student)
+        gaps = angles(projected_at(layers, projectors, states.student), states.teacher)
+        weights = normalised(weights_at(layers, teacher, student))
+        return row_mean((weights * gaps).sum((0, 2)), aligned)

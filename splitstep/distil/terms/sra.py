@@ -10,7 +10,10 @@ from ..geometry import Pooled, normalised, pooled
 from ..records import Aligned, Shown, present
 from .term import Needs
 
-NEEDS = Needs(frozenset({"final", "masses"}), spans=frozenset({"aligned"}))
+
+def needs_within(limit: int) -> Needs:
+    """What the three terms read, of the first `limit` spans of a text."""
+    return Needs(frozenset({"final", "masses"}), spans=frozenset({"aligned"}), limits=frozenset({("aligned", limit)}))
 
 
 class Centres(NamedTuple):
@@ -29,7 +32,11 @@ def side(shown: Shown, ranges: Tensor, mask: Tensor) -> Pooled:
 
 def span_centres(teacher: Shown, student: Shown, aligned: Aligned, limit: int) -> Centres:
     """The first `limit` spans of each text; a span's weight is its share of the teacher's mass in all of them."""
-    spans = aligned.spans["aligned"].at_most(limit)
-    known = side(teacher, spans.teacher, spans.mask)
-    own = side(student, spans.student, spans.mask)
-    return Centres(known.centres, own.centres, normalised(known.masses))
+
+    def make() -> Centres:
+        spans = aligned.spans["aligned"].at_most(limit)
+        known = side(teacher, spans.teacher, spans.mask)
+        own = side(student, spans.student, spans.mask)
+        return Centres(known.centres, own.centres, normalised(known.masses))
+
+    return student.once((span_centres, teacher, aligned, limit), make)

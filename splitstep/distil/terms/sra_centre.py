@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from ..divergences import row_mean
 from ..geometry import SPANS, angles
 from ..records import Aligned, Shapes, Shown
-from .sra import NEEDS, span_centres
+from .sra import needs_within, span_centres
 from .term import Needs, Term, check_limit, projected, projector
 
 
@@ -33,7 +33,7 @@ class SpanCentres(Term):
         check_limit(self.spans)
 
     def needs(self, shapes: Shapes) -> Needs:
-        return NEEDS
+        return needs_within(self.spans)
 
     def projectors(self, shapes: Shapes, seed: Generator) -> Mapping[str, nn.Module]:
         return {"centres": projector(shapes, seed)}

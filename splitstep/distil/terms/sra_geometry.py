@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..divergences import row_mean
 from ..geometry import SPANS, structure
 from ..records import Aligned, Shapes, Shown
-from .sra import NEEDS, span_centres
+from .sra import needs_within, span_centres
 from .term import Needs, Term, check_limit
 
 
@@ -32,7 +32,7 @@ class SpanGeometry(Term):
         check_limit(self.spans)
 
     def needs(self, shapes: Shapes) -> Needs:
-        return NEEDS
+        return needs_within(self.spans)
 
     def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
         centres = span_centres(teacher, student, aligned, self.spans)

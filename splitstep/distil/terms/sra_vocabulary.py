@@ -8,10 +8,11 @@ from typing import final
 
 from torch import Tensor, nn
 
-from ..divergences import in_chunks, kl_divergence, row_mean
+from ..divergences import row_count
 from ..geometry import SPANS
-from ..records import Aligned, Distribution, Shapes, Shown, present, wide
-from .sra import NEEDS, span_centres
+from ..records import Aligned, Shapes, Shown, present
+from ..span_divergence import Side, weighted_kl
+from .sra import needs_within, span_centres
 from .term import Needs, Term, check_limit, check_temperature
 
 
@@ -24,7 +25,7 @@ class SharedVocabulary(Term):
     w_i are those of `sra.centre`.
 
     Ours: the weights w_i, the factor temperature², the mean over texts. A text compares its first `spans` spans, 1024
-    in the paper. The logits of a few spans exist at a time.
+    in the paper. The logits of a few spans exist at a time, and are computed once.
     """
 
     temperature: float = 2.0
@@ -35,21 +36,14 @@ class SharedVocabulary(Term):
         check_limit(self.spans)
 
     def needs(self, shapes: Shapes) -> Needs:
-        return NEEDS | Needs(frozenset({"output", "vocabulary"}))
+        return needs_within(self.spans) | Needs(frozenset({"output", "vocabulary"}))
 
     def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
         centres = span_centres(teacher, student, aligned, self.spans)
         shared = present(aligned.vocabulary, "the shared vocabulary")
-        theirs = present(teacher.output, "the teacher's output matrix")[shared[:, 0]]
-        own = present(student.output, "the student's output matrix")[shared[:, 1]]
-
-        def one(known: Distribution, part: Tensor) -> Tensor:
-            assert isinstance(known, Tensor)
-            return kl_divergence(self.logs(known, theirs), self.logs(part, own))
-
-        values = in_chunks(centres.teacher.flatten(0, 1), centres.student.flatten(0, 1), one, len(shared))
-        return self.temperature**2 * row_mean((centres.weights * values.view(centres.weights.shape)).sum(1), aligned)
-
-    def logs(self, centres: Tensor, rows: Tensor) -> Tensor:
-        """log softmax over the shared vocabulary. The product is autocast's, since it is the costly part."""
-        return (wide(centres.to(rows.dtype) @ rows.mT) / self.temperature).log_softmax(-1)
+        theirs = present(teacher.output, "the teacher's output matrix").index_select(0, shared[:, 0])
+        own = present(student.output, "the student's output matrix").index_select(0, shared[:, 1])
+        known, learning = (x.flatten(0, 1) / self.temperature for x in (centres.teacher, centres.student))
+        weights = centres.weights / row_count(centres.weights, aligned)
+        total = weighted_kl(Side(known, theirs), Side(learning, own), weights.flatten())
+        return self.temperature**2 * total

@@ -32,6 +32,8 @@ class Needs:
     weighted: frozenset[int] = frozenset()
     """The teacher's layers of which MTA's token weights are needed."""
     spans: frozenset[SpanKind] = frozenset()
+    limits: frozenset[tuple[SpanKind, int]] = frozenset()
+    """How many spans of a text, of which kind, a term compares with each other at most: the first ones."""
     same_tokens: bool = False
     """Whether both models must read the same tokens."""
 
@@ -47,6 +49,7 @@ class Needs:
             self.layers | other.layers,
             self.weighted | other.weighted,
             self.spans | other.spans,
+            self.limits | other.limits,
             self.same_tokens or other.same_tokens,
         )
 

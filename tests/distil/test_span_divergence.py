@@ -1,0 +1,51 @@
+"""The divergence of spans is that of its logits, whatever the size of its parts, and so is its gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from made_up_distil import random
+from torch import Tensor
+
+from splitstep.distil import span_divergence
+from splitstep.distil.span_divergence import Side, weighted_kl
+
+
+def sides() -> tuple[Side, Side, Tensor]:
+    teacher = Side(random(7, 6, seed=1), random(11, 6, seed=2))
+    student = Side(random(7, 5, seed=3).requires_grad_(), random(11, 5, seed=4).requires_grad_())
+    return teacher, student, random(7, seed=5).exp()
+
+
+def by_logits(teacher: Side, student: Side, weights: Tensor) -> Tensor:
+    log_p, log_q = ((side.points @ side.rows.mT).log_softmax(-1) for side in (teacher, student))
+    return (weights * (log_p.exp() * (log_p - log_q)).sum(-1)).sum()
+
+
+@pytest.mark.parametrize("entries", [1, 22, 33, 2**24])
+def test_value_and_gradient_are_those_of_all_logits(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_divergence, "ENTRIES", entries)
+    teacher, student, weights = sides()
+    found, expected = 3 * weighted_kl(teacher, student, weights), 3 * by_logits(teacher, student, weights)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    slopes, exact = torch.autograd.grad(found, student), torch.autograd.grad(expected, student)
+    torch.testing.assert_close(slopes, exact, rtol=1e-12, atol=1e-12)
+
+
+def test_products_are_rounded_under_autocast_and_sums_are_not() -> None:
+    teacher, student, weights = (
+        Side(*(x.detach().float().requires_grad_() for x in one)) if isinstance(one, Side) else one.float()
+        for one in sides()
+    )
+    assert isinstance(teacher, Side)
+    assert isinstance(student, Side)
+    assert isinstance(weights, Tensor)
+    exact = by_logits(teacher, student, weights)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = weighted_kl(teacher, student, weights)
+    slopes, expected = torch.autograd.grad(found, student), torch.autograd.grad(exact, student)
+    assert found.dtype == torch.float32
+    assert found.item() != exact.item()
+    torch.testing.assert_close(found, exact, rtol=0.02, atol=0)
+    for slope, one in zip(slopes, expected, strict=True):
+        torch.testing.assert_close(slope, one, rtol=0.05, atol=0.05)
