@@ -107,6 +107,7 @@ def with_teacher(method: Method, student: Shower, task: Instruct, given: DistilO
     needs = method.needs(shapes)
     check_pair(method, needs, texts, source, student)
     texts.find_spans(needs.spans)
+    tell_left_out(texts, needs)
     student.prepare(Wanted.of(needs, 1))
     loss = MethodLoss(method, shapes, torch.initial_seed() % 2**31)
     if folder is None:
@@ -130,6 +131,13 @@ def write_cache_for(methods: Sequence[str], model: nn.Module, task: Task, option
     """Write the cache that the options name, with what all of these methods together need; one that has it stays."""
     together = " + ".join(str(parse_method(method)) for method in methods)
     distil(model, task, {**options, "method": together})
+
+
+def tell_left_out(texts: Texts, needs: Needs) -> None:
+    """Print how many spans are not compared since their texts have more than a term's limit."""
+    for (kind, most), count in texts.left_out(needs.limits).items():
+        if count:
+            say(f"{count:,} {kind} spans beyond the first {most:,} of a text are not compared")
 
 
 def tell_differences(found: Distillation, teacher: OnlineTeacher) -> None:

@@ -53,6 +53,16 @@ def test_the_loss_falls(place: Path, tmp_path: Path, student: str, method: str) 
     assert sum(found[-5:]) < 0.95 * sum(found[:5])
 
 
+@pytest.mark.parametrize("most", [2, 1000])
+def test_spans_over_the_limit_are_told(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], most: int
+) -> None:
+    given = document(place, f"skl + mta.dsa(spans={most})")
+    given["train"] |= {"steps": 1}
+    train(read_recipe(given, "r"), tmp_path, quiet=True)
+    assert ("spans beyond the first 2 of a text are not compared" in capsys.readouterr().err) == (most == 2)
+
+
 def test_a_run_that_was_killed_continues_bit_for_bit(place: Path, tmp_path: Path) -> None:
     """GPT-2 has dropout, so the generators must be restored as well."""
     given = document(place, "skl + mta")
