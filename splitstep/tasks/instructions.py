@@ -1,10 +1,11 @@
 """Instructions with answers, or plain text, read from files: one prompt and one answer a row."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..support.typed import read_json
+from ..support.words import first_line
 from .fetch import read
 
 PROMPTS, ANSWERS, CONTEXTS = ("instruction", "prompt"), ("response", "output", "answer"), ("context", "input")
@@ -52,9 +53,12 @@ def json_rows(path: Path, text: str, template: str) -> Iterator[Row]:
 
 def json_row(where: str, line: str, template: str) -> Row:
     try:
-        found = json.loads(line)
-    except ValueError:
-        raise ValueError(f"{where} is not JSON: each line is an object with instruction and response") from None
+        found = read_json(line)
+    except ValueError as error:
+        reason = first_line(error).rstrip(".:")
+        raise ValueError(
+            f"{where} is not JSON ({reason}): each line is an object with instruction and response"
+        ) from None
     if not isinstance(found, dict):
         raise ValueError(f"{where} is not an object: write an instruction and a response")
     instances = found.get(INSTANCES)

@@ -56,6 +56,8 @@ def test_plain_text_is_read_in_pieces_of_whole_lines(tmp_path: Path) -> None:
         ('{"instruction": 3, "response": "b"}', "line 1 has an empty instruction"),
         ("[1]", "line 1 is not an object"),
         ("{", "line 1 is not JSON"),
+        ("[" * 100_000, r"line 1 is not JSON \(it is nested too deeply\)"),
+        ('{"instruction": "a", "response": "\\ud800"}', "line 1 is not JSON .* is half of a character"),
         ("", "rows.jsonl is empty"),
     ],
 )
