@@ -89,7 +89,7 @@ def rounded_up(size: int) -> int:
 
 
 def widened(spans: Spans, size: int) -> Spans:
-    """The spans with more padding, up to a size: all kinds have the same, so that terms can stack them."""
+    """The spans with more padding, up to a size: all kinds have the same, so terms can stack them."""
     more = size - spans.mask.shape[1]
     return Spans(*(torch.cat((x, x.new_zeros(len(x), more, *x.shape[2:])), 1) for x in spans))
 

@@ -152,8 +152,8 @@ class Mlm(Task):
     note = DataNote("any text of yours, or Python's docstrings", "built in", origin="Python")
 
     def __init__(self, options: MlmOptions, data: Path | None = None) -> None:
-        options = with_own_size(options)
         self._prepared = prepared = prepare_text(options, data)
+        options = replace(options, vocab_size=prepared.manifest["vocab_size"])  # a given tokenizer has its own
         self._options, self._tokenizer = options, prepared.tokenizer
         words = continues(self._tokenizer) if options.mask == "words" else None
         self._choice = Choice(options.count, options.vocab_size, words)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from .cache import derived
-from .corpus.subwords import learn_bpe
+from .corpus.subwords import LEAST, check_size, learn_bpe
 from .fetch import find_own, read
 from .language import Language, WindowOptions
 from .options import at_least
@@ -32,7 +32,7 @@ class TextOptions(WindowOptions):
     def __post_init__(self) -> None:
         if not self.path:
             raise ValueError("option path is missing; name the file or files to read, e.g. path: notes.txt")
-        at_least("vocab_size", self.vocab_size, 300)
+        at_least("vocab_size", self.vocab_size, LEAST)
         super().__post_init__()
 
 
@@ -82,11 +82,7 @@ def subwords_of(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
 def make_subwords(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
     parts = held_out(texts)
     tokenizer = learn_bpe(size, lambda: (block for text in parts["train"] for block in blocks(text)), [END])
-    if (found := tokenizer.get_vocab_size()) < size:
-        raise ValueError(
-            f"option vocab_size is {size}, and the training text has only {found:,} subwords that occur twice; use at "
-            f"most vocab_size: {found - found % 8}, or give more text"
-        )
+    check_size(tokenizer, size)
     arrays = {split: encoded(own, tokenizer) for split, own in parts.items()}
     return {**arrays, TOKENIZER: np.frombuffer(tokenizer.to_str().encode(), np.uint8)}
 

@@ -20,7 +20,7 @@ def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int
 
 
 def write_tokenizer(folder: Path, tokenizer: Any) -> None:
-    """Write tokenizer.json. The tokenizer's own `save` has the same bytes, but a full disk is no OSError there."""
+    """Write tokenizer.json. The tokenizer's own `save` has the same bytes, but a full disk is not an OSError there."""
     (folder / TOKENIZER).write_text(tokenizer.to_str(pretty=False), encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-SHARE = 4  # a fourth of the GPU's memory is taken, so that three workers fit on it
+SHARE = 4  # a fourth of the GPU's memory is taken, so three workers fit on it
 READ_MOST, READ_ON_CPU = 256, 8
 WRITE_MOST, WRITE_ON_CPU = 1024, 64
 LOGITS = 10 * 4  # bytes for each token and entry of the vocabulary: the logits of two models, and copies of them

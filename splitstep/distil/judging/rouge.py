@@ -1,7 +1,7 @@
 """ROUGE-L of answers: the longest common subsequence of words, as an F-measure. It equals that of `rouge-score`.
 
-The words and the F-measure are the package's own. Its table for the subsequence takes a minute for the answers of one
-model, so the length is found here, a row of the table at a time.
+The words and the F-measure are the package's own. Its table for the subsequence is slow for the thousands of answers of
+one model, so the length is found here, a row of the table at a time.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ...tasks.fetch import find_own
 from ...tasks.instruct import TEMPLATE, Instruct
 from ...tasks.instructions import Row, read_rows, read_text
 
-PLAIN = 200_000  # characters of the plain text that are read, so that judging stays short
+PLAIN = 200_000  # characters of the plain text that are read, so judging stays short
 
 
 def held_out(rows: Sequence[Row], count: int) -> list[Row]:

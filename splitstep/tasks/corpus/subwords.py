@@ -24,6 +24,14 @@ def learn(kind: Kind, size: int, texts: Texts, characters: int) -> Any:
     step = -(-characters // ENOUGH)
     sample = lambda: islice(texts(), 0, None, step)  # noqa: E731
     tokenizer = (learn_wordpiece if kind == "wordpiece" else learn_bpe)(size, sample)
+    check_size(tokenizer, size)
+    assert [tokenizer.token_to_id(token) for token in SPECIAL] == list(range(len(SPECIAL)))
+    tokenizer.post_processor = template()
+    return tokenizer
+
+
+def check_size(tokenizer: Any, size: int) -> None:
+    """Refuse a tokenizer that found fewer subwords than were asked for."""
     found = tokenizer.get_vocab_size()
     if found < size:
         fits = found - found % 8
@@ -31,9 +39,6 @@ def learn(kind: Kind, size: int, texts: Texts, characters: int) -> Any:
         raise ValueError(
             f"option vocab_size is {size}, and the training text has only {found:,} subwords that occur twice; {remedy}"
         )
-    assert [tokenizer.token_to_id(token) for token in SPECIAL] == list(range(len(SPECIAL)))
-    tokenizer.post_processor = template()
-    return tokenizer
 
 
 def read_kind(text: str, where: str) -> tuple[Kind, int]:
