@@ -61,9 +61,10 @@ class Shower:
     def calls_fused_attention(self) -> bool:
         """Whether the last layer calls fused attention for all tokens at once, tried in training on a short text."""
         training, given = self.model.training, made_up(self.model, self.name)
+        cuda = [given["input_ids"].device] if given["input_ids"].is_cuda else []
         self.model.train()
         try:
-            with torch.random.fork_rng(devices=[]), watching_attention(self.last_modules) as seen:
+            with torch.random.fork_rng(devices=cuda), watching_attention(self.last_modules) as seen:
                 self.model(**given, use_cache=False)
         finally:
             self.model.train(training)

@@ -14,7 +14,7 @@ EXAMPLES, LENGTH = 2, 12
 def as_inputs(model: Any, inputs: Mapping[str, Any] | Tensor) -> dict[str, Any]:
     """Inputs by name, on the model's device; a tensor alone is the main input."""
     named = {model.main_input_name: inputs} if isinstance(inputs, Tensor) else dict(inputs)
-    device = next(model.parameters()).device
+    weights = next(model.parameters())
     return {name: one.to(device) if isinstance(one, Tensor) else one for name, one in named.items()}
 
 
@@ -32,18 +32,18 @@ def check_length(model: Any, name: str, inputs: Mapping[str, Any]) -> None:
 
 
 def made_up(model: Any, name: str) -> dict[str, Tensor]:
-    """Random inputs: texts of 12 tokens, or an image of the size that the config names."""
+    """Random inputs on the model's device: texts of 12 tokens, or an image of the size that the config names."""
+    weights = next(model.parameters())
     config, main = model.config, model.main_input_name
     random = torch.Generator().manual_seed(0)
     if main == "input_ids":
         text = config.get_text_config()
         length = min(LENGTH, positions(model) or LENGTH)
-        ids = torch.randint(text.vocab_size, (EXAMPLES, length), generator=random)
+        ids = torch.randint(text.vocab_size, (EXAMPLES, length), generator=random).to(weights.device)
         more = {"decoder_input_ids": ids.flip(0)} if config.is_encoder_decoder else {}
         return {"input_ids": ids, **more}
     size = getattr(config, "image_size", None)
     if main != "pixel_values" or size is None:
         raise ValueError(f"{name} takes {main}: pass an example of its inputs, as in load({name!r}, inputs=...)")
     height, width = (size, size) if isinstance(size, int) else size
-    dtype = next(model.parameters()).dtype
-    return {main: torch.randn(EXAMPLES, config.num_channels, height, width, generator=random).to(dtype)}
+    return {main: torch.randn(EXAMPLES, config.num_channels, height, width, generator=random).to(weights)}
