@@ -14,7 +14,7 @@ EXAMPLES, LENGTH = 2, 12
 def as_inputs(model: Any, inputs: Mapping[str, Any] | Tensor) -> dict[str, Any]:
     """Inputs by name, on the model's device; a tensor alone is the main input."""
     named = {model.main_input_name: inputs} if isinstance(inputs, Tensor) else dict(inputs)
-    weights = next(model.parameters())
+    device = next(model.parameters()).device
     return {name: one.to(device) if isinstance(one, Tensor) else one for name, one in named.items()}
 
 
