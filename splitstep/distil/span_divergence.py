@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from .records import wide
 
-ENTRIES = 2**24  # of a tensor: 64 MiB in float32, of which about four exist at a time
+ENTRIES = 2**22  # of a tensor: 16 MiB in float32, of which about four exist at a time
 
 
 class Side(NamedTuple):
