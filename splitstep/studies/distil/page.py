@@ -57,4 +57,4 @@ def answered(one: Shown) -> list[str]:
 def answer(said: Said) -> str:
     score = "" if said.rouge is None else f", {said.rouge:.1f}"
     text = escape(said.text) or "(nothing)"
-    return f'<p class="soft">{escape(said.who)}{score}</p><pre>{text}</pre>'
+    return f'<p class="soft">{escape(said.who)}{score}</p><pre class="answer" tabindex="0">{text}</pre>'
