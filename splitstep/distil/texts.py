@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..tasks.buckets import padded
-from ..tasks.instruct import Encoded, Instruct, encode_row, joined
+from ..tasks.instruct import Encoded, Instruct, encode_rows, joined
 from ..tasks.task import IGNORED, Batch
 from .alignment import Alignment, collate
 from .offsets import token_bytes
@@ -80,8 +80,17 @@ class Texts:
 
 
 def read_by_teacher(task: Instruct, tokenizer: Any) -> Encoded:
-    """The training rows in the teacher's tokens."""
-    return joined([encode_row(tokenizer, row, task.options.length) for row in task.rows["train"]], "train")
+    """The training rows in the teacher's tokens, which are the student's if the tokenizers are equal."""
+    if equal_tokenizers(tokenizer, task.tokenizer):
+        return task.encoded["train"]
+    return joined(list(encode_rows(tokenizer, task.rows["train"], task.options.length)), "train")
+
+
+def equal_tokenizers(one: Any, other: Any) -> bool:
+    """Whether two tokenizers do the same with every text, for they are written down alike. Others may do so, too."""
+    if not one.is_fast or not other.is_fast or one.eos_token_id != other.eos_token_id:
+        return False
+    return one.backend_tokenizer.to_str() == other.backend_tokenizer.to_str()
 
 
 def rounded_up(size: int) -> int:

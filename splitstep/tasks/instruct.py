@@ -25,7 +25,11 @@ TEMPLATE = (
     "### Instruction:\n{prompt}\n\n### Response:\n"
 )
 WIDTHS = 8
+AT_ONCE = 256  # rows that are tokenised at once, on all cores
 HELD = 20  # of so many rows, one is held out for valid, and one for test
+
+
+Tokens = tuple[np.ndarray, np.ndarray]  # the tokens of a row, and whether each belongs to the answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +91,9 @@ class Instruct(Bucketed):
         paths = [find_own(name, self.name, data) for name in options.path]
         rows = divided([row for path in paths for row in read_rows(path, options.template)], options)
         fitting = {split: self._fitting(found) for split, found in rows.items()}
-        self.rows = {split: [row for row, _, _ in found] for split, found in fitting.items()}
+        self.rows = {split: [row for row, _ in found] for split, found in fitting.items()}
         self._dropped = {split: len(rows[split]) - len(found) for split, found in fitting.items()}
-        self.encoded = {split: joined([pair[1:] for pair in found], split) for split, found in fitting.items()}
+        self.encoded = {split: joined([tokens for _, tokens in found], split) for split, found in fitting.items()}
         self._source = {"files": [path.name for path in paths]}
         lengths = {split: one.lengths for split, one in self.encoded.items()}
         longest = -(-max(int(found.max()) for found in lengths.values()) // MULTIPLE) * MULTIPLE
@@ -100,10 +104,10 @@ class Instruct(Bucketed):
     def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
         return replace(options, tokenizer=folder)
 
-    def _fitting(self, rows: Sequence[Row]) -> list[tuple[Row, list[int], list[bool]]]:
+    def _fitting(self, rows: Sequence[Row]) -> list[tuple[Row, Tokens]]:
         """The rows with their tokens; those without a token of the answer within the length are left out."""
-        found = [(row, *encode_row(self.tokenizer, row, self.options.length)) for row in rows]
-        return [one for one in found if any(one[2][1:])]
+        found = encode_rows(self.tokenizer, rows, self.options.length)
+        return [(row, tokens) for row, tokens in zip(rows, found, strict=True) if tokens[1][1:].any()]
 
     @property
     def shape(self) -> dict[str, int]:
@@ -170,32 +174,38 @@ def divided(rows: Sequence[Row], options: InstructOptions) -> dict[str, Sequence
     return {split: rows[cuts[i] : cuts[i + 1]] for i, split in enumerate(SPLITS)}
 
 
-def encode_row(tokenizer: Any, row: Row, length: int) -> tuple[list[int], list[bool]]:
-    """A row's tokens, at most `length`, and which belong to the answer: those that end after the prompt does, and the
-    end of the text, if the tokenizer has one."""
+def encode_rows(tokenizer: Any, rows: Sequence[Row], length: int) -> Iterator[Tokens]:
+    """Each row's tokens, at most `length`, and which belong to the answer: those that end after the prompt does, and
+    the end of the text, if the tokenizer has one."""
     if not tokenizer.is_fast:
         raise ValueError(
             f"{tokenizer.name_or_path} has a slow tokenizer, which does not say where its tokens are: use a fast one"
         )
-    found = tokenizer(row.prompt + row.answer, return_offsets_mapping=True, return_special_tokens_mask=True)
-    ids, ends = list(found["input_ids"]), [end for _, end in found["offset_mapping"]]
-    special = found["special_tokens_mask"]
-    answers = [end > len(row.prompt) and not mark for end, mark in zip(ends, special, strict=True)]
+    for begin in range(0, len(rows), AT_ONCE):
+        some = rows[begin : begin + AT_ONCE]
+        found = tokenizer(
+            [row.prompt + row.answer for row in some], return_offsets_mapping=True, return_special_tokens_mask=True
+        )
+        for number, row in enumerate(some):
+            ids, places = found["input_ids"][number], found["offset_mapping"][number]
+            special = np.array(found["special_tokens_mask"][number], bool)
+            ends = np.array([end for _, end in places], np.int64)
+            yield with_end(tokenizer, ids, (ends > len(row.prompt)) & ~special, length)
+
+
+def with_end(tokenizer: Any, ids: list[int], answers: np.ndarray, length: int) -> Tokens:
+    """The tokens with the end of the text, which belongs to the answer; cut off after `length`."""
     end = tokenizer.eos_token_id
     if end is not None and ids[-1:] != [end]:
-        ids, answers = [*ids, end], [*answers, True]
+        ids, answers = [*ids, end], np.append(answers, True)
     elif end is not None:
         answers[-1] = True
-    return ids[:length], answers[:length]
+    return np.array(ids[:length], np.int32), answers[:length]
 
 
-def joined(rows: Sequence[tuple[list[int], list[bool]]], split: str) -> Encoded:
+def joined(rows: Sequence[Tokens], split: str) -> Encoded:
     if not rows:
         raise ValueError(f'task "instruct": no row of {split} has an answer within the length: raise data.length')
     offsets = np.cumsum([0, *(len(ids) for ids, _ in rows)])
-    tokens, answers = (list(chain(part)) for part in zip(*rows, strict=True))
-    return Encoded(np.array(tokens, np.int32), np.array(answers, np.int64), offsets)
-
-
-def chain(parts: Sequence[Sequence[int]]) -> Iterator[int]:
-    return (one for part in parts for one in part)
+    tokens, answers = (np.concatenate(part) for part in zip(*rows, strict=True))
+    return Encoded(tokens, answers.astype(np.int64), offsets)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from distil_pairs import bpe, instructions
+from distil_pairs import bpe, instructions, pieces
 
 from splitstep.distil.method import parse_method
 from splitstep.distil.records import Shape, Shapes
-from splitstep.distil.texts import Texts
+from splitstep.distil.texts import Texts, equal_tokenizers
 from splitstep.tasks.instruct import Instruct, InstructOptions
 
 SHAPES = Shapes(Shape(4, 16), Shape(2, 8))
@@ -53,3 +53,19 @@ def test_all_kinds_of_spans_are_padded_to_the_same_number(texts: Texts) -> None:
         mask = batch[f"spans.{kind}.mask"]
         assert mask.shape == (3, -(-most // 16) * 16)
         assert mask.sum(1).tolist() == [len(texts.spans[row][kind]) for row in range(3)]
+
+
+def test_a_text_is_read_once_if_the_tokenizers_are_equal(texts: Texts) -> None:
+    assert texts.teacher is texts.student
+    assert texts.same_tokens
+
+
+def test_tokenizers_with_other_tokens_or_another_end_are_not_equal() -> None:
+    assert equal_tokenizers(bpe(), bpe())
+    assert not equal_tokenizers(bpe(), pieces())
+    changed = bpe()
+    changed.add_tokens(["<new>"])
+    assert not equal_tokenizers(bpe(), changed)
+    ended = bpe()
+    ended.eos_token = "a"
+    assert not equal_tokenizers(bpe(), ended)

@@ -9,7 +9,9 @@ import pytest
 import torch
 from distil_pairs import bpe, instructions, pieces
 
-from splitstep.tasks import Task, task
+from splitstep.tasks import Task, instruct, task
+from splitstep.tasks.instruct import encode_rows
+from splitstep.tasks.instructions import Row
 
 TEMPLATE = "Q: {prompt}\nA: "
 
@@ -63,3 +65,17 @@ def test_a_prompt_that_fills_the_length_is_left_out_and_told(tmp_path: Path) -> 
     (tmp_path / "text.jsonl").write_text(f'{{"instruction": "{long}", "response": "x"}}\n{rest}')
     remark = task("instruct", {**options, "length": 200}).remarks()
     assert list(remark.values()) == [{"train": 1}]
+
+
+def test_rows_are_encoded_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = bpe()
+    rows = [Row("a" * (k % 3), f"word {k} " * (k % 5 + 1)) for k in range(23)]
+    whole = list(encode_rows(tokenizer, rows, 9))
+    monkeypatch.setattr(instruct, "AT_ONCE", 4)
+    for row, found, several in zip(rows, whole, encode_rows(tokenizer, rows, 9), strict=True):
+        alone = tokenizer(row.prompt + row.answer, return_offsets_mapping=True)
+        ids = [*alone["input_ids"], tokenizer.eos_token_id][:9]
+        answers = [*(end > len(row.prompt) for _, end in alone["offset_mapping"]), True][:9]
+        for ours in (found, several):
+            assert ours[0].tolist() == ids
+            assert ours[1].tolist() == answers
