@@ -43,6 +43,8 @@ def test_what_is_said_about_rates_is_in_the_files() -> None:
     assert "were {:.3f}, {:.3f} and {:.3f} at 1e-4, 3e-4 and 1e-3".format(*losses["other"]) in WORDS
     perplexity = read("rates/same-1e-3.json")["valid"]["perplexity"]
     assert f"is {losses['same'][2]:.3f}, a perplexity of {perplexity:.0f}" in WORDS
+    guide = (ROOT / "docs" / "guide" / "distil.md").read_text()
+    assert f"at a perplexity of {perplexity:.0f} after 1,000 updates" in " ".join(guide.split())
 
 
 def test_what_is_said_about_the_pair_with_another_tokenizer_is_in_the_files() -> None:
