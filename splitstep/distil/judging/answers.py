@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, TopPLogitsWarper
 
 from ...inference.sampling import Sampling
-from .noise import gumbel, key_of
+from ...kernels.gumbel import add_gumbel
 from .room import rows_to_write
 from .tokens import device_of, most_tokens, prompt_tokens, reading
 
@@ -47,6 +48,11 @@ class Asked(NamedTuple):
 
     ids: list[int]
     key: int
+
+
+def key_of(seed: int, text: str) -> int:
+    """A signed 64-bit key for a seed and a text."""
+    return int.from_bytes(hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8], "little", signed=True)
 
 
 def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: Writing) -> dict[int, list[str]]:
@@ -144,7 +150,7 @@ class Noise(LogitsProcessor):
         self.kept = TopPLogitsWarper(writing.top_p) if writing.top_p < 1 else None
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
-        scaled = scores.double() / self.temperature
-        if self.kept is not None:
-            scaled = self.kept(input_ids, scaled)
-        return scaled + gumbel(self.keys, input_ids.shape[1] - self.begin, scores.shape[-1])
+        step = input_ids.shape[1] - self.begin
+        if self.kept is None:
+            return add_gumbel(scores, self.keys, step, self.temperature)
+        return add_gumbel(self.kept(input_ids, scores.double() / self.temperature), self.keys, step)
