@@ -44,7 +44,7 @@ class Exam:
         """The sets with their sizes and hashes, and the settings; figures of equal descriptions can be compared."""
         asked = {name: [(row.prompt, row.answer) for row in rows] for name, rows in self.sets.items()}
         sets = {name: {"rows": len(rows), "sha256": hashed(rows)} for name, rows in asked.items()}
-        writing = {key: value for key, value in asdict(self.writing).items() if key not in ("batch", "cache")}
+        writing = {key: value for key, value in asdict(self.writing).items() if key != "batch"}
         text = {"bytes": len(self.text.encode()), "sha256": hashed(self.text), "window": self.window}
         found = {"sets": sets, "answers": writing} | ({"text": text} if self.text else {})
         return json.loads(json.dumps(found))
