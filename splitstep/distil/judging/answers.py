@@ -80,13 +80,13 @@ def write_all(model: Any, asked: Sequence[Asked], ends: Sequence[int], writing: 
     They are written in rounds, so that answers that have ended wait for no others: the rest begin the next round in new
     batches, their prompts longer by what is written. The longest are together, so there is little padding.
     """
-    written = [list[int]() for _ in asked]
+    written, rows = [list[int]() for _ in asked], rows_to_write(model)
     going, done = sorted(range(len(asked)), key=lambda k: -len(asked[k].ids)), 0
     while going and done < writing.max_tokens:
         end, left = next_end(done, writing.max_tokens), going
         while left:
             longest = len(asked[left[0]].ids) + done
-            size = writing.batch or rows_to_write(model, longest + BUCKET + end - done)
+            size = writing.batch or rows(longest + BUCKET, end - done)
             chosen, left = left[:size], left[size:]
             grown = [asked[k]._replace(ids=asked[k].ids + written[k]) for k in chosen]
             for k, ids in zip(chosen, write_batch(model, grown, range(done, end), ends, writing), strict=True):
