@@ -20,9 +20,7 @@ READ_MOST, READ_ON_CPU = 256, 8
 WRITE_MOST, WRITE_ON_CPU = 1024, 64
 LOGITS = 3 * 4  # bytes for each token and entry of a model's vocabulary: the logits, those chosen, and their logarithms
 NOISE = 8 * 8  # bytes for each entry of the vocabulary: the noise of the next token, and what it is computed from
-VECTORS = (
-    6  # of a layer's largest width, for each token that is read: GPT-2's activation has five at once, others three
-)
+VECTORS = 6  # of a layer's largest width, for each token that is read: five at once in GPT-2's activation, others three
 GROWN = 3  # such vectors, for each token before the next one: a layer's keys and values as they grow, and for all heads
 MASK = 10  # bytes for each pair of tokens: a mask of truth values, one of numbers, and what they are computed from
 
