@@ -18,12 +18,10 @@ from splitstep.distil.alignment import align_text
 from splitstep.distil.judging.agreement import agreement
 from splitstep.distil.judging.bits import answer_bits, text_bits, total
 from splitstep.distil.judging.distance import trajectory_distance
-from splitstep.distil.judging.room import bytes_of_answer, rows_to_read, rows_to_write, rows_within
 from splitstep.distil.judging.rouge import mean_rouge, rouge_l
 from splitstep.distil.judging.together import read_by_both, read_together
 from splitstep.distil.judging.tokens import Causal
 from splitstep.distil.vocabulary import shared_vocabulary
-from splitstep.pretrained.layers import layers_of
 from splitstep.probes.similarity import linear_cka
 from splitstep.tasks.instructions import Row
 
@@ -234,23 +232,3 @@ def test_distance_looks_at_no_more_tokens_than_asked() -> None:
     few, all_of_them = (trajectory_distance(both, 2, most) for most in (8, 10**6))
     assert [one.layer for one in few] == [2, 3, 4, 5, 6]
     assert few != all_of_them
-
-
-@pytest.mark.parametrize("make", [llama, gpt2, splitstep_causal])
-def test_the_bytes_of_an_answer_are_those_of_its_keys_and_values(make: Any) -> None:
-    """Two layers more than the model has, and the noise; measured on what the model keeps."""
-    one, tokens = make(), 24
-    ids = torch.zeros(1, tokens, dtype=torch.long)
-    kept = one.model(ids, use_cache=True).past_key_values
-    layers = len(layers_of(one.model, "it"))
-    found = [x for layer in kept.layers for x in (layer.keys, layer.values)]
-    size = sum(x.numel() * x.element_size() for x in found)
-    noise = one.model.get_output_embeddings().weight.shape[0] * 64
-    assert bytes_of_answer(one.model, tokens) == size * (layers + 2) // layers + noise
-
-
-def test_rows_at_once_are_a_power_of_two_within_the_room() -> None:
-    for room, each, expected in ((1000, 10, 64), (1280, 10, 128), (5, 10, 1), (10**9, 10, 1024), (0, 10, 0)):
-        assert rows_within(room, each, 1024) == expected
-    assert rows_to_write(llama().model, 100) == 64  # on a CPU
-    assert rows_to_read((llama().model,), 100) == 8

@@ -10,8 +10,8 @@ import torch
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama, ours
 
-from splitstep.distil.judging.answers import Writing, write_answers
-from splitstep.distil.judging.noise import gumbel, key_of
+from splitstep.distil.judging.answers import Writing, key_of, write_answers
+from splitstep.kernels.gumbel import gumbel
 
 PROMPTS = [row.prompt for row in ROWS]
 

@@ -22,7 +22,7 @@ from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
 from splitstep.distil.judging import room
-from splitstep.distil.judging.answers import Writing
+from splitstep.distil.judging.answers import ROUND, Writing
 from splitstep.distil.judging.bits import answer_bits, total
 from splitstep.distil.judging.exam import WINDOW, Exam, Figures
 from splitstep.distil.judging.rouge import mean_rouge
@@ -278,7 +278,9 @@ def test_the_docs_have_the_limits_of_judging() -> None:
     guide, page = (" ".join((docs / name).read_text().split()) for name in ("guide/distil.md", "results/distil.md"))
     assert f"at most {PLAIN:,} characters" in page
     assert f"its first {PLAIN:,} characters are measured as well, in windows of {WINDOW} tokens" in guide
-    assert f"at most {room.WRITE_MOST:,}, whose keys" in guide
+    assert room.SHARE == 12
+    assert f"at most {room.WRITE_MOST:,}, that take no more than a twelfth of the GPU's memory" in guide
+    assert f"When they have {ROUND} tokens, and then each time that they have twice as many" in guide
     assert f"on a CPU in batches of {room.WRITE_ON_CPU}." in guide
     assert f"of at most {room.READ_MOST}; on a CPU of {room.READ_ON_CPU}." in guide
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..records import wide
@@ -37,8 +38,9 @@ def agreement(both: Both, batch: int | None = None) -> Agreement:
             p = logs(at(ours.logits, here), None if ids is None else ids[:, 0], theirs.logits.shape[-1])
             q = logs(at(theirs.logits, there), None if ids is None else ids[:, 1], ours.logits.shape[-1]).to(p.device)
             equal += int((p.argmax(-1) == q.argmax(-1)).sum())
-            divergence += float((p.exp() * (p - q)).sum(dtype=p.double().dtype))
+            divergence += float((p - q).mul_(p.exp()).sum(dtype=torch.float64))
             places += len(p)
+            del ours, theirs, p, q  # before the next batch takes as much
     if not places:
         raise ValueError("the answers have no place where both models have read the same bytes: use longer answers")
     return Agreement(equal / places, divergence / places, places, 1.0 if shared is None else shared.teacher_share)

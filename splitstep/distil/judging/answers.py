@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +14,12 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, TopPLogitsWarper
 
 from ...inference.sampling import Sampling
-from .noise import gumbel, key_of
+from ...kernels.gumbel import add_gumbel
 from .room import rows_to_write
 from .tokens import device_of, most_tokens, prompt_tokens, reading
 
 BUCKET = 32  # prompts of a batch are padded to a multiple of this, so that there are few shapes
+ROUND = 64  # tokens of the first round
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,6 @@ class Writing:
     temperature: float = 1.0  # at 0 the likeliest token is taken
     top_p: float = 1.0
     batch: int | None = None  # answers that are written at once; None leaves it to the device
-    cache: str | None = None  # "static" compiles on a GPU; None leaves it to the model
 
     def __post_init__(self) -> None:
         Sampling(self.temperature, top_p=None if self.temperature == 0 else self.top_p)  # refuses bad ones
@@ -49,6 +50,11 @@ class Asked(NamedTuple):
     key: int
 
 
+def key_of(seed: int, text: str) -> int:
+    """A signed 64-bit key for a seed and a text."""
+    return int.from_bytes(hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8], "little", signed=True)
+
+
 def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: Writing) -> dict[int, list[str]]:
     """The answers to all prompts, by seed.
 
@@ -59,21 +65,41 @@ def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: W
     check_room(model, encoded, writing)
     pairs = list(product(writing.seeds, range(len(prompts))))
     asked = [Asked(encoded[k], key_of(seed, prompts[k])) for seed, k in pairs]
-    order = sorted(range(len(asked)), key=lambda k: -len(asked[k].ids))
-    written = [""] * len(asked)
     ends = end_tokens(model, tokenizer)
     with reading(model), plain_generation(model):
-        while order:
-            longest = len(asked[order[0]].ids)
-            size = writing.batch or rows_to_write(model, longest + BUCKET + writing.max_tokens)
-            chosen, order = order[:size], order[size:]
-            found = write_batch(model, [asked[k] for k in chosen], ends, writing)
-            for k, ids in zip(chosen, found, strict=True):
-                written[k] = tokenizer.decode(ids, skip_special_tokens=True).strip()
+        written = write_all(model, asked, ends, writing)
     by_seed = {seed: list[str]() for seed in writing.seeds}
-    for (seed, _), text in zip(pairs, written, strict=True):
-        by_seed[seed].append(text)
+    for (seed, _), ids in zip(pairs, written, strict=True):
+        by_seed[seed].append(tokenizer.decode(ids, skip_special_tokens=True).strip())
     return by_seed
+
+
+def write_all(model: Any, asked: Sequence[Asked], ends: Sequence[int], writing: Writing) -> list[list[int]]:
+    """The tokens of each answer, without the one that ended it.
+
+    They are written in rounds, so that answers that have ended wait for no others: the rest begin the next round in new
+    batches, their prompts longer by what is written. The longest are together, so there is little padding.
+    """
+    written, rows = [list[int]() for _ in asked], rows_to_write(model)
+    going, done = sorted(range(len(asked)), key=lambda k: -len(asked[k].ids)), 0
+    while going and done < writing.max_tokens:
+        end, left = next_end(done, writing.max_tokens), going
+        while left:
+            longest = len(asked[left[0]].ids) + done
+            size = writing.batch or rows(longest + BUCKET, end - done)
+            chosen, left = left[:size], left[size:]
+            grown = [asked[k]._replace(ids=asked[k].ids + written[k]) for k in chosen]
+            for k, ids in zip(chosen, write_batch(model, grown, range(done, end), ends, writing), strict=True):
+                written[k] += ids
+        going, done = [k for k in going if len(written[k]) == end], end
+    return written
+
+
+def next_end(done: int, most: int) -> int:
+    """How many tokens an answer has after the next round. The first is ROUND tokens long, each further one as long as
+    all before it: a prompt is read a few times only, and an answer is computed for ROUND tokens, or at most twice as
+    many as it has."""
+    return min(max(ROUND, 2 * done), most)
 
 
 def check_room(model: Any, encoded: Sequence[Sequence[int]], writing: Writing) -> None:
@@ -103,30 +129,28 @@ def plain_generation(model: Any) -> Iterator[None]:
         model.generation_config = own
 
 
-def write_batch(model: Any, asked: Sequence[Asked], ends: Sequence[int], writing: Writing) -> list[list[int]]:
-    """The tokens of each answer, without the one that ended it."""
+def write_batch(
+    model: Any, asked: Sequence[Asked], steps: range, ends: Sequence[int], writing: Writing
+) -> list[list[int]]:
+    """The tokens of each answer at these steps, up to the one that ends it."""
     device, longest = device_of(model), max(len(one.ids) for one in asked)
-    width = padded_width(longest, most_tokens(model), writing.max_tokens)
+    width = padded_width(longest, most_tokens(model), len(steps))
     pad = ends[0] if ends else 0
     ids = torch.tensor([[pad] * (width - len(one.ids)) + one.ids for one in asked], device=device)
     real = torch.tensor([[0] * (width - len(one.ids)) + [1] * len(one.ids) for one in asked], device=device)
     keys = torch.tensor([one.key for one in asked], device=device)
     settings = GenerationConfig(
-        max_new_tokens=writing.max_tokens,
-        do_sample=False,
-        eos_token_id=list(ends) or None,
-        pad_token_id=pad,
-        cache_implementation=writing.cache,
+        max_new_tokens=len(steps), do_sample=False, eos_token_id=list(ends) or None, pad_token_id=pad
     )
-    noise = LogitsProcessorList([Noise(keys, width, writing)] if writing.temperature else [])
+    noise = LogitsProcessorList([Noise(keys, width - steps.start, writing)] if writing.temperature else [])
     out = model.generate(ids, attention_mask=real, generation_config=settings, logits_processor=noise)
     return [cut(row, ends) for row in out[:, width:].tolist()]
 
 
-def padded_width(longest: int, most: int | None, max_tokens: int) -> int:
-    """The least multiple of BUCKET that holds the longest prompt, if the model has room for it."""
+def padded_width(longest: int, most: int | None, new: int) -> int:
+    """The least multiple of BUCKET that holds the longest prompt, if the model has room for it and the new tokens."""
     width = -(-longest // BUCKET) * BUCKET
-    return width if most is None or width + max_tokens <= most else longest
+    return width if most is None or width + new <= most else longest
 
 
 def cut(ids: list[int], ends: Sequence[int]) -> list[int]:
@@ -144,7 +168,7 @@ class Noise(LogitsProcessor):
         self.kept = TopPLogitsWarper(writing.top_p) if writing.top_p < 1 else None
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
-        scaled = scores.double() / self.temperature
-        if self.kept is not None:
-            scaled = self.kept(input_ids, scaled)
-        return scaled + gumbel(self.keys, input_ids.shape[1] - self.begin, scores.shape[-1])
+        step = input_ids.shape[1] - self.begin
+        if self.kept is None:
+            return add_gumbel(scores, self.keys, step, self.temperature)
+        return add_gumbel(self.kept(input_ids, scores.double() / self.temperature), self.keys, step)

@@ -74,9 +74,8 @@ def windows(text: Scored, length: int, step: int) -> list[Scored]:
 def costs_of(model: Any, texts: Sequence[Scored], batch: int | None) -> list[float]:
     """The bits of the scored tokens of each text, so many of which are read at once; None leaves it to the device."""
     costs = [0.0] * len(texts)
-    size = batch or rows_to_read((model,), max((len(text.ids) for text in texts), default=1))
     with reading(model):
-        for numbers, one in batches(texts, size, device_of(model)):
+        for numbers, one in batches(texts, lambda tokens: batch or rows_to_read((model,), tokens), device_of(model)):
             for number, cost in zip(numbers, batch_costs(model, one).tolist(), strict=True):
                 costs[number] = cost
     return costs

@@ -14,6 +14,7 @@ from .together import Both, at, batches_of_both
 from .tokens import reading
 
 MOST = 2048  # tokens
+ROWS = 8  # that are read at once: the states of all layers are large, and a few rows have as many tokens
 
 
 class LayerDistance(NamedTuple):
@@ -36,11 +37,11 @@ def trajectory_distance(both: Both, batch: int | None = None, most: int = MOST) 
     ours, theirs = dict[int, list[Tensor]](), dict[int, list[Tensor]]()
     seen = 0
     with reading(both.teacher.model, both.student.model):
-        for out_t, here, out_s, there in batches_of_both(both, batch, states=True):
+        for out_t, here, out_s, there in batches_of_both(both, batch or ROWS, states=True):
             layers = layers or layer_map(out_s, out_t)
             for layer, matching in layers.items():
-                ours.setdefault(layer, []).append(at(out_t.hidden_states[matching], here[: most - seen]).cpu())
-                theirs.setdefault(layer, []).append(at(out_s.hidden_states[layer], there[: most - seen]).cpu())
+                ours.setdefault(layer, []).append(at(out_t.hidden_states[matching], here[: most - seen]))
+                theirs.setdefault(layer, []).append(at(out_s.hidden_states[layer], there[: most - seen]))
             seen += len(here)
             if seen >= most:
                 break
@@ -54,7 +55,7 @@ def trajectory_distance(both: Both, batch: int | None = None, most: int = MOST) 
 def distance(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
     """1 - CKA of two models' states, batch by batch [P, d]."""
     x, y = (torch.cat(list(parts)).double() for parts in (ours, theirs))
-    return 1 - float(linear_cka(x, y, debiased=True))
+    return 1 - float(linear_cka(x, y.to(x.device), debiased=True))
 
 
 def layer_map(student: Any, teacher: Any) -> dict[int, int]:

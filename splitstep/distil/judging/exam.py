@@ -14,6 +14,7 @@ from .agreement import agreement
 from .answers import Writing, write_answers
 from .bits import answer_bits, text_bits, total
 from .distance import LayerDistance, trajectory_distance
+from .room import release_memory
 from .rouge import mean_rouge
 from .together import read_together
 from .tokens import Causal
@@ -44,7 +45,7 @@ class Exam:
         """The sets with their sizes and hashes, and the settings; figures of equal descriptions can be compared."""
         asked = {name: [(row.prompt, row.answer) for row in rows] for name, rows in self.sets.items()}
         sets = {name: {"rows": len(rows), "sha256": hashed(rows)} for name, rows in asked.items()}
-        writing = {key: value for key, value in asdict(self.writing).items() if key not in ("batch", "cache")}
+        writing = {key: value for key, value in asdict(self.writing).items() if key != "batch"}
         text = {"bytes": len(self.text.encode()), "sha256": hashed(self.text), "window": self.window}
         found = {"sets": sets, "answers": writing} | ({"text": text} if self.text else {})
         return json.loads(json.dumps(found))
@@ -80,6 +81,7 @@ def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> Judged:
     answers = {
         name: write_answers(*one, [row.prompt for row in rows], exam.writing) for name, rows in exam.sets.items()
     }
+    release_memory()
     rouge_on = {name: rouge_of(answers[name], rows) for name, rows in exam.sets.items()}
     figures = Figures(
         rouge=fmean(rouge_on.values()),
@@ -87,7 +89,9 @@ def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> Judged:
         bits_per_byte=total(answer_bits(*one, exam.rows, exam.batch)).per_byte,
         text_bits_per_byte=text_bits(*one, exam.text, exam.window, batch=exam.batch).per_byte if exam.text else None,
     )
-    return Judged(figures if teacher is None else with_teacher(figures, one, exam, teacher), answers)
+    judged = Judged(figures if teacher is None else with_teacher(figures, one, exam, teacher), answers)
+    release_memory()
+    return judged
 
 
 def rouge_of(answers: Mapping[int, Sequence[str]], rows: Sequence[Row]) -> float:

@@ -47,11 +47,6 @@ class Both(NamedTuple):
     student: Causal
     reads: list[tuple[Read, Read]]
 
-    @property
-    def longest(self) -> int:
-        """The most tokens of a row for either model."""
-        return max((len(side.ids) for pair in self.reads for side in pair), default=1)
-
 
 def read_together(teacher: Causal, student: Causal, rows: Sequence[Row]) -> Both:
     """The rows as two models read them, without those that have no place to compare."""
@@ -64,10 +59,12 @@ def read_together(teacher: Causal, student: Causal, rows: Sequence[Row]) -> Both
 def batches_of_both(both: Both, batch: int | None, states: bool = False) -> Iterator[tuple[Any, Tensor, Any, Tensor]]:
     """The outputs of teacher and student for batches of rows, each with the rows and places [P, 2] to look at."""
     teacher, student = both.teacher.model, both.student.model
-    size = batch or rows_to_read((teacher, student), both.longest)
-    for begin in range(0, len(both.reads), size):
-        ours, theirs = zip(*both.reads[begin : begin + size], strict=True)
+    left = both.reads
+    while left:
+        size = batch or rows_to_read((teacher, student), max(len(side.ids) for pair in left for side in pair))
+        ours, theirs = zip(*left[:size], strict=True)
         yield *outputs(teacher, ours, states), *outputs(student, theirs, states)
+        left = left[size:]
 
 
 def outputs(model: Any, reads: Sequence[Read], states: bool) -> tuple[Any, Tensor]:

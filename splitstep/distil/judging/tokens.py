@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -83,11 +83,15 @@ def prompt_tokens(tokenizer: Any, prompt: str) -> list[int]:
     return [start]
 
 
-def batches(texts: Sequence[Scored], size: int, device: torch.device) -> Iterator[tuple[list[int], Batch]]:
-    """Texts of about equal length together, the longest first, with their numbers."""
+def batches(
+    texts: Sequence[Scored], size: Callable[[int], int], device: torch.device
+) -> Iterator[tuple[list[int], Batch]]:
+    """Texts of about equal length together, the longest first, with their numbers. `size` is how many, as a function of
+    the most tokens of one."""
     order = sorted(range(len(texts)), key=lambda k: -len(texts[k].ids))
-    for begin in range(0, len(order), size):
-        chosen = order[begin : begin + size]
+    while order:
+        rows = size(len(texts[order[0]].ids))
+        chosen, order = order[:rows], order[rows:]
         yield chosen, padded([texts[k] for k in chosen], device)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, final
 
-import torch
-
+from ...distil.judging.room import release_memory
 from ...distil.judging.tokens import Causal
 from ...distil.objective import write_cache_for
 from ...pretrained import open_model
@@ -72,13 +70,6 @@ class RecipeRuns:
         return Distilled(
             student, result.steps, result.seconds, result.device, curves["train_loss"], curves["valid_loss"]
         )
-
-
-def release_memory() -> None:
-    """Give back what a training took on a GPU: judging fills a part of it, and other workers may be there."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def open_causal(name: str | Path, layers: int | None = None) -> Causal:

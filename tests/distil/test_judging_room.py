@@ -1,0 +1,99 @@
+"""How many texts are read or answered at once: what they take is at most what is counted, and not much less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from live_bytes import LiveBytes
+from tiny_causal import fast, llama
+from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+from splitstep.distil.judging.agreement import agreement
+from splitstep.distil.judging.answers import Asked, Writing, write_batch
+from splitstep.distil.judging.bits import costs_of
+from splitstep.distil.judging.room import bytes_of_answer, bytes_of_text, rows_to_read, rows_to_write, rows_within
+from splitstep.distil.judging.together import Both, Read
+from splitstep.distil.judging.tokens import Causal, Scored, reading
+from splitstep.models import CausalConfig, SplitstepForCausalLM
+
+ROWS = 4
+
+
+def shared_keys(size: int) -> nn.Module:
+    """Nine heads of queries and three of keys, as small models of today have them."""
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=size, hidden_size=144, intermediate_size=384, num_hidden_layers=6, num_attention_heads=9,
+            num_key_value_heads=3, max_position_embeddings=512,
+        )
+    )  # fmt: skip
+
+
+def gelu_by_hand(size: int) -> nn.Module:
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=size, n_embd=192, n_layer=2, n_head=3, n_positions=512, bos_token_id=0, eos_token_id=0)
+    )
+
+
+def scheme(name: str) -> Callable[[int], nn.Module]:
+    def make(size: int) -> nn.Module:
+        shape: dict[str, Any] = {"layers": 3, "width": 96, "heads": 6, "kv_heads": 2, "ffn": 384}
+        return SplitstepForCausalLM(CausalConfig(scheme=name, vocab_size=size, max_positions=512, **shape))
+
+    return make
+
+
+MODELS = {"llama": shared_keys, "gpt2": gelu_by_hand, "macaron": scheme("macaron"), "midpoint": scheme("A F @midpoint")}
+
+
+@pytest.mark.parametrize("size", [300, 20_000])
+@pytest.mark.parametrize("kind", MODELS)
+def test_an_answer_takes_no_more_than_is_counted(kind: str, size: int) -> None:
+    model = MODELS[kind](size).eval()
+    for prompt, new, top_p in ((150, 3, 1.0), (4, 64, 1.0), (64, 3, 0.9)):
+        asked = [Asked([1] * (prompt - row), row) for row in range(ROWS)]
+        counted = bytes_of_answer(model)(prompt, new) * ROWS
+        with reading(model), LiveBytes() as live:
+            write_batch(model, asked, range(new), [], Writing(top_p=top_p))
+        assert counted / 4 < live.most <= counted, (prompt, new)
+
+
+@pytest.mark.parametrize("size", [300, 20_000])
+@pytest.mark.parametrize("kind", MODELS)
+def test_texts_that_are_read_take_no_more_than_is_counted(kind: str, size: int) -> None:
+    model, tokenizer = MODELS[kind](size).eval(), fast("byte BPE")
+    for tokens in (40, 250):
+        texts = [Scored([1] * tokens, [False] + [True] * (tokens - 1), 0) for _ in range(ROWS)]
+        with LiveBytes() as live:
+            costs_of(model, texts * 2, ROWS)
+        counted = bytes_of_text((model,), tokens) * ROWS
+        assert counted / 4 < live.most <= counted
+        read = Read([1] * tokens, list(range(tokens - 1)))
+        both = Both(Causal(model, tokenizer), Causal(model, tokenizer), [(read, read)] * ROWS * 2)
+        with LiveBytes() as live:
+            agreement(both, ROWS)
+        counted = bytes_of_text((model, model), tokens) * ROWS
+        assert counted / 4 < live.most <= counted
+
+
+def test_live_bytes_are_those_of_tensors_that_are_still_there() -> None:
+    with LiveBytes() as live:
+        x = torch.zeros(100)
+        y = x[10:].add_(1)  # the same memory
+        assert (live.now, live.most) == (400, 400)
+        z = y + 1
+        del x, y
+        assert (live.now, live.most) == (360, 760)
+        del z
+    assert live.now == 0
+
+
+def test_rows_at_once_are_a_power_of_two_within_the_room() -> None:
+    for room, each, expected in ((1000, 10, 64), (1280, 10, 128), (5, 10, 1), (10**9, 10, 1024), (0, 10, 0)):
+        assert rows_within(room, each, 1024) == expected
+    assert rows_to_write(llama().model)(100, 50) == 64  # on a CPU
+    assert rows_to_read((llama().model,), 100) == 8
