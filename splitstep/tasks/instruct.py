@@ -86,9 +86,11 @@ class Instruct(Bucketed):
         )
         paths = [find_own(name, self.name, data) for name in options.path]
         rows = divided([row for path in paths for row in read_rows(path, options.template)], options)
-        fitting = {split: self._fitting(found) for split, found in rows.items()}
+        whole = {split: [(row, *encode_whole(self.tokenizer, row)) for row in found] for split, found in rows.items()}
+        fitting = {split: self._fitting(found) for split, found in whole.items()}
         self.rows = {split: [row for row, _, _ in found] for split, found in fitting.items()}
         self._dropped = {split: len(rows[split]) - len(found) for split, found in fitting.items()}
+        self._cut = {split: sum(self._is_cut(*one) for one in found) for split, found in whole.items()}
         self.encoded = {split: joined([pair[1:] for pair in found], split) for split, found in fitting.items()}
         self._source = {"files": [path.name for path in paths]}
         lengths = {split: one.lengths for split, one in self.encoded.items()}
@@ -100,10 +102,14 @@ class Instruct(Bucketed):
     def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
         return replace(options, tokenizer=folder)
 
-    def _fitting(self, rows: Sequence[Row]) -> list[tuple[Row, list[int], list[bool]]]:
-        """The rows with their tokens; those without a token of the answer within the length are left out."""
-        found = [(row, *encode_row(self.tokenizer, row, self.options.length)) for row in rows]
-        return [one for one in found if any(one[2][1:])]
+    def _fitting(self, whole: Sequence[tuple[Row, list[int], list[bool]]]) -> list[tuple[Row, list[int], list[bool]]]:
+        """The rows with their tokens, cut off; those without a token of the answer within the length are left out."""
+        length = self.options.length
+        return [(row, ids[:length], answers[:length]) for row, ids, answers in whole if any(answers[1:length])]
+
+    def _is_cut(self, row: Row, ids: list[int], answers: list[bool]) -> bool:
+        """Whether some of a row is read, and not all of it."""
+        return len(ids) > self.options.length and any(answers[1 : self.options.length])
 
     @property
     def shape(self) -> dict[str, int]:
@@ -144,8 +150,13 @@ class Instruct(Bucketed):
         self.tokenizer.save_pretrained(folder)
 
     def remarks(self) -> dict[str, dict[str, int]]:
-        found = {split: count for split, count in self._dropped.items() if count}
-        return {f"left out, for the answer begins after {self.options.length} tokens": found} if found else {}
+        length = self.options.length
+        told = {
+            f"left out, for the answer begins after {length} tokens": self._dropped,
+            f"cut off after {length} tokens": self._cut,
+        }
+        found = {text: {split: n for split, n in counts.items() if n} for text, counts in told.items()}
+        return {text: counts for text, counts in found.items() if counts}
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -171,13 +182,20 @@ def divided(rows: Sequence[Row], options: InstructOptions) -> dict[str, Sequence
 
 
 def encode_row(tokenizer: Any, row: Row, length: int) -> tuple[list[int], list[bool]]:
-    """A row's tokens, at most `length`, and which belong to the answer: those that end after the prompt does, and the
-    end of the text, if the tokenizer has one."""
+    """A row's tokens, at most `length`, and which belong to the answer."""
+    ids, answers = encode_whole(tokenizer, row)
+    return ids[:length], answers[:length]
+
+
+def encode_whole(tokenizer: Any, row: Row) -> tuple[list[int], list[bool]]:
+    """All of a row's tokens, and which belong to the answer: those that end after the prompt does, and the end of the
+    text, if the tokenizer has one."""
     if not tokenizer.is_fast:
         raise ValueError(
             f"{tokenizer.name_or_path} has a slow tokenizer, which does not say where its tokens are: use a fast one"
         )
-    found = tokenizer(row.prompt + row.answer, return_offsets_mapping=True, return_special_tokens_mask=True)
+    text = row.prompt + row.answer
+    found = tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False)
     ids, ends = list(found["input_ids"]), [end for _, end in found["offset_mapping"]]
     special = found["special_tokens_mask"]
     answers = [end > len(row.prompt) and not mark for end, mark in zip(ends, special, strict=True)]
@@ -186,7 +204,7 @@ def encode_row(tokenizer: Any, row: Row, length: int) -> tuple[list[int], list[b
         ids, answers = [*ids, end], [*answers, True]
     elif end is not None:
         answers[-1] = True
-    return ids[:length], answers[:length]
+    return ids, answers
 
 
 def joined(rows: Sequence[tuple[list[int], list[bool]]], split: str) -> Encoded:

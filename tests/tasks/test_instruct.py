@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -62,4 +63,18 @@ def test_a_prompt_that_fills_the_length_is_left_out_and_told(tmp_path: Path) -> 
         rest = file.read()
     (tmp_path / "text.jsonl").write_text(f'{{"instruction": "{long}", "response": "x"}}\n{rest}')
     remark = task("instruct", {**options, "length": 200}).remarks()
-    assert list(remark.values()) == [{"train": 1}]
+    assert remark == {"left out, for the answer begins after 200 tokens": {"train": 1}}
+
+
+def test_rows_that_are_cut_off_are_told(tmp_path: Path) -> None:
+    bpe().save_pretrained(tmp_path / "tokenizer")
+    lines = [f"line {n} of a text\n" * (40 if n % 10 == 0 else 3) for n in range(40)]
+    rows = [json.dumps({"instruction": "go on", "response": line}) for line in lines]
+    (tmp_path / "text.jsonl").write_text("\n".join(rows))
+    options = {"path": [str(tmp_path / "text.jsonl")], "tokenizer": str(tmp_path / "tokenizer"), "length": 200}
+    found = task("instruct", {**options, "template": "{prompt}: "})
+    assert found.remarks() == {"cut off after 200 tokens": {"train": 4}}
+    whole = {len(bpe()(f"go on: {line}").input_ids) + 1 for line in lines}  # with the end of the text
+    assert min(whole) < 200 < max(whole)
+    exact = task("instruct", {**options, "template": "{prompt}: ", "length": max(whole)})
+    assert exact.remarks() == {}
