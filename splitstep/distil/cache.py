@@ -147,7 +147,7 @@ class Cache:
     def unfit(self, name: str, x: Tensor) -> ValueError:
         """What to do about numbers that are not finite, or not in this precision."""
         if not x.isfinite().all():
-            return ValueError(f"{self.folder}: {name} of the teacher has numbers that are not finite: name a teacher that works")
+            return ValueError(f"{self.folder}: {name} of the teacher are not finite: name a teacher that works")
         return ValueError(
             f"{self.folder}: {name} of the teacher does not fit into {self.manifest.precision}: use "
             "objective.precision=bfloat16, or float32"

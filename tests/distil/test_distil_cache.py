@@ -261,7 +261,7 @@ def test_a_teacher_that_says_nothing_is_told_apart_from_one_that_needs_more_digi
     saved(broken, bpe(), tmp_path / "teacher")
     given = document(place, "skl", cache=str(tmp_path / "c"))
     given["objective"]["teacher"] = str(tmp_path / "teacher")
-    with pytest.raises(ValueError, match=r"logits of the teacher has numbers that are not finite: name a teacher that works"):
+    with pytest.raises(ValueError, match=r"logits of the teacher are not finite: name a teacher that works"):
         objective(given)
 
 
