@@ -119,6 +119,7 @@ def compare_distil(asked: Asked) -> None:
     from ..distil.judging.answers import Writing
     from ..jobs.engines import check_engine
     from ..studies.distil import STUDY, compare_methods
+    from ..studies.distil.directory import check_directory
     from ..studies.distil.exams import ExamFiles, make_exam
     from ..studies.distil.plan import plan, split_methods
     from ..studies.distil.recipe_runs import RecipeRuns
@@ -130,6 +131,7 @@ def compare_distil(asked: Asked) -> None:
     runs = RecipeRuns(document_of(asked, teacher, student), asked.data)
     recipe = runs.recipe(methods[0], 0)
     output = Output(asked.as_json, asked.out).check()
+    check_directory(asked.out, recipe.document())
     files = ExamFiles(asked.text, sets_of(asked.questions), asked.plain, asked.data)
     exam, notes = make_exam(files, runs.models(), writing, runs.document["data"])
     for note in notes:
