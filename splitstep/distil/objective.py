@@ -90,6 +90,7 @@ def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objectiv
     given = read_options(DistilOptions, options, "objective")
     method, student = parse_method(given.method), Shower(model, "the student")
     check_length(student, task.shape["max_length"])
+    check_tokens(student, [one.tokens for one in task.encoded.values()])
     alone = Shapes(student.shape, student.shape)
     if not method.needs(alone).of_teacher:
         loss = MethodLoss(method, alone, torch.initial_seed() % 2**31)
@@ -106,8 +107,9 @@ def with_teacher(method: Method, student: Shower, task: Instruct, given: DistilO
     check_pair(method, needs, texts, source, student)
     if source.kept is None:
         check_length(source.shower, texts.longest)
+        check_tokens(source.shower, [texts.teacher.tokens])
     if "vocabulary" in needs.inputs:
-        texts.find_vocabulary()
+        texts.find_vocabulary(source.vocabulary, student.vocabulary)
     texts.find_spans(needs.spans)
     tell_left_out(texts, needs)
     student.prepare(Wanted.of(needs, 1))
@@ -158,6 +160,16 @@ def check_length(shower: Shower, tokens: int) -> None:
         fitting = most // MULTIPLE * MULTIPLE or most
         raise ValueError(
             f"{shower.name} reads at most {most:,} tokens, and rows are padded to {tokens:,}: set data.length={fitting}"
+        )
+
+
+def check_tokens(shower: Shower, tokens: Sequence[np.ndarray]) -> None:
+    """Refuse a model whose tokenizer makes tokens that it does not have."""
+    most = max(int(one.max()) for one in tokens)
+    if most >= shower.vocabulary:
+        raise ValueError(
+            f"{shower.name} has {shower.vocabulary:,} tokens, and its tokenizer makes number {most:,}: save the "
+            "tokenizer of this model beside it"
         )
 
 

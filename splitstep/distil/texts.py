@@ -35,9 +35,10 @@ class Texts:
         self.spans: list[dict[str, Alignment]] = []
         self.vocabulary: Tensor | None = None
 
-    def find_vocabulary(self) -> None:
-        """Find the tokens that both tokenizers have, [P, 2]."""
-        self.vocabulary = shared_vocabulary(self.teacher_tokenizer, self.task.tokenizer).ids
+    def find_vocabulary(self, *sizes: int) -> None:
+        """Find the tokens that both tokenizers have, and both models, which are of these sizes, [P, 2]."""
+        found = shared_vocabulary(self.teacher_tokenizer, self.task.tokenizer).ids
+        self.vocabulary = found[(found < torch.tensor(sizes)).all(1)]
 
     def find_spans(self, kinds: Iterable[SpanKind]) -> None:
         """Find the spans of these kinds in all rows, once for the whole run."""

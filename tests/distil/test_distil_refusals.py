@@ -28,10 +28,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     short = gpt2(bpe(), 2, 8, positions=64)
     saved(short, bpe(), folder / "short")
     short.save_pretrained(folder / "wordless")
+    saved(gpt2(characters_of("abcdefg"), 2, 8), bpe(), folder / "few")
     (folder / "empty").mkdir()
     (folder / "begun").mkdir()
     (folder / "begun" / "recipe.yaml").write_text("task: text\n")
-    (folder / "rubbish.gguf").write_bytes(b"rubbish")
+    (folder / "rubbish.gguf").write_bytes(b"\xffrubbish")
+    (folder / "blank.txt").write_text("\n \n")
     return folder
 
 
@@ -64,6 +66,9 @@ WRONG = [
     (("teacher", "student", "other", *TEXT), "is a second student"),
     (("nowhere/at/all", "student", *TEXT), "nowhere/at/all is not there"),
     (("teacher", "student", "--text", "none.jsonl", "--online"), 'there is no file "none.jsonl"'),
+    (("teacher", "student", "--text", "empty", "--online"), "empty is a folder: name a file"),
+    (("teacher", "student", "--text", "blank.txt", "--online"), "blank.txt is empty: give a file with text"),
+    (("teacher", "student", "--text", "rubbish.gguf", "--online"), "rubbish.gguf is not UTF-8 text"),
     (("teacher", "student", "--cache", "x", *TEXT), "exclude each other"),
     (
         ("teacher", "student", "--text", "text.jsonl", "objective.largest=5000"),
@@ -74,6 +79,8 @@ WRONG = [
     (("short", "student", *TEXT), "short reads at most 64 tokens, and rows are padded to .*: set data.length=64"),
     (("short", "other", "--method", "uld", *TEXT), "short reads at most 64 tokens"),
     (("teacher", "nowhere/at/all", *TEXT), "there is no folder or file nowhere/at/all, and no model of that name"),
+    (("teacher", "few", "--method", "ce", *TEXT), "the student has 8 tokens, and its tokenizer makes number"),
+    (("few", "other", "--method", "uld", *TEXT), "few has 8 tokens, and its tokenizer makes number"),
     (("teacher", "empty", *TEXT), "empty is not a model: it has no config.json"),
     (("teacher", "wordless", *TEXT), "wordless has no tokenizer: save one beside the model"),
     (("wordless", "student", *TEXT), "wordless has no tokenizer: save one beside the model"),
