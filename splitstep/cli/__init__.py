@@ -37,6 +37,11 @@ from .schemes import schemes
 
 WRONG_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
 
+BATCH = "lower train.batch, perhaps with a higher train.accumulate, or end what else runs there"
+JOBS = "end what else runs there, or run fewer jobs at once with --engine local=1; the same command continues"
+ELSEWHERE = "end what else runs there, or write CUDA_VISIBLE_DEVICES= before the command to use the CPU"
+SMALLER = {"train": BATCH, "distil": BATCH, "compare": JOBS, "ablate": JOBS}
+
 # Typer uses click or its own copy of it, depending on the release; its BadParameter says which.
 _click: Any = import_module(typer.BadParameter.__module__)
 
@@ -119,13 +124,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _abandon(sys.stdout)
         return PIPE_CLOSED
     except OSError as error:
-        if error.errno is None:  # raised by us, with a message
-            return _fail(str(error))
-        if error.filename is None:
-            _abandon(sys.stdout)
-        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}.")
+        return _fail(_of_the_system(error))
     except ValueError as error:
         return _fail(str(error))
+    except (RuntimeError, MemoryError) as error:
+        return _fail(_out_of_memory(error, words))
     except KeyboardInterrupt:
         return _fail("interrupted.", INTERRUPTED)
     return 0
@@ -140,6 +143,25 @@ def _run(words: list[str]) -> None:
         raise ValueError(f"Unknown verb {words[0]!r}. {did_you_mean(words[0], verbs)} See splitstep --help.")
     with command.make_context("splitstep", words, obj=["splitstep", *words]) as context:
         command.invoke(context)
+
+
+def _of_the_system(error: OSError) -> str:
+    """The file and what is wrong with it; without a file it is standard output."""
+    if error.errno is None:  # raised by us, with a message
+        return str(error)
+    if error.filename is None:
+        _abandon(sys.stdout)
+    return f"{error.filename or 'standard output'}: {error.strerror or error}."
+
+
+def _out_of_memory(error: RuntimeError | MemoryError, words: Sequence[str]) -> str:
+    """What to do about a full device, by the verb; other errors are ours, and go on."""
+    from ..support.out_of_memory import no_memory
+
+    if not no_memory(error):
+        raise error
+    advice = SMALLER.get(words[0], ELSEWHERE)
+    return f"the device has too little memory: {advice}."
 
 
 def _explained(error: Any, words: Sequence[str]) -> str:

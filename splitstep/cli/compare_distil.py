@@ -119,6 +119,7 @@ def compare_distil(asked: Asked) -> None:
     from ..distil.judging.answers import Writing
     from ..jobs.engines import check_engine
     from ..studies.distil import STUDY, compare_methods
+    from ..studies.distil.directory import check_directory
     from ..studies.distil.exams import ExamFiles, make_exam
     from ..studies.distil.plan import plan, split_methods
     from ..studies.distil.recipe_runs import RecipeRuns
@@ -130,11 +131,11 @@ def compare_distil(asked: Asked) -> None:
     runs = RecipeRuns(document_of(asked, teacher, student), asked.data)
     recipe = runs.recipe(methods[0], 0)
     output = Output(asked.as_json, asked.out).check()
-    files = ExamFiles(asked.text, {path.stem: path for path in asked.questions}, asked.plain, asked.data)
-    exam, left_out = make_exam(files, runs.models(), writing, runs.document["data"])
-    for name, count in left_out.items():
-        if count:
-            print(f"{name}: {count} rows are too long for a model, and are left out", file=sys.stderr)
+    check_directory(asked.out, recipe.document())
+    files = ExamFiles(asked.text, sets_of(asked.questions), asked.plain, asked.data)
+    exam, notes = make_exam(files, runs.models(), writing, runs.document["data"])
+    for note in notes:
+        print(note, file=sys.stderr)
     runs.write_cache(methods)
     result = compare_methods(
         runs, exam, methods, seeds, asked.out, engine=asked.engine, recipe=recipe.document(), command=asked.command
@@ -153,6 +154,17 @@ def models_of(asked: Asked) -> tuple[str, str]:
     if len(named) == 1 and layers is None:
         raise ValueError("There is no student: name one after the teacher, or add --student-layers N.")
     return named[0], named[-1]
+
+
+def sets_of(questions: Sequence[Path]) -> dict[str, Path]:
+    """The files by their names without the ending, as tables call them."""
+    from ..studies.distil.exams import HELD_OUT
+
+    names = [path.stem for path in questions]
+    for number, name in enumerate(names):
+        if name in (*names[:number], HELD_OUT):
+            raise ValueError(f"--questions {questions[number]}: there is a set called {name} already: rename the file")
+    return dict(zip(names, questions, strict=True))
 
 
 def document_of(asked: Asked, teacher: str, student: str) -> dict[str, Any]:

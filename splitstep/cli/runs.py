@@ -135,7 +135,7 @@ def _run_table(result: RunResult, out: Path) -> RenderableType:
         ("parameters", f"{cost.parameters:,} ({cost.body:,} without embeddings and head)"),
         ("FLOPs per token", f"{cost.flops:,} at length {cost.length:,}"),
         ("shape", f"{counted(shape.layers, 'layer')}, width {shape.width}, ffn {widths(notation, shape)}"),
-        ("matched", _matched(result)),
+        *_made(result),
         *([("start", result.start.path)] if result.start else []),
         ("time", f"{result.seconds:,.1f} s" + (f", {rate:,.0f} tokens/s" if rate else "")),
         ("device", f"{result.device}, {result.precision}, {result.mode}"),
@@ -153,6 +153,15 @@ def _status(diverged: Divergence | None) -> str:
 def _scores(found: SplitResult, metric: Metric) -> str:
     """The scores of one split that are not the metric, under their names."""
     return ", ".join(f"{one.name} {one.value:.2f}" for one in found.scores if one.key != metric.name)
+
+
+def _made(result: RunResult) -> list[tuple[str, str]]:
+    """What a network of a scheme was matched to, and what a run learnt from if not from its task alone."""
+    from ..training.objective import objective_text
+
+    recipe, objective = result.recipe, objective_text(result.recipe.get("objective", "task"))
+    rows = [("matched", _matched(result))] if recipe.get("network", "scheme") == "scheme" else []
+    return rows + ([("objective", objective)] if objective != "task" else [])
 
 
 def _matched(result: RunResult) -> str:

@@ -29,6 +29,7 @@ from .records import Shape, Shown, TopK, top_k
 from .terms.term import Needs
 
 MANIFEST, FORMAT = "manifest.json", 2
+OUTPUT = "output.bin"
 WHOLE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int32": torch.int32}
 Precision = Literal["float16", "bfloat16", "float32"]
 
@@ -69,9 +70,19 @@ class Manifest:
     done: int = 0  # rows
     format: int = FORMAT
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.done <= self.rows:
+            raise ValueError(f"{self.done} of {self.rows} rows are done")
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each file."""
+        found = {f"{name}.bin": self.tokens * one.bytes for name, one in self.fields.items()}
+        return found | ({OUTPUT: 4 * prod(self.output)} if self.output else {})
+
     @property
     def bytes(self) -> int:
-        return self.tokens * sum(one.bytes for one in self.fields.values()) + 4 * prod(self.output or (0,))
+        return sum(self.sizes.values())
 
 
 def fields_for(needs: Needs, shape: Shape, largest: int, precision: Precision) -> dict[str, Field]:
@@ -112,7 +123,7 @@ class Cache:
     def __init__(self, folder: Path, manifest: Manifest, offsets: np.ndarray) -> None:
         self.folder, self.manifest, self.offsets = folder, manifest, offsets
         self.maps = {name: self.mapped(f"{name}.bin", manifest.tokens, one) for name, one in manifest.fields.items()}
-        self.output = self.mapped("output.bin", 1, Field(manifest.output, "float32"))[0] if manifest.output else None
+        self.output = self.mapped(OUTPUT, 1, Field(manifest.output, "float32"))[0] if manifest.output else None
 
     def mapped(self, name: str, entries: int, one: Field) -> Tensor:
         """The file as a tensor; it is made if it is not there."""
@@ -130,11 +141,17 @@ class Cache:
                 begin, end = int(self.offsets[row]), int(self.offsets[row + 1])
                 kept = x[number, : end - begin].to("cpu", target.dtype)
                 if not kept.isfinite().all():
-                    raise ValueError(
-                        f"{self.folder}: {name} of the teacher does not fit into {self.manifest.precision}: use "
-                        "objective.precision=bfloat16, or float32"
-                    )
+                    raise self.unfit(name, x[number, : end - begin])
                 target[begin:end] = kept
+
+    def unfit(self, name: str, x: Tensor) -> ValueError:
+        """What to do about numbers that are not finite, or not in this precision."""
+        if not x.isfinite().all():
+            return ValueError(f"{self.folder}: {name} of the teacher are not finite: name a teacher that works")
+        return ValueError(
+            f"{self.folder}: {name} of the teacher does not fit into {self.manifest.precision}: use "
+            "objective.precision=bfloat16, or float32"
+        )
 
     def finish_rows(self, done: int) -> None:
         """Note that so many rows are done, after they are on the disk."""
@@ -200,7 +217,19 @@ def open_cache(folder: Path, wanted: Manifest, offsets: np.ndarray) -> Cache:
         return Cache(folder, wanted, offsets)
     found = read_manifest(folder)
     check_same(folder, found, wanted)
+    check_files(folder, found)
     return Cache(folder, found, offsets)
+
+
+def check_files(folder: Path, found: Manifest) -> None:
+    """Refuse files of another size than they were given before the first row was done."""
+    for name, size in found.sizes.items() if found.done else ():
+        there = (folder / name).stat().st_size if (folder / name).is_file() else 0
+        if there != size:
+            raise ValueError(
+                f"{folder / name} has {there:,} of {size:,} bytes, so the cache is damaged: delete the folder, or name "
+                "another --cache"
+            )
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -242,6 +271,8 @@ LOCK = ".lock"
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One process writes a cache at a time; the others wait, and find it complete."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, and a cache is a folder: name a new one with --cache")
     with naming(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / LOCK).open("w") as file:

@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 import torch
 
+from ..support.out_of_memory import NoMemory, no_memory
 from ..tasks.buckets import padded
 from ..tasks.task import Batch
 from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, shown_of, text_sha256
@@ -21,6 +22,10 @@ from .terms.term import Input, Needs
 from .texts import Texts, teacher_inputs
 
 ROWS = 16  # of a pass of the teacher; a killed cache continues after a whole number of them
+NO_ROOM = (
+    "{}: the device has too little memory for the teacher to read {} rows at once: end what else runs there, and start "
+    "the same command again, which continues; or lower data.length, with another --out"
+)
 
 
 def say(text: str) -> None:
@@ -62,7 +67,12 @@ def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manif
         if found.done < found.rows:
             size = f"{found.bytes / 2**20:,.0f} MiB in {found.precision}, {found.largest} largest logits a token"
             say(f"{source.name} reads {found.rows - found.done:,} of {found.rows:,} rows once; {folder} takes {size}")
-            fill(cache, source.shower, texts)
+            try:
+                fill(cache, source.shower, texts)
+            except (RuntimeError, MemoryError) as error:
+                if not no_memory(error):
+                    raise
+                raise NoMemory(NO_ROOM.format(source.name, ROWS)) from None
         return cache.only(wanted)
 
 

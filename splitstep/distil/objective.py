@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..pretrained.examples import positions
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..tasks.options import at_least, read_options
@@ -23,8 +24,7 @@ from .showing import Shower, Wanted
 from .source import TeacherSource
 from .teacher import NoTeacher, OnlineTeacher, Teacher
 from .terms.term import Needs
-from .texts import Texts, aligned_of
-from .vocabulary import shared_vocabulary
+from .texts import MULTIPLE, Texts, aligned_of
 
 FEW = 4  # rows on which a cache is compared with the teacher
 
@@ -58,10 +58,7 @@ class Distillation(nn.Module):
         super().__init__()
         self.loss, self.student, self.teacher, self.texts, self.needs = loss, student, teacher, texts, needs
         self.wanted, self.kinds = Wanted.of(needs, 1), sorted(needs.spans)
-        shared = None
-        if "vocabulary" in needs.inputs:
-            shared = shared_vocabulary(texts.teacher_tokenizer, texts.task.tokenizer).ids
-        self.register_buffer("vocabulary", shared, persistent=False)
+        self.register_buffer("vocabulary", texts.vocabulary, persistent=False)
 
     def batch(self, seed: int, step: int, size: int) -> Batch:
         """The task's batch, with what the teacher reads or showed, and how both texts align."""
@@ -92,6 +89,8 @@ def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objectiv
         raise ValueError(f'the objective "distil" needs the task instruct, not {task.name}: it aligns whole texts')
     given = read_options(DistilOptions, options, "objective")
     method, student = parse_method(given.method), Shower(model, "the student")
+    check_length(student, task.shape["max_length"])
+    check_tokens(student, [one.tokens for one in task.encoded.values()])
     alone = Shapes(student.shape, student.shape)
     if not method.needs(alone).of_teacher:
         loss = MethodLoss(method, alone, torch.initial_seed() % 2**31)
@@ -106,6 +105,11 @@ def with_teacher(method: Method, student: Shower, task: Instruct, given: DistilO
     texts, shapes = Texts(task, source.tokenizer), Shapes(source.shape, student.shape)
     needs = method.needs(shapes)
     check_pair(method, needs, texts, source, student)
+    if source.kept is None:
+        check_length(source.shower, texts.longest)
+        check_tokens(source.shower, [texts.teacher.tokens])
+    if "vocabulary" in needs.inputs:
+        texts.find_vocabulary(source.vocabulary, student.vocabulary)
     texts.find_spans(needs.spans)
     tell_left_out(texts, needs)
     student.prepare(Wanted.of(needs, 1))
@@ -147,6 +151,26 @@ def tell_differences(found: Distillation, teacher: OnlineTeacher) -> None:
     exact, kept = found.values(rows, teacher), found.values(rows, found.teacher)
     told = ", ".join(f"{name} {exact[name]:.4g} - {kept[name]:.4g} = {exact[name] - kept[name]:.2g}" for name in exact)
     say(f"from the teacher itself less from its cache, on {len(rows)} rows: {told}")
+
+
+def check_length(shower: Shower, tokens: int) -> None:
+    """Refuse rows of more tokens, with their padding, than a model has positions for."""
+    most = positions(shower.model)
+    if most is not None and 0 < most < tokens:
+        fitting = most // MULTIPLE * MULTIPLE or most
+        raise ValueError(
+            f"{shower.name} reads at most {most:,} tokens, and rows are padded to {tokens:,}: set data.length={fitting}"
+        )
+
+
+def check_tokens(shower: Shower, tokens: Sequence[np.ndarray]) -> None:
+    """Refuse a model whose tokenizer makes tokens that it does not have."""
+    most = max(int(one.max()) for one in tokens)
+    if most >= shower.vocabulary:
+        raise ValueError(
+            f"{shower.name} has {shower.vocabulary:,} tokens, and its tokenizer makes number {most:,}: save the "
+            "tokenizer of this model beside it"
+        )
 
 
 def check_pair(method: Method, needs: Needs, texts: Texts, teacher: TeacherSource, student: Shower) -> None:

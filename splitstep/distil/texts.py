@@ -16,6 +16,7 @@ from .alignment import Alignment, collate
 from .offsets import token_bytes
 from .records import Aligned, SpanKind, Spans
 from .spans import text_spans
+from .vocabulary import shared_vocabulary
 
 MULTIPLE = 16  # spans and the teacher's tokens are padded to multiples of this, so that batches have few shapes
 PARTS = ("teacher", "student", "mask")
@@ -32,6 +33,12 @@ class Texts:
         self.teacher = read_by_teacher(task, teacher_tokenizer)
         self.same_tokens = all(np.array_equal(*pair) for pair in zip(self.teacher, self.student, strict=True))
         self.spans: list[dict[str, Alignment]] = []
+        self.vocabulary: Tensor | None = None
+
+    def find_vocabulary(self, *sizes: int) -> None:
+        """Find the tokens that both tokenizers have, and both models, which are of these sizes, [P, 2]."""
+        found = shared_vocabulary(self.teacher_tokenizer, self.task.tokenizer).ids
+        self.vocabulary = found[(found < torch.tensor(sizes)).all(1)]
 
     def find_spans(self, kinds: Iterable[SpanKind]) -> None:
         """Find the spans of these kinds in all rows, once for the whole run."""
@@ -73,6 +80,12 @@ class Texts:
         labels = np.where((scored > 0) & mask, ids, IGNORED)
         arrays = {"ids": ids, "mask": mask.astype(np.int64), "labels": labels}
         return {f"teacher.{name}": torch.from_numpy(x) for name, x in arrays.items()}
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a row that the teacher reads, with padding."""
+        every = np.arange(len(self.teacher.lengths))
+        return self.task.shape["max_length"] if self.same_tokens else self.teacher_width(every)
 
     def teacher_width(self, rows: np.ndarray) -> int:
         """The width to which the teacher's tokens of these rows are padded."""

@@ -19,13 +19,13 @@ from ..models import SplitstepConfig
 from ..models.base import silent
 from ..models.kinds import kind_of
 from ..support.words import first_line
+from ..tasks.open_tokenizer import TOKENIZERS
 from ..training.directory import RunDirectory
 from .folder import CODE, check_folder
 from .gguf import read_gguf
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "model*.safetensors"]  # of a model on the Hub; pickles never
-TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model")
 WHAT = "a run of splitstep, a model's folder, a GGUF file, or a model's name on the Hub"
 
 

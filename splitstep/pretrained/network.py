@@ -10,7 +10,7 @@ from typing import Any, final
 import torch
 import yaml
 
-from ..models import SplitstepModel
+from ..models import SplitstepConfig, SplitstepModel
 from ..models.cost import Cost
 from ..schemes import name_of
 from ..support.typed import read_as
@@ -19,6 +19,7 @@ from ..training.card import data_list, escaped, figures_of, kept_as, table
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
 from ..training.network import About, Network, Norms
+from ..training.objective import objective_text
 from ..training.recipe import Recipe, check_entries
 from ..training.run_result import RunResult, SchemeName, Shape, Start
 from .examples import made_up
@@ -90,7 +91,7 @@ class PretrainedNetwork(Network):
         return Start(recipe.start, sha256_of_weights(model), len(model.state_dict()), [], [])
 
     def about(self, model: Any, task: Task) -> About:
-        text, layers = model.config.get_text_config(), len(layers_of(model, type(model).__name__))
+        layers = len(layers_of(model, type(model).__name__))
         around = {
             id(p) for one in (model.get_input_embeddings(), model.get_output_embeddings()) for p in one.parameters()
         }
@@ -101,8 +102,7 @@ class PretrainedNetwork(Network):
             matrix_flops(model, layers, width, task.length),
             task.length,
         )
-        ffn = text.to_dict().get("intermediate_size") or text.to_dict().get("n_inner") or 4 * width
-        return About(scheme_of(model), cost, None, Shape(layers, width, ffn, 1.0))
+        return About(scheme_of(model), cost, None, Shape(layers, width, hidden_width(model.config, width), 1.0))
 
     def norms(self, model: Any, batch: Batch, seed: Any) -> Norms:
         name = type(model).__name__
@@ -121,7 +121,10 @@ class PretrainedNetwork(Network):
         tags = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["splitstep", result.task]}
         shape, start = result.shape, result.start.path if result.start else "A model"
         rows = [("kind", type(model).__name__), ("layers", f"{shape.layers}"), ("width", f"{shape.width}")]
-        rows += [("parameters", f"{result.cost.parameters:,}"), ("objective", escaped(result.recipe.get("objective")))]
+        rows += [
+            ("parameters", f"{result.cost.parameters:,}"),
+            ("objective", escaped(objective_text(result.recipe["objective"]))),
+        ]
         return CARD.format(
             front=yaml.safe_dump(tags, sort_keys=False),
             title=escaped(f"{result.task}, from {Path(start).name}"),
@@ -133,6 +136,14 @@ class PretrainedNetwork(Network):
             seed=result.seed,
             kept=kept_as(result),
         )
+
+
+def hidden_width(config: Any, width: int) -> int | list[int]:
+    """The width of the feed-forward networks as the config says it; 4 times the model's if it does not."""
+    if isinstance(config, SplitstepConfig):
+        return config.ffn
+    entries = config.get_text_config().to_dict()
+    return entries.get("intermediate_size") or entries.get("n_inner") or 4 * width
 
 
 def scheme_of(model: Any) -> SchemeName:

@@ -71,6 +71,8 @@ def find_own(name: str, task: str, data: Path | None, what: Sought = "file") -> 
     for path in (Path(name), root / name):
         if SOUGHT[what](path):
             return path
+    if what == "file" and Path(name).is_dir():
+        raise ValueError(f'task "{task}": {name} is a folder: name a file')
     # A run keeps the names that it was given: used from another folder, it needs the one that they are relative to.
     hint = "" if Path(name).is_absolute() else f": add --data DIR, where it is DIR/{name}"
     raise ValueError(f'task "{task}": there is no {what} "{name}", here or in {root}{hint}')

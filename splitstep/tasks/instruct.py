@@ -29,7 +29,12 @@ AT_ONCE = 256  # rows that are tokenised at once, on all cores
 HELD = 20  # of so many rows, one is held out for valid, and one for test
 
 
-Tokens = tuple[np.ndarray, np.ndarray]  # the tokens of a row, and whether each belongs to the answer
+class Tokens(NamedTuple):
+    """The tokens of a row, whether each belongs to the answer, and whether the row has more that are cut off."""
+
+    ids: np.ndarray
+    answers: np.ndarray
+    cut: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +98,7 @@ class Instruct(Bucketed):
         fitting = {split: self._fitting(found) for split, found in rows.items()}
         self.rows = {split: [row for row, _ in found] for split, found in fitting.items()}
         self._dropped = {split: len(rows[split]) - len(found) for split, found in fitting.items()}
+        self._cut = {split: sum(tokens.cut for _, tokens in found) for split, found in fitting.items()}
         self.encoded = {split: joined([tokens for _, tokens in found], split) for split, found in fitting.items()}
         self._source = {"files": [path.name for path in paths]}
         lengths = {split: one.lengths for split, one in self.encoded.items()}
@@ -107,7 +113,7 @@ class Instruct(Bucketed):
     def _fitting(self, rows: Sequence[Row]) -> list[tuple[Row, Tokens]]:
         """The rows with their tokens; those without a token of the answer within the length are left out."""
         found = encode_rows(self.tokenizer, rows, self.options.length)
-        return [(row, tokens) for row, tokens in zip(rows, found, strict=True) if tokens[1][1:].any()]
+        return [(row, tokens) for row, tokens in zip(rows, found, strict=True) if tokens.answers[1:].any()]
 
     @property
     def shape(self) -> dict[str, int]:
@@ -148,8 +154,13 @@ class Instruct(Bucketed):
         self.tokenizer.save_pretrained(folder)
 
     def remarks(self) -> dict[str, dict[str, int]]:
-        found = {split: count for split, count in self._dropped.items() if count}
-        return {f"left out, for the answer begins after {self.options.length} tokens": found} if found else {}
+        length = self.options.length
+        told = {
+            f"left out, for the answer begins after {length} tokens": self._dropped,
+            f"cut off after {length} tokens": self._cut,
+        }
+        found = {text: {split: n for split, n in counts.items() if n} for text, counts in told.items()}
+        return {text: counts for text, counts in found.items() if counts}
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -184,7 +195,10 @@ def encode_rows(tokenizer: Any, rows: Sequence[Row], length: int) -> Iterator[To
     for begin in range(0, len(rows), AT_ONCE):
         some = rows[begin : begin + AT_ONCE]
         found = tokenizer(
-            [row.prompt + row.answer for row in some], return_offsets_mapping=True, return_special_tokens_mask=True
+            [row.prompt + row.answer for row in some],
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+            verbose=False,
         )
         for number, row in enumerate(some):
             ids, places = found["input_ids"][number], found["offset_mapping"][number]
@@ -200,12 +214,12 @@ def with_end(tokenizer: Any, ids: list[int], answers: np.ndarray, length: int) -
         ids, answers = [*ids, end], np.append(answers, True)
     elif end is not None:
         answers[-1] = True
-    return np.array(ids[:length], np.int32), answers[:length]
+    return Tokens(np.array(ids[:length], np.int32), answers[:length], len(ids) > length)
 
 
 def joined(rows: Sequence[Tokens], split: str) -> Encoded:
     if not rows:
         raise ValueError(f'task "instruct": no row of {split} has an answer within the length: raise data.length')
-    offsets = np.cumsum([0, *(len(ids) for ids, _ in rows)])
-    tokens, answers = (np.concatenate(part) for part in zip(*rows, strict=True))
-    return Encoded(tokens, answers.astype(np.int64), offsets)
+    offsets = np.cumsum([0, *(len(row.ids) for row in rows)])
+    answers = np.concatenate([row.answers for row in rows])
+    return Encoded(np.concatenate([row.ids for row in rows]), answers.astype(np.int64), offsets)

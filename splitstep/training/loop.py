@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from ..schemes import label
-from ..support.out_of_memory import no_memory
+from ..support.out_of_memory import NoMemory, no_memory
 from ..support.words import counted
 from .directory import Environment, RunDirectory, git_hash, versions
 from .evaluate import evaluate, free_run
@@ -108,7 +108,7 @@ def train(
             if world.rank == 0 and not begun:
                 directory.release()
             if no_memory(error):
-                raise ValueError(TOO_LARGE.format(out)) from None
+                raise NoMemory(TOO_LARGE.format(out)) from None
             raise
         try:
             journal = open_journal(run, quiet, tensorboard, held)
@@ -116,6 +116,7 @@ def train(
                 journal.progress.say(line)
             with journal.progress, stop.handling(world):
                 fit(run, journal, stop)
+            return finish(run, journal.progress)
         except Diverged as error:
             return finish_diverged(run, error)
         except (RuntimeError, MemoryError) as error:
@@ -123,8 +124,7 @@ def train(
                 raise
             if world.rank == 0 and not run.state.step:
                 directory.release()
-            raise ValueError(TOO_LARGE.format(out)) from None
-        return finish(run, journal.progress)
+            raise NoMemory(TOO_LARGE.format(out)) from None
 
 
 def begin(recipe: Recipe, directory: RunDirectory, world: World, data: Path | None, extends: bool) -> Run:

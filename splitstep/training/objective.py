@@ -53,6 +53,13 @@ def find_objective(given: str | Mapping[str, Any]) -> tuple[Factory, dict[str, A
     return OBJECTIVES.find(options.pop("name")), options
 
 
+def objective_text(given: str | Mapping[str, Any]) -> str:
+    """An objective with its options, for people."""
+    if isinstance(given, str):
+        return given
+    return ", ".join([str(given.get("name")), *(f"{name} {value}" for name, value in given.items() if name != "name")])
+
+
 @final
 class Learner(nn.Module):
     """A model and its objective as one module, whose forward pass is the loss: this is what is compiled, captured and

@@ -275,8 +275,13 @@ def check_model(kind: str, given: Mapping[str, Any], notation: str, where: str) 
         KINDS[kind].config(**given, scheme=notation)
 
 
+TEXTS = ("scheme", "reference", "data.template")  # whose values may look like YAML, such as "Q: {prompt} A: "
+QUOTES = ("'", '"')
+
+
 def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """The document with assignments such as `a.b=c` applied; the values are read as YAML."""
+    """The document with assignments such as `a.b=c` applied; the values are read as YAML, but for some that are text,
+    unless they stand in quotes."""
     out: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in document.items()}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
@@ -284,7 +289,7 @@ def override(document: Mapping[str, Any], assignments: Sequence[str]) -> dict[st
         if not equals or not all((*section, key)) or len(section) > 1:
             raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
         try:
-            value = text if path.strip() in ("scheme", "reference") else parse(text)
+            value = text if path.strip() in TEXTS and text[:1] not in QUOTES else parse(text)
         except yaml.YAMLError:
             raise ValueError(f"override {assignment!r}: {text!r} is not a YAML value") from None
         entries = out

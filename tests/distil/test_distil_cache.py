@@ -193,6 +193,78 @@ def test_a_cache_of_something_else_is_refused(place: Path, tmp_path: Path, messa
         objective(given)
 
 
+def test_of_two_processes_one_writes_a_cache_and_both_use_it(place: Path, tmp_path: Path) -> None:
+    given = document(place, "skl + mta", cache=str(tmp_path / "c"))
+    alone = document(place, "skl + mta", cache=str(tmp_path / "alone"))
+    objective(alone)
+    both = [Child(given, tmp_path / "c", act=written) for _ in range(2)]
+    counts = [one.result()[1] for one in both]
+    assert contents(tmp_path / "c") == contents(tmp_path / "alone")
+    again = Child(given, tmp_path / "c", act=written).result()[1]
+    assert min(counts) <= again < max(counts)  # file operations: the one that waited only read
+
+
+def shorten(file: Path, by: int) -> None:
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size - by)
+
+
+def change(folder: Path, **entries: Any) -> None:
+    file = folder / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | entries))
+
+
+DAMAGED = {
+    "half a file": (lambda c: shorten(c / "logits.bin", 100), r"logits.bin has [\d,]+ of [\d,]+ bytes"),
+    "a longer file": (lambda c: shorten(c / "ids.bin", -4), r"ids.bin has [\d,]+ of [\d,]+ bytes"),
+    "no file": (lambda c: (c / "states.4.bin").unlink(), r"states.4.bin has 0 of [\d,]+ bytes"),
+    "no output matrix": (lambda c: (c / "output.bin").unlink(), r"output.bin has 0 of [\d,]+ bytes"),
+    "no JSON": (lambda c: (c / "manifest.json").write_text("{{"), r"manifest.json is damaged or of another version"),
+    "a list": (lambda c: (c / "manifest.json").write_text("[]"), r"manifest.json is damaged or of another version"),
+    "another version": (lambda c: change(c, format=1), r"its format is 1, here 2"),
+    "too many rows": (lambda c: change(c, done=99), r"99 of 36 rows are done"),
+    "rows below 0": (lambda c: change(c, done=-1), r"-1 of 36 rows are done"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_cache_is_refused(place: Path, tmp_path: Path, what: str) -> None:
+    """A file that was made longer again would be zeros, from which a student would learn."""
+    given = document(place, "skl + mta + sra.vocabulary", cache=str(tmp_path / "c"))
+    objective(given)
+    damage, message = DAMAGED[what]
+    damage(tmp_path / "c")
+    with pytest.raises(ValueError, match=rf"{message}.*: delete the folder, or name another --cache$"):
+        objective(given)
+
+
+def test_a_cache_that_was_killed_before_its_files_were_made_begins_again(place: Path, tmp_path: Path) -> None:
+    given = document(place, "skl", cache=str(tmp_path / "c"))
+    objective(given)
+    whole = contents(tmp_path / "c")
+    for file in (tmp_path / "c").glob("*.bin"):
+        file.unlink()
+    change(tmp_path / "c", done=0)
+    objective(given)
+    assert contents(tmp_path / "c") == whole
+
+
+def test_a_file_is_no_cache(place: Path) -> None:
+    with pytest.raises(ValueError, match=r"text.jsonl is a file, and a cache is a folder: name a new one with --cache"):
+        objective(document(place, "skl", cache=str(place / "text.jsonl")))
+
+
+def test_a_teacher_that_says_nothing_is_told_apart_from_one_that_needs_more_digits(place: Path, tmp_path: Path) -> None:
+    broken = llama(bpe(), 4, 16)
+    with torch.no_grad():
+        broken.lm_head.weight[3] = torch.nan
+    saved(broken, bpe(), tmp_path / "teacher")
+    given = document(place, "skl", cache=str(tmp_path / "c"))
+    given["objective"]["teacher"] = str(tmp_path / "teacher")
+    with pytest.raises(ValueError, match=r"logits of the teacher are not finite: name a teacher that works"):
+        objective(given)
+
+
 def test_a_folder_of_other_files_is_no_cache(place: Path, tmp_path: Path) -> None:
     shutil.copy(place / "text.jsonl", tmp_path / "mine.jsonl")
     with pytest.raises(ValueError, match="holds other files"):

@@ -25,6 +25,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     saved(llama(symbols, 2, 8), symbols, folder / "symbols")
     saved(llama(ByT5Tokenizer(), 2, 8), ByT5Tokenizer(), folder / "slow")
     instructions(folder / "text.jsonl")
+    short = gpt2(bpe(), 2, 8, positions=64)
+    saved(short, bpe(), folder / "short")
+    short.save_pretrained(folder / "wordless")
+    saved(gpt2(characters_of("abcdefg"), 2, 8), bpe(), folder / "few")
+    (folder / "empty").mkdir()
+    (folder / "begun").mkdir()
+    (folder / "begun" / "recipe.yaml").write_text("task: text\n")
+    (folder / "rubbish.gguf").write_bytes(b"\xffrubbish")
+    (folder / "blank.txt").write_text("\n \n")
     return folder
 
 
@@ -46,7 +55,10 @@ WRONG = [
     (("teacher", "student", "--method", "mta(words=9)", *TEXT), "The student has no layer 9: name layers from 1 to 2"),
     (("teacher", "--student-layers", "9", *TEXT), "has 4 layers, and 9 are to be kept: give a number from 2 to 4"),
     (("teacher", "other", "--method", "skl", *TEXT), "the tokenizers of .* and the student differ: use sra, uld or ce"),
-    (("symbols", "student", "--method", "sra", *TEXT), "share no token, so there is no shared vocabulary"),
+    (
+        ("symbols", "student", "--method", "sra", "data.length=256", *TEXT),
+        "share no token, so there is no shared vocabulary",
+    ),
     (("teacher", "student", "--method", "klx", *TEXT), 'there is no term "klx"'),
     (("teacher", "student"), "--text is missing"),
     (("teacher", *TEXT), "There is no student"),
@@ -54,12 +66,27 @@ WRONG = [
     (("teacher", "student", "other", *TEXT), "is a second student"),
     (("nowhere/at/all", "student", *TEXT), "nowhere/at/all is not there"),
     (("teacher", "student", "--text", "none.jsonl", "--online"), 'there is no file "none.jsonl"'),
+    (("teacher", "student", "--text", "empty", "--online"), "empty is a folder: name a file"),
+    (("teacher", "student", "--text", "blank.txt", "--online"), "blank.txt is empty: give a file with text"),
+    (("teacher", "student", "--text", "rubbish.gguf", "--online"), "rubbish.gguf is not UTF-8 text"),
     (("teacher", "student", "--cache", "x", *TEXT), "exclude each other"),
     (
         ("teacher", "student", "--text", "text.jsonl", "objective.largest=5000"),
         "5000 largest logits are to be kept and .* has",
     ),
     (("slow", "student", "--method", "sra", *TEXT), "slow has a slow tokenizer"),
+    (("teacher", "short", *TEXT), "the student reads at most 64 tokens, and rows are padded to .*: set data.length=64"),
+    (("short", "student", *TEXT), "short reads at most 64 tokens, and rows are padded to .*: set data.length=64"),
+    (("short", "other", "--method", "uld", *TEXT), "short reads at most 64 tokens"),
+    (("teacher", "nowhere/at/all", *TEXT), "there is no folder or file nowhere/at/all, and no model of that name"),
+    (("teacher", "few", "--method", "ce", *TEXT), "the student has 8 tokens, and its tokenizer makes number"),
+    (("few", "other", "--method", "uld", *TEXT), "few has 8 tokens, and its tokenizer makes number"),
+    (("teacher", "empty", *TEXT), "empty is not a model: it has no config.json"),
+    (("teacher", "wordless", *TEXT), "wordless has no tokenizer: save one beside the model"),
+    (("wordless", "student", *TEXT), "wordless has no tokenizer: save one beside the model"),
+    (("teacher", "begun", *TEXT), "begun has not finished: continue it with `splitstep train .*begun/recipe.yaml`"),
+    (("teacher", "rubbish.gguf", *TEXT), "rubbish.gguf .*it is a file, and not a GGUF file"),
+    (("teacher", "text.jsonl", *TEXT), "text.jsonl .*it is a file, and not a GGUF file"),
 ]
 
 
@@ -86,3 +113,12 @@ def test_a_wrong_row_is_refused_by_its_line(
     wrong = tmp_path / "wrong.jsonl"
     wrong.write_text("\n".join([lines[0], json.dumps(row), *lines[1:]]))
     assert message in refused(place, capsys, "teacher", "student", "--text", str(wrong), "--online")
+
+
+def test_nothing_is_asked_of_a_teacher_that_a_method_cannot_use(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A teacher may read for hours: vocabularies without overlap are refused before."""
+    words = ("symbols", "student", "--method", "sra", "data.length=256", "--text", "text.jsonl")
+    assert "share no token" in refused(place, capsys, *words)
+    assert not (place / "run-teacher").exists()

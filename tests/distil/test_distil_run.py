@@ -147,6 +147,20 @@ def test_a_model_of_a_scheme_is_a_student_and_a_teacher(tmp_path: Path, method: 
     instructions(tmp_path / "text.jsonl")
     result = train(read_recipe(document(tmp_path, method), "r"), tmp_path / "run", quiet=True)
     assert (result.status, result.scheme.name) == ("finished", "macaron")
+    assert result.shape.ffn == model.config.ffn
+
+
+def test_the_table_says_what_the_student_learnt_from(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not what it was matched to: it is no twin of a scheme."""
+    words = ["distil", str(place / "teacher"), str(place / "student"), "--text", str(place / "text.jsonl"), "--online"]
+    steps = ["train.steps=1", "train.batch=2", "--method", "2 kl"]
+    assert cli.main([*words, *steps, "--out", str(tmp_path / "run")]) == 0
+    rows = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if line[0] != " ")
+    assert "matched" not in rows
+    assert rows["objective"].strip().startswith("distil, teacher")
+    assert "objective | distil, teacher " in (tmp_path / "run" / "model" / "README.md").read_text()
 
 
 def test_the_students_figures_are_found_again(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,8 +41,9 @@ def built(text: str) -> MethodLoss:
 def test_token_weights_are_their_equation_and_sum_to_one() -> None:
     teacher = one_tokenizer().teacher
     found = token_weights(teacher.states[4], teacher.real)
-    torch.testing.assert_close(found, torch.tensor(weights_by_loops(teacher.states[4], teacher.real)).double())
-    torch.testing.assert_close(found.sum(1), torch.ones(3).double())
+    expected = torch.tensor(weights_by_loops(teacher.states[4], teacher.real), dtype=torch.float64)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(found.sum(1), torch.ones(3).double(), rtol=0, atol=1e-10)
 
 
 def test_a_text_of_one_token_has_all_the_weight_and_an_empty_one_has_none() -> None:

@@ -33,11 +33,11 @@ def llama(tokenizer: Any, layers: int, width: int, seed: int = 0) -> Any:
     )  # fmt: skip
 
 
-def gpt2(tokenizer: Any, layers: int, width: int, seed: int = 1) -> Any:
+def gpt2(tokenizer: Any, layers: int, width: int, seed: int = 1, positions: int = 256) -> Any:
     torch.manual_seed(seed)
     return GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=len(tokenizer), n_embd=width, n_layer=layers, n_head=2, n_positions=256,
+            vocab_size=len(tokenizer), n_embd=width, n_layer=layers, n_head=2, n_positions=positions,
             bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
         )
     )  # fmt: skip

@@ -12,7 +12,7 @@ import torch
 from tiny_causal import LINES, ROWS, gpt2, llama
 
 from splitstep import cli
-from splitstep.cli.compare_distil import Asked, document_of, models_of
+from splitstep.cli.compare_distil import Asked, document_of, models_of, sets_of
 from splitstep.distil.judging.answers import Writing
 from splitstep.pretrained.network import PRETRAINED
 from splitstep.studies.distil.exams import PLAIN, ExamFiles, has_room, held_out, make_exam
@@ -83,15 +83,49 @@ def test_what_is_wrong_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_no_held_out_prompt_is_trained_on() -> None:
-    rows = [Row(f"ask {n}", "answer") for n in (0, 1, 2, 1, 3)]
-    assert held_out(rows, 2) == [rows[4]]
-    assert held_out(rows, 1) == [rows[4]]
+def test_the_last_rows_are_held_out() -> None:
+    rows = [Row(f"ask {n}", "answer") for n in range(5)]
+    assert held_out(rows, 2) == (rows[:3], rows[3:])
     for count, message in ((5, "5 of 5 rows cannot be held out"), (0, "0 of 5 rows")):
         with pytest.raises(ValueError, match=message):
             held_out(rows, count)
-    with pytest.raises(ValueError, match="ask only what is asked before them"):
-        held_out(rows[:4], 1)
+
+
+def written(path: Path, prompts: list[str]) -> Path:
+    path.write_text("".join(json.dumps({"instruction": one, "response": LINES[0]}) + "\n" for one in prompts))
+    return path
+
+
+def test_no_prompt_of_the_exam_is_trained_on(tmp_path: Path) -> None:
+    """Neither one of the last rows, nor one of a file of questions."""
+    text = written(tmp_path / "text.jsonl", ["a", "b", "c", "a", "d", "e"])
+    more = written(tmp_path / "more.jsonl", ["b", "e", "f", "f"])
+    files = ExamFiles([text], {"more": more})
+    exam, notes = make_exam(files, [llama()], Writing(max_tokens=4), {"test": 3, "template": "{prompt}"})
+    assert {name: [row.prompt for row in rows] for name, rows in exam.sets.items()} == {
+        "held out": ["d", "e"], "more": ["e", "f", "f"],
+    }  # fmt: skip
+    assert notes == [
+        "held out: 1 of 3 rows have prompts that are trained on, and are left out",
+        "more: 1 of 4 rows have prompts that are trained on, and are left out",
+    ]
+    with pytest.raises(ValueError, match=r"more: all of the 6 rows have prompts that are trained on: give rows with"):
+        make_exam(files._replace(questions={"more": written(more, ["a"] * 6)}), [llama()], Writing(), {"test": 3})
+
+
+def test_an_exam_that_no_model_has_room_for_is_refused(place: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"held out: all of the 4 rows are too long for a model: lower --answer-tokens"
+    ):
+        make_exam(ExamFiles([place / "text.jsonl"], {}), [llama()], Writing(max_tokens=250), {"test": 4})
+
+
+def test_files_of_questions_have_names_of_their_own() -> None:
+    given = [Path("a/self-instruct.jsonl"), Path("b.jsonl")]
+    assert sets_of(given) == {"self-instruct": given[0], "b": given[1]}
+    for twice in (["a/x.jsonl", "b/x.jsonl"], ["held out.jsonl"]):
+        with pytest.raises(ValueError, match=r"there is a set called .* already: rename the file"):
+            sets_of([Path(name) for name in twice])
 
 
 def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path, tmp_path: Path) -> None:
@@ -100,7 +134,7 @@ def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path,
     given: Any = {"test": 4}
     files = ExamFiles([place / "text.jsonl"], {"long": tmp_path / "long.jsonl"})
     exam, left_out = make_exam(files, [one, gpt2()], Writing(max_tokens=4), given)
-    assert left_out == {"held out": 0, "long": 1}
+    assert left_out == ["long: 1 of 2 rows are too long for a model, and are left out"]
     assert {name: len(rows) for name, rows in exam.sets.items()} == {"held out": 4, "long": 1}
     assert not has_room(one, ROWS[0], Writing(max_tokens=250))
 

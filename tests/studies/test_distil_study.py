@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +34,7 @@ from splitstep.studies.compare import running
 from splitstep.studies.compare.result import Curve
 from splitstep.studies.distil import STUDY, compare_methods
 from splitstep.studies.distil.claims import answer, claims_of
+from splitstep.studies.distil.directory import check_directory, claim
 from splitstep.studies.distil.exams import PLAIN
 from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
 from splitstep.studies.distil.result import BITS, ROUGE, DistilResult, DistilRun, read_distil
@@ -133,6 +135,62 @@ def test_a_study_that_is_started_again_runs_nothing_twice(made: tuple[DistilResu
     other = replace(EXAM, writing=replace(EXAM.writing, max_tokens=7))
     with pytest.raises(ValueError, match="was judged on other rows or with other settings: name a new directory"):
         compare_methods(training, other, methods, range(3), out, quiet=True)
+
+
+DAMAGED = [*(("judged.json", text) for text in ("", "{", "{}", "[]")), ("answers.json", "{"), ("answers.json", "[]")]
+
+
+@pytest.mark.parametrize(("name", "text"), DAMAGED)
+def test_what_was_kept_and_is_damaged_is_refused_by_its_file(
+    made: tuple[DistilResult, Training, Path], tmp_path: Path, name: str, text: str
+) -> None:
+    _, training, out = made
+    shutil.copytree(out / "others", tmp_path / "others")
+    (tmp_path / "others" / "teacher" / name).write_text(text)
+    with pytest.raises(
+        ValueError, match=r"others/teacher: .*is damaged .*: delete judged.json, and it is judged again$"
+    ):
+        compare_methods(training, EXAM, ["ce"], range(1), tmp_path, quiet=True)
+
+
+DOCUMENT: dict[str, Any] = {
+    "task": "instruct", "network": "pretrained", "start": "S", "data": {"path": ["text.jsonl"], "test": 4},
+    "objective": {"name": "distil", "teacher": "T", "method": "ce", "cache": "out/teacher"}, "train": {"steps": 5},
+}  # fmt: skip
+
+
+def test_a_directory_belongs_to_one_recipe(made: tuple[DistilResult, Training, Path], tmp_path: Path) -> None:
+    """Else what was judged with one learning rate would be shown as the result of another."""
+    _, training, out = made
+    shutil.copytree(out, tmp_path / "study")
+    claim(tmp_path / "study", DOCUMENT)
+    methods = DOCUMENT | {"objective": DOCUMENT["objective"] | {"method": "skl"}}
+    again = compare_methods(training, EXAM, ["skl"], [1], tmp_path / "study", recipe=methods, quiet=True)
+    assert [run.method for run in again.runs] == ["skl"]
+    others = {
+        "train.lr": DOCUMENT | {"train": {"steps": 5, "lr": 0.5}},
+        "start": DOCUMENT | {"start": "U"},
+        "objective.teacher": DOCUMENT | {"objective": DOCUMENT["objective"] | {"teacher": "U"}},
+        "model.layers": DOCUMENT | {"model": {"layers": 3}},
+    }
+    for name, other in others.items():
+        with pytest.raises(ValueError, match=rf"study holds a comparison with {name}=.*: name a new directory"):
+            compare_methods(training, EXAM, ["ce"], range(1), tmp_path / "study", recipe=other, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("recipe.yaml", "task: text", "belongs to a single run: name a new directory"),
+        ("result.json", '{"study": "compare"}', "holds the result of something else: name a new directory"),
+        ("result.json", "{", r"result.json is damaged: name a new directory"),
+        ("study.json", "[]", r"study.json is damaged: name a new directory"),
+    ],
+)
+def test_the_directory_of_something_else_is_refused(file: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        check_directory(tmp_path, DOCUMENT)
 
 
 class KilledOnce(Training):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,21 @@ def test_a_prompt_that_fills_the_length_is_left_out_and_told(tmp_path: Path) -> 
         rest = file.read()
     (tmp_path / "text.jsonl").write_text(f'{{"instruction": "{long}", "response": "x"}}\n{rest}')
     remark = task("instruct", {**options, "length": 200}).remarks()
-    assert list(remark.values()) == [{"train": 1}]
+    assert remark == {"left out, for the answer begins after 200 tokens": {"train": 1}}
+
+
+def test_rows_that_are_cut_off_are_told(tmp_path: Path) -> None:
+    bpe().save_pretrained(tmp_path / "tokenizer")
+    lines = [f"line {n} of a text\n" * (40 if n % 10 == 0 else 3) for n in range(40)]
+    rows = [json.dumps({"instruction": "go on", "response": line}) for line in lines]
+    (tmp_path / "text.jsonl").write_text("\n".join(rows))
+    options = {"path": [str(tmp_path / "text.jsonl")], "tokenizer": str(tmp_path / "tokenizer"), "length": 200}
+    found = task("instruct", {**options, "template": "{prompt}: "})
+    assert found.remarks() == {"cut off after 200 tokens": {"train": 4}}
+    whole = {len(bpe()(f"go on: {line}").input_ids) + 1 for line in lines}  # with the end of the text
+    assert min(whole) < 200 < max(whole)
+    exact = task("instruct", {**options, "template": "{prompt}: ", "length": max(whole)})
+    assert exact.remarks() == {}
 
 
 def test_rows_are_encoded_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,5 +92,6 @@ def test_rows_are_encoded_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> 
         ids = [*alone["input_ids"], tokenizer.eos_token_id][:9]
         answers = [*(end > len(row.prompt) for _, end in alone["offset_mapping"]), True][:9]
         for ours in (found, several):
-            assert ours[0].tolist() == ids
-            assert ours[1].tolist() == answers
+            assert ours.ids.tolist() == ids
+            assert ours.answers.tolist() == answers
+            assert ours.cut == (len(alone["input_ids"]) + 1 > 9)

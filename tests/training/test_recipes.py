@@ -120,6 +120,9 @@ def test_snapshots_are_at_the_last_evaluations(steps: int, every: int) -> None:
         ("scheme=1/2(A F) + 1/2(F A) @heun", ("scheme",), "1/2(A F) + 1/2(F A) @heun"),
         ("reference=b:(A+F)/2 a:A+F b:(A+F)/2", ("reference",), "b:(A+F)/2 a:A+F b:(A+F)/2"),
         ("task=listops", ("task",), "listops"),
+        ("data.template=Q: {prompt} A: ", ("data", "template"), "Q: {prompt} A: "),
+        ("data.template={prompt} ", ("data", "template"), "{prompt} "),
+        ('data.template="Q: {prompt}\\nA: "', ("data", "template"), "Q: {prompt}\nA: "),
     ],
 )
 def test_overrides(assignment: str, where: tuple[str, ...], value: object) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...jobs.engines import Engine, open_engine, threads_per_job
 from ...jobs.progress import RunsProgress
+from ...support.out_of_memory import NoMemory, no_memory
 from ...support.words import counted
 from ...training.directory import InUse, RunDirectory
 from .plan import Planned
@@ -103,5 +104,25 @@ def outcome(future: Future[T], run: Planned | Job[T], engine: Engine) -> T | Non
             f"{run.folder}: its process was killed twice (is there enough memory?), or the cluster went away. Start "
             "the same command again: finished runs are kept, and this one continues from its checkpoint."
         ) from None
+    except NoMemory:
+        raise NoMemory(too_little_memory(run.folder, engine)) from None
+    except (RuntimeError, MemoryError) as error:
+        if not no_memory(error):
+            raise
+        raise NoMemory(too_little_memory(run.folder, engine)) from None
     except ImportError as error:
         raise ValueError(f"{run.folder}: the worker lacks a package ({error}): install splitstep there too.") from None
+
+
+def too_little_memory(folder: str, engine: Engine) -> str:
+    """What to do if a job found too little memory: run fewer beside each other, if there were several."""
+    if engine.workers == 1:
+        return (
+            f"{folder}: the device has too little memory: end what else runs there, and start the same command again, "
+            "which continues; or lower train.batch, with another --out."
+        )
+    fewer = "fewer workers" if engine.repeats else f"--engine local={engine.workers // 2}"
+    return (
+        f"{folder}: the device has too little memory for {engine.workers} jobs at once: start the same command with "
+        f"{fewer}; it continues, and finished runs are kept."
+    )

@@ -9,22 +9,20 @@ from typing import Any, NamedTuple
 from ...distil.judging.answers import Writing
 from ...distil.judging.exam import WINDOW, Exam
 from ...distil.judging.tokens import Causal, answer_tokens, most_tokens, prompt_tokens
+from ...support.words import counted
 from ...tasks.fetch import find_own
 from ...tasks.instruct import TEMPLATE, Instruct
 from ...tasks.instructions import Row, read_rows, read_text
 
+HELD_OUT = "held out"  # the set of the last rows
 PLAIN = 200_000  # characters of the plain text that are read, so judging stays short
 
 
-def held_out(rows: Sequence[Row], count: int) -> list[Row]:
-    """The last `count` rows, without those whose prompt is asked before them: a run trains on that prompt."""
+def held_out(rows: Sequence[Row], count: int) -> tuple[list[Row], list[Row]]:
+    """The rows before the last `count`, of which runs train on most, and the last."""
     if not 0 < count < len(rows):
         raise ValueError(f"{count} of {len(rows)} rows cannot be held out: set data.test to fewer, or give more rows")
-    asked = {row.prompt for row in rows[:-count]}
-    found = [row for row in rows[-count:] if row.prompt not in asked]
-    if not found:
-        raise ValueError(f"the last {count} rows ask only what is asked before them: give rows with other prompts")
-    return found
+    return list(rows[:-count]), list(rows[-count:])
 
 
 class ExamFiles(NamedTuple):
@@ -57,19 +55,36 @@ class ExamFiles(NamedTuple):
 
 def make_exam(
     files: ExamFiles, models: Sequence[Causal], writing: Writing, options: Mapping[str, Any]
-) -> tuple[Exam, dict[str, int]]:
-    """The exam for models, and how many rows of each set were left out since one of the models has no room for them.
+) -> tuple[Exam, list[str]]:
+    """The exam for models, and notes on the rows that were left out: runs train on their prompt, or one of the models
+    has no room for them.
 
     `options` are the recipe's for its data: `test`, how many of the last rows are held out, and `template`.
     """
     template = options.get("template", TEMPLATE)
-    rows = [row for path in files.texts for row in files.rows(path, template)]
-    sets = {"held out": held_out(rows, options["test"])}
-    sets |= {name: files.rows(path, template) for name, path in files.questions.items()}
-    kept = {name: [row for row in own if fits(row, models, writing)] for name, own in sets.items()}
+    trained, last = held_out([row for path in files.texts for row in files.rows(path, template)], options["test"])
+    sets = {HELD_OUT: last, **{name: files.rows(path, template) for name, path in files.questions.items()}}
+    asked, notes = {row.prompt for row in trained}, list[str]()
+    new = {name: [row for row in own if row.prompt not in asked] for name, own in sets.items()}
+    notes += left_out(sets, new, "have prompts that are trained on: give rows with other prompts")
+    kept = {name: [row for row in own if fits(row, models, writing)] for name, own in new.items()}
+    notes += left_out(new, kept, "are too long for a model: lower --answer-tokens, or give shorter rows")
     window = min([WINDOW, *(most for one in models if (most := most_tokens(one.model)) is not None)])
-    exam = Exam(kept, writing, files.plain_text(), window)
-    return exam, {name: len(own) - len(kept[name]) for name, own in sets.items()}
+    return Exam(kept, writing, files.plain_text(), window), notes
+
+
+def left_out(before: Mapping[str, Sequence[Row]], after: Mapping[str, Sequence[Row]], why: str) -> list[str]:
+    """A note for each set of which rows were left out; an error if none remain."""
+    reason, _, advice = why.partition(": ")
+    for name, rows in after.items():
+        if not rows:
+            raise ValueError(f"{name}: all of the {counted(len(before[name]), 'row')} {reason}: {advice}")
+    lost = {name: len(before[name]) - len(rows) for name, rows in after.items()}
+    return [
+        f"{name}: {count} of {len(before[name])} rows {reason}, and are left out"
+        for name, count in lost.items()
+        if count
+    ]
 
 
 def fits(row: Row, models: Sequence[Causal], writing: Writing) -> bool:

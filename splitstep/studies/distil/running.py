@@ -121,12 +121,18 @@ def read_kept(folder: Path, exam: Exam) -> Found | None:
     file = folder / JUDGED
     if not file.is_file():
         return None
-    kept = json.loads(file.read_text(encoding="utf-8"))
-    if kept["exam"] != exam.describe():
-        raise ValueError(f"{folder} was judged on other rows or with other settings: name a new directory with --out")
-    run = read_as(DistilRun, kept["run"], str(file)) if "run" in kept else None
-    figures = run.figures if run else read_as(Figures, kept["figures"], str(file))
-    return Found(run, figures, read_answers(folder))
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["exam"] == exam.describe():
+            run = read_as(DistilRun, kept["run"], str(file)) if "run" in kept else None
+            figures = run.figures if run else read_as(Figures, kept["figures"], str(file))
+            return Found(run, figures, read_answers(folder))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{folder}: {JUDGED} or {ANSWERS} is damaged ({type(error).__name__}): delete {JUDGED}, and it is judged "
+            "again"
+        ) from None
+    raise ValueError(f"{folder} was judged on other rows or with other settings: name a new directory with --out")
 
 
 def keep(folder: Path, exam: Exam, found: Found) -> Found:

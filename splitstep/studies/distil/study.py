@@ -13,6 +13,7 @@ from ...jobs.progress import RunsProgress
 from ...training.directory import stamp
 from ...training.progress import Progress
 from .claims import claims_of
+from .directory import claim
 from .plan import Planned, plan
 from .result import REFERENCE, DistilResult, Said, Shown
 from .rows import differences_of, row_of
@@ -35,11 +36,13 @@ def compare_methods(
 ) -> DistilResult:
     """Train a student by every method with every seed, and judge all of them; what is in `out` already is kept.
 
-    The teacher and the student before training are judged as well. `recipe` is what the runs have in common, for the
-    page.
+    The teacher and the student before training are judged as well. `recipe` is what the runs have in common; with
+    another one, `out` is refused.
     """
     check_engine(engine)
     planned = plan(methods, seeds)
+    if recipe is not None:
+        claim(out, recipe)
     with Progress("compare distil", len(planned) * runs.steps, quiet) as bar:
         watch = RunsProgress(bar, len(planned) + len(OTHERS))
         found = judge_all(runs, planned, out.resolve(), exam, engine, watch)
