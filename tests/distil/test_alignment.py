@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizer_kinds import EXACT, KINDS, texts, tokenizer
 
 from splitstep.distil.alignment import Alignment, align, align_text, collate
-from splitstep.distil.offsets import TokenBytes, encode, token_bytes
+from splitstep.distil.offsets import Characters, TokenBytes, encode, token_bytes
 from splitstep.distil.pieces import pieces_of
 
 MANY = settings(max_examples=150)
@@ -199,6 +199,9 @@ def test_spans_can_be_cut_to_what_a_model_reads() -> None:
     assert cut.teacher.max() <= 5
     assert cut.student.max() <= 8
     assert found.teacher[len(cut), 1] > 5 or found.student[len(cut), 1] > 8
+    for teacher, student in product(range(8), range(20)):
+        fitting = [n for n in range(len(found)) if found.teacher[n, 1] <= teacher and found.student[n, 1] <= student]
+        assert found.within(teacher, student).bytes.tolist() == found.bytes[fitting].tolist()
     assert len(found.within(100, 100, most=2)) == 2
 
 
@@ -207,3 +210,9 @@ def test_spans_can_be_cut_to_a_part_of_the_text() -> None:
     assert found.inside(8, 13).bytes.tolist() == [[8, 13]]
     assert found.inside(7, 13).student.tolist() == [[2, 3]]
     assert len(found.inside(9, 13)) == 0  # a span that began before is not a part of it
+
+
+def test_a_blank_that_was_added_covers_nothing_even_after_characters_that_were_dropped() -> None:
+    """Both tokens say that they came from the letter; the blanks before it belong to the letter's token."""
+    ends = Characters("a  b", "it").placed(np.array([[0, 1], [3, 4], [3, 4]]), [b"a", b" ", b"b"])
+    assert ends.tolist() == [1, 1, 4]

@@ -8,12 +8,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from children import Child
 from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
 
 from splitstep.distil import source
+from splitstep.distil.cache import text_sha256
 from splitstep.distil.objective import Distillation, distil, write_cache_for
 from splitstep.pretrained import open_model
 from splitstep.training import read_recipe, train
@@ -180,13 +182,16 @@ WRONG = {
     "another teacher": lambda place, given: given["objective"].update(teacher=str(place / "another")),
     "another text": lambda place, given: given["data"].update(path=[str(place / "more.jsonl")]),
     "another precision": lambda place, given: given["objective"].update(precision="bfloat16"),
+    "another number of largest logits": lambda place, given: given["objective"].update(largest=32),
+    "without output": lambda place, given: given["objective"].update(method="skl + sra.vocabulary"),
     "without states.2": lambda place, given: given["objective"].update(method="skl + mta"),
 }
 
 
 @pytest.mark.parametrize("message", WRONG)
 def test_a_cache_of_something_else_is_refused(place: Path, tmp_path: Path, message: str) -> None:
-    objective(document(place, "skl", cache=str(tmp_path / "c")))
+    first = "skl + sra.centre" if message == "without output" else "skl"
+    objective(document(place, first, cache=str(tmp_path / "c")))
     given = document(place, "skl", cache=str(tmp_path / "c"))
     WRONG[message](place, given)
     with pytest.raises(ValueError, match=f"is a cache (of )?{message}.*--cache$"):
@@ -202,6 +207,22 @@ def test_of_two_processes_one_writes_a_cache_and_both_use_it(place: Path, tmp_pa
     assert contents(tmp_path / "c") == contents(tmp_path / "alone")
     again = Child(given, tmp_path / "c", act=written).result()[1]
     assert min(counts) <= again < max(counts)  # file operations: the one that waited only read
+
+
+def test_the_same_tokens_in_other_rows_are_another_text() -> None:
+    tokens = np.arange(6, dtype=np.int32)
+    assert text_sha256(tokens, np.array([0, 2, 6])) == text_sha256(tokens, np.array([0, 2, 6], np.int32))
+    others = [(tokens, [0, 3, 6]), (tokens, [0, 6]), (tokens[::-1].copy(), [0, 2, 6])]
+    hashes = {text_sha256(one, np.array(offsets)) for one, offsets in [(tokens, [0, 2, 6]), *others]}
+    assert len(hashes) == 4
+
+
+def test_half_a_cache_is_not_taken_for_the_teacher(place: Path, tmp_path: Path) -> None:
+    objective(document(place, "skl", cache=str(tmp_path / "c")))
+    teacher = str(place / "teacher")
+    assert source.TeacherSource(teacher, tmp_path / "c").kept is not None
+    change(tmp_path / "c", done=35)
+    assert source.TeacherSource(teacher, tmp_path / "c").kept is None
 
 
 def shorten(file: Path, by: int) -> None:

@@ -1,17 +1,22 @@
-"""Texts tell what a limit on spans leaves out, and pad all kinds of spans alike."""
+"""The texts of two models: what both read of a row, what is scored, which spans are left out, how they are padded."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from distil_pairs import bpe, instructions, pieces
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from splitstep.distil.method import parse_method
 from splitstep.distil.records import Shape, Shapes
-from splitstep.distil.texts import Texts, equal_tokenizers
-from splitstep.tasks.instruct import Instruct, InstructOptions
+from splitstep.distil.texts import Texts, aligned_of, equal_tokenizers
+from splitstep.tasks.instruct import Instruct, InstructOptions, encode_rows
 
 SHAPES = Shapes(Shape(4, 16), Shape(2, 8))
 
@@ -69,3 +74,68 @@ def test_tokenizers_with_other_tokens_or_another_end_are_not_equal() -> None:
     ended = bpe()
     ended.eos_token = "a"
     assert not equal_tokenizers(bpe(), ended)
+
+
+def with_teacher(tmp_path: Path, tokenizer: Any, length: int = 512) -> Texts:
+    """Texts of a student with a byte-level BPE, and of a teacher with this tokenizer."""
+    bpe().save_pretrained(tmp_path)
+    options = InstructOptions(
+        path=(instructions(tmp_path / "text.jsonl"),),
+        tokenizer=str(tmp_path),
+        length=length,
+        template="Q: {prompt} A: ",
+    )
+    return Texts(Instruct(options), tokenizer)
+
+
+def test_spans_lie_within_what_both_models_read(tmp_path: Path) -> None:
+    texts = with_teacher(tmp_path, pieces(), length=60)
+    texts.find_spans(("aligned", "words"))
+    whole = with_teacher(tmp_path, pieces())
+    whole.find_spans(("aligned", "words"))
+    fewer = 0
+    for row, spans in enumerate(texts.spans):
+        for kind, one in spans.items():
+            assert one.teacher.max() <= texts.teacher.lengths[row]
+            assert one.student.max() <= texts.student.lengths[row]
+            fewer += len(whole.spans[row][kind]) - len(one)
+    assert fewer > 0
+
+
+def test_the_teacher_is_scored_on_its_own_answer_tokens(tmp_path: Path) -> None:
+    texts = with_teacher(tmp_path, pieces())
+    rows = np.array([3, 0])
+    batch = texts.batch(rows, 256, ())
+    for number, row in enumerate(rows):
+        (found,) = encode_rows(pieces(), [texts.task.rows["train"][row]], 512)
+        ids, answers = found.ids.tolist(), found.answers.tolist()
+        size = len(ids)
+        assert batch["teacher.ids"][number, :size].tolist() == ids
+        assert batch["teacher.mask"][number].tolist() == [1] * size + [0] * (batch["teacher.ids"].shape[1] - size)
+        expected = [token if own else -100 for token, own in zip(ids, answers, strict=True)]
+        assert batch["teacher.labels"][number, :size].tolist() == expected
+        assert (batch["teacher.labels"][number, size:] == -100).all()
+        assert 0 < sum(answers) < size
+
+
+def renumbered() -> Any:
+    """The same pieces as those of `bpe`, two of them under each other's numbers."""
+    known = json.loads(bpe().backend_tokenizer.to_str())
+    vocabulary = known["model"]["vocab"]
+    vocabulary["e"], vocabulary["t"] = vocabulary["t"], vocabulary["e"]
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(known)), eos_token="<|endoftext|>")
+
+
+@pytest.mark.parametrize(("make", "same"), [(bpe, True), (renumbered, False), (pieces, False)])
+def test_tokens_are_the_same_if_their_numbers_are(tmp_path: Path, make: Any, same: bool) -> None:
+    texts = with_teacher(tmp_path, make())
+    assert texts.same_tokens == same
+    assert ("teacher.ids" in texts.batch(np.arange(2), 256, ())) != same
+
+
+def test_a_part_of_a_batch_knows_how_many_texts_the_whole_has(texts: Texts) -> None:
+    batch = texts.batch(np.arange(6), 256, ("words",))
+    for first in (0, 4):
+        part = {name: x[first : first + 2] for name, x in batch.items()}
+        aligned = aligned_of(part, ["words"], None, torch.tensor(9))
+        assert (int(aligned.rows), int(aligned.items), len(aligned.labels)) == (6, 9, 2)  # pyright: ignore

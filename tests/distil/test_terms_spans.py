@@ -106,6 +106,8 @@ def test_token_weights_from_a_cache_replace_those_of_the_states() -> None:
     layers = PAIRS.values()
     known = {layer: token_weights(made.teacher.states[layer], made.teacher.real) for layer in layers}
     torch.testing.assert_close(loss(*made._replace(teacher=replace(made.teacher, weights=known))), loss(*made))
+    scaled = {layer: 3 * w for layer, w in known.items()}  # only their proportions count
+    torch.testing.assert_close(loss(*made._replace(teacher=replace(made.teacher, weights=scaled))), loss(*made))
     other = {layer: known[layer].flip(1) for layer in layers}
     assert loss(*made._replace(teacher=replace(made.teacher, weights=other))) != loss(*made)
 

@@ -294,6 +294,16 @@ def test_differences_are_paired_by_seed_with_students_interval() -> None:
     assert skl_bits.answer == "undecided"
 
 
+def test_only_seeds_that_both_methods_finished_are_paired() -> None:
+    values = {"ce": {0: 20.0, 1: 21.0, 3: 19.0}, "kl": {1: 22.0, 2: 30.0, 3: 20.5}}
+    runs = [run_of(method, seed, x, 2 - x / 100) for method, own in values.items() for seed, x in own.items()]
+    lost = runs[0]._replace(method="kl", seed=0, status="diverged", figures=None)
+    [rouge, _] = differences_of([row_of(runs, method, list(values), ["dolly"]) for method in values], [*runs, lost])
+    assert rouge.seeds == (1, 3)
+    assert rouge.found is not None
+    assert (rouge.found.mean, rouge.found.n) == (pytest.approx(1.25), 2)
+
+
 def stated(ours: Sequence[float], theirs: Sequence[float], margin: float) -> str:
     """The rule of docs/results/distil.md once more, from scipy's test."""
     d = np.array(ours) - np.array(theirs)[: len(ours)]

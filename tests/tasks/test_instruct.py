@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from distil_pairs import bpe, instructions, pieces
+from distil_pairs import bpe, characters_of, instructions, pieces
 
 from splitstep.tasks import Task, instruct, task
 from splitstep.tasks.instruct import encode_rows
@@ -39,6 +39,15 @@ def test_labels_are_the_answer_and_the_end(made: Task) -> None:
         if tokenizer.eos_token_id is not None:
             assert int(kept[-1]) == tokenizer.eos_token_id
         assert not (labels != -100)[batch["attention_mask"][0] == 0].any()
+
+
+@pytest.mark.parametrize("prompt", ["ab|", ""])
+def test_a_token_that_ends_where_the_prompt_does_is_not_of_the_answer(prompt: str) -> None:
+    """With a token for each character, the border is between two tokens; the last one is the end of the text."""
+    row = Row(prompt, "cd")
+    (found,) = encode_rows(characters_of("abcd|"), [row], 100)
+    assert len(found.ids) == len(prompt) + 3
+    assert found.answers.tolist() == [False] * len(row.prompt) + [True] * (len(row.answer) + 1)
 
 
 def test_a_batch_is_a_pure_function_and_each_row_is_seen_once(made: Task) -> None:
