@@ -217,6 +217,36 @@ def test_the_same_tokens_in_other_rows_are_another_text() -> None:
     assert len(hashes) == 4
 
 
+def test_rows_that_are_done_are_not_read_again(place: Path, tmp_path: Path) -> None:
+    given = document(place, "skl", cache=str(tmp_path / "c"))
+    objective(given)
+    whole = (tmp_path / "c" / "tail.1.bin").read_bytes()
+    mark = bytes(range(8))  # of the first two tokens
+    (tmp_path / "c" / "tail.1.bin").write_bytes(mark + whole[8:-8] + mark)
+    change(tmp_path / "c", done=32)
+    objective(given)
+    assert (tmp_path / "c" / "tail.1.bin").read_bytes() == mark + whole[8:]
+
+
+def test_what_is_kept_of_a_token(place: Path, tmp_path: Path) -> None:
+    """The table in docs/guide/distil.md: log masses and weights have all of their digits in any precision."""
+    objective(document(place, "skl + mta.dsa(words=1) + sra", cache=str(tmp_path / "c"), largest=8))
+    fields = json.loads((tmp_path / "c" / "manifest.json").read_text())["fields"]
+    assert {name: list(one.values()) for name, one in fields.items()} == {
+        "states.2": [[16], "float16"], "weights.2": [[], "float32"], "logits": [[8], "float16"],
+        "ids": [[8], "int32"], "tail.1": [[1], "float32"], "masses": [[], "float32"], "final": [[16], "float16"],
+    }  # fmt: skip
+
+
+def test_a_teachers_files_are_those_of_the_same_names(tmp_path: Path) -> None:
+    for name, texts in (("one", ("ab", "")), ("two", ("a", "b")), ("three", ("", "ab"))):
+        (tmp_path / name).mkdir()
+        for file, text in zip(("a.json", "b.json"), texts, strict=True):
+            (tmp_path / name / file).write_text(text)
+    assert len({source.files_sha256(str(tmp_path / name)) for name in ("one", "two", "three")}) == 3
+    assert source.files_sha256("some/name") == ""
+
+
 def test_half_a_cache_is_not_taken_for_the_teacher(place: Path, tmp_path: Path) -> None:
     objective(document(place, "skl", cache=str(tmp_path / "c")))
     teacher = str(place / "teacher")

@@ -29,6 +29,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     saved(short, bpe(), folder / "short")
     short.save_pretrained(folder / "wordless")
     saved(gpt2(characters_of("abcdefg"), 2, 8), bpe(), folder / "few")
+    padded = gpt2(bpe(), 2, 8)
+    padded.resize_token_embeddings(len(bpe()) + 8)
+    saved(padded, bpe(), folder / "padded")
     (folder / "empty").mkdir()
     (folder / "begun").mkdir()
     (folder / "begun" / "recipe.yaml").write_text("task: text\n")
@@ -73,6 +76,14 @@ WRONG = [
     (
         ("teacher", "student", "--text", "text.jsonl", "objective.largest=5000"),
         "5000 largest logits are to be kept and .* has",
+    ),
+    (
+        ("teacher", "student", "--text", "text.jsonl", f"objective.largest={len(bpe())}"),
+        f"{len(bpe())} largest logits are to be kept and .*: give fewer with objective.largest",
+    ),
+    (
+        ("teacher", "padded", *TEXT),
+        r"compares logits, and .*teacher has \d+ of them and the student \d+: use a student",
     ),
     (("slow", "student", "--method", "sra", *TEXT), "slow has a slow tokenizer"),
     (("teacher", "short", *TEXT), "the student reads at most 64 tokens, and rows are padded to .*: set data.length=64"),

@@ -139,6 +139,18 @@ def test_states_are_those_of_hugging_face_and_the_last_is_before_the_final_norm(
     torch.testing.assert_close(shown.masses[1], row / row.sum())
 
 
+@pytest.mark.parametrize("scheme", ["lie", "macaron", "reversible"])
+def test_states_of_a_model_of_a_scheme_are_its_own_and_the_last_is_before_the_final_norm(scheme: str) -> None:
+    model = tiny("causal", scheme, layers=3)
+    ids, mask = torch.randint(2, 20, (2, 9)), torch.ones(2, 9, dtype=torch.long)
+    shown = Shower(model, "it").show(ids, mask, Wanted(frozenset({"logits", "final"}), (1, 2, 3)))
+    output = model(ids, attention_mask=mask, output_hidden_states=True)
+    for layer in (1, 2):
+        torch.testing.assert_close(shown.states[layer], output.hidden_states[layer])
+    torch.testing.assert_close(model.body.norm(shown.states[3]), shown.final)
+    torch.testing.assert_close(shown.final, output.hidden_states[3])
+
+
 @pytest.mark.parametrize("method", ["skl + mta", "sra"])
 def test_a_model_of_a_scheme_is_a_student_and_a_teacher(tmp_path: Path, method: str) -> None:
     for name, layers, scheme in (("teacher", 4, "lie"), ("student", 2, "macaron")):

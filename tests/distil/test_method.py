@@ -117,6 +117,8 @@ def test_a_method_declares_what_a_cache_must_hold() -> None:
     assert needs.layers == {(15, 5), (24, 8), (30, 10)}
     assert needs.weighted == {15, 24, 30}
     assert (needs.spans, needs.same_tokens) == ({"words", "phrases"}, True)
+    assert parse_method("mta.dsa(words=5)").needs(shapes).weighted == {15}
+    assert parse_method("mta.hid(phrases=8)").needs(shapes).weighted == {24}
     other = parse_method("sra").needs(shapes)
     assert other.inputs == {"masses", "final", "output", "vocabulary"}
     assert (other.spans, other.layers, other.same_tokens) == ({"aligned"}, set(), False)

@@ -37,7 +37,7 @@ from splitstep.studies.distil.claims import answer, claims_of
 from splitstep.studies.distil.directory import check_directory, claim
 from splitstep.studies.distil.exams import PLAIN
 from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
-from splitstep.studies.distil.result import BITS, ROUGE, DistilResult, DistilRun, read_distil
+from splitstep.studies.distil.result import BITS, ROUGE, Claim, DistilResult, DistilRun, read_distil
 from splitstep.studies.distil.rows import differences_of, row_of
 from splitstep.studies.distil.running import Distilled
 from splitstep.studies.distil.verdict import distil_verdict
@@ -120,6 +120,9 @@ def test_every_method_is_run_with_every_seed_and_judged(made: tuple[DistilResult
     assert student is not None
     assert run.figures.bits_per_byte == pytest.approx(total(answer_bits(*student, EXAM.rows)).per_byte, rel=1e-4)
     assert [one.teacher_layer for one in run.figures.distances] == [2, 4]
+    shown = result.shown[0]
+    first = json.loads((out / result.of("kl")[0].folder / "answers.json").read_text())[shown.set]["1"]
+    assert next(said.text for said in shown.answers if said.who == "kl") == first[0]
     assert set(result.others) == {"teacher", "student before"}
     assert result.others["teacher"].top1 is None
     assert result.others["student before"].top1 is not None
@@ -427,5 +430,17 @@ def test_the_verdict_says_what_was_settled_and_what_was_not() -> None:
         verdict.sentence
     )
     assert verdict.sentence.endswith("Apart, by bits per byte: supported for kl over ce; undecided for skl over ce.")
+    no, open_, few = (
+        Claim(f"kl has {better} than ce", answer, evidence)
+        for better, answer, evidence in (
+            ("a higher mean ROUGE-L", "not supported", "it is less"),
+            ("fewer bits per byte", "undecided", "who knows"),
+            ("fewer bits per byte", "undecided", "it is more (no interval, 1 seed)"),
+        )
+    )
+    kinds = [
+        distil_verdict(replace(result, claims=claims)).kind for claims in ((no, few), (open_, few), (few,), (open_,))
+    ]
+    assert kinds == ["settled", "open", "too few", "open"]
     alone = distil_verdict(replace(result, claims=()))
     assert (alone.kind, alone.sentence[:21]) == ("open", "Nothing was compared:")
