@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from distil_pairs import bpe, characters_of, gpt2, instructions, llama, pieces, saved
+from tokenizers import processors
 from transformers import BertConfig, BertForMaskedLM, ByT5Tokenizer
 
 from splitstep import cli
@@ -29,6 +30,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     saved(short, bpe(), folder / "short")
     short.save_pretrained(folder / "wordless")
     saved(gpt2(characters_of("abcdefg"), 2, 8), bpe(), folder / "few")
+    twice = bpe()
+    twice.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <|endoftext|> $A", special_tokens=[("<|endoftext|>", twice.eos_token_id)]
+    )
+    saved(gpt2(twice, 2, 8, positions=600), twice, folder / "twice")
     padded = gpt2(bpe(), 2, 8)
     padded.resize_token_embeddings(len(bpe()) + 8)
     saved(padded, bpe(), folder / "padded")
@@ -85,6 +91,10 @@ WRONG = [
         ("teacher", "padded", *TEXT),
         r"compares logits, and .*teacher has \d+ of them and the student \d+: use a student",
     ),
+    (
+        ("twice", "other", "--method", "sra", *TEXT),
+        r"text.jsonl line 1 cannot be aligned: .*twice puts a special token inside of a text",
+    ),
     (("slow", "student", "--method", "sra", *TEXT), "slow has a slow tokenizer"),
     (("teacher", "short", *TEXT), "the student reads at most 64 tokens, and rows are padded to .*: set data.length=64"),
     (("short", "student", *TEXT), "short reads at most 64 tokens, and rows are padded to .*: set data.length=64"),
@@ -133,3 +143,16 @@ def test_nothing_is_asked_of_a_teacher_that_a_method_cannot_use(
     words = ("symbols", "student", "--method", "sra", "data.length=256", "--text", "text.jsonl")
     assert "share no token" in refused(place, capsys, *words)
     assert not (place / "run-teacher").exists()
+
+
+@pytest.mark.parametrize(("teacher", "text"), [("twice", "text.jsonl"), ("teacher", "more.jsonl")])
+def test_a_cache_of_something_else_is_one_line(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], teacher: str, text: str
+) -> None:
+    instructions(place / "more.jsonl", 25)
+    more = ["train.steps=1", "train.batch=2", "data.length=256", "--method", "uld", "--cache", str(tmp_path / "cache")]
+    first = ["distil", str(place / "teacher"), str(place / "student"), "--text", str(place / "text.jsonl")]
+    assert cli.main([*first, *more, "--out", str(tmp_path / "first")]) == 0
+    what = "teacher" if teacher == "twice" else "text"
+    expected = f"cache is a cache of another {what} .*: name another folder with --cache$"
+    assert re.search(expected, refused(place, capsys, teacher, "student", "--text", text, *more))

@@ -147,6 +147,8 @@ def test_states_of_a_model_of_a_scheme_are_its_own_and_the_last_is_before_the_fi
     output = model(ids, attention_mask=mask, output_hidden_states=True)
     for layer in (1, 2):
         torch.testing.assert_close(shown.states[layer], output.hidden_states[layer])
+    assert shown.final is not None
+    assert (shown.states[3] - shown.final).abs().max() > 1
     torch.testing.assert_close(model.body.norm(shown.states[3]), shown.final)
     torch.testing.assert_close(shown.final, output.hidden_states[3])
 

@@ -39,7 +39,8 @@ from splitstep.studies.distil.exams import PLAIN
 from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
 from splitstep.studies.distil.result import BITS, ROUGE, Claim, DistilResult, DistilRun, read_distil
 from splitstep.studies.distil.rows import differences_of, row_of
-from splitstep.studies.distil.running import Distilled
+from splitstep.studies.distil.running import OTHERS, Distilled, Found
+from splitstep.studies.distil.study import answers_of
 from splitstep.studies.distil.verdict import distil_verdict
 from splitstep.studies.statistics import Estimate
 from splitstep.tasks.instructions import Row
@@ -120,12 +121,17 @@ def test_every_method_is_run_with_every_seed_and_judged(made: tuple[DistilResult
     assert student is not None
     assert run.figures.bits_per_byte == pytest.approx(total(answer_bits(*student, EXAM.rows)).per_byte, rel=1e-4)
     assert [one.teacher_layer for one in run.figures.distances] == [2, 4]
-    shown = result.shown[0]
-    first = json.loads((out / result.of("kl")[0].folder / "answers.json").read_text())[shown.set]["1"]
-    assert next(said.text for said in shown.answers if said.who == "kl") == first[0]
     assert set(result.others) == {"teacher", "student before"}
     assert result.others["teacher"].top1 is None
     assert result.others["student before"].top1 is not None
+
+
+def test_the_answers_that_are_shown_are_those_of_each_methods_first_seed() -> None:
+    planned = plan(["ce", "kl"], [4, 7])
+    found = {one.folder: Found(None, None, {"dolly": {1: [f"{one.method} {one.seed}"]}}) for one in planned}
+    others = {folder: Found(None, None, {"dolly": {1: [name]}}) for name, folder in OTHERS.items()}
+    said = {name: own["dolly"][1] for name, own in answers_of(planned, found | others).items()}
+    assert said == {"teacher": ["teacher"], "student before": ["student before"], "ce": ["ce 4"], "kl": ["kl 4"]}
 
 
 def test_a_study_that_is_started_again_runs_nothing_twice(made: tuple[DistilResult, Training, Path]) -> None:
