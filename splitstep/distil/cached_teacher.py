@@ -13,6 +13,7 @@ import torch
 from ..support.out_of_memory import NoMemory, no_memory
 from ..tasks.buckets import padded
 from ..tasks.task import Batch
+from ..training.progress import counting
 from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, shown_of, text_sha256
 from .records import Shown
 from .showing import Shower, Wanted
@@ -28,9 +29,14 @@ NO_ROOM = (
 )
 
 
+def speaks() -> bool:
+    """Whether this is the one of several processes that prints."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def say(text: str) -> None:
     """A line on standard error, from one of several processes."""
-    if os.environ.get("RANK", "0") == "0":
+    if speaks():
         print(text, file=sys.stderr, flush=True)
 
 
@@ -92,13 +98,15 @@ def fill(cache: Cache, shower: Shower, texts: Texts) -> None:
     shower.model.to(device)
     if cache.output is not None:
         cache.output.copy_(shower.output)
-    known = texts.teacher
+    known, show = texts.teacher, counting("the teacher has read", unit="rows") if speaks() else None
     for first in range(cache.manifest.done, cache.manifest.rows, ROWS):
         rows = range(first, min(first + ROWS, cache.manifest.rows))
         ids, mask = padded(known.tokens, known.offsets, np.array(rows), int(known.lengths[rows].max()), 0)
         ids, mask = torch.from_numpy(ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)
         cache.write(rows, shower.show(ids, mask, wanted))
         cache.finish_rows(rows.stop)
+        if show is not None:
+            show(rows.stop, cache.manifest.rows)
 
 
 @final
