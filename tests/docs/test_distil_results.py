@@ -22,7 +22,7 @@ def read(name: str) -> Any:
 
 
 def test_there_is_a_study() -> None:
-    assert "other" in STUDIES
+    assert {"other", "tuned_other"} <= set(STUDIES)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -36,11 +36,12 @@ def test_verdicts_and_tables_are_what_the_command_prints(name: str, capsys: pyte
 def test_what_is_said_about_rates_is_in_the_files() -> None:
     losses = {
         pair: [read(f"rates/{pair}-{rate}.json")["valid"]["loss"] for rate in ("1e-4", "3e-4", "1e-3")]
-        for pair in ("same", "other")
+        for pair in ("same", "other", "tuned_other")
     }
-    assert losses["other"][0] == min(losses["other"])
+    for pair in ("other", "tuned_other"):
+        assert losses[pair][0] == min(losses[pair])
+        assert "were {:.3f}, {:.3f} and {:.3f} at 1e-4, 3e-4 and 1e-3".format(*losses[pair]) in WORDS
     assert losses["same"][2] == min(losses["same"])
-    assert "were {:.3f}, {:.3f} and {:.3f} at 1e-4, 3e-4 and 1e-3".format(*losses["other"]) in WORDS
     perplexity = read("rates/same-1e-3.json")["valid"]["perplexity"]
     assert f"is {losses['same'][2]:.3f}, a perplexity of {perplexity:.0f}" in WORDS
     guide = (ROOT / "docs" / "guide" / "distil.md").read_text()
@@ -60,3 +61,19 @@ def test_what_is_said_about_the_pair_with_another_tokenizer_is_in_the_files() ->
     assert f"the mean of its own ROUGE-L is {found['others']['teacher']['rouge']:.2f}" in WORDS
     assert f"has {student['test']['bits_per_byte']:.3f} bits per byte on held-out text of enwik8" in WORDS
     assert f"after {student['best_step']:,} of {student['steps']:,} updates" in WORDS
+
+
+def test_what_is_said_about_the_tuned_teacher_is_in_the_files() -> None:
+    found, before = read("tuned_other/result.json"), read("other/result.json")
+    teachers = [one["others"]["teacher"]["rouge"] for one in (found, before)]
+    assert "has a mean ROUGE-L of {:.2f} in place of {:.2f}".format(*teachers) in WORDS
+    runs = {(run["method"], run["seed"]): run["figures"] for run in found["runs"]}
+    for seed in found["seeds"]:
+        ce, uld, sra = (runs[method, seed] for method in ("ce", "uld-paper", "sra"))
+        assert uld["rouge"] > ce["rouge"] > 0
+        assert uld["bits_per_byte"] > ce["bits_per_byte"] > sra["bits_per_byte"]
+    teacher, student = read("tuned/result.json"), read("tuned_student/result.json")
+    assert (
+        f"a validation perplexity of {teacher['valid']['perplexity']:.2f} after its {teacher['steps']} updates" in WORDS
+    )
+    assert f"the student {student['test']['bits_per_byte']:.3f} bits per byte on held-out text" in WORDS
