@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from .offsets import Ints, TokenBytes, token_bytes
 from .records import Spans
@@ -80,25 +81,23 @@ def collate(
     rows: Sequence[Alignment],
     teacher_starts: Sequence[int] | None = None,
     student_starts: Sequence[int] | None = None,
+    size: int | None = None,
 ) -> Spans:
-    """The spans of a batch of texts.
+    """The spans of a batch of texts, padded to the most that a text has, or to `size`.
 
     A start is the place of a row's first token in the padded token axis: 0 for texts padded on the right, the
     number of padding tokens for texts padded on the left.
     """
-    most = max((len(row) for row in rows), default=0)
-    spans = Spans(
-        torch.zeros(len(rows), most, 2, dtype=torch.long),
-        torch.zeros(len(rows), most, 2, dtype=torch.long),
-        torch.zeros(len(rows), most, dtype=torch.bool),
-    )
+    counts = np.array([len(row) for row in rows], np.int64)
+    most = int(counts.max(initial=0)) if size is None else size
+    teacher = padded_ranges([row.teacher for row in rows], most, teacher_starts)
+    student = padded_ranges([row.student for row in rows], most, student_starts)
+    return Spans(teacher, student, torch.from_numpy(np.arange(most) < counts[:, None]))
+
+
+def padded_ranges(rows: Sequence[Ints], size: int, starts: Sequence[int] | None) -> Tensor:
+    """The ranges of each row, moved by its start, and zeros, [B, size, 2]."""
+    found = np.zeros((len(rows), size, 2), np.int64)
     for number, row in enumerate(rows):
-        count = len(row)
-        spans.teacher[number, :count] = torch.from_numpy(row.teacher) + start(teacher_starts, number)
-        spans.student[number, :count] = torch.from_numpy(row.student) + start(student_starts, number)
-        spans.mask[number, :count] = True
-    return spans
-
-
-def start(starts: Sequence[int] | None, number: int) -> int:
-    return 0 if starts is None else int(starts[number])
+        found[number, : len(row)] = row if starts is None else row + starts[number]
+    return torch.from_numpy(found)

@@ -10,7 +10,8 @@ from torch.autograd.function import once_differentiable
 
 from .records import wide
 
-ENTRIES = 2**22  # of a tensor: 16 MiB in float32, of which about four exist at a time
+ENTRIES = 2**22  # of a part's logits, if there are few points: 16 MiB in float32, of which about four exist at a time
+PARTS = 16  # at most: of many points a part is a sixteenth, for each part costs the same number of calls
 
 
 class Side(NamedTuple):
@@ -35,8 +36,8 @@ class WeightedKL(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, teacher: Side, student: Side, weights: Tensor, *inputs: Tensor) -> Tensor:  # pyright: ignore
         """`inputs`: the student's points and rows in their own precision, `student` in that of the products."""
-        slopes = Side(*(torch.zeros_like(x, dtype=weights.dtype) for x in inputs))
-        size = max(1, ENTRIES // len(student.rows))
+        slopes = Side(torch.empty_like(student.points), torch.zeros_like(student.rows, dtype=weights.dtype))
+        size = max(1, ENTRIES // len(student.rows), -(-len(weights) // PARTS))
         parts = [slice(begin, begin + size) for begin in range(0, len(weights), size)]
         total = torch.stack([add_part(teacher, student, weights[:, None], part, slopes) for part in parts]).sum()
         ctx.save_for_backward(*(slope.to(x.dtype) for slope, x in zip(slopes, inputs, strict=True)))
@@ -54,7 +55,7 @@ def add_part(teacher: Side, student: Side, weights: Tensor, part: slice, slopes:
     weighted = log_p.exp().mul_(weights[part])
     total = torch.dot(weighted.flatten(), log_p.sub_(log_q).flatten())
     slope = log_q.exp_().mul_(weights[part]).sub_(weighted).to(student.rows.dtype)
-    slopes.points[part] = slope @ student.rows
+    torch.mm(slope, student.rows, out=slopes.points[part])
     slopes.rows.add_(slope.mT @ student.points[part])
     return total
 

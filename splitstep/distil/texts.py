@@ -61,9 +61,10 @@ class Texts:
         if not self.same_tokens:
             batch |= self.teacher_batch(rows)
         chosen = [self.spans[row] for row in rows.tolist()] if self.spans else []
+        # all kinds are padded to the same number of spans, so terms can stack them
         most = max((len(one) for spans in chosen for one in spans.values()), default=0)
         for kind in sorted(kinds):
-            spans = widened(collate([spans[kind] for spans in chosen]), rounded_up(most))
+            spans = collate([spans[kind] for spans in chosen], size=rounded_up(most))
             batch |= {f"spans.{kind}.{part}": x for part, x in zip(PARTS, spans, strict=True)}
         return batch
 
@@ -108,12 +109,6 @@ def equal_tokenizers(one: Any, other: Any) -> bool:
 
 def rounded_up(size: int) -> int:
     return -(-max(size, 1) // MULTIPLE) * MULTIPLE
-
-
-def widened(spans: Spans, size: int) -> Spans:
-    """The spans with more padding, up to a size: all kinds have the same, so terms can stack them."""
-    more = size - spans.mask.shape[1]
-    return Spans(*(torch.cat((x, x.new_zeros(len(x), more, *x.shape[2:])), 1) for x in spans))
 
 
 def teacher_inputs(batch: Batch) -> tuple[Tensor, Tensor]:

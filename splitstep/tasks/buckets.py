@@ -67,10 +67,14 @@ def padded(
     tokens: np.ndarray, offsets: np.ndarray, rows: np.ndarray, width: int, fill: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sequences tokens[offsets[i]:offsets[i + 1]] of some rows i, padded [B, width], and a mask of real tokens."""
-    first, last = offsets[rows, None], offsets[rows + 1, None]
-    where = first + np.arange(width)
-    mask = where < last
-    return np.where(mask, tokens[np.minimum(where, last - 1)].astype(np.int64), fill), mask
+    where, mask = places(offsets, rows, width)
+    return np.where(mask, tokens[where].astype(np.int64), fill), mask
+
+
+def places(offsets: np.ndarray, rows: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the tokens of some rows are, [B, width], and a mask of real ones; padding has the place of the last."""
+    where, last = offsets[rows, None] + np.arange(width), offsets[rows + 1, None]
+    return np.minimum(where, last - 1), where < last
 
 
 def choose_widths(lengths: np.ndarray, count: int) -> tuple[int, ...]:

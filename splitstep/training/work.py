@@ -60,11 +60,19 @@ def dropout_seed(seed: int, step: int, rank: int, part: int) -> Tensor:
 def work_for(task: Task, options: TrainOptions, step: int, world: World, source: BatchSource | None = None) -> Work:
     """This process's share of update number `step`; `source` is an objective that adds to the task's batches."""
     batch = (source or task).batch(options.seed, step, options.batch)
-    chunks = {name: x[world.rank :: world.size].tensor_split(options.accumulate) for name, x in batch.items()}
-    parts = [{name: chunks[name][i].contiguous() for name in chunks} for i in range(options.accumulate)]
+    parts = divided(batch, world, options.accumulate)
     seeds = [dropout_seed(options.seed, step, world.rank, i) for i in range(options.accumulate)]
     work = Work(parts, seeds, torch.tensor(float(task.items(batch))), task.tokens(batch))
     return work.pinned(world.device) if world.device.type == "cuda" else work
+
+
+def divided(batch: Batch, world: World, count: int) -> list[Batch]:
+    """This process's rows of a batch, in so many parts. A whole batch is not cut: in each call of PyTorch this thread
+    passes Python's lock back and forth with the one that starts the device's work."""
+    if world.size == count == 1:
+        return [{name: x.contiguous() for name, x in batch.items()}]
+    chunks = {name: x[world.rank :: world.size].tensor_split(count) for name, x in batch.items()}
+    return [{name: chunks[name][i].contiguous() for name in chunks} for i in range(count)]
 
 
 @contextmanager

@@ -143,6 +143,11 @@ def test_padding_moves_spans_and_changes_nothing_else(rows: list[str], left: lis
         assert collate([row]).student[0].tolist() == plain.student[number, : len(row)].tolist()
     assert moved.student.equal(plain.student)
     assert not moved.teacher[~moved.mask].any()
+    most = plain.mask.shape[1]
+    for wide, narrow in zip(collate(found, size=most + 5), plain, strict=True):
+        assert wide[:, :most].equal(narrow)
+        assert wide.shape[1] == most + 5
+        assert not wide[:, most:].any()
 
 
 def test_padding_tokens_are_special_and_outside_of_all_spans() -> None:

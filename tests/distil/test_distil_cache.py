@@ -17,6 +17,7 @@ from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
 
 from splitstep.distil import source
 from splitstep.distil.cache import text_sha256
+from splitstep.distil.cached_teacher import CachedTeacher
 from splitstep.distil.objective import Distillation, distil, write_cache_for
 from splitstep.pretrained import open_model
 from splitstep.training import read_recipe, train
@@ -65,6 +66,27 @@ def test_cached_is_online_if_all_logits_but_one_are_kept(
     exact, kept = (one.loss.values(*one.shown(batch)) for one, batch in zip((online, cached), batches, strict=True))
     for name, value in exact.items():
         torch.testing.assert_close(kept[name], value, rtol=1e-5, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize(("student", "method"), [("student", "skl + mta"), ("other", "sra + uld")])
+def test_a_batch_has_the_rows_of_the_files_and_zeros(
+    place: Path, tmp_path: Path, student: str, method: str, precision: str
+) -> None:
+    found = objective(document(place, method, student, cache=str(tmp_path / "c"), precision=precision))
+    assert isinstance(found.teacher, CachedTeacher)
+    cache, rows = found.teacher.cache, np.array([5, 0, 35, 5])
+    begins, ends = (cache.offsets[rows + k].tolist() for k in (0, 1))
+    width = max(end - begin for begin, end in zip(begins, ends, strict=True)) + 3
+    batch = cache.batch(rows, width)
+    assert batch.keys() == {f"cache.{name}" for name in cache.manifest.fields}
+    for name, x in cache.maps.items():
+        expected = x.new_zeros(len(rows), width, *x.shape[1:])
+        for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            expected[number, : end - begin] = x[begin:end]
+        assert expected.any(), name
+        assert batch[f"cache.{name}"].dtype == x.dtype
+        assert batch[f"cache.{name}"].equal(expected), name
 
 
 def test_with_few_logits_divergences_are_lower_bounds_and_the_difference_is_printed(

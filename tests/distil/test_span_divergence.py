@@ -22,14 +22,31 @@ def by_logits(teacher: Side, student: Side, weights: Tensor) -> Tensor:
     return (weights * (log_p.exp() * (log_p - log_q)).sum(-1)).sum()
 
 
+@pytest.mark.parametrize("parts", [2, 16])
 @pytest.mark.parametrize("entries", [1, 22, 33, 2**24])
-def test_value_and_gradient_are_those_of_all_logits(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_and_gradient_are_those_of_all_logits(entries: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(span_divergence, "ENTRIES", entries)
+    monkeypatch.setattr(span_divergence, "PARTS", parts)
     teacher, student, weights = sides()
     found, expected = 3 * weighted_kl(teacher, student, weights), 3 * by_logits(teacher, student, weights)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     slopes, exact = torch.autograd.grad(found, student), torch.autograd.grad(expected, student)
     torch.testing.assert_close(slopes, exact, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("points", "parts"), [(1, 1), (15, 15), (16, 16), (17, 9), (160, 16), (1000, 16)])
+def test_many_points_are_in_at_most_sixteen_parts(points: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_divergence, "ENTRIES", 11)
+    sizes: list[int] = []
+
+    def counting(self: Side, part: slice) -> Tensor:
+        sizes.append(len(self.points[part]))
+        return (self.points[part] @ self.rows.mT).log_softmax(-1)
+
+    monkeypatch.setattr(Side, "logs", counting)
+    weighted_kl(Side(random(points, 6), random(11, 6)), Side(random(points, 5), random(11, 5)), random(points))
+    assert sum(sizes) == 2 * points
+    assert len(sizes) == 2 * parts
 
 
 def test_products_are_rounded_under_autocast_and_sums_are_not() -> None:
