@@ -3,21 +3,21 @@
 The teacher shows all of its logits, or its largest ones and the tail as one class. Then the student's probabilities
 outside of those ids are added up as well, and the divergence is a lower bound of the full one.
 
-Logits are widened to float32 in chunks of at most `ENTRIES` entries, and again in the backward pass, where the chunk is
-computed a second time; a few tensors of a chunk's size exist at a time. So nothing of the size of all logits is
-allocated but their gradient in their own precision, twice for a moment when the chunks' are put together. Positions
+Logits are widened to float32 in chunks of at most `ENTRIES` entries. The slopes of a chunk's values are computed while
+the chunk exists, so nothing is computed twice, and a backward pass only multiplies them by a number a token. Besides a
+few tensors of a chunk's size, only slopes of the size of all logits are allocated, in their own precision. Positions
 outside of the answer are computed as well and then left out: shapes do not depend on the data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import log, log1p
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from ..kernels.loss import IGNORED, shifted
 from .records import Aligned, Distribution, Shown, TopK, each, present, wide
@@ -28,11 +28,16 @@ Divergence = Callable[[Tensor, Tensor], Tensor]
 
 def class_logs(teacher: Distribution, student: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """log p and log q over the same classes: the vocabulary, or the teacher's K largest and the tail."""
-    q = wide(student) / temperature
+    q = cooled(student, temperature)
     if isinstance(teacher, Tensor):
-        return (wide(teacher) / temperature).log_softmax(-1), q.log_softmax(-1)
+        return cooled(teacher, temperature).log_softmax(-1), q.log_softmax(-1)
     rest = q.scatter(-1, teacher.ids, -torch.inf).logsumexp(-1, keepdim=True)  # not 1 - sum, which would cancel
     return teacher.logs(temperature), torch.cat((q.gather(-1, teacher.ids), rest), -1).log_softmax(-1)
+
+
+def cooled(logits: Tensor, temperature: float) -> Tensor:
+    """logits / temperature in float32 or better."""
+    return wide(logits) if temperature == 1 else wide(logits) / temperature
 
 
 def kl_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
@@ -51,23 +56,33 @@ def mixture(log_p: Tensor, log_q: Tensor, share: float) -> Tensor:
 def in_chunks(
     teacher: Distribution, student: Tensor, one: Callable[[Distribution, Tensor], Tensor], entries: int
 ) -> Tensor:
-    """A function of rows of both models, `one`, which needs so many entries of memory a row: [N] from N rows."""
-    rows = max(1, ENTRIES // entries)
-    out: list[Tensor] = []
-    for i, part in enumerate(student.split(rows)):  # one gradient of all parts is put together once
-
-        def narrow(x: Tensor, start: int = i * rows, size: int = len(part)) -> Tensor:
-            return x.narrow(0, start, size)
-
-        out.append(recomputed(partial(one, each(narrow, teacher)), part))
-    return torch.cat(out)
-
-
-def recomputed(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """function(x), of which nothing but x is kept for the backward pass."""
-    found = checkpoint(function, x, use_reentrant=False, preserve_rng_state=False)
-    assert isinstance(found, Tensor)
+    """A function of rows of both models, `one`, which needs so many entries of memory a row: [N] from N rows. Only the
+    student has a gradient."""
+    found: Tensor = ByRows.apply(teacher, student, one, max(1, ENTRIES // entries))  # pyright: ignore
     return found
+
+
+class ByRows(torch.autograd.Function):
+    """The values of `in_chunks`. Each is a function of its own row, so its slopes times a number are its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, teacher: Distribution, student: Tensor, one: Any, rows: int) -> Tensor:  # pyright: ignore
+        ctx.slopes = torch.empty_like(student) if ctx.needs_input_grad[1] else None
+        values: list[Tensor] = []
+        for begin in range(0, len(student), rows):
+            part = slice(begin, begin + rows)
+            with torch.set_grad_enabled(ctx.slopes is not None):
+                x = student[part].detach().requires_grad_(ctx.slopes is not None)
+                value = one(each(lambda known, part=part: known[part], teacher), x)
+            if ctx.slopes is not None:
+                (ctx.slopes[part],) = torch.autograd.grad(value, x, torch.ones_like(value))
+            values.append(value.detach())
+        return torch.cat(values)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return None, torch.mul(ctx.slopes, g[:, None], out=torch.empty_like(ctx.slopes)), None, None  # rounded once
 
 
 def check_vocabularies(teacher: Distribution, student: Tensor) -> None:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..divergences import answers, in_chunks, item_count
-from ..records import Aligned, Distribution, Shapes, Shown, each, present, wide
+from ..divergences import answers, cooled, in_chunks, item_count
+from ..records import Aligned, Distribution, Shapes, Shown, each, present
 from .term import Needs, Term, check_temperature
 
 
@@ -51,9 +51,9 @@ class SortedProbabilities(Term):
 
     def distance(self, known: Distribution, part: Tensor) -> Tensor:
         """The distance of sorted probabilities, [N]."""
-        q = (wide(part) / self.temperature).softmax(-1)
+        q = cooled(part, self.temperature).softmax(-1)
         if isinstance(known, Tensor):
-            p = (wide(known) / self.temperature).softmax(-1)
+            p = cooled(known, self.temperature).softmax(-1)
             return between(p.sort(-1, descending=True).values, q.sort(-1, descending=True).values)
         p, tail = known.logs(self.temperature).exp().split((known.ids.shape[-1], 1), -1)
         largest = q.topk(min(q.shape[-1], p.shape[-1]), -1).values
