@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Any
 
+import numpy as np
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, GgufConfig
 from transformers.initialization import no_init_weights
 
 MAGIC = b"GGUF"
+CHANGING = Lock()  # of the package gguf
 
 
 def read_gguf(file: Path) -> tuple[Any, Any]:
     """The model and the tokenizer in a GGUF file."""
     check_file(file)
     try:
-        with alone(file) as where:
+        with alone(file) as where, quick_reader():
             config = AutoConfig.from_pretrained(**where)
             auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
             packed = auto.from_pretrained(**where, config=config, quantization_config=GgufConfig(dequantize=True))
@@ -47,6 +51,27 @@ def alone(file: Path) -> Iterator[dict[str, str]]:
     with TemporaryDirectory() as folder:
         (Path(folder) / file.name).symlink_to(file.resolve())
         yield {"pretrained_model_name_or_path": folder, "gguf_file": file.name}
+
+
+@contextmanager
+def quick_reader() -> Iterator[None]:
+    """The package gguf with a memory: transformers reads a file four times, and asks for the names of tensors once for
+    each module."""
+    import gguf
+
+    class Reader(gguf.GGUFReader):
+        """A reader with a plain array: slices of a memory map take five times as long, and it makes a million."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value.view(np.ndarray) if isinstance(value, np.memmap) else value)
+
+    with CHANGING:
+        before = {"GGUFReader": gguf.GGUFReader, "get_tensor_name_map": gguf.get_tensor_name_map}
+        gguf.__dict__.update(GGUFReader=cache(Reader), get_tensor_name_map=cache(gguf.get_tensor_name_map))
+        try:
+            yield
+        finally:
+            gguf.__dict__.update(before)
 
 
 def rebuilt(packed: Any, file: Path) -> Any:

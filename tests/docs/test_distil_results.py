@@ -77,3 +77,12 @@ def test_what_is_said_about_the_tuned_teacher_is_in_the_files() -> None:
         f"a validation perplexity of {teacher['valid']['perplexity']:.2f} after its {teacher['steps']} updates" in WORDS
     )
     assert f"the student {student['test']['bits_per_byte']:.3f} bits per byte on held-out text" in WORDS
+
+
+def test_what_the_readme_says_is_in_the_files() -> None:
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    found = {(one["of"], one["what"]): one["found"] for one in read("tuned_other/result.json")["differences"]}
+    gain = "raise ROUGE-L by {mean:.2f} points [{low:.2f}, {high:.2f}]".format(**found["uld-paper", "ROUGE-L"])
+    assert gain in readme
+    assert found["uld-paper", "bits per byte"]["low"] > 0 > found["sra", "bits per byte"]["high"]
+    assert found["sra", "ROUGE-L"]["low"] < 0 < found["sra", "ROUGE-L"]["high"]

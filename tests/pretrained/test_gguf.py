@@ -1,0 +1,82 @@
+"""A GGUF file gives what transformers gives, and is read once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from splitstep.pretrained import open_model
+
+gguf: Any = pytest.importorskip("gguf")
+LAYERS, WIDTH, HEADS, FFN = 2, 16, 2, 24
+BYTES = {33: "!", 97: "a", 98: "b", 99: "c", 32: "Ġ"}
+TOKENS = ["<|end|>", *BYTES.values(), "ab", "abc", "Ġa"]
+MERGES = ["a b", "ab c", "Ġ a"]
+SHAPES = {
+    "attn_q": (WIDTH, WIDTH), "attn_k": (WIDTH, WIDTH), "attn_v": (WIDTH, WIDTH), "attn_output": (WIDTH, WIDTH),
+    "ffn_gate": (FFN, WIDTH), "ffn_up": (FFN, WIDTH), "ffn_down": (WIDTH, FFN), "attn_norm": (WIDTH,),
+    "ffn_norm": (WIDTH,),
+}  # fmt: skip
+
+
+def write(file: Path) -> Path:
+    """A Llama with random weights and a byte-level BPE of nine tokens."""
+    writer, random = gguf.GGUFWriter(file, "llama"), np.random.default_rng(0)
+    writer.add_context_length(64)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(FFN)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_vocab_size(len(TOKENS))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(TOKENS)
+    writer.add_token_merges(MERGES)
+    writer.add_eos_token_id(0)
+    writer.add_bos_token_id(0)
+    shapes = {f"blk.{layer}.{name}.weight": shape for layer in range(LAYERS) for name, shape in SHAPES.items()}
+    for name, shape in {"token_embd.weight": (len(TOKENS), WIDTH), "output_norm.weight": (WIDTH,), **shapes}.items():
+        writer.add_tensor(name, random.normal(size=shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def test_weights_tokens_and_settings_are_those_of_transformers(tmp_path: Path) -> None:
+    file = write(tmp_path / "tiny.gguf")
+    where: Any = {"pretrained_model_name_or_path": tmp_path, "gguf_file": file.name}
+    expected, tokenizer = AutoModelForCausalLM.from_pretrained(**where), AutoTokenizer.from_pretrained(**where)
+    found = open_model(file)
+    weights, theirs = found.model.state_dict(), expected.state_dict()
+    assert weights.keys() == theirs.keys()
+    assert all(torch.equal(weights[name], theirs[name]) for name in theirs)
+    assert found.needs_tokenizer()("abc ab!").input_ids == tokenizer("abc ab!").input_ids
+    assert found.needs_tokenizer().get_vocab() == tokenizer.get_vocab()
+    assert found.model.config.num_hidden_layers == LAYERS
+
+
+def test_a_file_is_read_once_and_the_package_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, built = write(tmp_path / "tiny.gguf"), list[Any]()
+    before, build = (gguf.GGUFReader, gguf.get_tensor_name_map), gguf.GGUFReader.__init__
+
+    def counting(self: Any, *args: Any, **kwargs: Any) -> None:
+        built.append(self)
+        build(self, *args, **kwargs)
+
+    monkeypatch.setattr(gguf.GGUFReader, "__init__", counting)
+    open_model(file)
+    assert len(built) == 1
+    assert type(built[0].data) is np.ndarray
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(ValueError, match=r"tiny\.gguf does not open: it is damaged"):
+        open_model(file)
+    assert (gguf.GGUFReader, gguf.get_tensor_name_map) == before
