@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -72,6 +73,12 @@ def test_what_is_said_about_the_tuned_teacher_is_in_the_files() -> None:
         ce, uld, sra = (runs[method, seed] for method in ("ce", "uld-paper", "sra"))
         assert uld["rouge"] > ce["rouge"] > 0
         assert uld["bits_per_byte"] > ce["bits_per_byte"] > sra["bits_per_byte"]
+    distances = [
+        fmean(runs[method, seed]["distances"][-1]["distance"] for seed in found["seeds"]) for method in ("sra", "ce")
+    ]
+    kl = {row["method"]: row["kl"]["mean"] for row in found["rows"]}
+    assert "have a distance (1 - CKA) of {:.3f} in place of {:.3f}".format(*distances) in WORDS
+    assert f"the mean KL divergence is {kl['sra']:.3f} in place of {kl['ce']:.3f}" in WORDS
     teacher, student = read("tuned/result.json"), read("tuned_student/result.json")
     assert (
         f"a validation perplexity of {teacher['valid']['perplexity']:.2f} after its {teacher['steps']} updates" in WORDS
