@@ -158,6 +158,7 @@ class Instruct(Bucketed):
         told = {
             f"left out, for the answer begins after {length} tokens": self._dropped,
             f"cut off after {length} tokens": self._cut,
+            "read as plain text": {split: sum(not row.prompt for row in found) for split, found in self.rows.items()},
         }
         found = {text: {split: n for split, n in counts.items() if n} for text, counts in told.items()}
         return {text: counts for text, counts in found.items() if counts}

@@ -1,5 +1,6 @@
 """Instructions with answers, or plain text, read from files: one prompt and one answer a row."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from .fetch import read
 
 PROMPTS, ANSWERS, CONTEXTS = ("instruction", "prompt"), ("response", "output", "answer"), ("context", "input")
 INSTANCES = "instances"  # where Self-Instruct has its inputs and outputs; the first is taken
+ARRAY = re.compile(r"\s*\[\s*\{")  # how an array of objects begins
 PIECE = 2000  # characters of plain text in a row, at most, unless a line is longer
 
 
@@ -28,10 +30,15 @@ class Row(NamedTuple):
 
 
 def read_rows(path: Path, template: str) -> list[Row]:
-    """The rows of a file: JSON lines, or any other text. A prompt stands in the template's {prompt}."""
+    """The rows of a file: JSON lines, an array of objects, or any other text. A prompt stands in the template's
+    {prompt}."""
     text = read_text(path)
-    is_json = ".jsonl" in path.suffixes or text.lstrip().startswith("{")
-    rows = list(json_rows(path, text, template) if is_json else plain_rows(path, text))
+    if ARRAY.match(text):
+        rows = list(array_rows(path, text, template))
+    elif ".jsonl" in path.suffixes or text.lstrip().startswith("{"):
+        rows = list(json_rows(path, text, template))
+    else:
+        rows = list(plain_rows(path, text))
     if not rows:
         raise ValueError(f"{path} is empty: give a file with text")
     return rows
@@ -51,14 +58,27 @@ def json_rows(path: Path, text: str, template: str) -> Iterator[Row]:
             yield json_row(f"{path} line {number}", line, template)
 
 
+def array_rows(path: Path, text: str, template: str) -> Iterator[Row]:
+    for number, found in enumerate(parsed(str(path), text), 1):
+        yield row_of(f"{path} row {number}", found, template)
+
+
 def json_row(where: str, line: str, template: str) -> Row:
+    return row_of(where, parsed(where, line), template)
+
+
+def parsed(where: str, text: str) -> Any:
     try:
-        found = read_json(line)
+        return read_json(text)
     except ValueError as error:
         reason = first_line(error).rstrip(".:")
         raise ValueError(
             f"{where} is not JSON ({reason}): each line is an object with instruction and response"
         ) from None
+
+
+def row_of(where: str, found: Any, template: str) -> Row:
+    """The row that an object describes."""
     if not isinstance(found, dict):
         raise ValueError(f"{where} is not an object: write an instruction and a response")
     instances = found.get(INSTANCES)
@@ -74,9 +94,12 @@ def entry(where: str, found: Mapping[str, Any], names: tuple[str, ...]) -> str:
     """The first of these entries that a row has; an empty one is refused."""
     name = next((name for name in names if name in found), None)
     if name is None:
-        raise ValueError(f"{where} has no {names[0]}: its entries are {', '.join(found) or 'none'}")
+        entries = ", ".join(found) or "none"
+        raise ValueError(f"{where} has no {names[0]}: its entries are {entries}; write an instruction and a response")
     value = found[name]
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str):
+        raise ValueError(f"{where} has an entry {name} that is not text: write it in quotes")
+    if not value.strip():
         raise ValueError(f"{where} has an empty {name}: fill it in, or remove the line")
     return value
 

@@ -63,6 +63,7 @@ def test_plain_text_is_all_answer(tmp_path: Path) -> None:
     found = task("instruct", {"path": [str(tmp_path / "notes.txt")], "tokenizer": str(tmp_path / "tokenizer")})
     batch = found.batch(0, 0, 2)
     assert bool((batch["labels"][:, 1:] != -100)[batch["attention_mask"][:, 1:] == 1].all())
+    assert found.remarks()["read as plain text"] == {split: len(rows) for split, rows in found.rows.items()}
 
 
 def test_a_prompt_that_fills_the_length_is_left_out_and_told(tmp_path: Path) -> None:

@@ -46,6 +46,23 @@ def test_plain_text_is_read_in_pieces_of_whole_lines(tmp_path: Path) -> None:
     assert [row.where for row in rows] == [f"{tmp_path / 'notes.txt'} line {first}" for first in (1, 4, 7)]
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl", "rows.txt"])
+def test_an_array_has_the_rows_of_lines(name: str, indent: int | None, tmp_path: Path) -> None:
+    rows = [{"instruction": f"{number}?", "input": "now", "output": f"[{number}]"} for number in range(3)]
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / name).write_text(json.dumps(rows, indent=indent))
+    expected, found = (read_rows(file, TEMPLATE) for file in (tmp_path / "lines.jsonl", tmp_path / "other" / name))
+    assert [row[:3] for row in found] == [row[:3] for row in expected]
+    assert found[2].where.endswith(f"{name} row 3")
+
+
+def test_text_that_begins_with_a_bracket_is_text(tmp_path: Path) -> None:
+    (tmp_path / "song.txt").write_text("[Chorus] la la\n")
+    assert read_rows(tmp_path / "song.txt", TEMPLATE)[0].answer == "[Chorus] la la\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -53,7 +70,14 @@ def test_plain_text_is_read_in_pieces_of_whole_lines(tmp_path: Path) -> None:
         ('{"instruction": "a"}', "line 1 has no response: its entries are instruction"),
         ('{"instruction": "a", "instances": []}', "line 1 has no response"),
         ('{"instruction": "a", "instances": [{"output": ""}]}', "line 1 has an empty output"),
-        ('{"instruction": 3, "response": "b"}', "line 1 has an empty instruction"),
+        ('{"instruction": 3, "response": "b"}', "line 1 has an entry instruction that is not text: write it in quotes"),
+        ('{"instruction": "a", "response": 7}', "line 1 has an entry response that is not text"),
+        (
+            '{"messages": []}',
+            "line 1 has no instruction: its entries are messages; write an instruction and a response",
+        ),
+        ('[{"instruction": "a", "response": "b"}, 3]', "rows.jsonl row 2 is not an object"),
+        ('[{"instruction": "a", "response": "b"}', "rows.jsonl is not JSON"),
         ("[1]", "line 1 is not an object"),
         ("{", "line 1 is not JSON"),
         ("[" * 100_000, r"line 1 is not JSON \(it is nested too deeply\)"),
