@@ -84,6 +84,10 @@ def splitstep(
     """
 
 
+CONTINUING, CONTINUED = (
+    (["compare"], ["ablate"]),
+    "interrupted: the same command continues, and keeps what is finished.",
+)
 TWO_WORDS = {compare_glue: "compare glue", compare_students: "compare distil"}
 for verb in (
     schemes,
@@ -130,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (RuntimeError, MemoryError) as error:
         return _fail(_out_of_memory(error, words))
     except KeyboardInterrupt:
-        return _fail("interrupted.", INTERRUPTED)
+        return _fail(CONTINUED if words[:1] in CONTINUING else "interrupted.", INTERRUPTED)
     return 0
 
 

@@ -19,6 +19,14 @@ RECIPE = "distil"
 TEST = 500  # rows at the end of the text, on which students are judged, unless data.test says otherwise
 SAMPLES, TOKENS = (10, 20, 30, 40, 50), 256  # the seeds of answers, as in the papers
 
+
+def checked_tokens(tokens: int) -> int:
+    """The most tokens of an answer, unless it has none."""
+    if tokens < 1:
+        raise ValueError(f"--answer-tokens {tokens}: give at least 1.")
+    return tokens
+
+
 Student = Annotated[
     list[str] | None,
     typer.Argument(
@@ -45,7 +53,9 @@ Plain = Annotated[
     Path | None,
     typer.Option("--plain", metavar="FILE", help="Plain text, of which bits per byte are measured as well."),
 ]
-AnswerTokens = Annotated[int, typer.Option("--answer-tokens", metavar="N", help="The most tokens of an answer.")]
+AnswerTokens = Annotated[
+    int, typer.Option("--answer-tokens", metavar="N", help="The most tokens of an answer.", callback=checked_tokens)
+]
 
 
 class Asked(NamedTuple):

@@ -569,7 +569,7 @@ def test_nobody_works_on_after_the_end(tmp_path: Path, end: signal.Signals) -> N
     _, errors = parent.communicate(timeout=60)
     if end == signal.SIGINT:
         assert parent.returncode == 130
-        assert errors.splitlines()[-1] == "Error: interrupted."
+        assert errors.splitlines()[-1] == "Error: interrupted: the same command continues, and keeps what is finished."
         assert "Traceback" not in errors
     limit = time.monotonic() + 30
     while any(map(psutil.pid_exists, workers)) and time.monotonic() < limit:

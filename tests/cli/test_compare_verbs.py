@@ -118,7 +118,7 @@ def test_help_shows_the_options_of_one_verb(verb: str, capsys: pytest.CaptureFix
         ("glue-rt --schemes lie --out out", "Did you mean glue-rte?"),
         ("glue", "Missing option '--start'. Pre-trained runs, as in lie=runs/a"),
         ("distil", "Missing argument 'TEACHER'. A causal model"),
-        ("distil T S --text a --methods ce --out out --answer-tokens 0", "answers of 0 tokens"),
+        ("distil T S --text a --methods ce --out out --answer-tokens 0", "--answer-tokens 0: give at least 1"),
     ],
 )
 def test_a_hint_names_the_verb_that_was_meant(
