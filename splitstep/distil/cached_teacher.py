@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import ENOSPC
 from pathlib import Path
 from typing import final
 
@@ -26,6 +27,11 @@ ROWS = 16  # of a pass of the teacher; a killed cache continues after a whole nu
 NO_ROOM = (
     "{}: the device has too little memory for the teacher to read {} rows at once: end what else runs there, and start "
     "the same command again, which continues; or lower data.length, with another --out"
+)
+
+NO_DISK = (
+    "{}: the disk is full, and what the teacher shows takes {}: make room and start the same command again, name "
+    "another disk with --cache, lower objective.largest, or keep the teacher in memory with --online"
 )
 
 
@@ -68,10 +74,15 @@ def wanted_manifest(source: TeacherSource, texts: Texts, needs: Needs, largest: 
 def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manifest) -> Cache:
     """The complete cache, as far as it is wanted; the teacher reads the rows that are missing."""
     with locked(folder):
-        cache = open_cache(folder, wanted, texts.teacher.offsets)
+        try:
+            cache = open_cache(folder, wanted, texts.teacher.offsets)
+        except OSError as error:
+            if error.errno != ENOSPC:
+                raise
+            raise ValueError(NO_DISK.format(folder, mebibytes(wanted.bytes))) from None
         found = cache.manifest
         if found.done < found.rows:
-            size = f"{found.bytes / 2**20:,.0f} MiB in {found.precision}, {found.largest} largest logits a token"
+            size = f"{mebibytes(found.bytes)} in {found.precision}, {found.largest} largest logits a token"
             say(f"{source.name} reads {found.rows - found.done:,} of {found.rows:,} rows once; {folder} takes {size}")
             try:
                 fill(cache, source.shower, texts)
@@ -80,6 +91,10 @@ def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manif
                     raise
                 raise NoMemory(NO_ROOM.format(source.name, ROWS)) from None
         return cache.only(wanted)
+
+
+def mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"
 
 
 def wanted_of(manifest: Manifest) -> Wanted:

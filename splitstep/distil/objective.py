@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..pretrained.examples import positions
+from ..support.words import listed
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..tasks.options import at_least, read_options
@@ -178,9 +179,11 @@ def check_pair(method: Method, needs: Needs, texts: Texts, teacher: TeacherSourc
     if not needs.same_tokens:
         return
     if not texts.same_tokens:
+        shapes = Shapes(teacher.shape, student.shape)
+        named = [one.name for one in method.summands if one.term.needs(shapes).same_tokens]
         raise ValueError(
-            f'method "{method}" compares the same tokens, and the tokenizers of {teacher.name} and the student differ: '
-            "use sra, uld or ce"
+            f"terms like {listed(named)} compare the same tokens, and the tokenizers of {teacher.name} and the student "
+            "differ: use sra, uld or ce"
         )
     if "logits" in needs.inputs and teacher.vocabulary != student.vocabulary:
         raise ValueError(

@@ -15,6 +15,7 @@ from ..models.cost import Cost
 from ..schemes import name_of
 from ..support.typed import read_as
 from ..tasks import Batch, Task
+from ..tasks.instruct import Instruct
 from ..training.card import data_list, escaped, figures_of, kept_as, table
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
@@ -33,14 +34,14 @@ CARD = """\
 
 # {title}
 
-{start}, trained further with splitstep on the task {task}.
+{start}, trained further with splitstep on the task {task}.{cut}
 
 {model}
 
 ## Data
 
 {data}
-
+{prompt}
 ## Figures
 
 {figures}
@@ -129,13 +130,23 @@ class PretrainedNetwork(Network):
             front=yaml.safe_dump(tags, sort_keys=False),
             title=escaped(f"{result.task}, from {Path(start).name}"),
             start=escaped(start),
+            cut=f" It has {shape.layers} of its layers." if result.recipe.get("model", {}).get("layers") else "",
             task=escaped(result.task),
             model=table(["model", ""], rows),
             data=data_list(task.describe().get("source"), result.recipe.get("data")),
+            prompt=prompt_of(task),
             figures="\n\n".join(figures_of(result)),
             seed=result.seed,
             kept=kept_as(result),
         )
+
+
+def prompt_of(task: Task) -> str:
+    """The section on how prompts were written; empty if there were none."""
+    if not isinstance(task, Instruct) or not any(row.prompt for row in task.rows["train"]):
+        return ""
+    lines = "\n".join(f"    {line}".rstrip() for line in task.options.template.splitlines())
+    return f"\n## Prompt\n\nPrompts were written like this, and answers follow at once:\n\n{lines}\n"
 
 
 def hidden_width(config: Any, width: int) -> int | list[int]:

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import sys
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from children import Child
 from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
 
-from splitstep.distil import source
+from splitstep.distil import cached_teacher, source
 from splitstep.distil.cache import text_sha256
 from splitstep.distil.cached_teacher import CachedTeacher
 from splitstep.distil.objective import Distillation, distil, write_cache_for
@@ -333,6 +334,17 @@ def test_a_cache_that_was_killed_before_its_files_were_made_begins_again(place: 
     change(tmp_path / "c", done=0)
     objective(given)
     assert contents(tmp_path / "c") == whole
+
+
+def test_on_a_full_disk_the_size_and_ways_out_are_told(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cached_teacher, "open_cache", full)
+    with pytest.raises(ValueError, match=r"full: the disk is full, .* takes [1-9]\d* MiB: .* --cache, .* --online"):
+        objective(document(place, "skl + mta", cache=str(tmp_path / "full"), precision="float32"))
 
 
 def test_a_file_is_no_cache(place: Path) -> None:

@@ -72,6 +72,17 @@ def test_a_run_that_was_killed_continues_bit_for_bit(place: Path, tmp_path: Path
     assert everything(tmp_path / "killed") == everything(tmp_path / "whole")
 
 
+def test_the_card_of_a_cut_student_says_so_and_has_no_prompt_after_plain_text(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("".join(f"line {number} of a text\n" for number in range(2000)))
+    data = {"path": [str(tmp_path / "notes.txt")], "length": 64}
+    given = document(place, "ce", "teacher") | {"model": {"layers": 2}, "data": data}
+    given["train"] |= {"steps": 1}
+    train(read_recipe(given, "r"), tmp_path / "run", quiet=True)
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "trained further with splitstep on the task instruct. It has 2 of its layers.\n" in card
+    assert "## Prompt" not in card
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_processes_learn_what_one_learns(place: Path, tmp_path: Path, parallel: str) -> None:
@@ -174,7 +185,10 @@ def test_the_table_says_what_the_student_learnt_from(
     rows = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if line[0] != " ")
     assert "matched" not in rows
     assert rows["objective"].strip().startswith("distil, teacher")
-    assert "objective | distil, teacher " in (tmp_path / "run" / "model" / "README.md").read_text()
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "objective | distil, teacher " in card
+    assert "\n\n    ### Instruction:\n    {prompt}\n\n    ### Response:\n\n## Figures" in card
+    assert "of its layers" not in card
 
 
 def test_the_students_figures_are_found_again(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,11 +36,10 @@ rate = next((word for word in words if word.startswith("train.lr=")), "=1")
 
 
 def script() -> Any:
-    spec = importlib.util.spec_from_file_location("distil_pairs", ROOT / "benchmarks" / "distil_pairs.py")
+    spec = importlib.util.spec_from_file_location("runs_of_pairs", ROOT / "benchmarks" / "distil_pairs.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["distil_pairs"] = module
     spec.loader.exec_module(module)
     return module
 
