@@ -24,15 +24,15 @@ def test_answers_depend_on_the_seed_and_not_on_the_batch(make: Any) -> None:
     torch.manual_seed(99)
     for size in (1, 3):
         assert write_answers(*one, PROMPTS, Writing(seeds=(1, 2), max_tokens=12, batch=size)) == found
-    assert found[1] != found[2]
+    assert found.texts[1] != found.texts[2]
     alone = write_answers(*one, PROMPTS[2:3], Writing(seeds=(2,), max_tokens=12))
-    assert alone[2] == [found[2][2]]
+    assert alone.texts[2] == [found.texts[2][2]]
 
 
 def test_without_temperature_the_answers_are_those_of_greedy_generation() -> None:
     one = llama()
     found = write_answers(*one, PROMPTS, Writing(seeds=(0,), max_tokens=8, temperature=0, batch=2))
-    for prompt, answer in zip(PROMPTS, found[0], strict=True):
+    for prompt, answer in zip(PROMPTS, found.texts[0], strict=True):
         ids = one.tokenizer(prompt, return_tensors="pt")["input_ids"]
         for _ in range(8):
             ids = torch.cat([ids, one.model(ids).logits[:, -1:].argmax(-1)], 1)
@@ -79,7 +79,7 @@ def test_top_p_draws_only_from_the_likeliest() -> None:
     one = llama()
     sampled = write_answers(*one, PROMPTS, Writing(seeds=(0, 1, 2), max_tokens=6, top_p=1e-6))
     greedy = write_answers(*one, PROMPTS, Writing(seeds=(0,), max_tokens=6, temperature=0))
-    assert sampled == {seed: greedy[0] for seed in (0, 1, 2)}
+    assert sampled.texts == {seed: greedy.texts[0] for seed in (0, 1, 2)}
 
 
 @pytest.mark.parametrize(

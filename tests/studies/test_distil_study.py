@@ -23,7 +23,7 @@ from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
 from splitstep.distil.judging import room
-from splitstep.distil.judging.answers import ROUND, Writing
+from splitstep.distil.judging.answers import ROUND, Writing, write_answers
 from splitstep.distil.judging.bits import answer_bits, total
 from splitstep.distil.judging.exam import WINDOW, Exam, Figures
 from splitstep.distil.judging.rouge import mean_rouge
@@ -41,6 +41,7 @@ from splitstep.studies.distil.result import BITS, ROUGE, Claim, DistilResult, Di
 from splitstep.studies.distil.rows import differences_of, row_of
 from splitstep.studies.distil.running import OTHERS, Distilled, Found
 from splitstep.studies.distil.study import answers_of
+from splitstep.studies.distil.tables import ENDED, main_table
 from splitstep.studies.distil.verdict import distil_verdict
 from splitstep.studies.statistics import Estimate
 from splitstep.tasks.instructions import Row
@@ -239,6 +240,26 @@ def test_the_result_is_read_back_as_it_was_written(made: tuple[DistilResult, Tra
     document = json.loads(json.dumps(made[0].document(), allow_nan=False))
     assert read_distil(document, "it") == made[0]
     assert study_of(document, "it") is STUDY
+
+
+def test_the_table_shows_how_many_answers_end_unless_the_result_is_older(
+    made: tuple[DistilResult, Training, Path],
+) -> None:
+    result, training, out = made
+    student = training.train("kl", 1, out).student
+    training.calls.pop()
+    assert student is not None
+    shares = [write_answers(*student, [row.prompt for row in own], EXAM.writing).ended for own in EXAM.sets.values()]
+    figures = result.of("kl")[1].figures
+    assert figures is not None
+    assert figures.ended == pytest.approx(np.mean(shares))
+    assert ENDED in main_table(result).columns
+    document = json.loads(json.dumps(result.document()))
+    for one in (*document["rows"], *document["others"].values(), *(run["figures"] or {} for run in document["runs"])):
+        one.pop("ended", None)
+    older = read_distil(document, "it")
+    assert older.rows[0].ended is None
+    assert ENDED not in main_table(older).columns
 
 
 def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training, Path]) -> None:

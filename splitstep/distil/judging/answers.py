@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from statistics import fmean
 from typing import Any, NamedTuple, final
 
 import torch
@@ -50,13 +51,20 @@ class Asked(NamedTuple):
     key: int
 
 
+class Written(NamedTuple):
+    """Answers by seed, and the share of them that the model ended itself."""
+
+    texts: dict[int, list[str]]
+    ended: float
+
+
 def key_of(seed: int, text: str) -> int:
     """A signed 64-bit key for a seed and a text."""
     return int.from_bytes(hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8], "little", signed=True)
 
 
-def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: Writing) -> dict[int, list[str]]:
-    """The answers to all prompts, by seed.
+def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: Writing) -> Written:
+    """The answers to all prompts.
 
     An answer does not depend on the batch, but for the rounding of the logits: a batch of another size may round them
     otherwise, and two tokens that are as good as equal may then change places.
@@ -71,7 +79,7 @@ def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: W
     by_seed = {seed: list[str]() for seed in writing.seeds}
     for (seed, _), ids in zip(pairs, written, strict=True):
         by_seed[seed].append(tokenizer.decode(ids, skip_special_tokens=True).strip())
-    return by_seed
+    return Written(by_seed, fmean(len(ids) < writing.max_tokens for ids in written))
 
 
 def write_all(model: Any, asked: Sequence[Asked], ends: Sequence[int], writing: Writing) -> list[list[int]]:

@@ -57,7 +57,8 @@ def hashed(value: Any) -> str:
 
 class Figures(NamedTuple):
     """The figures of one model. ROUGE-L is in points, for each set the mean over the seeds of its answers, and the mean
-    over sets; bits per byte are of the answers and of the text; the others are with the teacher."""
+    over sets; bits per byte are of the answers and of the text; `ended` is the share of answers that the
+    model ended before the limit, the mean over sets; the others are with the teacher."""
 
     rouge: float
     rouge_on: dict[str, float]
@@ -67,6 +68,7 @@ class Figures(NamedTuple):
     kl: float | None = None
     shared: float | None = None  # of the teacher's vocabulary, on which the two figures before are
     distances: tuple[LayerDistance, ...] = ()
+    ended: float | None = None  # missing in results before it was judged
 
 
 class Judged(NamedTuple):
@@ -78,9 +80,10 @@ class Judged(NamedTuple):
 
 def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> Judged:
     """All figures of a model; without a teacher, those that need none."""
-    answers = {
+    written = {
         name: write_answers(*one, [row.prompt for row in rows], exam.writing) for name, rows in exam.sets.items()
     }
+    answers = {name: own.texts for name, own in written.items()}
     release_memory()
     rouge_on = {name: rouge_of(answers[name], rows) for name, rows in exam.sets.items()}
     figures = Figures(
@@ -88,6 +91,7 @@ def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> Judged:
         rouge_on=rouge_on,
         bits_per_byte=total(answer_bits(*one, exam.rows, exam.batch)).per_byte,
         text_bits_per_byte=text_bits(*one, exam.text, exam.window, batch=exam.batch).per_byte if exam.text else None,
+        ended=fmean(own.ended for own in written.values()),
     )
     judged = Judged(figures if teacher is None else with_teacher(figures, one, exam, teacher), answers)
     release_memory()

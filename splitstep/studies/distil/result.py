@@ -45,6 +45,7 @@ class MethodRow(NamedTuple):
     text_bits_per_byte: Estimate | None
     top1: Estimate | None
     kl: Estimate | None
+    ended: Estimate | None = None
 
 
 class Difference(NamedTuple):

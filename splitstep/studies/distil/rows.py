@@ -39,6 +39,7 @@ def row_of(runs: Sequence[DistilRun], method: str, methods: Sequence[str], sets:
         text_bits_per_byte=mean(lambda one: one.text_bits_per_byte),
         top1=mean(lambda one: one.top1),
         kl=mean(lambda one: one.kl),
+        ended=mean(lambda one: one.ended),
     )
 
 

@@ -11,6 +11,7 @@ from .result import BITS, ROUGE, Difference, DistilResult, DistilRun, MethodRow
 
 NAME = Column("method", text=True)
 POINTS, PER_BYTE, SHARE, NATS = "{:.2f}", "{:.4f}", "{:.1%}", "{:.4f}"
+ENDED = Column(("answers", "that end", "[95%]"))
 CHANGES = {ROUGE: "{:+.2f}", BITS: "{:+.4f}"}
 
 
@@ -39,7 +40,8 @@ def row_of_one(figures: Figures) -> MethodRow:
 
     on_sets = {name: Estimate(value, None, None, 1) for name, value in figures.rouge_on.items()}
     bits = alone(figures.bits_per_byte), alone(figures.text_bits_per_byte)
-    return MethodRow("", "", "", 1, 0, alone(figures.rouge), on_sets, *bits, alone(figures.top1), alone(figures.kl))
+    more = alone(figures.top1), alone(figures.kl), alone(figures.ended)
+    return MethodRow("", "", "", 1, 0, alone(figures.rouge), on_sets, *bits, *more)
 
 
 def record(result: DistilResult, name: Cell, row: MethodRow) -> Record:
@@ -50,6 +52,7 @@ def record(result: DistilResult, name: Cell, row: MethodRow) -> Record:
         NAME: name,
         Column(("ROUGE-L", "[95%]")): cell(row.rouge, POINTS, single),
         **(sets if len(sets) > 1 else {}),
+        **({ENDED: cell(row.ended, SHARE, single)} if any(one.ended is not None for one in result.rows) else {}),
         Column(("bits per byte", "of answers", "[95%]")): cell(row.bits_per_byte, PER_BYTE, single),
         **({plain: cell(row.text_bits_per_byte, PER_BYTE, single)} if "text" in result.data else {}),
         Column(("same token", "as the teacher", "[95%]")): cell(row.top1, SHARE, single),
@@ -71,7 +74,8 @@ def notes(result: DistilResult) -> list[str]:
     other = [f"{share:.1%}" for share in shares if share is not None and share < 1]
     return [
         f"ROUGE-L in points: the mean over {counted(len(answers['seeds']), 'sampled answer')} to each row ({how}), "
-        "then over sets. Bits per byte: the fewer the better. Intervals: 95%, Student's t over training seeds.",
+        "then over sets. An answer that has not ended by then is cut off. Bits per byte: the fewer the better. "
+        "Intervals: 95%, Student's t over training seeds.",
         *[f"Teacher and student have different tokens: they are asked for one of those that they share, {one} of the "
           "teacher's, where both have read the same bytes." for one in other],
     ]  # fmt: skip
