@@ -54,7 +54,7 @@ def distil(
     teacher: Teacher,
     student: Student = None,
     text: Text = None,
-    method: Method = "skl + mta",
+    method: Method = "kl",
     student_layers: StudentLayers = None,
     out: RunOut = Path("runs/distil"),
     cache: CacheFolder = None,

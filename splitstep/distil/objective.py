@@ -37,7 +37,7 @@ class DistilOptions:
     of a token a cache keeps, in this `precision`."""
 
     teacher: str = ""
-    method: str = "skl + mta"
+    method: str = "kl"
     cache: str | None = None
     largest: int = 64
     precision: Precision = "float16"

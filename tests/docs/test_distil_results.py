@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "results" / "distil"
 PAGE = (ROOT / "docs" / "results" / "distil.md").read_text()
 WORDS = " ".join(PAGE.split())
+COSTS = ("seconds", "loop_seconds", "memory")
 STUDIES = sorted(file.parent.name for file in FOLDER.glob("*/result.json") if "study" in json.loads(file.read_text()))
 
 
@@ -23,7 +24,7 @@ def read(name: str) -> Any:
 
 
 def test_there_is_a_study() -> None:
-    assert {"other", "tuned_other"} <= set(STUDIES)
+    assert {"other", "tuned_other", "tuned_same"} <= set(STUDIES)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -37,9 +38,9 @@ def test_verdicts_and_tables_are_what_the_command_prints(name: str, capsys: pyte
 def test_what_is_said_about_rates_is_in_the_files() -> None:
     losses = {
         pair: [read(f"rates/{pair}-{rate}.json")["valid"]["loss"] for rate in ("1e-4", "3e-4", "1e-3")]
-        for pair in ("same", "other", "tuned_other")
+        for pair in ("same", "other", "tuned_other", "tuned_same")
     }
-    for pair in ("other", "tuned_other"):
+    for pair in ("other", "tuned_other", "tuned_same"):
         assert losses[pair][0] == min(losses[pair])
         assert "were {:.3f}, {:.3f} and {:.3f} at 1e-4, 3e-4 and 1e-3".format(*losses[pair]) in WORDS
     assert losses["same"][2] == min(losses["same"])
@@ -86,6 +87,58 @@ def test_what_is_said_about_the_tuned_teacher_is_in_the_files() -> None:
     assert f"the student {student['test']['bits_per_byte']:.3f} bits per byte on held-out text" in WORDS
 
 
+def test_what_is_said_about_the_cut_student_is_in_the_files() -> None:
+    found = read("tuned_same/result.json")
+    runs = {(run["method"], run["seed"]): run for run in found["runs"]}
+    for seed in found["seeds"]:
+        ce, kl = (runs[method, seed]["figures"] for method in ("ce", "kl"))
+        assert kl["rouge"] > ce["rouge"]
+        assert kl["bits_per_byte"] < ce["bits_per_byte"]
+    lengths = [{one["who"]: len(one["text"]) for one in shown["answers"]} for shown in found["shown"]]
+    assert len(lengths) == 6
+    assert min(min(one["skl"], one["skl+mta"]) for one in lengths) > 1000
+    assert f"the longest of `ce` has {max(one['ce'] for one in lengths)}" in WORDS
+    loss, distance = (
+        {
+            method: fmean(figure(runs[method, seed]) for seed in found["seeds"])
+            for method in ("ce", "kl", "skl", "skl+mta")
+        }
+        for figure in (
+            lambda run: min(run["valid_loss"]["values"]),
+            lambda run: run["figures"]["distances"][-1]["distance"],
+        )
+    )
+    assert f"is {loss['skl']:.2f} with `skl` and {loss['ce']:.2f} with `ce`" in WORDS
+    rows = {row["method"]: row for row in found["rows"]}
+    assert max(rows, key=lambda method: rows[method]["top1"]["mean"]) == "skl"
+    assert f"distance (1 - CKA) of {distance['skl+mta']:.3f} and not {distance['skl']:.3f}" in WORDS
+    kl = {method: row["kl"]["mean"] for method, row in rows.items()}
+    assert f"divergence is {kl['skl+mta']:.3f} and not {kl['skl']:.3f}" in WORDS
+    means = [row["rouge"]["mean"] for row in found["rows"]]
+    rise = max(means) - found["others"]["student before"]["rouge"]
+    assert rise > 1
+    assert f"to `kl`, the mean ROUGE-L rises by {rise:.2f} points" in WORDS
+    cut = read("cut/result.json")
+    assert f"a test perplexity of {cut['test']['perplexity']:.1f} on enwik8 after {cut['steps']:,} updates" in WORDS
+    assert f"its validation perplexity is {read('tuned_again/result.json')['valid']['perplexity']:.2f}" in WORDS
+    assert cut["cost"]["parameters"] < read("tuned_again/result.json")["cost"]["parameters"] / 2
+
+
+def test_what_is_said_about_the_cost_of_a_step_is_in_the_file() -> None:
+    found = read("cost.json")
+    ratios: dict[tuple[str, int], dict[str, Any]] = {}
+    for one in found["ratios"]:
+        ratios.setdefault((one["ratio"], one["batch"]), {})[one["of"]] = one
+    assert len(ratios) == 4
+    for (name, batch), of in ratios.items():
+        cells = [f"`{name}`", str(batch), f"{of['FLOPs']['value']:.2f}"]
+        cells += [f"{of[what]['value']:.2f} (bar {of[what]['bar']:.2f})" for what in COSTS]
+        assert f"| {' | '.join(cells)} |" in PAGE
+        assert all(of[what]["value"] <= of[what]["bar"] for what in COSTS)
+    ce = [1e3 * row["seconds"] for row in found["rows"] if (row["pair"], row["method"]) == ("one tokenizer", "ce")]
+    assert "takes {:.0f} ms at batch 16 and {:.0f} ms at batch 32".format(*ce) in WORDS
+
+
 def test_what_the_readme_says_is_in_the_files() -> None:
     readme = " ".join((ROOT / "README.md").read_text().split())
     found = {(one["of"], one["what"]): one["found"] for one in read("tuned_other/result.json")["differences"]}
@@ -93,3 +146,7 @@ def test_what_the_readme_says_is_in_the_files() -> None:
     assert gain in readme
     assert found["uld-paper", "bits per byte"]["low"] > 0 > found["sra", "bits per byte"]["high"]
     assert found["sra", "ROUGE-L"]["low"] < 0 < found["sra", "ROUGE-L"]["high"]
+    same = {(one["of"], one["what"]): one["found"] for one in read("tuned_same/result.json")["differences"]}
+    assert "raises ROUGE-L by {mean:.2f} points [{low:.2f}, {high:.2f}]".format(**same["kl", "ROUGE-L"]) in readme
+    assert same["kl", "bits per byte"]["high"] < 0 < same["skl+mta", "bits per byte"]["low"]
+    assert -0.2 < same["skl+mta", "ROUGE-L"]["low"] < same["skl+mta", "ROUGE-L"]["high"] < 0.2
