@@ -82,6 +82,7 @@ def test_half_precision_weights_made_all_at_once_train_as_autocast_does(tmp_path
     assert_same(*found)
 
 
+@pytest.mark.filterwarnings("ignore:TensorFloat32")  # PyTorch advises it while it compiles for float32
 def test_compiled_and_captured_runs_agree_closely(tmp_path: Path) -> None:
     eager, compiled = (
         weights(DIGITS, tmp_path / mode.replace("+", "-"), mode, precision="float32", steps=10)
