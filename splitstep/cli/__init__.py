@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -35,7 +36,7 @@ from .report import report
 from .runs import evaluate, generate, train, translate
 from .schemes import schemes
 
-WRONG_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
+WRONG_INPUT, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
 
 BATCH = "lower train.batch, perhaps with a higher train.accumulate, or end what else runs there"
 JOBS = "end what else runs there, or run fewer jobs at once with --engine local=1; the same command continues"
@@ -116,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         _open_streams()
+        _end_in_order()
         atexit.register(gc.freeze)  # else Python spends a second at exit on collecting the modules of transformers
     try:
         _run(words.copy())
@@ -133,8 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     except (RuntimeError, MemoryError) as error:
         return _fail(_out_of_memory(error, words))
-    except KeyboardInterrupt:
-        return _fail(CONTINUED if words[:1] in CONTINUING else "interrupted.", INTERRUPTED)
+    except KeyboardInterrupt as end:
+        code = TERMINATED if isinstance(end, Terminated) else INTERRUPTED
+        return _fail(CONTINUED if words[:1] in CONTINUING else "interrupted.", code)
     return 0
 
 
@@ -207,6 +210,20 @@ def _open_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived."""
+
+
+def _end_in_order() -> None:
+    """End on SIGTERM as on Ctrl-C, with a line and without workers left behind, unless the signal is ignored."""
+
+    def end(number: int, frame: Any) -> None:
+        raise Terminated
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
 
 
 def _abandon(stream: TextIO) -> None:
