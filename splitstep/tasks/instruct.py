@@ -152,6 +152,7 @@ class Instruct(Bucketed):
 
     def save_with(self, folder: Path) -> None:
         self.tokenizer.save_pretrained(folder)
+        stop_at(self.tokenizer.eos_token_id, folder)
 
     def remarks(self) -> dict[str, dict[str, int]]:
         length = self.options.length
@@ -216,6 +217,20 @@ def with_end(tokenizer: Any, ids: list[int], answers: np.ndarray, length: int) -
     elif end is not None:
         answers[-1] = True
     return Tokens(np.array(ids[:length], np.int32), answers[:length], len(ids) > length)
+
+
+def stop_at(end: int | None, folder: Path) -> None:
+    """Let the model in a folder stop at the end that it was trained with, too; its settings may name another only."""
+    from transformers import GenerationConfig
+
+    if end is None or not (folder / "generation_config.json").is_file():
+        return
+    settings = GenerationConfig.from_pretrained(folder)
+    named = settings.eos_token_id
+    ends = named if isinstance(named, list) else [] if named is None else [named]
+    if end not in ends:
+        settings.eos_token_id = [*ends, end]
+        settings.save_pretrained(folder)
 
 
 def joined(rows: Sequence[Tokens], split: str) -> Encoded:

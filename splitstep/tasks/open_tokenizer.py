@@ -1,12 +1,11 @@
 """The tokenizer of a model, wherever the model is: a run, a folder, a GGUF file, a name on the Hub."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from ..support.gguf_file import gguf_source, gguf_tokenizer, is_gguf
 from ..support.words import first_line
 
-GGUF = b"GGUF"  # with which such a file begins
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model")
 WANTED = ["*.json", "*.txt", "*.model", "*.jinja"]  # of a model on the Hub: what a tokenizer may consist of
 
@@ -57,14 +56,7 @@ def download(name: str) -> Path:
 
 
 def from_gguf(file: Path) -> Any:
-    """The tokenizer in a GGUF file; beside it in a folder, transformers would read other files as well."""
-    from transformers import AutoTokenizer
-
-    with file.open("rb") as opened:
-        if opened.read(len(GGUF)) != GGUF:
-            raise ValueError("it is a file, and not a GGUF file")
-    with TemporaryDirectory() as folder:
-        (Path(folder) / file.name).symlink_to(file.resolve())
-        found = AutoTokenizer.from_pretrained(folder, gguf_file=file.name)
-    found.name_or_path = str(file)
-    return found
+    if not is_gguf(file):
+        raise ValueError("it is a file, and not a GGUF file")
+    with gguf_source(file) as where:
+        return gguf_tokenizer(file, where)

@@ -15,6 +15,7 @@ from children import Child, everything, run, together
 from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
 from safetensors.torch import load_file
 from tiny import tiny
+from transformers import GenerationConfig
 
 from splitstep import cli
 from splitstep.distil.showing import Shower, Wanted
@@ -126,6 +127,20 @@ def test_the_student_loads_without_splitstep_and_has_no_projectors(place: Path, 
     exported = load_file(tmp_path / "run" / "model" / "model.safetensors").keys()
     whole = load_file(place / "teacher" / "model.safetensors").keys()
     assert exported == {name for name in whole if ".layers.2." not in name and ".layers.3." not in name}
+
+
+@pytest.mark.parametrize("named", [5, [5, 7], None])
+def test_the_student_stops_at_the_end_that_it_learnt_as_well(place: Path, tmp_path: Path, named: Any) -> None:
+    student = llama(bpe(), 2, 8)
+    student.generation_config.eos_token_id = named
+    saved(student, bpe(), tmp_path / "student")
+    given = document(place, "ce", str(tmp_path / "student"))
+    given["train"] |= {"steps": 1}
+    train(read_recipe(given, "r"), tmp_path / "run", quiet=True)
+    end = bpe().eos_token_id
+    assert end not in (5, 7)
+    found = GenerationConfig.from_pretrained(tmp_path / "run" / "model").eos_token_id
+    assert found == [*([] if named is None else named if isinstance(named, list) else [named]), end]
 
 
 @pytest.mark.parametrize("teacher", ["llama", "gpt2"])
