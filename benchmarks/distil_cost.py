@@ -276,7 +276,11 @@ def compared(ways: list[Way], times: Times, name: str, batch: int) -> list[dict[
     if base.about["memory_gib"]:
         found["memory"] = (other.about["memory_gib"] / base.about["memory_gib"], MEMORY_BAR)
     about = {"pair": name, "ratio": f"{other.method} / {base.method}", "batch": batch}
-    return [{**about, "of": what, "value": value, "bar": bar} for what, (value, bar) in found.items()]
+    rounds = {kind: len(times[base.method][kind]) for kind in TURNS}
+    return [
+        {**about, "of": what, "value": value, "bar": bar, **({"rounds": rounds[what]} if what in rounds else {})}
+        for what, (value, bar) in found.items()
+    ]
 
 
 def measure(

@@ -1,6 +1,6 @@
-"""The runs of pairs (c) and (d) in docs/results/distil.md: teacher, students, rates and studies, several at once.
+"""The runs of pairs (e) and (f) in docs/results/distil.md: teacher, students, rates and studies, several at once.
 
-    python benchmarks/distil_pairs.py FOLDER --pairs c d --seeds 5 --workers 8 --seconds 1400
+    python benchmarks/distil_pairs.py FOLDER --seeds 4 --workers 5 --seconds 1500
 
 FOLDER holds SmolLM2-135M-Instruct as a folder of Hugging Face's or as SmolLM2-135M-Instruct.gguf, dolly.jsonl.xz,
 self-instruct.jsonl, wikitext2.txt, and enwik8.txt of `benchmarks/pretraining_text.py`. All commands run there, each
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from splitstep.support.files import write_atomically
 
 SMOL, TUNED = "SmolLM2-135M-Instruct", "runs/tuned"
-RATES = ("1e-4", "3e-4", "1e-3")
+RATES = ("3e-5", "1e-4", "3e-4")
 SPLITS = ("data.valid=320", "data.test=500")
 TRIES, INTERRUPT = 2, 10.0  # how often a command is started; seconds that it has to end
 DOLLY = ("--text", "dolly.jsonl.xz")
@@ -78,8 +78,8 @@ class Pair(NamedTuple):
 
 
 PAIRS = {
-    "c": Pair("runs/cut", CUT, "ce,kl,skl,skl+mta", "runs/same"),
-    "d": Pair("runs/student", TRAINED, "ce,uld-paper,sra", "runs/other"),
+    "e": Pair("runs/cut", CUT, "ce,kl,skl,skl+mta,kl+mta", "runs/same"),
+    "f": Pair("runs/student", TRAINED, "ce,uld-paper,sra", "runs/other"),
 }
 
 
@@ -181,8 +181,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pairs", nargs="+", choices=sorted(PAIRS), default=sorted(PAIRS))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=8, help="jobs of a study at once")
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=5, help="jobs of each study at once")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which studies are stopped")
     given = parser.parse_args()
     runner = Runner(given.folder, given.seconds)

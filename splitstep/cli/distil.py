@@ -67,7 +67,8 @@ def distil(
 
     \b
     Example:
-      splitstep distil TEACHER STUDENT --text instructions.jsonl --method skl+mta --out runs/small
+      splitstep distil TEACHER STUDENT --text instructions.jsonl --method kl --out runs/small
+      splitstep distil TEACHER STUDENT --text instructions.jsonl --method mta --out runs/spans
       splitstep distil TEACHER --student-layers 10 --text instructions.jsonl train.steps=2000
       splitstep distil TEACHER OTHER --text instructions.jsonl --method sra
 

@@ -85,7 +85,7 @@ class Distillation(nn.Module):
 
 
 def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objective:
-    """The objective that a recipe describes: `objective: {name: distil, teacher: MODEL, method: skl + mta}`."""
+    """The objective that a recipe describes: `objective: {name: distil, teacher: MODEL, method: kl}`."""
     if not isinstance(task, Instruct):
         raise ValueError(f'the objective "distil" needs the task instruct, not {task.name}: it aligns whole texts')
     given = read_options(DistilOptions, options, "objective")

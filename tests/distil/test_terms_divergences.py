@@ -112,19 +112,27 @@ def test_merging_classes_never_raises_a_divergence(
         assert -1e-12 <= bound <= full * (1 + 1e-12) + 1e-12
 
 
-@given(st.integers(0, 2**32), st.integers(2, 40), st.floats(0.1, 12), st.sampled_from([0.05, 0.1, 0.3]))
+@given(
+    st.integers(0, 2**32),
+    st.integers(2, 40),
+    st.floats(0.1, 12),
+    st.sampled_from([0.05, 0.1, 0.3]),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
 def test_the_slope_of_skl_is_bounded_by_the_students_own_probability(
-    seed: int, size: int, scale: float, alpha: float
+    seed: int, size: int, scale: float, alpha: float, temperature: float
 ) -> None:
     p, z = (random(1, size, seed=seed + n, scale=scale) for n in (0, 1))
-    probability = z.softmax(-1)
+    probability = (z / temperature).softmax(-1)
     slopes: dict[str, Tensor] = {}
     for name in ("kl", f"skl(alpha={alpha})"):
         between = parse_method(name).summands[0].term.between  # pyright: ignore
         logits = z.clone().requires_grad_()
-        [slopes[name]] = torch.autograd.grad(between(*class_logs(p, logits, 1.0)).sum(), logits)
-    torch.testing.assert_close(slopes["kl"], probability - p.softmax(-1), rtol=1e-9, atol=1e-12)
-    bound = (1 - alpha) / alpha * probability
+        value = temperature**2 * between(*class_logs(p, logits, temperature)).sum()
+        [slopes[name]] = torch.autograd.grad(value, logits)
+    expected = temperature * (probability - (p / temperature).softmax(-1))
+    torch.testing.assert_close(slopes["kl"], expected, rtol=1e-9, atol=1e-12)
+    bound = temperature * (1 - alpha) / alpha * probability
     assert (slopes[f"skl(alpha={alpha})"].abs() <= bound * (1 + 1e-9) + 1e-15).all()
 
 

@@ -35,6 +35,13 @@ def test_verdicts_and_tables_are_what_the_command_prints(name: str, capsys: pyte
     assert printed in PAGE
 
 
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_page_says_how_many_rows_are_answered(name: str) -> None:
+    sets = {key: one["rows"] for key, one in read(f"{name}/result.json")["data"]["sets"].items()}
+    assert f"{sets['held out']} of the last 500" in WORDS
+    assert f"the {sets['self-instruct']} of Self-Instruct" in WORDS
+
+
 def test_what_is_said_about_rates_is_in_the_files() -> None:
     losses = {
         pair: [read(f"rates/{pair}-{rate}.json")["valid"]["loss"] for rate in ("1e-4", "3e-4", "1e-3")]
@@ -114,6 +121,12 @@ def test_what_is_said_about_the_cut_student_is_in_the_files() -> None:
     assert f"distance (1 - CKA) of {distance['skl+mta']:.3f} and not {distance['skl']:.3f}" in WORDS
     kl = {method: row["kl"]["mean"] for method, row in rows.items()}
     assert f"divergence is {kl['skl+mta']:.3f} and not {kl['skl']:.3f}" in WORDS
+    assert all(
+        runs["skl+mta", seed]["figures"]["bits_per_byte"] > runs["skl", seed]["figures"]["bits_per_byte"]
+        for seed in found["seeds"]
+    )
+    gain = rows["skl"]["rouge"]["mean"] - found["others"]["student before"]["rouge"]
+    assert f"`skl` itself gains {gain:.2f} points only over the student before training" in WORDS
     means = [row["rouge"]["mean"] for row in found["rows"]]
     rise = max(means) - found["others"]["student before"]["rouge"]
     assert rise > 1

@@ -260,6 +260,9 @@ def test_the_table_shows_how_many_answers_end_unless_the_result_is_older(
     older = read_distil(document, "it")
     assert older.rows[0].ended is None
     assert ENDED not in main_table(older).columns
+    some = [*older.of("kl")[:1], *result.of("kl")[1:]]  # a study that an older version began
+    row = row_of(some, "kl", ["ce", "kl"], list(EXAM.sets))
+    assert (row.ended, row.rouge) == (None, result.rows[1].rouge)
 
 
 def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training, Path]) -> None:

@@ -24,7 +24,9 @@ def row_of(runs: Sequence[DistilRun], method: str, methods: Sequence[str], sets:
     finished = sum(run.status == "finished" for run in own)
 
     def mean(figure: Figure) -> Estimate | None:
-        return estimate(list(by_seed(runs, method, figure).values()))
+        """The mean of a figure that all runs have; those of an older version may lack one."""
+        values = list(by_seed(runs, method, figure).values())
+        return estimate(values) if len(values) == sum(run.figures is not None for run in own) else None
 
     on_sets = {name: mean(lambda one, name=name: one.rouge_on.get(name)) for name in sets}
     return MethodRow(
