@@ -86,7 +86,7 @@ def splitstep(
 
 
 CONTINUING, CONTINUED = (
-    (["compare"], ["ablate"]),
+    (["compare"], ["ablate"], ["distil"]),
     "interrupted: the same command continues, and keeps what is finished.",
 )
 TWO_WORDS = {compare_glue: "compare glue", compare_students: "compare distil"}

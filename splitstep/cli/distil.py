@@ -29,7 +29,11 @@ Text = Annotated[
     typer.Option("--text", metavar="FILE", help="JSON lines with instruction and response, or plain text; repeatable."),
 ]
 Method = Annotated[
-    str, typer.Option("--method", help='A sum of terms, such as "skl + 2 mta.dsa + .2 mta.hid", or a preset: mta, sra.')
+    str,
+    typer.Option(
+        "--method",
+        help='A sum of terms (ce, kl, skl, uld, ...), such as "skl + 2 mta.dsa + .2 mta.hid", or a preset: mta, sra.',
+    ),
 ]
 StudentLayers = Annotated[
     int | None,

@@ -263,7 +263,7 @@ def check_same(folder: Path, found: Manifest, wanted: Manifest) -> None:
         if getattr(found, name) != getattr(wanted, name):
             raise ValueError(
                 f"{folder} is a cache of {what} ({name} {str(getattr(found, name))[:12]}, here "
-                f"{str(getattr(wanted, name))[:12]}): name another folder with --cache"
+                f"{str(getattr(wanted, name))[:12]}): name another --out, or another folder with --cache"
             )
     missing = [name for name in wanted.fields if name not in found.fields]
     missing += ["output"] if wanted.output and not found.output else []

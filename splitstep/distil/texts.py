@@ -97,7 +97,7 @@ def read_by_teacher(task: Instruct, tokenizer: Any) -> Encoded:
     """The training rows in the teacher's tokens, which are the student's if the tokenizers are equal."""
     if equal_tokenizers(tokenizer, task.tokenizer):
         return task.encoded["train"]
-    return joined(list(encode_rows(tokenizer, task.rows["train"], task.options.length)), "train")
+    return joined(list(encode_rows(tokenizer, task.rows["train"], task.options.length)))
 
 
 def equal_tokenizers(one: Any, other: Any) -> bool:

@@ -16,7 +16,7 @@ from ..schemes import name_of
 from ..support.typed import read_as
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
-from ..training.card import data_list, escaped, figures_of, kept_as, table
+from ..training.card import FLAG, data_list, escaped, figures_of, kept_as, table
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
 from ..training.network import About, Network, Norms
@@ -50,11 +50,11 @@ These figures come from one run, with one seed ({seed}), so they have no interva
 weights are {kept}.
 
 ## How to load
-
+{flag}
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("path/to/this/folder")
+model = AutoModelForCausalLM.from_pretrained("path/to/this/folder"{trust})
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 """
@@ -121,6 +121,7 @@ class PretrainedNetwork(Network):
     def card(self, result: RunResult, model: Any, task: Task, folder: Path) -> str:
         tags = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["splitstep", result.task]}
         shape, start = result.shape, result.start.path if result.start else "A model"
+        ours = isinstance(model, SplitstepModel)
         rows = [("kind", type(model).__name__), ("layers", f"{shape.layers}"), ("width", f"{shape.width}")]
         rows += [
             ("parameters", f"{result.cost.parameters:,}"),
@@ -138,6 +139,8 @@ class PretrainedNetwork(Network):
             figures="\n\n".join(figures_of(result)),
             seed=result.seed,
             kept=kept_as(result),
+            flag=f"\n{FLAG}\n" if ours else "",
+            trust=", trust_remote_code=True" if ours else "",
         )
 
 
@@ -146,7 +149,8 @@ def prompt_of(task: Task) -> str:
     if not isinstance(task, Instruct) or not any(row.prompt for row in task.rows["train"]):
         return ""
     lines = "\n".join(f"    {line}".rstrip() for line in task.options.template.splitlines())
-    return f"\n## Prompt\n\nPrompts were written like this, and answers follow at once:\n\n{lines}\n"
+    follow = "in a new line" if task.options.template.endswith("\n") else "at once"
+    return f"\n## Prompt\n\nPrompts were written like this, and answers follow {follow}:\n\n{lines}\n"
 
 
 def hidden_width(config: Any, width: int) -> int | list[int]:

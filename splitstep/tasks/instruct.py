@@ -25,6 +25,7 @@ TEMPLATE = (
     "### Instruction:\n{prompt}\n\n### Response:\n"
 )
 WIDTHS = 8
+ENDLESS = 2**31 - 1  # tokens
 AT_ONCE = 256  # rows that are tokenised at once, on all cores
 HELD = 20  # of so many rows, one is held out for valid, and one for test
 
@@ -41,7 +42,8 @@ class Tokens(NamedTuple):
 class InstructOptions:
     """`path`: JSON lines with `instruction` (or `prompt`) and `response`, or plain text; packed or not. `tokenizer`:
     the model whose tokenizer reads them. `length`: the most tokens of a row; the rest is cut off. `template`: what a
-    prompt stands in. `valid`, `test`: how many rows at the end are held out for each; by default 5 %."""
+    prompt stands in. `valid`, `test`: how many rows are held out for each, by default 5 %; they are the last ones of
+    each file, in proportion."""
 
     path: tuple[str, ...] = ()
     tokenizer: str = ""
@@ -94,12 +96,15 @@ class Instruct(Bucketed):
             (one for one in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id) if one is not None), 0
         )
         paths = [find_own(name, self.name, data) for name in options.path]
-        rows = divided([row for path in paths for row in read_rows(path, options.template)], options)
+        rows = divided([read_rows(path, options.template) for path in paths], options)
         fitting = {split: self._fitting(found) for split, found in rows.items()}
         self.rows = {split: [row for row, _ in found] for split, found in fitting.items()}
         self._dropped = {split: len(rows[split]) - len(found) for split, found in fitting.items()}
+        for split, found in fitting.items():
+            if not found:
+                raise ValueError(self._too_long(rows[split], split))
         self._cut = {split: sum(tokens.cut for _, tokens in found) for split, found in fitting.items()}
-        self.encoded = {split: joined([tokens for _, tokens in found], split) for split, found in fitting.items()}
+        self.encoded = {split: joined([tokens for _, tokens in found]) for split, found in fitting.items()}
         self._source = {"files": [path.name for path in paths]}
         lengths = {split: one.lengths for split, one in self.encoded.items()}
         longest = -(-max(int(found.max()) for found in lengths.values()) // MULTIPLE) * MULTIPLE
@@ -114,6 +119,14 @@ class Instruct(Bucketed):
         """The rows with their tokens; those without a token of the answer within the length are left out."""
         found = encode_rows(self.tokenizer, rows, self.options.length)
         return [(row, tokens) for row, tokens in zip(rows, found, strict=True) if tokens.answers[1:].any()]
+
+    def _too_long(self, rows: Sequence[Row], split: str) -> str:
+        whole = (tokens.answers for tokens in encode_rows(self.tokenizer, rows, ENDLESS))
+        least = min((int(answers[1:].argmax()) + 2 for answers in whole if answers[1:].any()), default=ENDLESS)
+        return (
+            f'task "instruct": no row of {split} has an answer within {self.options.length} tokens: set data.length to '
+            f"{least} or more, or give a shorter data.template"
+        )
 
     @property
     def shape(self) -> dict[str, int]:
@@ -159,10 +172,17 @@ class Instruct(Bucketed):
         told = {
             f"left out, for the answer begins after {length} tokens": self._dropped,
             f"cut off after {length} tokens": self._cut,
+            "tokens unknown to the tokenizer": self._unknown(),
             "read as plain text": {split: sum(not row.prompt for row in found) for split, found in self.rows.items()},
         }
         found = {text: {split: n for split, n in counts.items() if n} for text, counts in told.items()}
         return {text: counts for text, counts in found.items() if counts}
+
+    def _unknown(self) -> dict[str, int]:
+        number = self.tokenizer.unk_token_id
+        if number is None or number == self.tokenizer.eos_token_id:
+            return {}
+        return {split: int((one.tokens == number).sum()) for split, one in self.encoded.items()}
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -175,16 +195,33 @@ class Instruct(Bucketed):
         }
 
 
-def divided(rows: Sequence[Row], options: InstructOptions) -> dict[str, Sequence[Row]]:
-    """The three splits: the last rows are held out."""
-    share = max(1, len(rows) // HELD)
+def divided(files: Sequence[Sequence[Row]], options: InstructOptions) -> dict[str, list[Row]]:
+    """The three splits: the last rows of each file are held out, in proportion to its rows."""
+    sizes = [len(rows) for rows in files]
+    share = max(1, sum(sizes) // HELD)
     valid, test = (share if given is None else given for given in (options.valid, options.test))
-    if len(rows) <= valid + test:
+    if sum(sizes) <= valid + test:
         raise ValueError(
-            f'task "instruct": {counted(len(rows), "row")}, of which {valid} + {test} are held out: give more rows'
+            f'task "instruct": {counted(sum(sizes), "row")}, of which {valid} + {test} are held out: give more rows'
         )
-    cuts = (0, len(rows) - valid - test, len(rows) - test, len(rows))
-    return {split: rows[cuts[i] : cuts[i + 1]] for i, split in enumerate(SPLITS)}
+    held = quotas(valid + test, sizes)
+    found: dict[str, list[Row]] = {split: [] for split in SPLITS}
+    for rows, both, last in zip(files, held, quotas(test, held), strict=True):
+        cuts = (0, len(rows) - both, len(rows) - last, len(rows))
+        for i, split in enumerate(SPLITS):
+            found[split] += rows[cuts[i] : cuts[i + 1]]
+    return found
+
+
+def quotas(count: int, sizes: Sequence[int]) -> list[int]:
+    """`count`, less than the sum of the sizes or equal to it, in parts in proportion to them: none is larger than its
+    size, and they differ from the proportion by less than 1."""
+    total = sum(sizes)
+    found = [count * size // total for size in sizes]
+    largest_rests = sorted(range(len(sizes)), key=lambda k: -(count * sizes[k] % total))
+    for k in largest_rests[: count - sum(found)]:
+        found[k] += 1
+    return found
 
 
 def encode_rows(tokenizer: Any, rows: Sequence[Row], length: int) -> Iterator[Tokens]:
@@ -233,9 +270,7 @@ def stop_at(end: int | None, folder: Path) -> None:
         settings.save_pretrained(folder)
 
 
-def joined(rows: Sequence[Tokens], split: str) -> Encoded:
-    if not rows:
-        raise ValueError(f'task "instruct": no row of {split} has an answer within the length: raise data.length')
+def joined(rows: Sequence[Tokens]) -> Encoded:
     offsets = np.cumsum([0, *(len(row.ids) for row in rows)])
     answers = np.concatenate([row.answers for row in rows])
     return Encoded(np.concatenate([row.ids for row in rows]), answers.astype(np.int64), offsets)

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from ..support.typed import read_json
 from ..support.words import first_line
+from .corpus.documents import kind_of
 from .fetch import read
 
 PROMPTS, ANSWERS, CONTEXTS = ("instruction", "prompt"), ("response", "output", "answer"), ("context", "input")
+TABLES = (".csv", ".tsv")
 INSTANCES = "instances"  # where Self-Instruct has its inputs and outputs; the first is taken
 ARRAY = re.compile(r"\s*\[\s*\{")  # how an array of objects begins
 PIECE = 2000  # characters of plain text in a row, at most, unless a line is longer
@@ -32,6 +34,11 @@ class Row(NamedTuple):
 def read_rows(path: Path, template: str) -> list[Row]:
     """The rows of a file: JSON lines, an array of objects, or any other text. A prompt stands in the template's
     {prompt}."""
+    if (kind := kind_of(path)) in TABLES:
+        raise ValueError(
+            f"{path} ends in {kind}, which is not read here: write an object with instruction and response on each "
+            "line of a .jsonl file, or name it .txt to learn it as it is"
+        )
     text = read_text(path)
     if ARRAY.match(text):
         rows = list(array_rows(path, text, template))

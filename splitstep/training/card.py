@@ -58,7 +58,7 @@ import splitstep as ss
 found = ss.load("{place}")  # found.model, and found.tokenizer or found.processor
 ```
 
-In any program with transformers, if splitstep is installed; the flag lets it run the small file `splitstep_models.py`:
+{flag}
 
 ```python
 from transformers import {imports}
@@ -66,6 +66,10 @@ from transformers import {imports}
 model = {auto}.from_pretrained("{place}", trust_remote_code=True)
 {reader}```
 """
+FLAG = (
+    "In any program with transformers, if splitstep is installed; the flag lets it run the small file "
+    "`splitstep_models.py`:"
+)
 READER = """\
 tokenizer = AutoTokenizer.from_pretrained("{place}")
 """
@@ -93,6 +97,7 @@ def model_card(result: RunResult, config: SplitstepConfig, task: Task, folder: P
         figures="\n\n".join(figures_of(result)),
         seed=result.seed,
         kept=kept_as(result),
+        flag=FLAG,
         place=place,
         auto=auto,
         imports=f"{auto}, AutoTokenizer" if reads_text else auto,

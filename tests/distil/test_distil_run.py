@@ -82,6 +82,7 @@ def test_the_card_of_a_cut_student_says_so_and_has_no_prompt_after_plain_text(pl
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "trained further with splitstep on the task instruct. It has 2 of its layers.\n" in card
     assert "## Prompt" not in card
+    assert 'AutoModelForCausalLM.from_pretrained("path/to/this/folder")' in card
 
 
 @pytest.mark.slow
@@ -202,6 +203,7 @@ def test_the_table_says_what_the_student_learnt_from(
     assert rows["objective"].strip().startswith("distil, teacher")
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "objective | distil, teacher " in card
+    assert "answers follow in a new line:\n" in card
     assert "\n\n    ### Instruction:\n    {prompt}\n\n    ### Response:\n\n## Figures" in card
     assert "of its layers" not in card
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 from distil_pairs import bpe, characters_of, instructions, pieces
+from hypothesis import given
+from hypothesis import strategies as st
 
 from splitstep.tasks import Task, instruct, task
-from splitstep.tasks.instruct import encode_rows
-from splitstep.tasks.instructions import Row
+from splitstep.tasks.instruct import encode_rows, quotas
+from splitstep.tasks.instructions import Row, read_rows
 
 TEMPLATE = "Q: {prompt}\nA: "
 
@@ -64,6 +66,61 @@ def test_plain_text_is_all_answer(tmp_path: Path) -> None:
     batch = found.batch(0, 0, 2)
     assert bool((batch["labels"][:, 1:] != -100)[batch["attention_mask"][:, 1:] == 1].all())
     assert found.remarks()["read as plain text"] == {split: len(rows) for split, rows in found.rows.items()}
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.data())
+def test_quotas_are_whole_proportions(sizes: list[int], data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, sum(sizes)))
+    found = quotas(count, sizes)
+    assert sum(found) == count
+    for part, size in zip(found, sizes, strict=True):
+        assert 0 <= part <= size
+        assert abs(part - count * size / sum(sizes)) < 1
+
+
+def test_the_last_rows_of_each_file_are_held_out(tmp_path: Path) -> None:
+    bpe().save_pretrained(tmp_path / "tokenizer")
+    instructions(tmp_path / "text.jsonl", 60)
+    (tmp_path / "notes.txt").write_text("".join(f"Line {number} of the notes.\n" for number in range(2000)))
+    paths = [str(tmp_path / name) for name in ("text.jsonl", "notes.txt")]
+    options = {"path": paths, "tokenizer": str(tmp_path / "tokenizer"), "template": TEMPLATE, "length": 4000}
+    found = task("instruct", {**options, "valid": 8, "test": 12})
+    alone = [read_rows(Path(path), TEMPLATE) for path in paths]
+    total = sum(map(len, alone))
+    assert {split: len(rows) for split, rows in found.rows.items()} == {"train": total - 20, "valid": 8, "test": 12}
+    for rows, place in zip(alone, paths, strict=True):
+        own = {split: [row for row in found.rows[split] if row.where.startswith(place)] for split in found.rows}
+        assert own["train"] + own["valid"] + own["test"] == rows
+        assert min(map(len, own.values())) > 0
+
+
+def test_a_table_and_a_length_without_an_answer_say_what_to_do(tmp_path: Path) -> None:
+    bpe().save_pretrained(tmp_path / "tokenizer")
+    options = {"tokenizer": str(tmp_path / "tokenizer"), "template": TEMPLATE}
+    (tmp_path / "rows.csv").write_text("instruction,response\na,b\n" * 30)
+    with pytest.raises(ValueError, match=r"rows\.csv ends in \.csv, which is not read here: write an object"):
+        task("instruct", {**options, "path": [str(tmp_path / "rows.csv")]})
+    path = instructions(tmp_path / "text.jsonl", 40)
+    with pytest.raises(
+        ValueError, match=r"no row of train has an answer within 4 tokens: set data\.length to"
+    ) as caught:
+        task("instruct", {**options, "path": [path], "length": 4})
+    least = int(str(caught.value).split("set data.length to ")[1].split()[0])
+    with pytest.raises(ValueError, match="no row of"):
+        task("instruct", {**options, "path": [path], "length": least - 1})
+    rows = read_rows(Path(path), TEMPLATE)
+    assert least == min(len(bpe()(row.prompt)["input_ids"]) for row in rows[: len(rows) - 4]) + 1
+
+
+def test_unknown_tokens_are_told(tmp_path: Path) -> None:
+    characters_of("abc ").save_pretrained(tmp_path / "tokenizer")
+    (tmp_path / "notes.txt").write_text("abc xyz\n" * 2000)
+    found = task("instruct", {"path": [str(tmp_path / "notes.txt")], "tokenizer": str(tmp_path / "tokenizer")})
+    assert "tokens unknown to the tokenizer" not in found.remarks()  # its end is the unknown token, too
+    found.tokenizer.eos_token = "a"
+    known = {split: int((one.tokens == found.tokenizer.unk_token_id).sum()) for split, one in found.encoded.items()}
+    assert found.remarks()["tokens unknown to the tokenizer"] == known
+    assert min(known.values()) > 0
 
 
 def test_a_prompt_that_fills_the_length_is_left_out_and_told(tmp_path: Path) -> None:

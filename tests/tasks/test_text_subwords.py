@@ -118,3 +118,7 @@ def test_a_run_learns_writes_and_is_a_student(tmp_path: Path, capsys: pytest.Cap
     distil = ["distil", str(tmp_path / "run"), str(tmp_path / "run"), "--text", str(tmp_path / "rows.jsonl")]
     more = ["--method", "ce", "--out", str(tmp_path / "student"), 'data.template="{prompt} "', "train.steps=2"]
     assert cli.main([*distil, *more, "train.warmup=1", "train.batch=4"]) == 0
+    card = (tmp_path / "student" / "model" / "README.md").read_text()
+    assert 'AutoModelForCausalLM.from_pretrained("path/to/this/folder", trust_remote_code=True)' in card
+    assert "if splitstep is installed" in card
+    assert "answers follow at once:" in card

@@ -74,7 +74,8 @@ def notes(result: DistilResult) -> list[str]:
     other = [f"{share:.1%}" for share in shares if share is not None and share < 1]
     return [
         f"ROUGE-L in points: the mean over {counted(len(answers['seeds']), 'sampled answer')} to each row ({how}), "
-        "then over sets. An answer that has not ended by then is cut off. Bits per byte: the fewer the better. "
+        "then over sets. An answer that has not ended by then is cut off; if few end, ROUGE-L says little else. "
+        "Bits per byte: the fewer the better. "
         "Intervals: 95%, Student's t over training seeds.",
         *[f"Teacher and student have different tokens: they are asked for one of those that they share, {one} of the "
           "teacher's, where both have read the same bytes." for one in other],
