@@ -1,6 +1,6 @@
 """The runs of pairs (e) and (f) in docs/results/distil.md: teacher, students, rates and studies, several at once.
 
-    python benchmarks/distil_pairs.py FOLDER --seeds 4 --workers 5 --seconds 1500
+    python benchmarks/distil_pairs.py FOLDER --seeds 4 --seconds 1500
 
 FOLDER holds SmolLM2-135M-Instruct as a folder of Hugging Face's or as SmolLM2-135M-Instruct.gguf, dolly.jsonl.xz,
 self-instruct.jsonl, wikitext2.txt, and enwik8.txt of `benchmarks/pretraining_text.py`. All commands run there, each
@@ -46,12 +46,14 @@ TRAINED = [
 
 
 class Pair(NamedTuple):
-    """A student, the command that makes it, the methods, and the folder of the study."""
+    """A student, the command that makes it, the methods, the folder of the study, and how many of its jobs run at once:
+    together, those of both pairs fit into the memory of an H200."""
 
     student: str
     made_by: Sequence[str]
     methods: str
     out: str
+    workers: int
 
     def study(self, rate: str, seeds: int, *more: str) -> list[str]:
         return [
@@ -78,8 +80,8 @@ class Pair(NamedTuple):
 
 
 PAIRS = {
-    "e": Pair("runs/cut", CUT, "ce,kl,skl,skl+mta,kl+mta", "runs/same"),
-    "f": Pair("runs/student", TRAINED, "ce,uld-paper,sra", "runs/other"),
+    "e": Pair("runs/cut", CUT, "ce,kl,skl,skl+mta,kl+mta", "runs/same", 8),
+    "f": Pair("runs/student", TRAINED, "ce,uld-paper,sra", "runs/other", 4),
 }
 
 
@@ -160,7 +162,7 @@ def best_rate(runner: Runner, pair: Pair) -> str | None:
     return min(losses, key=lambda rate: losses[rate])
 
 
-def run_pair(runner: Runner, pair: Pair, tuned: threading.Thread, seeds: int, workers: int) -> bool:
+def run_pair(runner: Runner, pair: Pair, tuned: threading.Thread, seeds: int) -> bool:
     """Make the student, choose the rate, and run the study; whether there is a result."""
     name = Path(pair.out).name
     made = runner.run(Path(pair.student).name, pair.made_by)
@@ -168,7 +170,7 @@ def run_pair(runner: Runner, pair: Pair, tuned: threading.Thread, seeds: int, wo
     if not made or not (runner.folder / TUNED / "result.json").is_file():
         return False
     rate = best_rate(runner, pair)
-    engine = ("--engine", f"local={workers}")
+    engine = ("--engine", f"local={pair.workers}")
     if rate is None:
         return False
     if runner.run(name, pair.study(rate, seeds, *engine), stops=True):
@@ -182,7 +184,6 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pairs", nargs="+", choices=sorted(PAIRS), default=sorted(PAIRS))
     parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--workers", type=int, default=5, help="jobs of each study at once")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which studies are stopped")
     given = parser.parse_args()
     runner = Runner(given.folder, given.seconds)
@@ -190,7 +191,7 @@ def main() -> int:
     tuned = threading.Thread(target=runner.run, args=("tuned", TUNE))
     tuned.start()
     pairs = [PAIRS[name] for name in given.pairs]
-    found = together([lambda p=pair: run_pair(runner, p, tuned, given.seeds, given.workers) for pair in pairs])
+    found = together([lambda p=pair: run_pair(runner, p, tuned, given.seeds) for pair in pairs])
     tuned.join()
     runner.note("all", state="done" if all(found) else "some failed")
     return 0 if all(found) else 1

@@ -64,11 +64,11 @@ def test_it_stops_a_study_and_collects_the_seeds_that_all_methods_have(tmp_path:
     tuned = threading.Thread(target=runner.run, args=("tuned", pairs.TUNE))
     tuned.start()
     pair = pairs.PAIRS["e"]
-    assert pairs.run_pair(runner, pair, tuned, 5, 2)
+    assert pairs.run_pair(runner, pair, tuned, 5)
     ran = [json.loads(line) for line in (tmp_path / "commands.txt").read_text().splitlines()]
     assert {tuple(words) for words in ran[:2]} == {tuple(pairs.TUNE), tuple(pairs.CUT)}
     assert sorted(ran[2:5]) == sorted(pair.trial(rate) for rate in pairs.RATES)
-    engine = ("--engine", "local=2")
+    engine = ("--engine", f"local={pair.workers}")
     assert ran[5:] == [pair.study("3e-4", 5, *engine), pair.study("3e-4", 1, *engine)]
     status = json.loads((tmp_path / "status.json").read_text())
     assert status["same"]["state"] == "stopped"
@@ -81,7 +81,7 @@ def test_a_command_that_fails_is_tried_again_and_then_nothing_follows(tmp_path: 
     runner = pairs.Runner(tmp_path, 60.0, (sys.executable, str(tmp_path / "program.py")))
     tuned = threading.Thread(target=runner.run, args=("tuned", pairs.TUNE))
     tuned.start()
-    assert not pairs.run_pair(runner, pairs.PAIRS["f"], tuned, 5, 2)
+    assert not pairs.run_pair(runner, pairs.PAIRS["f"], tuned, 5)
     status = json.loads((tmp_path / "status.json").read_text())
     assert {name: one["tries"] for name, one in status.items()} == {"tuned": 2, "student": 2}
     assert (tmp_path / "logs" / "student.log").read_text() == "a run\na run\n"
