@@ -270,6 +270,7 @@ def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; dog" in page
     assert page.count(">teacher, ") == len(made[0].shown)
+    assert "the band is from the least to the greatest" in page
     assert "Nothing was compared" not in page
 
 

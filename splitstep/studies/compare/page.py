@@ -41,15 +41,17 @@ def compare_page(result: Comparison) -> str:
     return page(title, body)
 
 
+BAND = "The line is the mean over seeds; the band is from the least to the greatest."
+
+
 def loss_curves(result: Comparison) -> list[str]:
-    what = "The line is the mean over seeds; the band is from the least to the greatest."
     charts = [curves(result, "valid_loss", "Validation loss", LOSS, "chart-valid")]
     if any(trial.valid_metric.steps for trial in result.trials):  # translators may be scored at the end only
         title = f"Validation {title_of(result.metric)}"
         charts.append(curves(result, "valid_metric", title, metric_axis(result), "chart-metric"))
     return [
         chart_to_html(curves(result, "train_loss", "Training loss", LOSS, "chart-train")),
-        f'<p class="soft">{what if len(result.seeds) > 1 else "One seed."}</p>',
+        f'<p class="soft">{BAND if len(result.seeds) > 1 else "One seed."}</p>',
         side_by_side([chart_to_html(one) for one in charts]),
     ]
 

@@ -8,6 +8,7 @@ from ...report.drawing import chart_to_html
 from ...report.page import page, side_by_side
 from ...report.tables import to_html
 from ...report.verdict import verdict_to_html
+from ..compare.page import BAND
 from ..reproduce import reproduce, summary
 from .charts import distance_chart, figure_charts, loss_charts
 from .result import DistilResult, Said, Shown
@@ -37,7 +38,8 @@ def distil_page(result: DistilResult) -> str:
 def charts(result: DistilResult) -> list[str]:
     distance = distance_chart(result)
     losses = [chart_to_html(chart) for chart in loss_charts(result)]
-    return [*([chart_to_html(distance)] if distance else []), *([side_by_side(losses)] if losses else [])]
+    found = [*([chart_to_html(distance)] if distance else []), *([side_by_side(losses)] if losses else [])]
+    return [*found, f'<p class="soft">{BAND}</p>'] if found and len(result.seeds) > 1 else found
 
 
 def answers(result: DistilResult) -> list[str]:
