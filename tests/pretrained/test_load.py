@@ -302,4 +302,5 @@ def test_a_gguf_file_gives_the_tokens_that_transformers_gives_and_can_be_saved(t
     with torch.no_grad():
         torch.testing.assert_close(again.model(**inputs).logits, found.model(**inputs).logits, rtol=0, atol=0)
     assert again.tokenizer("A splitting method is").input_ids == inputs.input_ids[0].tolist()
+    assert (found.tokenizer.eos_token, again.tokenizer.eos_token) == ("<|im_end|>", "<|im_end|>")
     assert "quantization_config" not in json.loads((tmp_path / "config.json").read_text())
