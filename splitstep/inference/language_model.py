@@ -12,6 +12,7 @@ import torch
 from transformers import AutoTokenizer
 
 from ..pretrained import Opened, open_model
+from ..support.ends import named_ends
 from ..tasks import TASKS
 from ..tasks.language import Language
 from ..tasks.tokenizer import TOKENIZER
@@ -70,8 +71,7 @@ def of_opened(opened: Opened) -> LanguageModel:
             f"{opened.name} holds a {type(model).__name__}, which does not continue text: name a language model"
         )
     tokenizer = opened.needs_tokenizer()
-    ends = model.generation_config.eos_token_id
-    found = frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
+    found = frozenset(named_ends(model.generation_config))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     length = min(tokenizer.model_max_length, most_positions(model, tokenizer.model_max_length))
     return LanguageModel(lambda: model.to(device), tokenizer_codec(tokenizer, length), found)

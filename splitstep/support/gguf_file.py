@@ -13,7 +13,7 @@ from typing import Any
 
 MAGIC = b"GGUF"  # with which such a file begins
 CHANGING = Lock()  # of the package gguf
-SPECIAL = {"bos_token": "bos_token_id", "eos_token": "eos_token_id"}
+SPECIAL = ("bos_token", "eos_token")
 
 
 def is_gguf(file: Path) -> bool:
@@ -64,8 +64,8 @@ def gguf_tokenizer(file: Path, where: dict[str, str]) -> Any:
     from transformers import AutoTokenizer
 
     made, reader = AutoTokenizer.from_pretrained(**where), gguf.GGUFReader(file)
-    for name, key in SPECIAL.items():
-        field = reader.get_field(f"tokenizer.ggml.{key}")
+    for name in SPECIAL:
+        field = reader.get_field(f"tokenizer.ggml.{name}_id")
         setattr(made, name, None if field is None else made.convert_ids_to_tokens(int(field.contents())))
     made.name_or_path = str(file)
     return made

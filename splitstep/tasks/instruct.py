@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.loss import shifted
+from ..support.ends import named_ends
 from ..support.words import counted
 from .bucketed import Bucketed
 from .buckets import MULTIPLE, Buckets, choose_widths, padded
@@ -263,9 +264,7 @@ def stop_at(end: int | None, folder: Path) -> None:
     if end is None or not (folder / "generation_config.json").is_file():
         return
     settings = GenerationConfig.from_pretrained(folder)
-    named = settings.eos_token_id
-    ends = named if isinstance(named, list) else [] if named is None else [named]
-    if end not in ends:
+    if end not in (ends := named_ends(settings)):
         settings.eos_token_id = [*ends, end]
         settings.save_pretrained(folder)
 

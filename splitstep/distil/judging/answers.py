@@ -16,6 +16,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 
 from ...inference.sampling import Sampling
 from ...kernels.gumbel import add_gumbel
+from ...support.ends import named_ends
 from .room import rows_to_write
 from .tokens import device_of, most_tokens, prompt_tokens, reading
 
@@ -121,9 +122,8 @@ def check_room(model: Any, encoded: Sequence[Sequence[int]], writing: Writing) -
 
 def end_tokens(model: Any, tokenizer: Any) -> list[int]:
     """The tokens that end an answer: those of the model and of its tokenizer."""
-    own = model.generation_config.eos_token_id
-    found = own if isinstance(own, list) else [own]
-    return sorted({end for end in (*found, tokenizer.eos_token_id) if end is not None})
+    own = tokenizer.eos_token_id
+    return sorted({*named_ends(model.generation_config), *([] if own is None else [own])})
 
 
 @contextmanager
