@@ -13,7 +13,7 @@ import torch
 from tiny_causal import ROWS, gpt2, llama, ours
 
 from splitstep.distil.judging import answers
-from splitstep.distil.judging.answers import Writing, key_of, write_answers
+from splitstep.distil.judging.answers import Answer, Writing, key_of, write_answers
 from splitstep.distil.judging.exam import Exam, judge
 from splitstep.distil.judging.tokens import Causal
 from splitstep.kernels.gumbel import gumbel
@@ -82,8 +82,11 @@ def test_answers_in_rounds_are_those_of_a_loop(make: Any, writing: Writing, monk
     one = ending(make)
     expected = {seed: [by_hand(one, prompt, seed, writing) for prompt in PROMPTS] for seed in writing.seeds}
     found = write_answers(*one, PROMPTS, writing)
-    assert found.texts == {
-        seed: [one.tokenizer.decode(ids, skip_special_tokens=True).strip() for ids in own]
+    assert found.answers == {
+        seed: [
+            Answer(one.tokenizer.decode(ids, skip_special_tokens=True).strip(), len(ids) < writing.max_tokens)
+            for ids in own
+        ]
         for seed, own in expected.items()
     }
     lengths = [len(ids) for own in expected.values() for ids in own]

@@ -23,7 +23,7 @@ from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
 from splitstep.distil.judging import room
-from splitstep.distil.judging.answers import ROUND, Writing, write_answers
+from splitstep.distil.judging.answers import ROUND, Answer, Writing, write_answers
 from splitstep.distil.judging.bits import answer_bits, total
 from splitstep.distil.judging.exam import WINDOW, Exam, Figures
 from splitstep.distil.judging.rouge import mean_rouge
@@ -114,7 +114,8 @@ def test_every_method_is_run_with_every_seed_and_judged(made: tuple[DistilResult
     answers = json.loads((out / run.folder / "answers.json").read_text())
     assert run.figures is not None
     for name, rows in EXAM.sets.items():
-        scores = [mean_rouge(answers[name][str(seed)], [row.answer for row in rows]) for seed in (1, 2)]
+        texts = [[one["text"] for one in answers[name][str(seed)]] for seed in (1, 2)]
+        scores = [mean_rouge(own, [row.answer for row in rows]) for own in texts]
         assert run.figures.rouge_on[name] == pytest.approx(np.mean(scores))
     assert run.figures.rouge == pytest.approx(np.mean(list(run.figures.rouge_on.values())))
     student = training.train("kl", 1, out).student
@@ -129,10 +130,10 @@ def test_every_method_is_run_with_every_seed_and_judged(made: tuple[DistilResult
 
 def test_the_answers_that_are_shown_are_those_of_each_methods_first_seed() -> None:
     planned = plan(["ce", "kl"], [4, 7])
-    found = {one.folder: Found(None, None, {"dolly": {1: [f"{one.method} {one.seed}"]}}) for one in planned}
-    others = {folder: Found(None, None, {"dolly": {1: [name]}}) for name, folder in OTHERS.items()}
-    said = {name: own["dolly"][1] for name, own in answers_of(planned, found | others).items()}
-    assert said == {"teacher": ["teacher"], "student before": ["student before"], "ce": ["ce 4"], "kl": ["kl 4"]}
+    found = {one.folder: Found(None, None, {"dolly": {1: [Answer(f"{one.method} {one.seed}")]}}) for one in planned}
+    others = {folder: Found(None, None, {"dolly": {1: [Answer(name)]}}) for name, folder in OTHERS.items()}
+    said = {name: own["dolly"][1][0].text for name, own in answers_of(planned, found | others).items()}
+    assert said == {"teacher": "teacher", "student before": "student before", "ce": "ce 4", "kl": "kl 4"}
 
 
 def test_a_study_that_is_started_again_runs_nothing_twice(made: tuple[DistilResult, Training, Path]) -> None:
@@ -147,7 +148,8 @@ def test_a_study_that_is_started_again_runs_nothing_twice(made: tuple[DistilResu
         compare_methods(training, other, methods, range(3), out, quiet=True)
 
 
-DAMAGED = [*(("judged.json", text) for text in ("", "{", "{}", "[]")), ("answers.json", "{"), ("answers.json", "[]")]
+DAMAGED = [*(("judged.json", text) for text in ("", "{", "{}", "[]")), ("answers.json", "{"), ("answers.json", "[]"),
+           ("answers.json", '{"dolly": {"1": [5]}}')]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "text"), DAMAGED)
@@ -272,6 +274,64 @@ def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training
     assert page.count(">teacher, ") == len(made[0].shown)
     assert "the band is from the least to the greatest" in page
     assert "Nothing was compared" not in page
+
+
+CUT = ", cut off after 6 tokens</p>"
+
+
+def ending_small() -> Causal:
+    """A student whose answers end often: at one token of eight."""
+    one = SMALL()
+    one.model.generation_config.eos_token_id = list(range(5, one.model.config.vocab_size, 8))
+    return one
+
+
+def test_answers_that_are_cut_off_are_marked_on_the_page(tmp_path: Path) -> None:
+    result = compare_methods(Training(ending_small), EXAM, ["ce"], [0], tmp_path, quiet=True)
+    kept = json.loads((tmp_path / result.runs[0].folder / "answers.json").read_text())
+    said = [one for shown in result.shown for one in shown.answers if one.who == "ce"]
+    numbers = {"dolly": range(3), "self-instruct": range(1)}
+    assert [{"text": one.text, "ended": one.ended} for one in said] == [
+        kept[name]["1"][number] for name, own in numbers.items() for number in own
+    ]
+    student = Training(ending_small).train("ce", 0, tmp_path).student
+    assert student is not None
+    for name, rows in EXAM.sets.items():
+        written = write_answers(*student, [row.prompt for row in rows], EXAM.writing).answers
+        assert [one["ended"] for one in kept[name]["1"]] == [one.ended for one in written[1]]
+    every = [one for shown in result.shown for one in shown.answers]
+    assert all((one.ended is None) == (one.who == "reference") for one in every)
+    page = STUDY.write_page(result, tmp_path).read_text()
+    assert page.count(CUT) == page.count(" …</pre>") == sum(one.ended is False for one in every)
+    assert {one.ended for one in every} == {None, True, False}
+
+
+def test_answers_of_an_older_version_are_read_and_have_no_mark(
+    made: tuple[DistilResult, Training, Path], tmp_path: Path
+) -> None:
+    result, training, out = made
+    shutil.copytree(out, tmp_path / "study")
+    old = [tmp_path / "study" / folder / "answers.json" for folder in ("others/teacher", "runs/ce-seed0")]
+    for file in old:
+        found = json.loads(file.read_text())
+        texts = {
+            name: {seed: [one["text"] for one in answers] for seed, answers in own.items()}
+            for name, own in found.items()
+        }
+        file.write_text(json.dumps(texts, ensure_ascii=False, indent=1))
+    before, methods = len(training.calls), [row.method for row in result.rows]
+    again = compare_methods(training, EXAM, methods, range(3), tmp_path / "study", quiet=True)
+    assert len(training.calls) == before
+    for ours, theirs in zip(again.shown, result.shown, strict=True):
+        assert ours.answers == tuple(
+            one._replace(ended=None) if one.who in ("teacher", "ce") else one for one in theirs.answers
+        )
+    document = json.loads(json.dumps(result.document()))
+    for shown in document["shown"]:
+        for one in shown["answers"]:
+            one.pop("ended", None)
+    assert CUT in STUDY.write_page(result, tmp_path).read_text()
+    assert CUT not in STUDY.write_page(read_distil(document, "it"), tmp_path).read_text()
 
 
 def test_a_student_of_another_tokenizer_is_judged_too(tmp_path: Path) -> None:

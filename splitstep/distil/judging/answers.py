@@ -52,11 +52,26 @@ class Asked(NamedTuple):
     key: int
 
 
-class Written(NamedTuple):
-    """Answers by seed, and the share of them that the model ended itself."""
+class Answer(NamedTuple):
+    """What a model wrote, and whether it ended that itself; if not, it is cut off at the most tokens."""
 
-    texts: dict[int, list[str]]
-    ended: float
+    text: str
+    ended: bool | None = None  # not known of answers that an older version kept
+
+
+class Written(NamedTuple):
+    """Answers by seed."""
+
+    answers: dict[int, list[Answer]]
+
+    @property
+    def texts(self) -> dict[int, list[str]]:
+        return {seed: [one.text for one in own] for seed, own in self.answers.items()}
+
+    @property
+    def ended(self) -> float:
+        """The share of answers that the model ended itself."""
+        return fmean(bool(one.ended) for own in self.answers.values() for one in own)
 
 
 def key_of(seed: int, text: str) -> int:
@@ -77,10 +92,11 @@ def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: W
     ends = end_tokens(model, tokenizer)
     with reading(model), plain_generation(model):
         written = write_all(model, asked, ends, writing)
-    by_seed = {seed: list[str]() for seed in writing.seeds}
+    by_seed = {seed: list[Answer]() for seed in writing.seeds}
     for (seed, _), ids in zip(pairs, written, strict=True):
-        by_seed[seed].append(tokenizer.decode(ids, skip_special_tokens=True).strip())
-    return Written(by_seed, fmean(len(ids) < writing.max_tokens for ids in written))
+        text = tokenizer.decode(ids, skip_special_tokens=True).strip()
+        by_seed[seed].append(Answer(text, len(ids) < writing.max_tokens))
+    return Written(by_seed)
 
 
 def write_all(model: Any, asked: Sequence[Asked], ends: Sequence[int], writing: Writing) -> list[list[int]]:

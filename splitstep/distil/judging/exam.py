@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...tasks.instructions import Row
 from .agreement import agreement
-from .answers import Writing, write_answers
+from .answers import Answer, Writing, write_answers
 from .bits import answer_bits, text_bits, total
 from .distance import LayerDistance, trajectory_distance
 from .room import release_memory
@@ -20,7 +20,7 @@ from .together import read_together
 from .tokens import Causal
 
 WINDOW = 512  # tokens of a window of the text
-Answers = dict[str, dict[int, list[str]]]  # by set and seed
+Answers = dict[str, dict[int, list[Answer]]]  # by set and seed
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> Judged:
     written = {
         name: write_answers(*one, [row.prompt for row in rows], exam.writing) for name, rows in exam.sets.items()
     }
-    answers = {name: own.texts for name, own in written.items()}
+    answers = {name: own.answers for name, own in written.items()}
     release_memory()
-    rouge_on = {name: rouge_of(answers[name], rows) for name, rows in exam.sets.items()}
+    rouge_on = {name: rouge_of(written[name].texts, rows) for name, rows in exam.sets.items()}
     figures = Figures(
         rouge=fmean(rouge_on.values()),
         rouge_on=rouge_on,
@@ -98,9 +98,9 @@ def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> Judged:
     return judged
 
 
-def rouge_of(answers: Mapping[int, Sequence[str]], rows: Sequence[Row]) -> float:
+def rouge_of(texts: Mapping[int, Sequence[str]], rows: Sequence[Row]) -> float:
     """The mean over seeds and rows."""
-    return fmean(mean_rouge(own, [row.answer for row in rows]) for own in answers.values())
+    return fmean(mean_rouge(own, [row.answer for row in rows]) for own in texts.values())
 
 
 def with_teacher(figures: Figures, one: Causal, exam: Exam, teacher: Causal) -> Figures:

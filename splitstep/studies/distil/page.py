@@ -8,6 +8,7 @@ from ...report.drawing import chart_to_html
 from ...report.page import page, side_by_side
 from ...report.tables import to_html
 from ...report.verdict import verdict_to_html
+from ...support.words import counted
 from ..compare.page import BAND
 from ..reproduce import reproduce, summary
 from .charts import distance_chart, figure_charts, loss_charts
@@ -48,15 +49,18 @@ def answers(result: DistilResult) -> list[str]:
         return []
     note = "The first sampled answer of the teacher and of each method's first seed, with its ROUGE-L in points."
     head = ["<h2>Answers side by side</h2>", f'<p class="soft">{escape(note)}</p>']
-    return [*head, *(part for one in result.shown for part in answered(one))]
+    most = result.data["answers"]["max_tokens"]
+    return [*head, *(part for one in result.shown for part in answered(one, most))]
 
 
-def answered(one: Shown) -> list[str]:
+def answered(one: Shown, most: int) -> list[str]:
     asked = f"<h3>{escape(one.set)}</h3><pre>{escape(one.instruction)}</pre>"
-    return [asked, side_by_side([answer(said) for said in one.answers])]
+    return [asked, side_by_side([answer(said, most) for said in one.answers])]
 
 
-def answer(said: Said) -> str:
+def answer(said: Said, most: int) -> str:
+    """An answer under its author, its ROUGE-L and whether it is cut off, for it has the most tokens."""
     score = "" if said.rouge is None else f", {said.rouge:.1f}"
+    cut, more = (f", cut off after {counted(most, 'token')}", " …") if said.ended is False else ("", "")
     text = escape(said.text) or "(nothing)"
-    return f'<p class="soft">{escape(said.who)}{score}</p><pre class="answer" tabindex="0">{text}</pre>'
+    return f'<p class="soft">{escape(said.who)}{score}{cut}</p><pre class="answer" tabindex="0">{text}{more}</pre>'

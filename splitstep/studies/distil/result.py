@@ -67,11 +67,12 @@ class Claim(NamedTuple):
 
 
 class Said(NamedTuple):
-    """An answer with its ROUGE-L in points; the reference has none."""
+    """An answer with its ROUGE-L in points, and whether the model ended it; the reference has neither."""
 
     who: str
     text: str
     rouge: float | None
+    ended: bool | None = None  # missing in results before it was kept
 
 
 class Shown(NamedTuple):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from ...distil.judging.answers import Answer
 from ...distil.judging.exam import Answers, Exam, Figures, judge
 from ...distil.judging.tokens import Causal
 from ...jobs.progress import RunsProgress
@@ -139,11 +140,19 @@ def keep(folder: Path, exam: Exam, found: Found) -> Found:
     """Write what was found, the answers first: figures without answers would not be judged again."""
     folder.mkdir(parents=True, exist_ok=True)
     own = {"run": plain(found.run)} if found.run else {"figures": plain(found.figures)}
-    write_atomically(folder / ANSWERS, json.dumps(found.answers, ensure_ascii=False, indent=1))
+    write_atomically(folder / ANSWERS, json.dumps(plain(found.answers), ensure_ascii=False, indent=1))
     write_atomically(folder / JUDGED, json_text({"exam": exam.describe(), **own}))
     return found
 
 
 def read_answers(folder: Path) -> Answers:
     found = json.loads((folder / ANSWERS).read_text(encoding="utf-8"))
-    return {name: {int(seed): texts for seed, texts in own.items()} for name, own in found.items()}
+    return {
+        name: {int(seed): [read_answer(one, f"{ANSWERS}.{name}") for one in answers] for seed, answers in own.items()}
+        for name, own in found.items()
+    }
+
+
+def read_answer(value: Any, where: str) -> Answer:
+    """An answer as `keep` writes it, or its text alone, as older versions did."""
+    return Answer(value) if isinstance(value, str) else read_as(Answer, value, where)

@@ -81,7 +81,7 @@ def shown_of(exam: Exam, answers: Mapping[str, Answers]) -> list[Shown]:
     for name, rows in exam.sets.items():
         for number in sorted({k * len(rows) // SHOWN for k in range(min(SHOWN, len(rows)))}):
             row = rows[number]
-            texts = {who: own[name][first][number] for who, own in answers.items() if own}
-            scored = [Said(who, text, rouge_l(text, row.answer)) for who, text in texts.items()]
+            said = {who: own[name][first][number] for who, own in answers.items() if own}
+            scored = [Said(who, one.text, rouge_l(one.text, row.answer), one.ended) for who, one in said.items()]
             found.append(Shown(name, row.shown, (Said(REFERENCE, row.answer, None), *scored)))
     return found
