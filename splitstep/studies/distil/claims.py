@@ -12,6 +12,7 @@ from .result import BITS, ROUGE, Claim, Difference
 FEWEST = 3  # pairs of runs with the same seed
 MARGINS = {ROUGE: 0.2, BITS: 0.005}  # differences below these are of no account
 FORMS = {ROUGE: "{:+.2f} points", BITS: "{:+.4f} bits per byte"}
+BETTER = {ROUGE: "has a higher mean ROUGE-L than", BITS: "has fewer bits per byte than"}
 
 
 def answer(found: Estimate | None, margin: float) -> Literal["supported", "not supported", "undecided"]:
@@ -31,9 +32,8 @@ def claims_of(differences: Sequence[Difference]) -> list[Claim]:
 def claim_of(one: Difference) -> Claim:
     gain = one.found if one.what == ROUGE else turned(one.found)
     names = (one.of, one.to) if one.what == ROUGE else (one.to, one.of)
-    better = "a higher mean ROUGE-L" if one.what == ROUGE else "fewer bits per byte"
     return Claim(
-        f"{one.of} has {better} than {one.to}",
+        f"{one.of} {BETTER[one.what]} {one.to}",
         answer(gain, MARGINS[one.what]),
         measured(f"{names[0]} minus {names[1]}", gain, FORMS[one.what]),
     )
