@@ -25,17 +25,16 @@ def answer(found: Estimate | None, margin: float) -> Literal["supported", "not s
 
 
 def claims_of(differences: Sequence[Difference]) -> list[Claim]:
-    """A claim for each difference; fewer bits are better, so there the base is first."""
+    """A claim for each difference; fewer bits are better, so there the rule is asked about minus the difference."""
     return [claim_of(one) for one in differences]
 
 
 def claim_of(one: Difference) -> Claim:
     gain = one.found if one.what == ROUGE else turned(one.found)
-    names = (one.of, one.to) if one.what == ROUGE else (one.to, one.of)
     return Claim(
         f"{one.of} {BETTER[one.what]} {one.to}",
         answer(gain, MARGINS[one.what]),
-        measured(f"{names[0]} minus {names[1]}", gain, FORMS[one.what]),
+        measured(f"{one.of} minus {one.to}", one.found, FORMS[one.what]),
     )
 
 
