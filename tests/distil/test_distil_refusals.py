@@ -58,11 +58,20 @@ def refused(place: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str
 
 
 TEXT = ("--text", "text.jsonl", "--online")
+LAYERS = "set --student-layers, in a recipe model.layers, to a number from 2 to 4$"
 WRONG = [
     (("bert", "student", *TEXT), "bert is a BertForMaskedLM, which is not a causal language model"),
     (("teacher", "bert", *TEXT), "bert is a BertForMaskedLM, which is not a causal language model"),
     (("teacher", "student", "--method", "mta(words=9)", *TEXT), "The student has no layer 9: name layers from 1 to 2"),
-    (("teacher", "--student-layers", "9", *TEXT), "has 4 layers, and 9 are to be kept: give a number from 2 to 4"),
+    (("teacher", "--student-layers", "9", *TEXT), f"of which 9 cannot be kept, for it has no more: {LAYERS}"),
+    (
+        ("teacher", "--student-layers", "1", *TEXT),
+        f"of which 1 cannot be kept, for layers are .* at least two: {LAYERS}",
+    ),
+    (
+        ("teacher", "--student-layers", "0", *TEXT),
+        f"of which 0 cannot be kept, for layers are .* at least two: {LAYERS}",
+    ),
     (("teacher", "other", "--method", "skl", *TEXT), "the tokenizers of .* and the student differ: use sra, uld or ce"),
     (
         ("symbols", "student", "--method", "sra", "data.length=256", *TEXT),
