@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from splitstep import cli
 from splitstep.recipes import find_recipe
 
 OVERRIDES = ["train.steps=1", "train.batch=128", "model.width=8", "model.heads=2", "model.ffn=8", "data.train=100"]
+OVERRIDES += ["data.valid=10", "data.test=10"]
 UNNEEDED = (
     "dask", "datasets", "matplotlib", "pandas", "sacrebleu", "scipy", "sklearn", "tensorboard",
     "tensorflow", "torch.utils.tensorboard", "torchdiffeq", "torchvision", "splitstep.report", "splitstep.studies",
@@ -28,9 +30,7 @@ assert not found, found
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("numbers") / "run"
-    recipe = find_recipe("numbers")
-    words = [sys.executable, "-m", "splitstep", "train", str(recipe), *OVERRIDES, "--out", str(out)]
-    subprocess.run(words, check=True, capture_output=True, timeout=300)
+    assert cli.main(["train", str(find_recipe("numbers")), *OVERRIDES, "--out", str(out)]) == 0
     return out
 
 

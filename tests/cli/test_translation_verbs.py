@@ -1,25 +1,46 @@
 """The verbs of translation: a run is enough to translate with, and what goes in comes out line by line."""
 
 import ast
+import io
 import json
 import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from transformers import AutoTokenizer
 
+from splitstep import cli
 from splitstep.recipes import find_recipe
 from splitstep.tasks.text_pairs.codec import Codec
 
-OVERRIDES = ["train.steps=3", "train.batch=256", "model.width=16", "model.heads=2", "model.ffn=16", "data.train=300"]
+OVERRIDES = [
+    "train.steps=3", "train.batch=256", "model.width=16", "model.heads=2", "model.ffn=16", "data.train=300",
+    "data.valid=70", "data.test=60",
+]  # fmt: skip
 
 
-def splitstep(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "splitstep", *words], input=given, capture_output=True, timeout=300)
+class Done(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+def splitstep(*words: str, given: bytes = b"") -> Done:
+    """The command in this process, with streams of bytes as a process has them."""
+    source, out, err = (io.TextIOWrapper(io.BytesIO(data), "utf-8", newline="\n") for data in (given, b"", b""))
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr("sys.stdin", source)
+        code = cli.main(words)
+        out.flush()
+        err.flush()
+    return Done(code, *(stream.buffer.getvalue() for stream in (out, err)))  # pyright: ignore
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +49,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = find_recipe("numbers")
     done = splitstep("train", str(recipe), *OVERRIDES, "--out", str(out))
     assert done.returncode == 0, done.stderr.decode()
-    for split in ("valid", "test"):  # after the last step: a person sees that there is more to do, and when it is done
-        for number in (0, 500):
-            assert done.stderr.decode().count(f"  {split}: translated {number}/500 lines\n") == 1
+    for split, lines in (("valid", 70), ("test", 60)):  # a person sees that there is more to do, and when it is done
+        for number in (0, lines):
+            assert done.stderr.decode().count(f"  {split}: translated {number}/{lines} lines\n") == 1
     return out
 
 
@@ -42,7 +63,9 @@ def test_every_line_comes_back_in_its_place(run: Path) -> None:
     assert len(found) == len(lines)
     assert found[1] == ""
     assert found[0] == found[3]
-    plain = splitstep("translate", str(run), "--beams", "2", given="\n".join(lines).encode() + b"\n")
+    command = [sys.executable, "-m", "splitstep", "translate", str(run), "--beams", "2"]
+    given = "\n".join(lines).encode() + b"\n"
+    plain = subprocess.run(command, input=given, capture_output=True, timeout=300, check=True)
     assert plain.stdout.decode() == "".join(f"{line}\n" for line in found)
 
 
@@ -71,9 +94,9 @@ def test_figures_of_the_verb_are_those_of_the_run(run: Path) -> None:
     assert found["figures"] == pytest.approx(result["test"])
     assert found["translation"]["scores"] == result["splits"]["test"]["scores"]
     assert result["kept"] == {"by": "best", "figure": "loss", "steps": [3]}
-    assert (found["split"], found["translation"]["lines"]) == ("test", 500)
+    assert (found["split"], found["translation"]["lines"]) == ("test", 60)
     plain = splitstep("evaluate", str(run))
-    assert re.match(rb"split +test, 500 lines\n", plain.stdout)
+    assert re.match(rb"split +test, 60 lines\n", plain.stdout)
     assert b"sacreBLEU" in plain.stdout
 
 
