@@ -121,6 +121,7 @@ def _run_table(result: RunResult, out: Path) -> RenderableType:
 
     metric, cost, shape, diverged = result.metric, result.cost, result.shape, result.diverged
     name, notation = label(result.scheme.notation), result.scheme.notation
+    scheme = name + ("" if name == notation else f", {notation}")
     rate, splits = result.tokens_per_second, result.splits or {}
 
     def figure(values: Mapping[str, float] | None) -> str:
@@ -128,7 +129,7 @@ def _run_table(result: RunResult, out: Path) -> RenderableType:
 
     rows = [
         ("status", _status(diverged)),
-        ("scheme", name + ("" if name == notation else f", {notation}")),
+        ("kind", f"{result.kind}, its layers read as {notation}") if result.kind else ("scheme", scheme),
         (title_of(metric), f"test {figure(result.test)}, valid {figure(result.valid)}"),
         *((f"  {split}", f"{figure(one.figures)}; {_scores(one, metric)}") for split, one in splits.items()),
         ("weights", kept_text(result.kept, result.best_step, result.steps)),

@@ -91,6 +91,9 @@ class PretrainedNetwork(Network):
             return None
         return Start(recipe.start, sha256_of_weights(model), len(model.state_dict()), [], [])
 
+    def kind(self, model: Any) -> str | None:
+        return None if isinstance(model, SplitstepModel) else type(model).__name__
+
     def about(self, model: Any, task: Task) -> About:
         layers = len(layers_of(model, type(model).__name__))
         around = {

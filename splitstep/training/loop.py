@@ -163,7 +163,7 @@ def first_line(run: Run) -> str:
 def open_journal(run: Run, quiet: bool, tensorboard: bool, held: ExitStack) -> Journal:
     """The run's journal, silent on all processes but the first; `held` closes its files."""
     recipe, silent = run.recipe, run.world.rank > 0
-    title = f"{recipe.task} {label(recipe.scheme)} seed {recipe.train.seed}"
+    title = f"{recipe.task} {run.kind or label(run.model.config.scheme)} seed {recipe.train.seed}"
     writer = open_tensorboard(run.directory, run.state.step) if tensorboard and not silent else None
     if writer is not None:
         held.callback(writer.close)

@@ -49,6 +49,10 @@ class Network(ABC):
         """Load the weights that the recipe names into the model, unless a checkpoint is about to be loaded."""
 
     @abstractmethod
+    def kind(self, model: Any) -> str | None:
+        """The class of a model that is not of this package; None for those that are, which have a scheme."""
+
+    @abstractmethod
     def about(self, model: Any, task: Task) -> About:
         """What the run's result says of the model."""
 

@@ -29,6 +29,7 @@ def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
         status=status,
         task=run.recipe.task,
         scheme=about.scheme,
+        kind=run.kind,
         seed=run.options.seed,
         metric=run.task.metric,
         best_step=state.best_step,

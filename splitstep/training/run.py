@@ -74,6 +74,7 @@ class Run:
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
         self.network, (make, given) = NETWORKS.find(recipe.network), find_objective(recipe.objective)
         self.model = self.network.build(recipe, task, room)
+        self.kind = self.network.kind(self.model)  # here, for a sharded model is of another class
         self.start = self.network.load_start(self.model, recipe, task, directory)
         torch.manual_seed(options.seed)  # so an objective's own weights begin the same on each process
         objective = make(self.model, task, given)

@@ -124,6 +124,7 @@ class RunResult(RunOutcome):
     processes: int = 1
     parallel: str = "none"
     start: Start | None = None
+    kind: str | None = None  # the class of a model that is not of this package; its scheme is how its layers are read
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""

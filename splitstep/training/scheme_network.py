@@ -38,6 +38,9 @@ class SchemeNetwork(Network):
     def load_start(self, model: Any, recipe: Recipe, task: Task, directory: RunDirectory) -> Start | None:
         return load_start(model, recipe, task, directory)
 
+    def kind(self, model: Any) -> str | None:
+        return None
+
     def about(self, model: Any, task: Task) -> About:
         config = model.config
         return About(

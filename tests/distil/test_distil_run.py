@@ -181,13 +181,16 @@ def test_states_of_a_model_of_a_scheme_are_its_own_and_the_last_is_before_the_fi
 
 
 @pytest.mark.parametrize("method", ["skl + mta", "sra"])
-def test_a_model_of_a_scheme_is_a_student_and_a_teacher(tmp_path: Path, method: str) -> None:
+def test_a_model_of_a_scheme_is_a_student_and_a_teacher(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
     for name, layers, scheme in (("teacher", 4, "lie"), ("student", 2, "macaron")):
         model = tiny("causal", scheme, layers=layers, vocab_size=len(bpe()), max_positions=256)
         saved(model, bpe(), tmp_path / name)
     instructions(tmp_path / "text.jsonl")
-    result = train(read_recipe(document(tmp_path, method), "r"), tmp_path / "run", quiet=True)
-    assert (result.status, result.scheme.name) == ("finished", "macaron")
+    result = train(read_recipe(document(tmp_path, method), "r"), tmp_path / "run")
+    assert (result.status, result.scheme.name, result.kind) == ("finished", "macaron", None)
+    assert "instruct macaron seed 0  step 6/6" in capsys.readouterr().err
     assert result.shape.ffn == model.config.ffn
 
 
@@ -206,6 +209,24 @@ def test_the_table_says_what_the_student_learnt_from(
     assert "answers follow in a new line:\n" in card
     assert "\n\n    ### Instruction:\n    {prompt}\n\n    ### Response:\n\n## Figures" in card
     assert "of its layers" not in card
+
+
+@pytest.mark.parametrize("layers", [None, 2])
+def test_a_student_of_hugging_face_is_called_by_its_class(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], layers: int | None
+) -> None:
+    """It has no scheme of the recipe; how its layers are read is told beside."""
+    student = [str(place / "student")] if layers is None else ["--student-layers", str(layers)]
+    words = ["distil", str(place / "teacher"), *student, "--text", str(place / "text.jsonl"), "--online"]
+    assert cli.main([*words, "train.steps=1", "train.batch=2", "--out", str(tmp_path / "run")]) == 0
+    kind = "GPT2LMHeadModel" if layers is None else "LlamaForCausalLM"
+    told = capsys.readouterr()
+    titles = [line.split("  ")[0] for line in told.err.splitlines() if " seed 0  " in line]
+    assert set(titles) == {f"instruct {kind} seed 0"}
+    rows = dict(line.split("  ", 1) for line in told.out.splitlines() if line[0] != " ")
+    assert rows["kind"].strip() == f"{kind}, its layers read as A F"
+    assert "scheme" not in rows
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["kind"] == kind
 
 
 def test_the_students_figures_are_found_again(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
