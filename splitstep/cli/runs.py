@@ -232,7 +232,7 @@ def evaluate(
     scored = {one.key for one in named}
     lines = f", {counted(result.translated.lines, 'line')}" if result.translated else ""
     rows = [("split", f"{result.split}{lines}")]
-    rows += [(k.replace("_", " "), f"{v:.6g}") for k, v in result.figures.items() if k not in scored]
+    rows += [(k.replace("_", " "), f"{v:,.6g}") for k, v in result.figures.items() if k not in scored]
     remark = {True: "", False: "  (not comparable: the references are not published text)"}
     rows += [(one.name, f"{one.value:.2f}  {one.signature}{remark[one.comparable]}") for one in named]
     output.emit(result.document(), lambda: _pairs(rows))

@@ -56,7 +56,7 @@ class DataNote(NamedTuple):
 
 ACCURACY = Metric("accuracy", True, "{:.2%}", least=0.0, greatest=1.0)
 BITS_PER_BYTE = Metric("bits_per_byte", False, "{:.3f}", least=0.0)
-PERPLEXITY = Metric("perplexity", False, "{:.2f}", least=1.0)
+PERPLEXITY = Metric("perplexity", False, "{:,.2f}", least=1.0)
 
 
 class Task(ABC):

@@ -39,6 +39,7 @@ from splitstep.studies.compare.trials import read_curves, thinned
 from splitstep.studies.compare.wording import widths
 from splitstep.studies.statistics import draw_sentences, estimate, mean_difference, resampled_differences, two_sided_p
 from splitstep.tasks import Metric
+from splitstep.tasks.task import PERPLEXITY
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 from splitstep.training.run_result import Shape
 
@@ -461,6 +462,19 @@ def test_differences_can_be_to_another_scheme() -> None:
         against(result, "rk4")
     with pytest.raises(ValueError, match="again with macaron first"):
         against(translation(2), "macaron")
+
+
+def test_large_perplexities_have_commas_in_tables_and_read_back() -> None:
+    values = {("lie", 0): 1234.5, ("lie", 1): 1230.5, ("macaron", 0): 12345.25, ("macaron", 1): 12349.25}
+    trials = [
+        dataclasses.replace(trial(text, seed, 1.0), valid={"perplexity": 1.0}, test={"perplexity": value})
+        for (text, seed), value in values.items()
+    ]
+    result = comparison(trials, metric=PERPLEXITY, rows=tuple(rows_of(trials, PERPLEXITY)))
+    assert read_comparison(json.loads(json.dumps(result.document())), "there") == result
+    page = compare_page(result)
+    assert "1,232.50" in page
+    assert "+11,114.75" in page
 
 
 def test_a_table_says_that_its_runs_shared_the_machine() -> None:

@@ -148,7 +148,7 @@ def check_sense(found: Comparison) -> None:
     for notation in {found.reference, *(one.scheme for one in (*found.rows, *found.trials, *found.tests))}:
         scheme(notation)
     name, form = found.metric.name, found.metric.format
-    if not re.fullmatch(r"\{:\.\d[%f]\}", form):
+    if not re.fullmatch(r"\{:,?\.\d[%f]\}", form):
         raise ValueError(f"metric.format is {form!r}, and needs one such as '{{:.2f}}'")
     for trial in found.trials:
         for split, figures in (("valid", trial.valid), ("test", trial.test)):
