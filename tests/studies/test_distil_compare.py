@@ -139,27 +139,33 @@ def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path,
     assert not has_room(one, ROWS[0], Writing(max_tokens=250))
 
 
+def cut_runs(place: Path, out: Path) -> RecipeRuns:
+    """Runs of a student of two of the teacher's layers."""
+    models = [str(place / "teacher"), *QUICK, "data.test=4"]
+    asked = Asked(models, "ce", 1, [place / "text.jsonl"], [], 2, 4, out, None, False, "")
+    return RecipeRuns(document_of(asked, *models_of(asked)))
+
+
 def test_the_student_before_training_is_the_one_that_runs_begin_with(place: Path, tmp_path: Path) -> None:
-    asked = Asked(
-        [str(place / "teacher"), *QUICK, "data.test=4"],
-        "ce",
-        1,
-        [place / "text.jsonl"],
-        [],
-        2,
-        4,
-        tmp_path,
-        None,
-        False,
-        "",
-    )
-    runs = RecipeRuns(document_of(asked, *models_of(asked)))
+    runs = cut_runs(place, tmp_path)
     recipe = runs.recipe()
     built, judged = PRETRAINED.build(recipe, recipe.load_task(), inf), runs.start()
     assert judged.model.config.num_hidden_layers == 2
     weights = judged.model.state_dict()
     assert weights.keys() == built.state_dict().keys()
     assert all(torch.equal(x, weights[name].cpu()) for name, x in built.state_dict().items())
+
+
+def test_a_student_that_is_trained_has_no_checkpoints_and_is_not_trained_again(place: Path, tmp_path: Path) -> None:
+    first, again = (cut_runs(place, tmp_path).train("ce", 0, tmp_path / "run") for _ in range(2))
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert first.student is not None
+    assert again.student is not None
+    assert first._replace(student=None) == again._replace(student=None)
+    assert all(
+        torch.equal(*pair)
+        for pair in zip(first.student.model.parameters(), again.student.model.parameters(), strict=True)
+    )
 
 
 def test_files_are_found_in_the_data_folder_and_plain_text_is_cut(place: Path, tmp_path: Path) -> None:

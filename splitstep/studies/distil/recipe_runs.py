@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -61,10 +62,12 @@ class RecipeRuns:
         return on_device(open_causal(self.document["start"], self.recipe().model.get("layers")))
 
     def train(self, method: str, seed: int, folder: Path) -> Distilled:
-        recipe = self.recipe(method, seed)
+        """Train a student. When it is done its checkpoints are deleted: there are many students, and each checkpoint
+        is three times as large as its model."""
+        recipe, directory = self.recipe(method, seed), RunDirectory(folder)
         result = train(recipe, folder, self.data, quiet=True)
+        shutil.rmtree(directory.checkpoints, ignore_errors=True)
         release_memory()
-        directory = RunDirectory(folder)
         curves = read_curves(directory, result.metric.name, recipe.train)
         student = on_device(open_causal(directory.model)) if result.status == "finished" else None
         return Distilled(
