@@ -365,6 +365,20 @@ def runs_of(values: Mapping[str, Sequence[float]]) -> list[DistilRun]:
 VALUES = {"ce": [20.0, 21.0, 19.5, 20.2], "kl": [21.1, 21.9, 20.9, 21.2], "skl": [20.1, 20.8, 19.7]}
 
 
+def test_an_interval_of_a_share_ends_at_all() -> None:
+    shares = [0.92, 1.0, 1.0, 1.0]
+    runs = [run_of("ce", seed, 20.0) for seed in range(4)]
+    runs = [
+        run._replace(figures=run.figures._replace(ended=x)) for run, x in zip(runs, shares, strict=True) if run.figures
+    ]
+    ended = row_of(runs, "ce", ["ce"], ["dolly"]).ended
+    low, high = stats.t.interval(0.95, 3, np.mean(shares), stats.sem(shares))
+    assert high > 1
+    assert ended is not None
+    assert ended.low == pytest.approx(low, rel=1e-12)
+    assert ended.high == 1
+
+
 def test_differences_are_paired_by_seed_with_students_interval() -> None:
     runs = runs_of(VALUES)
     rows = [row_of(runs, method, list(VALUES), ["dolly"]) for method in VALUES]

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 from ...distil.judging.exam import Figures
 from ...distil.method import parse_method
-from ..statistics import Estimate, estimate, paired_difference
+from ..statistics import Bounds, Estimate, estimate, paired_difference
 from .plan import base_of
 from .result import BITS, ROUGE, Difference, DistilRun, MethodRow
 
 Figure = Callable[[Figures], float | None]
+POINTS, SHARE, POSITIVE = Bounds(0, 100), Bounds(0, 1), Bounds(0)
 
 
 def by_seed(runs: Sequence[DistilRun], method: str, figure: Figure) -> dict[int, float]:
@@ -23,25 +24,25 @@ def row_of(runs: Sequence[DistilRun], method: str, methods: Sequence[str], sets:
     own = [run for run in runs if run.method == method]
     finished = sum(run.status == "finished" for run in own)
 
-    def mean(figure: Figure) -> Estimate | None:
+    def mean(figure: Figure, bounds: Bounds) -> Estimate | None:
         """The mean of a figure that all runs have; those of an older version may lack one."""
         values = list(by_seed(runs, method, figure).values())
-        return estimate(values) if len(values) == sum(run.figures is not None for run in own) else None
+        return estimate(values, bounds=bounds) if len(values) == sum(run.figures is not None for run in own) else None
 
-    on_sets = {name: mean(lambda one, name=name: one.rouge_on.get(name)) for name in sets}
+    on_sets = {name: mean(lambda one, name=name: one.rouge_on.get(name), POINTS) for name in sets}
     return MethodRow(
         method=method,
         written=str(parse_method(method)),
         base=base_of(method, methods),
         finished=finished,
         diverged=len(own) - finished,
-        rouge=mean(lambda one: one.rouge),
+        rouge=mean(lambda one: one.rouge, POINTS),
         rouge_on={name: found for name, found in on_sets.items() if found is not None},
-        bits_per_byte=mean(lambda one: one.bits_per_byte),
-        text_bits_per_byte=mean(lambda one: one.text_bits_per_byte),
-        top1=mean(lambda one: one.top1),
-        kl=mean(lambda one: one.kl),
-        ended=mean(lambda one: one.ended),
+        bits_per_byte=mean(lambda one: one.bits_per_byte, POSITIVE),
+        text_bits_per_byte=mean(lambda one: one.text_bits_per_byte, POSITIVE),
+        top1=mean(lambda one: one.top1, SHARE),
+        kl=mean(lambda one: one.kl, POSITIVE),
+        ended=mean(lambda one: one.ended, SHARE),
     )
 
 
