@@ -440,7 +440,7 @@ def plain_stack(scheme: str) -> ss.Stack:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["lie", "macaron", "reversible"])
+@pytest.mark.parametrize("scheme", ["macaron", "reversible"])
 def test_inductor_compiles_forward_and_backward_in_one_graph(scheme: str) -> None:
     stack = plain_stack(scheme)
     x = torch.randn(B, T, D, requires_grad=True)
@@ -461,7 +461,7 @@ def test_compiled_layers_read_the_cosines_of_rotary_positions(padded: bool) -> N
     """They are worked out once a pass: no kernel of a layer, forward or backward, holds a cosine."""
     from torch._inductor.utils import run_and_get_code
 
-    model, ids = build("causal", positions="rotary", layers=3).train(), tokens()
+    model, ids = build("causal", positions="rotary", layers=2).train(), tokens()
     mask = inputs("causal")["attention_mask"] if padded else None
     expected = model(ids, mask, labels=ids).loss
     torch.compiler.reset()
