@@ -17,7 +17,11 @@ import torch
 from safetensors.torch import load_file
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["splitstep.training", "splitstep.models", "sklearn.datasets"])
+SERVER.set_forkserver_preload([
+    "splitstep.training", "splitstep.models", "splitstep.order", "splitstep.training.card", "splitstep.training.start",
+    "splitstep.training.scheme_network", "splitstep.tasks.digits", "splitstep.tasks.numbers", "splitstep.tasks.listops",
+    "sklearn.datasets", "sacrebleu",
+])  # fmt: skip
 MOMENT = ("tokens_per_second", "seconds", "date", "commit")  # what may differ between two equal runs
 
 RECIPE: dict[str, Any] = {

@@ -15,10 +15,12 @@ import pytest
 import torch
 from children import NUMBERS, Child, everything, lines, newest, run, stored, together
 from torch import distributed
+from torch.distributed.tensor import DTensor
 
 from splitstep.models import SplitstepForTranslation
 from splitstep.tasks.translation import Translation
 from splitstep.training import Recipe, RunDirectory, read_recipe
+from splitstep.training.evaluate import evaluate
 from splitstep.training.processes import World, this_world
 from splitstep.training.run import Run
 from splitstep.training.work import work_for
@@ -135,11 +137,12 @@ def killed_together(document: dict[str, Any], out: Path, kill_at: int, victim: i
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_either_may_be_killed_before_any_file_operation(victim: int, tmp_path: Path) -> None:
-    """Each writes files of its own; a checkpoint is all of them or nothing."""
-    document = with_train(RECIPE, parallel="fsdp")
+    """Each writes files of its own; a checkpoint is all of them or nothing. Three updates have every kind of operation:
+    the third checkpoint removes the first."""
+    document = with_train(RECIPE, parallel="fsdp", steps=3)
     operations = together_operations(document, tmp_path / "whole")[victim]
     expected, wrong = everything(tmp_path / "whole"), []
-    for kill_at in range(2 + victim, operations, max(1, operations // 12)):
+    for kill_at in range(2 + victim, operations, max(1, operations // 8)):
         out = tmp_path / str(kill_at)
         killed_together(document, out, kill_at, victim)
         for child in together(document, out, 2):
@@ -254,33 +257,25 @@ def test_all_processes_refuse_alike(tmp_path: Path) -> None:
     assert all("cannot be shared by 2 processes" in m for m in refused(uneven, tmp_path / "uneven"))
 
 
-SHARDED = """
-import os, sys, torch
-from splitstep.training import read_recipe
-from splitstep.training.directory import RunDirectory
-from splitstep.training.processes import this_world
-from splitstep.training.run import Run
-from splitstep.training.evaluate import evaluate
-from torch.distributed.tensor import DTensor
-import json, pathlib
-recipe = read_recipe(json.loads(sys.argv[1]), "r")
-world = this_world()
-task = recipe.load_task()
-run = Run(recipe, RunDirectory(pathlib.Path(sys.argv[2])), task, world)
-def cut_up():
+def cut_up(run: Run) -> bool:
+    """Whether each process holds a part of every parameter and of its two moments."""
     kinds = [isinstance(p, DTensor) and p.to_local().numel() < p.numel() for p in run.model.parameters()]
     moments = [isinstance(m, DTensor) for m in run.learned["optimizer"].values() if m.ndim]
     return all(kinds) and all(moments) and len(moments) == 2 * len(kinds)
-seen = {"before": cut_up()}
-run.advance(run.work(0), 0.01)
-seen["trained"] = cut_up()
-evaluate(run.model, task, "valid", 10, torch.float32, world)
-seen["evaluated"] = cut_up()
-seen["wrapped"] = sum("FSDP" in type(m).__name__ for m in run.model.modules())
-seen["class"] = type(run.model).__name__
-pathlib.Path(f"{sys.argv[2]}.{world.rank}.json").write_text(json.dumps(seen))  # a file each: lines of two writers mix
-torch.distributed.destroy_process_group()
-"""
+
+
+def seen_cut_up(document: dict[str, Any], out: Path) -> dict[str, Any]:
+    """What is cut up at each stage of an update and an evaluation."""
+    recipe, world = read_recipe(document, "r"), this_world()
+    task = recipe.load_task()
+    run = Run(recipe, RunDirectory(out), task, world)
+    seen: dict[str, Any] = {"before": cut_up(run)}
+    run.advance(run.work(0), 0.01)
+    seen["trained"] = cut_up(run)
+    evaluate(run.model, task, "valid", 10, torch.float32, world)
+    seen["evaluated"] = cut_up(run)
+    seen["wrapped"] = sum("FSDP" in type(m).__name__ for m in run.model.modules())
+    return seen | {"class": type(run.model).__name__}
 
 
 def launch(words: list[str], timeout: float = 200, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -301,17 +296,13 @@ def torchrun(*words: str) -> list[str]:
 @pytest.mark.parametrize(("scheme", "by"), [("lie", "recipe"), ("reversible", "accelerate")])
 def test_parameters_are_cut_up_once(scheme: str, by: str, tmp_path: Path) -> None:
     """Before, between and after updates and evaluations; accelerate's own variable wraps nothing a second time."""
-    script = tmp_path / "sharded.py"
-    script.write_text(SHARDED)
     document = {**RECIPE, "scheme": scheme}
     if by == "recipe":
         document = with_train(document, parallel="fsdp")
     environment = {"ACCELERATE_USE_FSDP": "true"} if by == "accelerate" else {}
-    done = launch(torchrun(str(script), json.dumps(document), str(tmp_path / "run")), **environment)
-    assert done.returncode == 0, done.stderr
     fields = 4 if scheme == "lie" else 0  # a reversible stack belongs to the root
-    for rank in range(2):
-        assert json.loads((tmp_path / f"run.{rank}.json").read_text()) == {
+    for child in together(document, tmp_path / "run", 2, environment=environment, act=seen_cut_up):
+        assert child.result()[0] == {
             "before": True, "trained": True, "evaluated": True,
             "wrapped": 1 + fields, "class": "FSDPSplitstepForSequenceClassification",
         }  # fmt: skip
