@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from inline import here
 
 from splitstep import cli
+from splitstep.studies.compare import running
 
 SMALL = ["data.patch=4", "model.layers=1", "model.width=16", "model.heads=2", "model.ffn=32", "train.batch=8"]
 
@@ -62,7 +64,10 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.slow
-def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_study_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its process and its worker are killed; it goes on in this process."""
     words = ["ablate", "--task", "digits", *SMALL, "train.steps=40", "--arms", "no-norm", "--seeds", "3"]
     words += ["--rates", "1e-3,3e-3", "--engine", "local=1", "--json"]
     command = [sys.executable, "-m", "splitstep", *words, "--out", "killed"]
@@ -77,9 +82,13 @@ def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
     kept = {file: file.stat().st_mtime_ns for file in tmp_path.glob("killed/runs/*/result.json")}
     assert 2 <= len(kept) < 6
     assert not (tmp_path / "killed" / "result.json").exists()
-    found = [subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)]
-    found += [subprocess.run([*command[:-1], "whole"], cwd=tmp_path, capture_output=True, text=True, check=True)]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "open_engine", here)
+    found = []
+    for out in ("killed", "whole"):
+        assert cli.main([*words, "--out", out]) == 0
+        found.append(json.loads(capsys.readouterr().out))
     assert all(file.stat().st_mtime_ns == time for file, time in kept.items())
-    first, second = (json.loads(one.stdout) for one in found)
+    first, second = found
     assert first["arms"] == second["arms"]  # bit for bit those of a study that nobody killed
     assert first["replay"] == second["replay"]

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from inline import here
 from PIL import Image
 
 from splitstep import cli
+from splitstep.studies.compare import running
 
 ROOT = Path(__file__).parents[2]
 FILES = ["README.md", "CONTRIBUTING.md", *sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("docs/**/*.md"))]
@@ -47,23 +49,17 @@ LEFT_OUT = {
     "splitstep compare glue-rte": "needs the files of GLUE, which are fetched by hand",
     "$ splitstep schemes": "is shown with what it prints; test_docs.py compares that",
 }
-NARROW = ["model.layers=1", "model.decoder_layers=1", "model.width=16", "model.heads=2", "model.ffn=32"]
+NARROW = ["model.width=16", "model.heads=2", "model.ffn=32"]
+SHALLOW = [*NARROW, "model.layers=1", "model.decoder_layers=1"]
 SMALLER = {
     "digits": ["train.batch=4"],
     "stdlib": ["train.batch=2", "train.evaluate_every=0", "data.limit=20000", "data.valid_limit=1000"],
     "mlm": ["model.width=16", "train.batch=2", "data.vocab_size=600", "data.length=32", "data.valid_limit=320"],
-    "numbers": [*NARROW, "train.batch=64"],
-    "text": [
-        "model.layers=1",
-        "model.width=16",
-        "model.heads=2",
-        "model.ffn=32",
-        "train.batch=2",
-        "data.vocab_size=300",
-    ],
-    "classify": ["train.batch=4"],
-    "images": ["train.batch=4"],
-    "translate": [*NARROW, "train.batch=256", "train.average_every=1", "train.average=1", "data.merges=60"],
+    "numbers": [*SHALLOW, "train.batch=64", "data.valid=20", "data.test=20"],
+    "text": [*NARROW, "model.layers=1", "train.batch=2", "data.vocab_size=300"],
+    "classify": [*NARROW, "train.batch=4"],
+    "images": [*NARROW, "train.batch=4"],
+    "translate": [*SHALLOW, "train.batch=256", "train.average_every=1", "train.average=1", "data.merges=60"],
 }
 
 
@@ -139,8 +135,10 @@ def labelled(folder: Path) -> None:
     "file", [file for file in FILES if any(one == file and not left_out(line) for one, line in ALL)]
 )
 def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, in a folder of their own; Python of the README runs between them."""
+    """In order, in a folder of their own; Python of the README runs between them. Runs of a comparison are made in this
+    process: those of `make demo` have workers in tests/cli."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "open_engine", here)
     for name in ("my.en", "my.de"):
         lines = [f"{word} {other} {i}" for i in range(20) for word in ("red", "blue") for other in (name, "house")]
         (tmp_path / name).write_text("\n".join(lines) + "\n")

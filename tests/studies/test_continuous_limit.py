@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from inline import here
 from scipy import stats
 from torch import Tensor
 
@@ -136,8 +138,11 @@ def test_verdicts_follow_the_written_rules(
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("limit") / "out"
+def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for the study, whose runs are in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("splitstep.studies.compare.running.open_engine", here)
+        yield tmp_path_factory.mktemp("limit") / "out"
 
 
 def study(out: Path) -> Any:
