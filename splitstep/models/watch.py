@@ -14,7 +14,8 @@ class Watch:
 
     Hidden states are those at the start of every layer, and the last one; of a doubled state, the mean of the halves,
     as at the end of a stack. Attention weights are those of every evaluation, in order: several in a layer if the
-    scheme evaluates attention several times.
+    scheme evaluates attention several times. It holds no method of its own, which would keep it, and all states with
+    their graph, in memory until the garbage collector runs.
     """
 
     def __init__(
@@ -24,9 +25,14 @@ class Watch:
         looks = config.output_attentions if attentions is None else attentions
         self.weights: dict[str, list[Tensor]] | None = {"own": [], "cross": []} if looks else None
         self.inner, self.substeps = inner, config.substeps
-        silent = self.kept is None and self.weights is None
-        self.observe: Observe | None = inner if silent else self.see
-        self.record: Record | None = None if self.weights is None else self.look
+
+    @property
+    def observe(self) -> Observe | None:
+        return self.inner if self.kept is None and self.weights is None else self.see
+
+    @property
+    def record(self) -> Record | None:
+        return None if self.weights is None else self.look
 
     def see(self, event: Event) -> None:
         if self.kept is not None and event.site[1:] == (0, 0, 0) and event.site.step % self.substeps == 0:
