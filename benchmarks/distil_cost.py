@@ -10,11 +10,12 @@ depend, or that of `--teacher`. With one tokenizer the student has ten of its la
 same shape, and a vocabulary of its own. The text is made here, with a log-normal number of words in an answer, or that
 of `--text`. All ways of a pair see the same rows.
 
-Seconds of a step: with batches that are ready, and in the loop, where a thread makes the next ones while the device
-works, as in training. Calls are those of PyTorch's operators that compute something: views do not count. FLOPs are
-those of matrix products and attention, forward and backward, what is computed again included. The ways take turns; a
-ratio is the median over rounds. Bars: `skl + mta` at most 1.20 times the time of `skl`; `sra` to `ce` at most 1.2 times
-the ratio of their FLOPs; memory at most 1.15 times that of `skl` and `ce`. The file is written after each round.
+Updates are eager and, on a GPU, captured as well, side by side. Seconds of a step: with batches that are ready, and in
+the loop, where a thread makes the next ones while the device works, as in training. Calls are those of PyTorch's
+operators that compute something: views do not count. FLOPs are those of matrix products and attention, forward and
+backward, what is computed again included. The ways take turns; a ratio is the median over rounds. Bars, in both modes:
+`skl + mta` at most 1.20 times the time of `skl`; `sra` to `ce` at most 1.2 times the ratio of their FLOPs; memory at
+most 1.15 times that of `skl` and `ce`. The file is written after each round.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from splitstep.training import load_recipe
 from splitstep.training.directory import RunDirectory, stamp
 from splitstep.training.processes import World
 from splitstep.training.run import Run
+from splitstep.training.update import Captured
 from splitstep.training.work import Work, prefetched
 
 BATCHES = 4  # that a way goes through
@@ -51,6 +53,7 @@ MEDIAN, SIGMA, LONGEST = 90, 0.7, 350  # words of an answer: log-normal, cut
 SYLLABLES, WORDS = 150, 30_000  # of which words are made up, and how many words there are
 ONE, TWO = "one tokenizer", "two tokenizers"
 METHODS = {ONE: ("ce", "skl", "skl + mta"), TWO: ("ce", "uld", "sra")}
+MODES = ("eager", "capture")
 COMPARED = {ONE: ("skl", "skl + mta"), TWO: ("ce", "sra")}  # the base, and what is held against it
 ROWS = 2048  # of made-up text, from which tokenizers are trained
 EOS = "<|endoftext|>"
@@ -92,8 +95,21 @@ class Way(NamedTuple):
     works: list[Work]
     about: dict[str, Any]
 
+    @property
+    def name(self) -> str:
+        return named(self.method, self.run.mode)
+
     def update(self, work: Work) -> Any:
         return self.run.update(work, self.run.options.lr)
+
+    def operators(self, work: Work) -> Any:
+        """An update by calls of operators, even if a graph makes it otherwise."""
+        update = self.run.update
+        return update.step(work.to(update.device)) if isinstance(update, Captured) else self.update(work)
+
+
+def named(method: str, mode: str) -> str:
+    return method if mode == "eager" else f"{method}, {mode}"
 
 
 def made_up_rows(rows: int) -> Iterator[str]:
@@ -157,18 +173,18 @@ def make_pairs(shape: Shape, given: Any, folder: Path) -> dict[str, Pair]:
     }
 
 
-def begun(pair: Pair, method: str, batch: int, shape: Shape, folder: Path, device: torch.device) -> Run:
-    """The run that `splitstep distil` would begin, with a cache of its own."""
+def begun(pair: Pair, method: str, mode: str, batch: int, shape: Shape, folder: Path, device: torch.device) -> Run:
+    """The run that `splitstep distil` would begin, with the cache of its method."""
     recipe = load_recipe(
         "distil",
         [
             f"start={pair.student}", f"data.path=[{pair.text}]", f"data.length={shape.length}",
             f"objective.teacher={pair.teacher}", f"objective.method={method}", f"objective.cache={folder / 'cache'}",
-            f"train.batch={batch}", "train.precision=bfloat16",
+            f"train.batch={batch}", "train.precision=bfloat16", f"train.mode={mode}",
             *([] if pair.layers is None else [f"model.layers={pair.layers}"]),
         ],
     )  # fmt: skip
-    directory = RunDirectory(folder / f"batch{batch}")
+    directory = RunDirectory(folder / f"batch{batch}-{mode}")
     directory.claim(recipe.document())
     return Run(recipe, directory, recipe.load_task(None), World(0, 1, device))
 
@@ -195,7 +211,7 @@ def shared_vocabulary(run: Run) -> int | None:
 
 def counts(way: Way) -> dict[str, float]:
     """Calls of operators and FLOPs of a step, the mean over the batches."""
-    found = [counted(partial(way.update, work)) for work in way.works]
+    found = [counted(partial(way.operators, work)) for work in way.works]
     calls, waits, flops = (sum(one) / BATCHES for one in zip(*found, strict=True))
     return {"calls": calls, "waits": waits, "tflops": flops / 1e12}
 
@@ -207,12 +223,14 @@ def settled(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def ready(name: str, method: str, pair: Pair, batch: int, shape: Shape, folder: Path, device: torch.device) -> Way:
+def ready(
+    name: str, method: str, mode: str, pair: Pair, batch: int, shape: Shape, folder: Path, device: torch.device
+) -> Way:
     """A way after its first updates, with its highest memory and its counts. The cache is written before."""
     cuda, begin = device.type == "cuda", settled(device)
     gc.collect()
     before = torch.cuda.memory_allocated() if cuda else 0
-    run = begun(pair, method, batch, shape, folder, device)
+    run = begun(pair, method, mode, batch, shape, folder, device)
     gc.collect()  # the teacher, after it has written its cache
     start = time.perf_counter()
     works = [run.work(step) for step in range(BATCHES)]
@@ -228,7 +246,7 @@ def ready(name: str, method: str, pair: Pair, batch: int, shape: Shape, folder: 
         "memory_gib": memory, "shared_vocabulary": shared_vocabulary(run), "spans": spans_of(run), **counts(way),
         "ready_seconds": settled(device) - begin,
     }  # fmt: skip
-    print(f"{name}, batch {batch}, {method}: ready in {about['ready_seconds']:.0f} s", file=sys.stderr, flush=True)
+    print(f"{name}, batch {batch}, {way.name}: ready in {about['ready_seconds']:.0f} s", file=sys.stderr, flush=True)
     return way._replace(about=about)
 
 
@@ -257,30 +275,37 @@ TURNS = {"seconds": turn, "loop_seconds": loop_turn}
 
 def rows_of(ways: list[Way], times: Times, batch: int) -> list[dict[str, Any]]:
     """The table: a row for each way."""
-    found = {way.method: {kind: statistics.median(x) for kind, x in times[way.method].items() if x} for way in ways}
-    return [{"pair": way.pair, "method": way.method, "batch": batch, **found[way.method], **way.about} for way in ways]
+    found = {way.name: {kind: statistics.median(x) for kind, x in times[way.name].items() if x} for way in ways}
+    return [{"pair": way.pair, "method": way.method, "batch": batch, **found[way.name], **way.about} for way in ways]
 
 
 def compared(ways: list[Way], times: Times, name: str, batch: int) -> list[dict[str, Any]]:
-    """The ratios of a pair, each with its bar."""
-    base, other = (next((way for way in ways if way.method == method), None) for method in COMPARED[name])
-    if base is None or other is None:
-        return []
+    """The ratios of a pair: in each mode those with bars, then captured updates to eager ones."""
+    known = {way.name: way for way in ways}
+    base, other = COMPARED[name]
+    pairs = [(named(other, mode), named(base, mode)) for mode in MODES]
+    pairs += [(named(method, mode), method) for method in METHODS[name] for mode in MODES[1:]]
+    found = [(known[one], known[to]) for one, to in pairs if {one, to} <= known.keys()]
+    return [ratio for one, to in found for ratio in ratios_of(one, to, times, batch)]
+
+
+def ratios_of(other: Way, base: Way, times: Times, batch: int) -> Iterator[dict[str, Any]]:
+    """All ratios of two ways; methods have bars, modes have none."""
     flops = other.about["tflops"] / base.about["tflops"]
-    found = {"FLOPs": (flops, None), "calls": (other.about["calls"] / base.about["calls"], None)}
+    bars = other.method != base.method
+    calls = other.about["calls"] / base.about["calls"]
+    found: dict[str, tuple[float, float | None]] = {"FLOPs": (flops, None), "calls": (calls, None)}
     for kind in TURNS:
-        pairs = list(zip(times[other.method][kind], times[base.method][kind], strict=True))
+        pairs = list(zip(times[other.name][kind], times[base.name][kind], strict=True))
         if pairs:
-            value = statistics.median(a / b for a, b in pairs)
-            found[kind] = (value, TIME_BAR if name == ONE else FLOP_BAR * flops)
+            bar = TIME_BAR if other.pair == ONE else FLOP_BAR * flops
+            found[kind] = (statistics.median(a / b for a, b in pairs), bar if bars else None)
     if base.about["memory_gib"]:
-        found["memory"] = (other.about["memory_gib"] / base.about["memory_gib"], MEMORY_BAR)
-    about = {"pair": name, "ratio": f"{other.method} / {base.method}", "batch": batch}
-    rounds = {kind: len(times[base.method][kind]) for kind in TURNS}
-    return [
-        {**about, "of": what, "value": value, "bar": bar, **({"rounds": rounds[what]} if what in rounds else {})}
-        for what, (value, bar) in found.items()
-    ]
+        found["memory"] = (other.about["memory_gib"] / base.about["memory_gib"], MEMORY_BAR if bars else None)
+    about = {"pair": other.pair, "ratio": f"{other.name} / {base.name}", "batch": batch}
+    rounds = {kind: len(times[base.name][kind]) for kind in TURNS}
+    for what, (value, bar) in found.items():
+        yield {**about, "of": what, "value": value, "bar": bar, **({"rounds": rounds[what]} if what in rounds else {})}
 
 
 def measure(
@@ -288,17 +313,18 @@ def measure(
 ) -> None:
     """All methods of a pair with batches of this size; `keep` gets the rows and the ratios after each round. Batches
     of another size find the teacher's caches again."""
+    modes = MODES if device.type == "cuda" else MODES[:1]
     ways = [
-        ready(name, method, pair, batch, shape, pair.folder / f"{name}, {method}".replace(" ", ""), device)
-        for method in METHODS[name]
+        ready(name, method, mode, pair, batch, shape, pair.folder / f"{name}, {method}".replace(" ", ""), device)
+        for method, mode in product(METHODS[name], modes)
     ]
-    times: Times = {way.method: {kind: [] for kind in TURNS} for way in ways}
+    times: Times = {way.name: {kind: [] for kind in TURNS} for way in ways}
     keep(rows_of(ways, times, batch), compared(ways, times, name, batch))
     for number in range(0 if given.count else given.rounds):
         start = time.monotonic()
         for way in ways if number % 2 == 0 else ways[::-1]:
             for kind, one in TURNS.items():
-                times[way.method][kind].append(one(way, given.updates, device))
+                times[way.name][kind].append(one(way, given.updates, device))
         keep(rows_of(ways, times, batch), compared(ways, times, name, batch))
         if given.end - time.monotonic() < time.monotonic() - start:
             break
@@ -307,12 +333,12 @@ def measure(
 def table(rows: list[dict[str, Any]]) -> str:
     """The table as text."""
     head = (
-        f"{'':14} {'method':10} {'batch':>5} {'ms a step':>9} {'in the loop':>11} {'ms a batch':>10} {'calls':>6} "
+        f"{'':14} {'method':18} {'batch':>5} {'ms a step':>9} {'in the loop':>11} {'ms a batch':>10} {'calls':>6} "
         f"{'waits':>5} {'TFLOPs':>7} {'GiB':>6}"
     )
     lines = [
-        f"{row['pair']:14} {row['method']:10} {row['batch']:>5} {1e3 * row.get('seconds', 0):>9.1f} "
-        f"{1e3 * row.get('loop_seconds', 0):>11.1f} {1e3 * row['batch_seconds']:>10.1f} {row['calls']:>6.0f} "
+        f"{row['pair']:14} {named(row['method'], row['mode']):18} {row['batch']:>5} "
+        f"{1e3 * row.get('seconds', 0):>9.1f} {1e3 * row.get('loop_seconds', 0):>11.1f} {1e3 * row['batch_seconds']:>10.1f} {row['calls']:>6.0f} "
         f"{row['waits']:>5.0f} {row['tflops']:>7.3f} {row['memory_gib'] or 0:>6.2f}"
         for row in rows
     ]
