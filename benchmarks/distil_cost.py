@@ -338,7 +338,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     )
     lines = [
         f"{row['pair']:14} {named(row['method'], row['mode']):18} {row['batch']:>5} "
-        f"{1e3 * row.get('seconds', 0):>9.1f} {1e3 * row.get('loop_seconds', 0):>11.1f} {1e3 * row['batch_seconds']:>10.1f} {row['calls']:>6.0f} "
+        f"{1e3 * row.get('seconds', 0):>9.1f} {1e3 * row.get('loop_seconds', 0):>11.1f} "
+        f"{1e3 * row['batch_seconds']:>10.1f} {row['calls']:>6.0f} "
         f"{row['waits']:>5.0f} {row['tflops']:>7.3f} {row['memory_gib'] or 0:>6.2f}"
         for row in rows
     ]
