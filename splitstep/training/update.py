@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, final
 
 import torch
@@ -109,6 +110,18 @@ def plain_step(
     return step
 
 
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """No garbage is collected here: memory that is freed may be noted on another stream, which would end a capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @final
 class Captured:
     """The whole update as one CUDA graph per batch shape: small models are bound by kernel launches."""
@@ -146,7 +159,10 @@ class Captured:
         del kept
         graph = torch.cuda.CUDAGraph()
         # thread_local: the thread that prepares batches may pin memory during the capture
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
+        with (
+            no_collection(),
+            torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"),
+        ):
             out = self.step(static)
         self.pool = self.pool or graph.pool()
         return graph, static, out

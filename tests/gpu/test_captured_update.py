@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,17 @@ def test_a_captured_run_goes_on_from_a_checkpoint_exactly(tmp_path: Path, monkey
             weights(DIGITS, tmp_path / "cut", "capture")
     assert list((tmp_path / "cut" / "checkpoints").iterdir())
     assert_same(whole, weights(DIGITS, tmp_path / "cut", "capture"))
+
+
+def test_the_garbage_collector_does_not_disturb_a_capture(tmp_path: Path) -> None:
+    """It would run at every other object here, and free what eager runs have left in cycles."""
+    eager, usual = weights(DIGITS, tmp_path / "eager", "eager", precision="float32"), gc.get_threshold()
+    gc.set_threshold(2, 1, 1)
+    try:
+        captured = weights(DIGITS, tmp_path / "capture", "capture", precision="float32", steps=30)
+    finally:
+        gc.set_threshold(*usual)
+    assert_same(eager, captured)
 
 
 def test_a_captured_run_that_blows_up_says_when_and_where(tmp_path: Path) -> None:
