@@ -538,8 +538,8 @@ def test_the_verdict_says_what_was_settled_and_what_was_not() -> None:
     verdict = distil_verdict(result)
     assert verdict.kind == "settled"
     assert verdict.sentence == (
-        "In ROUGE-L: supported for kl over ce; undecided for skl over ce. "
-        "In bits per byte: supported for kl over ce; undecided for skl over ce."
+        "A higher ROUGE-L is supported for kl over ce; undecided for skl over ce. "
+        "Fewer bits per byte are supported for kl over ce; undecided for skl over ce."
     )
     no, open_, few = (
         Claim(f"kl has {better} than ce", answer, evidence)
@@ -550,7 +550,7 @@ def test_the_verdict_says_what_was_settled_and_what_was_not() -> None:
         )
     )
     told = distil_verdict(replace(result, claims=(no, no._replace(question="x has a higher mean ROUGE-L than kl"))))
-    assert told.sentence == "In ROUGE-L: not supported for kl over ce and x over kl."
+    assert told.sentence == "A higher ROUGE-L is not supported for kl over ce and x over kl."
     kinds = [
         distil_verdict(replace(result, claims=claims)).kind for claims in ((no, few), (open_, few), (few,), (open_,))
     ]

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ...report.verdict import Verdict
 from ...support.words import listed
 from .claims import BETTER
-from .result import Claim, DistilResult
+from .result import BITS, ROUGE, Claim, DistilResult
 
+CLAIMED = {ROUGE: "A higher ROUGE-L is", BITS: "Fewer bits per byte are"}
 ANSWERS = ("supported", "not supported", "undecided")
 
 
@@ -21,7 +22,7 @@ def distil_verdict(result: DistilResult) -> Verdict:
     few = all("no interval" in one.evidence or "no seed" in one.evidence for one in result.claims)
     kind = "settled" if settled else "too few" if few else "open"
     parts = {what: in_short(result.claims, f" {better} ") for what, better in BETTER.items()}
-    return Verdict(kind, " ".join(f"In {what}: {said}." for what, said in parts.items() if said))
+    return Verdict(kind, " ".join(f"{CLAIMED[what]} {said}." for what, said in parts.items() if said))
 
 
 def in_short(claims: Sequence[Claim], better: str) -> str:
