@@ -214,7 +214,7 @@ def test_an_interrupt_is_one_line_and_exit_code_130(
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(orders, "measure", interrupted)
+    monkeypatch.setattr(orders, "integrate", interrupted)
     assert cli.main(["schemes", "--measure"]) == 130
     assert capsys.readouterr() == ("", "Error: interrupted.\n")
 

@@ -46,7 +46,7 @@ def test_which_errors_say_that_memory_is_lacking(error: Exception, whether: bool
 
 
 def test_any_verb_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(orders, "measure", fill_device)
+    monkeypatch.setattr(orders, "integrate", fill_device)
     assert line_of(capsys, "schemes", "--measure") == (
         "Error: the device has too little memory: end what else runs there, or write CUDA_VISIBLE_DEVICES= before the "
         "command to use the CPU."
@@ -57,7 +57,7 @@ def test_another_error_of_the_same_kind_is_ours(monkeypatch: pytest.MonkeyPatch)
     def broken(*arguments: object) -> None:
         raise RuntimeError("shapes do not fit")
 
-    monkeypatch.setattr(orders, "measure", broken)
+    monkeypatch.setattr(orders, "integrate", broken)
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         cli.main(["schemes", "--measure"])
 
