@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from .garbage import no_collection
+
 
 @contextmanager
 def uncollected() -> Iterator[None]:
@@ -14,16 +16,13 @@ def uncollected() -> Iterator[None]:
     The import of transformers makes 400,000 objects that stay. They trigger collections that look at all of them, which
     would take a fifth of the import's time.
     """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if gc.get_freeze_count() == 0:  # otherwise this would unfreeze objects that others froze
-            gc.freeze()
-            gc.unfreeze()  # moves all objects to the oldest generation without a collection
-        if was_on:
-            gc.enable()
+    with no_collection():
+        try:
+            yield
+        finally:
+            if gc.get_freeze_count() == 0:  # otherwise this would unfreeze objects that others froze
+                gc.freeze()
+                gc.unfreeze()  # moves all objects to the oldest generation without a collection
 
 
 @contextmanager

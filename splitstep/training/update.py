@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
+from ..support.garbage import no_collection
 from .half_precision import with_halves
 from .objective import Learner
 from .processes import World
@@ -110,18 +110,6 @@ def plain_step(
     return step
 
 
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """No garbage is collected here: memory that is freed may be noted on another stream, which would end a capture."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 @final
 class Captured:
     """The whole update as one CUDA graph per batch shape: small models are bound by kernel launches."""
@@ -158,7 +146,8 @@ class Captured:
         torch.cuda.set_rng_state(random, self.device)
         del kept
         graph = torch.cuda.CUDAGraph()
-        # thread_local: the thread that prepares batches may pin memory during the capture
+        # thread_local: the thread that prepares batches may pin memory during the capture. No garbage is collected:
+        # memory that is freed may be noted on another stream, which would end the capture
         with (
             no_collection(),
             torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"),

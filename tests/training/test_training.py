@@ -1,7 +1,6 @@
 """The loop does what a bare loop does, says what happened, and counts time right."""
 
 import dataclasses
-import gc
 import json
 import math
 import os
@@ -39,7 +38,7 @@ from splitstep.training.result import device_name
 from splitstep.training.run_result import Kept
 from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import choose_parallel, spread
-from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, no_collection, plain_step
+from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
 from splitstep.training.work import Work, dropout_seed, prefetched, work_for
 
 CPU = torch.device("cpu")
@@ -807,16 +806,3 @@ def test_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_device_is_named_with_its_threads(threads: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     assert device_name(torch.device("cpu")) == told
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_garbage_waits_while_a_graph_is_captured(enabled: bool) -> None:
-    """A collector that was off stays off."""
-    usual = gc.isenabled()
-    (gc.enable if enabled else gc.disable)()
-    try:
-        with no_collection():
-            inside = gc.isenabled()
-        assert (inside, gc.isenabled()) == (False, enabled)
-    finally:
-        (gc.enable if usual else gc.disable)()
