@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from distil_pairs import bpe, characters_of, gpt2, instructions, llama, pieces, saved
+from distil_pairs import bpe, characters_of, gpt2, instructions, llama, pieces, saved, three_models
 from tokenizers import processors
 from transformers import BertConfig, BertForMaskedLM, ByT5Tokenizer
 
@@ -16,16 +16,12 @@ from splitstep import cli
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pairs")
-    saved(llama(bpe(), 4, 16), bpe(), folder / "teacher")
-    saved(gpt2(bpe(), 2, 8), bpe(), folder / "student")
-    saved(llama(pieces(), 2, 8), pieces(), folder / "other")
+    folder = three_models(tmp_path_factory.mktemp("pairs"))
     tiny = dict(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
     saved(BertForMaskedLM(BertConfig(vocab_size=len(pieces()), **tiny)), pieces(), folder / "bert")
     symbols = characters_of("☃")
     saved(llama(symbols, 2, 8), symbols, folder / "symbols")
     saved(llama(ByT5Tokenizer(), 2, 8), ByT5Tokenizer(), folder / "slow")
-    instructions(folder / "text.jsonl")
     short = gpt2(bpe(), 2, 8, positions=64)
     saved(short, bpe(), folder / "short")
     short.save_pretrained(folder / "wordless")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from children import Child, everything, run, together
-from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
+from distil_pairs import bpe, gpt2, instructions, llama, recipe, saved, three_models
 from safetensors.torch import load_file
 from tiny import tiny
 from transformers import GenerationConfig
@@ -24,12 +24,7 @@ from splitstep.training import read_recipe, train
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pairs")
-    saved(llama(bpe(), 4, 16), bpe(), folder / "teacher")
-    saved(gpt2(bpe(), 2, 8), bpe(), folder / "student")
-    saved(llama(pieces(), 2, 8), pieces(), folder / "other")
-    instructions(folder / "text.jsonl")
-    return folder
+    return three_models(tmp_path_factory.mktemp("pairs"))
 
 
 def document(place: Path, method: str, student: str = "student", **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
+from distil_pairs import bpe, recipe, saved, three_models
 from safetensors.torch import load_file
 from tiny import tiny
 
@@ -22,12 +22,8 @@ METHODS = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pairs")
-    saved(llama(bpe(), 4, 16), bpe(), folder / "teacher")
-    saved(gpt2(bpe(), 2, 8), bpe(), folder / "student")
-    saved(llama(pieces(), 2, 8), pieces(), folder / "other")
+    folder = three_models(tmp_path_factory.mktemp("pairs"))
     saved(tiny("causal", vocab_size=len(bpe()), max_positions=256), bpe(), folder / "ours")
-    instructions(folder / "text.jsonl")
     return folder
 
 

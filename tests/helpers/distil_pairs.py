@@ -57,6 +57,15 @@ def instructions(path: Path, rows: int = 24) -> str:
     return str(path)
 
 
+def three_models(folder: Path) -> Path:
+    """A teacher, a student with its tokens and one with others, and text, in this folder."""
+    saved(llama(bpe(), 4, 16), bpe(), folder / "teacher")
+    saved(gpt2(bpe(), 2, 8), bpe(), folder / "student")
+    saved(llama(pieces(), 2, 8), pieces(), folder / "other")
+    instructions(folder / "text.jsonl")
+    return folder
+
+
 def recipe(teacher: str, student: str, text: str, method: str, **more: Any) -> dict[str, Any]:
     """The document of a run; `more` are entries of the objective."""
     return {
