@@ -67,7 +67,7 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path, capsys: pytest
 def test_a_killed_study_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its process and its worker are killed; it goes on in this process."""
+    """Its process and its worker are killed; it continues in this process."""
     words = ["ablate", "--task", "digits", *SMALL, "train.steps=40", "--arms", "no-norm", "--seeds", "3"]
     words += ["--rates", "1e-3,3e-3", "--engine", "local=1", "--json"]
     command = [sys.executable, "-m", "splitstep", *words, "--out", "killed"]

@@ -70,8 +70,8 @@ def test_killed_before_a_file_operation(share: float, whole: tuple[dict[str, Any
 
 @pytest.mark.slow
 def test_killed_before_any_file_operation(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
-    """Every operation of the first checkpoints and of the end, and every third of those between; each run goes on in
-    this process."""
+    """Every operation of the first checkpoints and of the end, and every third of those between; each run continues
+    in this process."""
     expected, operations = whole
     chosen = [n for n in range(1, operations + 1) if n < 40 or n > operations - 40 or n % 3 == 0]
     wrong = []
