@@ -3,10 +3,10 @@
 The teacher shows all of its logits, or its largest ones and the tail as one class. Then the student's probabilities
 outside of those ids are added up as well, and the divergence is a lower bound of the full one.
 
-Logits are widened to float32 in chunks of at most `ENTRIES` entries. The slopes of a chunk's values are computed while
-the chunk exists, so nothing is computed twice, and a backward pass only multiplies them by a number a token. Besides a
-few tensors of a chunk's size, only slopes of the size of all logits are allocated, in their own precision. Positions
-outside of the answer are computed as well and then left out: shapes do not depend on the data.
+The slopes of all values are computed with them, so nothing is computed twice, and a backward pass only multiplies them
+by a number a token. They have the size of all logits, in their own precision. All logits of a teacher are compared in
+chunks of at most `ENTRIES` entries, in float32. Positions outside of the answer are computed as well and then left out:
+shapes do not depend on the data.
 """
 
 from __future__ import annotations
@@ -20,19 +20,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..kernels.loss import IGNORED, shifted
+from ..kernels.softmax import softmax_of
 from .records import Aligned, Distribution, Shown, TopK, each, present, wide
 
 ENTRIES = 2**25  # 128 MiB in float32
 Divergence = Callable[[Tensor, Tensor], Tensor]
-
-
-def class_logs(teacher: Distribution, student: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """log p and log q over the same classes: the vocabulary, or the teacher's K largest and the tail."""
-    q = cooled(student, temperature)
-    if isinstance(teacher, Tensor):
-        return cooled(teacher, temperature).log_softmax(-1), q.log_softmax(-1)
-    rest = q.scatter(-1, teacher.ids, -torch.inf).logsumexp(-1, keepdim=True)  # not 1 - sum, which would cancel
-    return teacher.logs(temperature), torch.cat((q.gather(-1, teacher.ids), rest), -1).log_softmax(-1)
 
 
 def cooled(logits: Tensor, temperature: float) -> Tensor:
@@ -82,7 +74,43 @@ class ByRows(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return None, torch.mul(ctx.slopes, g[:, None], out=torch.empty_like(ctx.slopes)), None, None  # rounded once
+        return None, scaled(ctx.slopes, g), None, None
+
+
+def scaled(slopes: Tensor, g: Tensor) -> Tensor:
+    """The slopes of N rows times N numbers, rounded once to the slopes' precision."""
+    return torch.mul(slopes, g[:, None], out=torch.empty_like(slopes))
+
+
+class OfLargest(torch.autograd.Function):
+    """A divergence over the teacher's K largest tokens and the rest of the vocabulary as one class: [N] from N rows.
+
+    With the student's logits z at temperature t, the classes have the logits z_k / t and r = log of the sum of
+    exp(z_j / t) over the rest; not 1 - sum, which would cancel. The divergence D is differentiated in those K + 1
+    alone. A token of the rest then has the slope dD/dr exp(z_j / t - r) / t.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, teacher: TopK, student: Tensor, divergence: Divergence, temperature: float) -> Tensor:  # pyright: ignore
+        rest, wants = student.detach().clone().scatter_(-1, teacher.ids, -torch.inf), ctx.needs_input_grad[1]
+        softmax = softmax_of(rest)
+        r = softmax.row_lse(rest, temperature)
+        with torch.set_grad_enabled(wants):
+            largest = cooled(student.detach().gather(-1, teacher.ids), temperature)
+            classes = torch.cat((largest, r[:, None]), -1).requires_grad_(wants)
+            value = divergence(teacher.logs(temperature), classes.log_softmax(-1))
+        ctx.slopes = None
+        if wants:
+            [slopes] = torch.autograd.grad(value, classes, torch.ones_like(value))
+            slopes /= temperature
+            softmax.scaled_exp_(rest, r, slopes[:, -1], temperature)
+            ctx.slopes = rest.scatter_(-1, teacher.ids, slopes[:, :-1].to(rest.dtype))
+        return value.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return None, scaled(ctx.slopes, g), None, None
 
 
 def check_vocabularies(teacher: Distribution, student: Tensor) -> None:
@@ -111,11 +139,21 @@ def mean_divergence(
     assert isinstance(q, Tensor), "the student's logits must be whole"
     check_vocabularies(p, q)
 
-    def one(known: Distribution, part: Tensor) -> Tensor:
-        return divergence(*class_logs(known, part, temperature))
+    values = row_divergences(each(lambda x: x.flatten(0, 1), p), q.flatten(0, 1), divergence, temperature)
+    return temperature**2 * token_mean(values.view(q.shape[:2]), aligned)
 
-    values = in_chunks(each(lambda x: x.flatten(0, 1), p), q.flatten(0, 1), one, q.shape[-1]).view(q.shape[:2])
-    return temperature**2 * token_mean(values, aligned)
+
+def row_divergences(teacher: Distribution, student: Tensor, divergence: Divergence, temperature: float) -> Tensor:
+    """A divergence of each row of logits, [N]; only the student has a gradient."""
+    if isinstance(teacher, TopK):
+        found: Tensor = OfLargest.apply(teacher, student, divergence, temperature)  # pyright: ignore
+        return found
+
+    def one(known: Distribution, part: Tensor) -> Tensor:
+        assert isinstance(known, Tensor)
+        return divergence(*(cooled(x, temperature).log_softmax(-1) for x in (known, part)))
+
+    return in_chunks(teacher, student, one, student.shape[-1])
 
 
 def answers(labels: Tensor) -> Tensor:

@@ -13,12 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeVar, final
 import torch
 from torch import Tensor
 
+from ..kernels.softmax import wide
+
 Kind = TypeVar("Kind")
-
-
-def wide(x: Tensor) -> Tensor:
-    """The tensor in float32 or better."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class Spans(NamedTuple):

@@ -29,9 +29,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from splitstep.distil import divergences
-from splitstep.distil.divergences import class_logs, kl_divergence
+from splitstep.distil.divergences import kl_divergence, row_divergences
 from splitstep.distil.method import MethodLoss, parse_method
 from splitstep.distil.records import TopK, top_k
+from splitstep.kernels import softmax as long_softmax
 
 Formula = Callable[[Sequence[float], Sequence[float]], float]
 FORMULAS: dict[str, Formula] = {
@@ -108,7 +109,7 @@ def test_merging_classes_never_raises_a_divergence(
     kept = top_k(p, k, (temperature,))
     for name in FORMULAS:
         between = parse_method(name).summands[0].term.between  # pyright: ignore
-        full, bound = (between(*class_logs(x, q, temperature)).item() for x in (p, kept))
+        full, bound = (row_divergences(x, q, between, temperature).item() for x in (p, kept))
         assert -1e-12 <= bound <= full * (1 + 1e-12) + 1e-12
 
 
@@ -128,7 +129,7 @@ def test_the_slope_of_skl_is_bounded_by_the_students_own_probability(
     for name in ("kl", f"skl(alpha={alpha})"):
         between = parse_method(name).summands[0].term.between  # pyright: ignore
         logits = z.clone().requires_grad_()
-        value = temperature**2 * between(*class_logs(p, logits, temperature)).sum()
+        value = temperature**2 * row_divergences(p, logits, between, temperature).sum()
         [slopes[name]] = torch.autograd.grad(value, logits)
     expected = temperature * (probability - (p / temperature).softmax(-1))
     torch.testing.assert_close(slopes["kl"], expected, rtol=1e-9, atol=1e-12)
@@ -142,11 +143,28 @@ def test_a_tiny_tail_keeps_its_digits(largest: float) -> None:
     logits = torch.zeros(1, 5)
     logits[0, 2] = largest
     teacher = top_k(torch.tensor([[0.0, 0.0, 3.0, 0.0, 0.0]]), 1)
-    _, log_q = class_logs(teacher, logits.requires_grad_(), 1.0)
-    torch.testing.assert_close(log_q[0, 1], torch.tensor(math.log(4) - largest), rtol=1e-6, atol=1e-6)
-    log_q.sum().backward()
+    found = row_divergences(teacher, logits.requires_grad_(), lambda log_p, log_q: log_q[:, 1], 1.0)
+    torch.testing.assert_close(found[0], torch.tensor(math.log(4) - largest), rtol=1e-6, atol=1e-6)
+    found.sum().backward()
     assert logits.grad is not None
-    assert logits.grad.isfinite().all()
+    torch.testing.assert_close(logits.grad, torch.tensor([[0.25, 0.25, -1.0, 0.25, 0.25]]), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_slopes_with_the_tail_as_one_class_are_those_of_the_definition(name: str, temperature: float) -> None:
+    between = parse_method(name).summands[0].term.between  # pyright: ignore
+    p, q = random(5, 9, seed=1, scale=2), random(5, 9, seed=2, scale=2).requires_grad_()
+    kept = top_k(p, 3, (temperature,))
+    tokens = (q / temperature).softmax(-1)
+    largest = tokens.gather(-1, kept.ids)
+    classes = torch.cat((largest, 1 - largest.sum(-1, keepdim=True)), -1)
+    expected = between(kept.logs(temperature), classes.log())
+    found = row_divergences(kept, q, between, temperature)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weights = random(5, seed=3)
+    slopes = [torch.autograd.grad(weights @ one, q)[0] for one in (found, expected)]
+    torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-12)
 
 
 def test_kept_logits_are_log_probabilities_and_the_tail_has_the_rest() -> None:
@@ -247,7 +265,8 @@ def test_chunks_change_neither_values_nor_gradients(name: str, k: int | None, mo
         return value.detach(), torch.autograd.grad(value, logits)[0]
 
     whole = value_and_slope()
-    monkeypatch.setattr(divergences, "ENTRIES", 11 * 4)  # 21 tokens in chunks of 4, the last one not full
+    for module in (divergences, long_softmax):
+        monkeypatch.setattr(module, "ENTRIES", 11 * 4)  # 21 tokens in chunks of 4, the last one not full
     torch.testing.assert_close(value_and_slope(), whole, rtol=1e-13, atol=1e-15)
 
 
