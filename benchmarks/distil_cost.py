@@ -55,6 +55,7 @@ ONE, TWO = "one tokenizer", "two tokenizers"
 METHODS = {ONE: ("ce", "skl", "skl + mta"), TWO: ("ce", "uld", "sra")}
 MODES = ("eager", "capture")
 COMPARED = {ONE: ("skl", "skl + mta"), TWO: ("ce", "sra")}  # the base, and what is held against it
+COUNTS = ("calls", "waits", "tflops")
 ROWS = 2048  # of made-up text, from which tokenizers are trained
 EOS = "<|endoftext|>"
 
@@ -213,7 +214,7 @@ def counts(way: Way) -> dict[str, float]:
     """Calls of operators and FLOPs of a step, the mean over the batches."""
     found = [counted(partial(way.operators, work)) for work in way.works]
     calls, waits, flops = (sum(one) / BATCHES for one in zip(*found, strict=True))
-    return {"calls": calls, "waits": waits, "tflops": flops / 1e12}
+    return dict(zip(COUNTS, (calls, waits, flops / 1e12), strict=True))
 
 
 def settled(device: torch.device) -> float:
@@ -224,9 +225,18 @@ def settled(device: torch.device) -> float:
 
 
 def ready(
-    name: str, method: str, mode: str, pair: Pair, batch: int, shape: Shape, folder: Path, device: torch.device
+    name: str,
+    method: str,
+    mode: str,
+    pair: Pair,
+    batch: int,
+    shape: Shape,
+    folder: Path,
+    device: torch.device,
+    known: dict[str, float] | None,
 ) -> Way:
-    """A way after its first updates, with its highest memory and its counts. The cache is written before."""
+    """A way after its first updates, with its highest memory and its counts, unless they are known from another mode.
+    The cache is written before."""
     cuda, begin = device.type == "cuda", settled(device)
     gc.collect()
     before = torch.cuda.memory_allocated() if cuda else 0
@@ -243,7 +253,7 @@ def ready(
     about = {
         "parameters": sum(p.numel() for p in run.model.parameters()), "mode": run.mode, "loss": losses[-1],
         "tokens": [list(work.parts[0]["input_ids"].shape) for work in works], "batch_seconds": making,
-        "memory_gib": memory, "shared_vocabulary": shared_vocabulary(run), "spans": spans_of(run), **counts(way),
+        "memory_gib": memory, "shared_vocabulary": shared_vocabulary(run), "spans": spans_of(run), **(known or counts(way)),
         "ready_seconds": settled(device) - begin,
     }  # fmt: skip
     print(f"{name}, batch {batch}, {way.name}: ready in {about['ready_seconds']:.0f} s", file=sys.stderr, flush=True)
@@ -314,10 +324,11 @@ def measure(
     """All methods of a pair with batches of this size; `keep` gets the rows and the ratios after each round. Batches
     of another size find the teacher's caches again."""
     modes = MODES if device.type == "cuda" else MODES[:1]
-    ways = [
-        ready(name, method, mode, pair, batch, shape, pair.folder / f"{name}, {method}".replace(" ", ""), device)
-        for method, mode in product(METHODS[name], modes)
-    ]
+    ways: list[Way] = []
+    for method, mode in product(COMPARED[name] if given.compared else METHODS[name], modes):
+        folder = pair.folder / f"{name}, {method}".replace(" ", "")
+        known = next(({key: way.about[key] for key in COUNTS} for way in ways if way.method == method), None)
+        ways.append(ready(name, method, mode, pair, batch, shape, folder, device, known))
     times: Times = {way.name: {kind: [] for kind in TURNS} for way in ways}
     keep(rows_of(ways, times, batch), compared(ways, times, name, batch))
     for number in range(0 if given.count else given.rounds):
@@ -382,6 +393,9 @@ def arguments() -> Any:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=12, help=f"of a turn; a multiple of {BATCHES}")
     parser.add_argument("--seconds", type=float, default=240, help="when to be done; further rounds are left out")
+    parser.add_argument(
+        "--compared", action="store_true", help="only methods with bars, and those they are held against"
+    )
     parser.add_argument("--count", action="store_true", help="calls and FLOPs only, also without a GPU")
     parser.add_argument("--tiny", action="store_true", help="tiny networks, also without a GPU")
     return parser.parse_args()
@@ -404,8 +418,9 @@ def main() -> int:
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         pairs = make_pairs(shape, given, Path(place))
-        for number, (batch, name) in enumerate(product(sizes, pairs), 1):
-            given.end = start + given.seconds * number / (len(sizes) * len(pairs))
+        for number, (batch, name) in enumerate(product(sizes, pairs)):
+            left = len(sizes) * len(pairs) - number
+            given.end = time.monotonic() + (start + given.seconds - time.monotonic()) / left
             rows, ratios = document["rows"], document["ratios"]
 
             def keep(more: list[Any], compared: list[Any], rows: Any = rows, ratios: Any = ratios) -> None:

@@ -133,7 +133,7 @@ class CachedTeacher(Teacher):
         self.output = None if cache.output is None else cache.output.clone()
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
-        return self.cache.batch(rows, width if self.texts.same_tokens else self.texts.teacher_width(rows))
+        return self.cache.batch(rows, self.texts.sizes(width).teacher)
 
     def show(self, batch: Batch) -> Shown:
         ids, mask = teacher_inputs(batch)

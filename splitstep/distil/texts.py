@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -18,14 +18,25 @@ from .records import Aligned, SpanKind, Spans
 from .spans import text_spans
 from .vocabulary import shared_vocabulary
 
-MULTIPLE = 16  # spans and the teacher's tokens are padded to multiples of this, so that batches have few shapes
+MULTIPLE = 16  # spans and the teacher's tokens are padded to multiples of this
 PARTS = ("teacher", "student", "mask")
+
+
+class Sizes(NamedTuple):
+    """The teacher's tokens and the spans of a row, with padding."""
+
+    teacher: int
+    spans: int
 
 
 @final
 class Texts:
     """The training rows of a task, tokenised by the teacher, too, with the spans that a method needs. A row that cannot
-    be aligned is refused by its line."""
+    be aligned is refused by its line.
+
+    Batches of one width have one shape, for a CUDA graph belongs to a shape: the teacher's tokens and the spans are
+    padded to what any row of that width may need.
+    """
 
     def __init__(self, task: Instruct, teacher_tokenizer: Any) -> None:
         self.task, self.teacher_tokenizer = task, teacher_tokenizer
@@ -33,6 +44,8 @@ class Texts:
         self.teacher = read_by_teacher(task, teacher_tokenizer)
         self.same_tokens = all(np.array_equal(*pair) for pair in zip(self.teacher, self.student, strict=True))
         self.spans: list[dict[str, Alignment]] = []
+        self.span_counts = np.zeros(len(self.student.lengths), dtype=np.int64)  # the most of any kind in each row
+        self.padded_sizes: dict[int, Sizes] = {}  # by width
         self.vocabulary: Tensor | None = None
 
     def find_vocabulary(self, *sizes: int) -> None:
@@ -44,6 +57,10 @@ class Texts:
         """Find the spans of these kinds in all rows, once for the whole run."""
         wanted = sorted(kinds)
         self.spans = [self.row_spans(row, wanted) for row in range(len(self.task.rows["train"]))] if wanted else []
+        # all kinds are padded to the same number of spans, so terms can stack them
+        counts = [max(map(len, spans.values())) for spans in self.spans]
+        self.span_counts = np.array(counts) if counts else self.span_counts
+        self.padded_sizes = {}
 
     def row_spans(self, row: int, kinds: Sequence[SpanKind]) -> dict[str, Alignment]:
         given = self.task.rows["train"][row]
@@ -59,12 +76,9 @@ class Texts:
         """What both models read, and how it aligns: tensors with one row a text."""
         batch = self.task.training_rows(rows, width) | {"texts": torch.full((len(rows),), len(rows))}
         if not self.same_tokens:
-            batch |= self.teacher_batch(rows)
-        chosen = [self.spans[row] for row in rows.tolist()] if self.spans else []
-        # all kinds are padded to the same number of spans, so terms can stack them
-        most = max((len(one) for spans in chosen for one in spans.values()), default=0)
+            batch |= self.teacher_batch(rows, width)
         for kind in sorted(kinds):
-            spans = collate([spans[kind] for spans in chosen], size=rounded_up(most))
+            spans = collate([self.spans[row][kind] for row in rows.tolist()], size=self.sizes(width).spans)
             batch |= {f"spans.{kind}.{part}": x for part, x in zip(PARTS, spans, strict=True)}
         return batch
 
@@ -74,8 +88,8 @@ class Texts:
             (kind, most): sum(max(len(spans[kind]) - most, 0) for spans in self.spans) for kind, most in sorted(limits)
         }
 
-    def teacher_batch(self, rows: np.ndarray) -> Batch:
-        width = self.teacher_width(rows)
+    def teacher_batch(self, rows: np.ndarray, width: int) -> Batch:
+        width = self.sizes(width).teacher
         ids, mask = padded(self.teacher.tokens, self.teacher.offsets, rows, width, 0)
         scored, _ = padded(self.teacher.answers, self.teacher.offsets, rows, width, 0)
         labels = np.where((scored > 0) & mask, ids, IGNORED)
@@ -85,12 +99,15 @@ class Texts:
     @property
     def longest(self) -> int:
         """The most tokens of a row that the teacher reads, with padding."""
-        every = np.arange(len(self.teacher.lengths))
-        return self.task.shape["max_length"] if self.same_tokens else self.teacher_width(every)
+        return self.sizes(self.task.shape["max_length"]).teacher
 
-    def teacher_width(self, rows: np.ndarray) -> int:
-        """The width to which the teacher's tokens of these rows are padded."""
-        return rounded_up(int(self.teacher.lengths[rows].max()))
+    def sizes(self, width: int) -> Sizes:
+        """What rows are padded to that have at most `width` of the student's tokens."""
+        if width not in self.padded_sizes:
+            rows = self.student.lengths <= width
+            teacher = width if self.same_tokens else rounded_up(int(self.teacher.lengths[rows].max()))
+            self.padded_sizes[width] = Sizes(teacher, rounded_up(int(self.span_counts[rows].max())))
+        return self.padded_sizes[width]
 
 
 def read_by_teacher(task: Instruct, tokenizer: Any) -> Encoded:

@@ -24,7 +24,7 @@ from .objective import BatchSource, Learner, find_objective
 from .processes import World
 from .recipe import Recipe, snapshot_steps
 from .sharding import Piece, choose_parallel, gathered, pieces, spread
-from .update import choose_mode, choose_precision, make_optimizer, make_update
+from .update import CapturedIfPossible, choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
 
 EXPLODED = 3.0  # a run has diverged if its loss is above this times the first update's, plus one
@@ -68,7 +68,7 @@ class Run:
         self.recipe, self.directory, self.task, self.world = recipe, directory, task, world
         self.options = options = recipe.train
         check_share(options.batch, options.accumulate, world.size)
-        self.mode = choose_mode(options.mode, world)
+        mode = choose_mode(options.mode, world)
         self.precision = choose_precision(options.precision, world.device)
         self.parallel = choose_parallel(options.parallel, world)
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
@@ -82,7 +82,8 @@ class Run:
         learner = Learner(self.model, objective).train().to(device=world.device)
         shared = spread(learner, self.parallel, world)
         optimizer = make_optimizer(learner, options, world.device)
-        self.update = make_update(learner, shared, optimizer, options, self.precision, self.mode, world)
+        self.update = make_update(learner, shared, optimizer, options, self.precision, mode, world)
+        self.chosen_mode = mode
         self.learned = learned(learner, optimizer)
         before = directory.extended_from()  # an extended run averages snapshots of its new steps only
         self.snapshots = tuple(step for step in snapshot_steps(options) if step > before)
@@ -95,6 +96,11 @@ class Run:
         self.remark = restore(directory.checkpoints, self.load, world)
         world.on_first(self.tidy)
         self.clock, self.saved = Clock(self.state.times, world), time.monotonic()
+
+    @property
+    def mode(self) -> str:
+        """The mode of its updates; "auto" may have found after the first that they cannot be captured."""
+        return "eager" if isinstance(self.update, CapturedIfPossible) and self.update.is_eager else self.chosen_mode
 
     def seed(self) -> None:
         """Seed PyTorch's generators from the run's seed, step and process."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, final
 
 import torch
@@ -130,21 +130,33 @@ class Captured:
         graph.replay()
         return loss.clone(), norm.clone()
 
-    def capture(self, work: Work) -> tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]:
-        """Warm up on a side stream, restore everything, then record."""
-        static = work.to(self.device).over(Tensor.clone)
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Updates on a side stream, after which everything is as it was before."""
         kept, random = [t.clone() for t in self.state()], torch.cuda.get_rng_state(self.device)
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")  # it only costs a wait
-            for _ in range(3):
-                self.step(static)
+            yield
         torch.cuda.current_stream().wait_stream(self.stream)
         with torch.no_grad():
             for tensor, before in zip(self.state(), kept, strict=True):
                 tensor.copy_(before)
         torch.cuda.set_rng_state(random, self.device)
-        del kept
+
+    def waits(self, work: Work) -> bool:
+        """Whether an update waits for a number from the device, as some models do: a graph cannot."""
+        static = work.to(self.device)
+        with self.rehearsal():
+            self.step(static)  # the first may also wait for what it sets up
+            return waits_for_device(lambda: self.step(static))
+
+    def capture(self, work: Work) -> tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]:
+        """Warm up, restore everything, then record."""
+        static = work.to(self.device).over(Tensor.clone)
+        with self.rehearsal():
+            for _ in range(3):
+                self.step(static)
         graph = torch.cuda.CUDAGraph()
         # thread_local: the thread that prepares batches may pin memory during the capture. No garbage is collected:
         # memory that is freed may be noted on another stream, which would end the capture
@@ -159,6 +171,43 @@ class Captured:
     def state(self) -> list[Tensor]:
         changing = [t for p, moments in self.optimizer.state.items() for t in (p, *moments.values())]
         return [*changing, *self.learner.buffers(), self.optimizer.found_inf]  # pyright: ignore
+
+
+def waits_for_device(act: Callable[[], Any]) -> bool:
+    """Whether PyTorch waits for the device meanwhile; `act` is then not finished."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that not everything is detected
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        act()
+    except RuntimeError as error:
+        if "synchronizing CUDA operation" not in str(error):
+            raise
+        return True
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+    return False
+
+
+@final
+class CapturedIfPossible:
+    """Captured updates, or eager ones if the first one shows that they cannot be captured."""
+
+    def __init__(self, captured: Captured, eager: Update) -> None:
+        self.captured, self.eager = captured, eager
+        self.chosen: Update | None = None
+
+    @property
+    def is_eager(self) -> bool:
+        return self.chosen is self.eager
+
+    def __call__(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
+        if self.chosen is None:
+            self.chosen = self.eager if self.captured.waits(work) else self.captured
+            if self.is_eager:
+                warnings.warn("updates are eager, for they wait for the device: no graph can do that", stacklevel=2)
+        return self.chosen(work, lr)
 
 
 def make_update(
@@ -182,4 +231,7 @@ def make_update(
         set_learning_rate(optimizer, lr)
         return step(work.to(world.device))
 
-    return Captured(step, learner, optimizer, world.device) if "capture" in mode else plain
+    if "capture" not in mode:
+        return plain
+    captured = Captured(step, learner, optimizer, world.device)
+    return CapturedIfPossible(captured, plain) if options.mode == "auto" else captured

@@ -60,6 +60,26 @@ def test_all_kinds_of_spans_are_padded_to_the_same_number(texts: Texts) -> None:
         assert mask.sum(1).tolist() == [len(texts.spans[row][kind]) for row in range(3)]
 
 
+def test_batches_of_one_width_have_one_shape(tmp_path: Path) -> None:
+    """A CUDA graph belongs to a shape. Padding holds every row of the width, and no more than a multiple of 16."""
+    texts = with_teacher(tmp_path, pieces())
+    texts.find_spans(("aligned", "words"))
+    shapes: dict[int, set[tuple[tuple[int, ...], ...]]] = {}
+    for step in range(60):
+        rows, width = texts.task.drawn(0, step, 4)
+        batch = texts.batch(rows, width, ("aligned", "words"))
+        shapes.setdefault(width, set()).add(tuple(tuple(x.shape) for x in batch.values()))
+        assert batch["teacher.mask"].sum(1).tolist() == texts.teacher.lengths[rows].tolist()
+        for kind in ("aligned", "words"):
+            assert batch[f"spans.{kind}.mask"].sum(1).tolist() == [len(texts.spans[row][kind]) for row in rows]
+    assert len(shapes) > 1
+    assert all(len(found) == 1 for found in shapes.values())
+    for width in shapes:
+        fitting = texts.student.lengths <= width
+        assert 0 <= texts.sizes(width).teacher - texts.teacher.lengths[fitting].max() < 16
+        assert 0 <= texts.sizes(width).spans - texts.span_counts[fitting].max() < 16
+
+
 def test_a_text_is_read_once_if_the_tokenizers_are_equal(texts: Texts) -> None:
     assert texts.teacher is texts.student
     assert texts.same_tokens

@@ -11,6 +11,7 @@ import torch
 from distil_pairs import bpe, recipe, saved, three_models
 from safetensors.torch import load_file
 from tiny import tiny
+from transformers.models.llama.modeling_llama import LlamaMLP
 
 from splitstep.training import read_recipe, train
 
@@ -53,6 +54,30 @@ def test_captured_updates_do_what_eager_ones_do(
     assert captured.losses == pytest.approx(eager.losses, rel=1e-4)
     for name, x in eager.weights.items():
         torch.testing.assert_close(captured.weights[name], x, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("student", ["student", "ours"])
+def test_updates_are_captured_unless_told_otherwise(place: Path, tmp_path: Path, student: str) -> None:
+    Ended(place, student, "kl", tmp_path, "auto", False)
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["mode"] == "capture"
+
+
+def test_a_model_that_waits_for_the_device_is_updated_eagerly(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = LlamaMLP.forward
+
+    def waiting(self: LlamaMLP, x: torch.Tensor) -> torch.Tensor:
+        return forward(self, x) + 0 * x.sum().item()
+
+    monkeypatch.setattr(LlamaMLP, "forward", waiting)
+    eager = Ended(place, "student", "kl", tmp_path / "eager", "eager", False, precision="float32")
+    with pytest.warns(UserWarning, match="updates are eager, for they wait"):
+        found = Ended(place, "student", "kl", tmp_path / "auto", "auto", False, precision="float32")
+    assert json.loads((tmp_path / "auto" / "run" / "result.json").read_text())["mode"] == "eager"
+    assert found.losses == pytest.approx(eager.losses, rel=1e-4)
+    for name, x in eager.weights.items():
+        torch.testing.assert_close(found.weights[name], x, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(("student", "method"), METHODS[2:6:3])
