@@ -253,7 +253,8 @@ def ready(
     about = {
         "parameters": sum(p.numel() for p in run.model.parameters()), "mode": run.mode, "loss": losses[-1],
         "tokens": [list(work.parts[0]["input_ids"].shape) for work in works], "batch_seconds": making,
-        "memory_gib": memory, "shared_vocabulary": shared_vocabulary(run), "spans": spans_of(run), **(known or counts(way)),
+        "memory_gib": memory, "shared_vocabulary": shared_vocabulary(run), "spans": spans_of(run),
+        **(known or counts(way)),
         "ready_seconds": settled(device) - begin,
     }  # fmt: skip
     print(f"{name}, batch {batch}, {way.name}: ready in {about['ready_seconds']:.0f} s", file=sys.stderr, flush=True)
