@@ -24,7 +24,7 @@ from .objective import BatchSource, Learner, find_objective
 from .processes import World
 from .recipe import Recipe, snapshot_steps
 from .sharding import Piece, choose_parallel, gathered, pieces, spread
-from .update import CapturedIfPossible, choose_mode, choose_precision, make_optimizer, make_update
+from .update import Captured, CapturedIfPossible, choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
 
 EXPLODED = 3.0  # a run has diverged if its loss is above this times the first update's, plus one
@@ -82,8 +82,10 @@ class Run:
         learner = Learner(self.model, objective).train().to(device=world.device)
         shared = spread(learner, self.parallel, world)
         optimizer = make_optimizer(learner, options, world.device)
-        self.update = make_update(learner, shared, optimizer, options, self.precision, mode, world)
-        self.chosen_mode = mode
+        update = make_update(learner, shared, optimizer, options, self.precision, mode, world)
+        if isinstance(update, Captured) and options.mode == "auto" and self.kind is not None:
+            update = CapturedIfPossible(update)  # a model of others may wait for the device
+        self.update, self.chosen_mode = update, mode
         self.learned = learned(learner, optimizer)
         before = directory.extended_from()  # an extended run averages snapshots of its new steps only
         self.snapshots = tuple(step for step in snapshot_steps(options) if step > before)

@@ -110,6 +110,16 @@ def plain_step(
     return step
 
 
+def eager(step: Step, optimizer: torch.optim.Optimizer, device: torch.device) -> Update:
+    """The update as it is."""
+
+    def update(work: Work, lr: float) -> tuple[Tensor, Tensor]:
+        set_learning_rate(optimizer, lr)
+        return step(work.to(device))
+
+    return update
+
+
 @final
 class Captured:
     """The whole update as one CUDA graph per batch shape: small models are bound by kernel launches."""
@@ -144,12 +154,18 @@ class Captured:
                 tensor.copy_(before)
         torch.cuda.set_rng_state(random, self.device)
 
-    def waits(self, work: Work) -> bool:
-        """Whether an update waits for a number from the device, as some models do: a graph cannot."""
+    def can_capture(self, work: Work) -> bool:
+        """Whether an update runs without waiting for a number from the device, as if it were being captured.
+
+        Some models always wait. Those of transformers look into their masks, but not during a capture.
+        """
         static = work.to(self.device)
-        with self.rehearsal():
-            self.step(static)  # the first may also wait for what it sets up
-            return waits_for_device(lambda: self.step(static))
+        with self.rehearsal(), pretended_capture():  # the first update may also wait for what it sets up
+            return all(runs(lambda: self.step(static), waiting) for waiting in ("default", "error"))
+
+    def eager(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
+        """The update without a graph."""
+        return eager(self.step, self.optimizer, self.device)(work, lr)
 
     def capture(self, work: Work) -> tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]:
         """Warm up, restore everything, then record."""
@@ -173,41 +189,46 @@ class Captured:
         return [*changing, *self.learner.buffers(), self.optimizer.found_inf]  # pyright: ignore
 
 
-def waits_for_device(act: Callable[[], Any]) -> bool:
-    """Whether PyTorch waits for the device meanwhile; `act` is then not finished."""
+@contextmanager
+def pretended_capture() -> Iterator[None]:
+    """Let Python code that asks whether a graph is being captured believe so."""
+    asked = torch.cuda.is_current_stream_capturing
+    torch.cuda.is_current_stream_capturing = lambda: True
+    try:
+        yield
+    finally:
+        torch.cuda.is_current_stream_capturing = asked
+
+
+def runs(act: Callable[[], Any], waiting: str) -> bool:
+    """Whether a function comes to its end if waiting for the device is the "default" or an "error"."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that not everything is detected
-        torch.cuda.set_sync_debug_mode("error")
+        torch.cuda.set_sync_debug_mode(waiting)
     try:
         act()
-    except RuntimeError as error:
-        if "synchronizing CUDA operation" not in str(error):
-            raise
-        return True
+    except RuntimeError:
+        return False
     finally:
         torch.cuda.set_sync_debug_mode(before)
-    return False
+    return True
 
 
 @final
 class CapturedIfPossible:
     """Captured updates, or eager ones if the first one shows that they cannot be captured."""
 
-    def __init__(self, captured: Captured, eager: Update) -> None:
-        self.captured, self.eager = captured, eager
-        self.chosen: Update | None = None
-
-    @property
-    def is_eager(self) -> bool:
-        return self.chosen is self.eager
+    def __init__(self, captured: Captured) -> None:
+        self.captured = captured
+        self.is_eager: bool | None = None  # None before the first
 
     def __call__(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
-        if self.chosen is None:
-            self.chosen = self.eager if self.captured.waits(work) else self.captured
+        if self.is_eager is None:
+            self.is_eager = not self.captured.can_capture(work)
             if self.is_eager:
-                warnings.warn("updates are eager, for they wait for the device: no graph can do that", stacklevel=2)
-        return self.chosen(work, lr)
+                warnings.warn("updates are eager: this model waits for the device, which no graph can do", stacklevel=2)
+        return self.captured.eager(work, lr) if self.is_eager else self.captured(work, lr)
 
 
 def make_update(
@@ -226,12 +247,6 @@ def make_update(
     elif "capture" in mode and precision != torch.float32:  # a compiler fuses autocast's casts by itself
         shared = shared._replace(call=with_halves(learner, precision))
     step = plain_step(shared, optimizer, options, precision, world)
-
-    def plain(work: Work, lr: float) -> tuple[Tensor, Tensor]:
-        set_learning_rate(optimizer, lr)
-        return step(work.to(world.device))
-
-    if "capture" not in mode:
-        return plain
-    captured = Captured(step, learner, optimizer, world.device)
-    return CapturedIfPossible(captured, plain) if options.mode == "auto" else captured
+    if "capture" in mode:
+        return Captured(step, learner, optimizer, world.device)
+    return eager(step, optimizer, world.device)

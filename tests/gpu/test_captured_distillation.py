@@ -72,7 +72,7 @@ def test_a_model_that_waits_for_the_device_is_updated_eagerly(
 
     monkeypatch.setattr(LlamaMLP, "forward", waiting)
     eager = Ended(place, "student", "kl", tmp_path / "eager", "eager", False, precision="float32")
-    with pytest.warns(UserWarning, match="updates are eager, for they wait"):
+    with pytest.warns(UserWarning, match="updates are eager: this model waits"):
         found = Ended(place, "student", "kl", tmp_path / "auto", "auto", False, precision="float32")
     assert json.loads((tmp_path / "auto" / "run" / "result.json").read_text())["mode"] == "eager"
     assert found.losses == pytest.approx(eager.losses, rel=1e-4)
