@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from children import Program
 from inline import here
 
 from splitstep import cli
@@ -70,15 +69,12 @@ def test_a_killed_study_goes_on_where_it_was(
     """Its process and its worker are killed; it continues in this process."""
     words = ["ablate", "--task", "digits", *SMALL, "train.steps=40", "--arms", "no-norm", "--seeds", "3"]
     words += ["--rates", "1e-3,3e-3", "--engine", "local=1", "--json"]
-    command = [sys.executable, "-m", "splitstep", *words, "--out", "killed"]
-    study = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+    study = Program([*words, "--out", "killed"], tmp_path)
     ended = lambda: len(list(tmp_path.glob("killed/runs/*/result.json")))  # noqa: E731
-    while ended() < 2 and study.poll() is None:
+    while ended() < 2 and study.returncode is None:
         time.sleep(0.05)
     os.killpg(study.pid, signal.SIGKILL)
-    study.communicate()
+    study.communicate(timeout=60)
     kept = {file: file.stat().st_mtime_ns for file in tmp_path.glob("killed/runs/*/result.json")}
     assert 2 <= len(kept) < 6
     assert not (tmp_path / "killed" / "result.json").exists()

@@ -19,6 +19,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from children import Program
 from inline import here
 from safetensors.torch import load_file, save_file
 
@@ -553,10 +554,7 @@ def test_nobody_works_on_after_the_end(tmp_path: Path, end: signal.Signals) -> N
 
     (tmp_path / "tiny.yaml").write_text(TINY)
     words = ["compare", "tiny.yaml", "train.steps=1000000", "--schemes", "lie", "--seeds", "2", "--out", "out"]
-    parent = subprocess.Popen(
-        [sys.executable, "-m", "splitstep", *words, "--engine", "local=2"],
-        cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    parent = Program([*words, "--engine", "local=2"], tmp_path)
     limit = time.monotonic() + 100
     while len(list(tmp_path.glob("out/runs/*/metrics.jsonl"))) < 2 and time.monotonic() < limit:
         time.sleep(0.1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from distil_pairs import bpe, gpt2, instructions, llama, saved
+from inline import forked
 from jobs import fill_device, fill_device_in_training
 
 from splitstep import cli
@@ -87,7 +88,8 @@ def test_a_worker_says_to_run_fewer_jobs(
 ) -> None:
     monkeypatch.setattr(running, "run_one", fill_device_in_training if inside else fill_device)
     words = ["compare", "--task", "digits", "--schemes", "lie", "--seeds", "2", *TINY, *QUICK]
-    line = line_of(capsys, *words, "--engine", f"local={processes}", "--out", str(tmp_path / "study"))
+    with forked():
+        line = line_of(capsys, *words, "--engine", f"local={processes}", "--out", str(tmp_path / "study"))
     assert line.startswith("Error: runs/lie-seed")
     assert advice in line
 

@@ -1,5 +1,6 @@
 """Training in processes of their own, which a test may kill. A server that has imported everything forks them."""
 
+import atexit
 import json
 import multiprocessing
 import os
@@ -20,7 +21,8 @@ SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([
     "splitstep.training", "splitstep.models", "splitstep.order", "splitstep.training.card", "splitstep.training.start",
     "splitstep.training.scheme_network", "splitstep.tasks.digits", "splitstep.tasks.numbers", "splitstep.tasks.listops",
-    "sklearn.datasets", "sacrebleu",
+    "splitstep.cli", "splitstep.studies.compare", "splitstep.studies.distil.recipe_runs", "sacrebleu",
+    "rouge_score.tokenizers",
 ])  # fmt: skip
 MOMENT = ("tokens_per_second", "seconds", "date", "commit")  # what may differ between two equal runs
 
@@ -121,6 +123,49 @@ class Child:
     def wait(self) -> int | None:
         self.process.join(120)
         return self.process.exitcode
+
+
+class Program:
+    """`splitstep` with these words in a folder, in a process and a session of its own that has imported everything
+    already. Like a `Popen` with pipes."""
+
+    def __init__(self, words: Sequence[str], folder: Path, **environment: str) -> None:
+        self._folder = folder
+        self._process = SERVER.Process(target=program, args=(words, folder, environment))
+        self._process.start()
+        atexit.register(self._process.kill)  # of a test that failed: Python would wait for its end
+        self.pid: int = self._process.pid or 0
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """What it printed on both streams before it ended."""
+        self._process.join(timeout)
+        assert self.returncode is not None, "it still runs"
+        printed, told = (file.read_text() for file in streams(self._folder, self.pid))
+        return printed, told
+
+
+def streams(folder: Path, pid: int) -> list[Path]:
+    """The files with what a program printed."""
+    return [folder / f"{name} of {pid}" for name in ("stdout", "stderr")]
+
+
+def program(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    from splitstep.__main__ import main
+
+    os.setsid()
+    os.chdir(folder)
+    os.environ.update(environment)
+    for number, file in enumerate(streams(folder, os.getpid()), start=1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+    sys.argv = ["splitstep", *words]
+    sys.exit(main())
 
 
 def run(document: Mapping[str, Any], out: Path, environment: Mapping[str, str] | None = None) -> dict[str, Any]:

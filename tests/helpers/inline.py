@@ -1,4 +1,4 @@
-"""An engine in the test's own process, so that a study can be watched and patched."""
+"""Engines that start no interpreter: in the process of a test, where a study can be watched and patched, or forked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from types import SimpleNamespace
 
+import pytest
+from children import SERVER
+
+from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine
 
 
@@ -15,3 +20,11 @@ def here(text: str, jobs: int) -> Iterator[Engine]:
     """An engine of one thread."""
     with ThreadPoolExecutor(1) as executor:
         yield Engine("here", executor, 1, (BrokenProcessPool,))
+
+
+@contextmanager
+def forked() -> Iterator[None]:
+    """Inside, processes of local engines are forked from the server of `children`, which has imported everything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engines, "multiprocessing", SimpleNamespace(get_context=lambda method: SERVER))
+        yield

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from inline import forked
 from tiny_causal import LINES, ROWS, gpt2, llama
 
 from splitstep import cli
@@ -45,7 +46,8 @@ def test_the_whole_command(
     files = ["--text", str(place / "text.jsonl"), "--questions", str(place / "more.jsonl"), "--answer-tokens", "4"]
     files += ["--plain", str(place / "plain.txt")]
     options = ["--methods", methods, "--seeds", "2", "--engine", "local=2", "--out", str(tmp_path / "terms")]
-    assert cli.main([*words, *files, *options]) == 0
+    with forked():
+        assert cli.main([*words, *files, *options]) == 0
     result = read_distil(json.loads((tmp_path / "terms" / "result.json").read_text()), "it")
     assert [run.method for run in result.runs] == 2 * methods.split(",")
     assert {name: one["rows"] for name, one in result.data["sets"].items()} == {"held out": 4, "more": 1}

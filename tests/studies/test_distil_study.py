@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inline import here
+from inline import forked, here
 from pages import chromium, visit
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
@@ -228,7 +228,8 @@ def test_the_result_does_not_depend_on_the_engine_nor_on_a_killed_worker(
     expected = compare_methods(Training(SMALL), EXAM, methods, range(2), tmp_path / "here", quiet=True)
     monkeypatch.setattr(running, "open_engine", open_engine)
     killed = KilledOnce(SMALL, tmp_path / "killed")
-    found = compare_methods(killed, EXAM, methods, range(2), tmp_path / "there", engine="local=2", quiet=True)
+    with forked():
+        found = compare_methods(killed, EXAM, methods, range(2), tmp_path / "there", engine="local=2", quiet=True)
     assert killed.marker.exists()
     assert found == replace(expected, engine="local=2", date=found.date)
     folders = [path.parent.relative_to(tmp_path / "there") for path in (tmp_path / "there").glob("*/*/answers.json")]

@@ -5,14 +5,12 @@ import os
 import shlex
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from children import RECIPE, everything, lines, run
+from children import RECIPE, Program, everything, lines, run
 
 from splitstep.training import read_recipe, train
 from splitstep.training.stop import Stop, Stopped
@@ -23,18 +21,16 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-def begun(folder: Path, **environment: str) -> subprocess.Popen[str]:
+def begun(folder: Path, **environment: str) -> Program:
     """`splitstep train` in a process of its own."""
     (folder / "recipe.json").write_text(json.dumps(DOCUMENT))
-    command = [sys.executable, "-m", "splitstep", "train", "recipe.json", "--out", "a run"]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=folder, env={**os.environ, **environment}, **pipes)
+    return Program(["train", "recipe.json", "--out", "a run"], folder, **environment)
 
 
-def wait_for_updates(folder: Path, process: subprocess.Popen[str]) -> None:
+def wait_for_updates(folder: Path, process: Program) -> None:
     metrics = folder / "a run" / "metrics.jsonl"
     while not (metrics.is_file() and len(metrics.read_text().splitlines()) > 2):
-        assert process.poll() is None, process.communicate()
+        assert process.returncode is None, process.communicate(0)
         time.sleep(0.02)
 
 
@@ -60,11 +56,10 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: 
     words = "splitstep train recipe.json --out 'a run'"
     assert told.splitlines()[-1] == f"The run stopped after step {step:,}, which is saved. To continue: {words}"
     assert "Traceback" not in told
-    again = subprocess.run(
-        [sys.executable, "-m", *shlex.split(words)], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
-    assert again.returncode == 0, again.stderr
-    assert f"continues after step {step:,}" in again.stderr
+    again = Program(shlex.split(words)[1:], tmp_path)
+    told = again.communicate(timeout=300)[1]
+    assert again.returncode == 0, told
+    assert f"continues after step {step:,}" in told
     assert everything(tmp_path / "a run") == whole
 
 
