@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -557,10 +557,18 @@ def same(a: Comparison, b: Comparison) -> bool:
     ]
 
 
+def reference(recipe: Recipe, schemes: Sequence[str], seeds: Sequence[int], out: Path) -> Comparison:
+    """The comparison with its runs one after another in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "open_engine", here)
+        return compare(recipe, schemes, seeds, out, quiet=True)
+
+
 @pytest.mark.slow
 def test_figures_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
-    runs = [compare(tiny(), ["lie", "macaron"], [0], tmp_path / n, engine=f"local={n}", quiet=True) for n in "12"]
-    assert same(*runs)
+    one = reference(tiny(), ["lie", "macaron"], [0], tmp_path / "1")
+    two = compare(tiny(), ["lie", "macaron"], [0], tmp_path / "2", engine="local=2", quiet=True)
+    assert same(one, two)
     kept = sorted((tmp_path / "1").glob("runs/*/model/model.safetensors"))
     assert len(kept) == 2
     for file in kept:
@@ -573,7 +581,7 @@ def test_a_dask_cluster_loses_nothing_when_a_worker_is_killed(tmp_path: Path) ->
     from distributed import LocalCluster
 
     recipe = tiny(steps=120, evaluate_every=60, log_every=10)
-    local = compare(recipe, ["lie", "macaron"], range(2), tmp_path / "local", engine="local=1", quiet=True)
+    local = reference(recipe, ["lie", "macaron"], range(2), tmp_path / "local")
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
         stop = threading.Event()
         victims: list[int] = []
@@ -628,7 +636,7 @@ def test_a_dask_worker_that_falls_silent_and_wakes_up_loses_nothing(
 
     monkeypatch.setattr(running, "HELD_SECONDS", 1.0)
     recipe = tiny(steps=400, evaluate_every=200, log_every=10)
-    local = compare(recipe, ["lie"], range(2), tmp_path / "local", engine="local=1", quiet=True)
+    local = reference(recipe, ["lie"], range(2), tmp_path / "local")
     out, refused = tmp_path / "dask", threading.Event()
 
     def stop_one_at_work(pids: list[int]) -> None:
@@ -671,7 +679,7 @@ def test_a_dask_worker_that_falls_silent_and_wakes_up_loses_nothing(
 def test_a_dask_cluster_brings_translations_back(translators: Recipe, tmp_path: Path) -> None:
     from distributed import LocalCluster
 
-    local = compare(translators, ["lie", "macaron"], [0], tmp_path / "local", engine="local=1", quiet=True)
+    local = reference(translators, ["lie", "macaron"], [0], tmp_path / "local")
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster:
         engine = f"dask={cluster.scheduler_address}"
         remote = compare(translators, ["lie", "macaron"], [0], tmp_path / "dask", engine=engine, quiet=True)
