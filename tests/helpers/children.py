@@ -21,8 +21,8 @@ SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([
     "splitstep.training", "splitstep.models", "splitstep.order", "splitstep.training.card", "splitstep.training.start",
     "splitstep.training.scheme_network", "splitstep.tasks.digits", "splitstep.tasks.numbers", "splitstep.tasks.listops",
-    "splitstep.cli", "splitstep.studies.compare", "splitstep.studies.distil.recipe_runs", "sacrebleu",
-    "rouge_score.tokenizers",
+    "splitstep.cli", "splitstep.studies.compare", "splitstep.studies.distil.recipe_runs",
+    "sklearn.datasets", "sacrebleu", "rouge_score.tokenizers",
 ])  # fmt: skip
 MOMENT = ("tokens_per_second", "seconds", "date", "commit")  # what may differ between two equal runs
 
