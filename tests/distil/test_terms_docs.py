@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any
 
 import pytest
 import torch
-from made_up_distil import SHAPES, one_tokenizer
-from torch import Tensor, nn
+from made_up_distil import SHAPES, one_tokenizer, shortened
+from torch import Tensor
 
-from splitstep.distil.divergences import answers, token_mean
+from splitstep.distil.divergences import answers
 from splitstep.distil.geometry import SPANS
 from splitstep.distil.method import MethodLoss, parse_method
 from splitstep.distil.presets import ALIASES, PRESETS
-from splitstep.distil.records import Aligned, Shapes, Shown
-from splitstep.distil.terms import TERMS, Needs, Term
+from splitstep.distil.records import TopK
+from splitstep.distil.terms import TERMS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "theory" / "distillation_terms.md").read_text()
@@ -43,19 +41,20 @@ def test_the_page_states_the_limit_of_spans() -> None:
     assert f"at most {SPANS} spans" in PAGE
 
 
-def test_the_guides_example_is_a_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = re.search(
-        r"```python\n(@final\n@dataclass.*?class LogitGap.*?)```", (DOCS / "guide/extending.md").read_text(), re.S
-    )
+def test_the_guides_example_is_a_term_online_and_from_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (DOCS / "guide/extending.md").read_text()
+    code = re.search(r"```python\n((?:(?!```).)*class TotalVariation.*?)```", guide, re.S)
     assert code
-    known = (final, dataclass, Term, Needs, Shapes, Shown, Aligned, Mapping, nn, Tensor, token_mean)
-    names = {one.__name__: one for one in known}
+    names: dict[str, Any] = {}
     exec(code[1], names)
-    monkeypatch.setitem(TERMS.own, "gap", names["LogitGap"])
-    made = one_tokenizer()
-    found = MethodLoss(parse_method("ce + .5 gap(scale=2)"), SHAPES).double().values(*made)
-    p, q = made.teacher.logits, made.student.logits
-    assert isinstance(p, Tensor)
-    assert isinstance(q, Tensor)
-    expected = 2 * (p - q).square().mean(-1)[answers(made.aligned.labels)].mean()
-    torch.testing.assert_close(found["gap"], expected)
+    monkeypatch.setitem(TERMS.own, "tv", names["TotalVariation"])
+    loss = MethodLoss(parse_method("ce + .5 tv(scale=2)"), SHAPES).double()
+    online = one_tokenizer()
+    cached = shortened(online)
+    p, q = (side.logits.softmax(-1) for side in (online.teacher, online.student) if isinstance(side.logits, Tensor))
+    scored = answers(online.aligned.labels)
+    torch.testing.assert_close(loss.values(*online)["tv"], (p - q).abs().sum(-1)[scored].mean())
+    assert isinstance(cached.teacher.logits, TopK)
+    gaps = (p - q).gather(-1, cached.teacher.logits.ids)
+    rest = gaps.sum(-1).abs()  # what the largest lack, the others have
+    torch.testing.assert_close(loss.values(*cached)["tv"], (gaps.abs().sum(-1) + rest)[scored].mean())
