@@ -215,21 +215,32 @@ def text_sha256(tokens: np.ndarray, offsets: np.ndarray) -> str:
 
 
 def open_cache(folder: Path, wanted: Manifest, offsets: np.ndarray) -> Cache:
-    """The cache in a folder, new or begun; one of another teacher, text or setting is refused."""
+    """The cache in a folder, new or begun; one of another teacher, text or setting is refused, once it has a row."""
     if not (folder / MANIFEST).is_file():
         if folder.is_dir() and any(one.name != LOCK for one in folder.iterdir()):
             raise ValueError(f"{folder} holds other files, not a teacher's cache: name a new folder with --cache")
         write_manifest(folder, wanted)
         return Cache(folder, wanted, offsets)
     found = read_manifest(folder)
+    if not found.done:  # nothing is lost, and a teacher that was refused does not stand in the way of another
+        return begin_again(folder, found, wanted, offsets)
     check_same(folder, found, wanted)
     check_files(folder, found)
     return Cache(folder, found, offsets)
 
 
+def begin_again(folder: Path, found: Manifest, wanted: Manifest, offsets: np.ndarray) -> Cache:
+    """A new cache in place of one without a row, whose files may have other sizes."""
+    for file in folder.glob("*.bin"):
+        if file.name in found.sizes:
+            file.unlink()
+    write_manifest(folder, wanted)
+    return Cache(folder, wanted, offsets)
+
+
 def check_files(folder: Path, found: Manifest) -> None:
     """Refuse files of another size than they were given before the first row was done."""
-    for name, size in found.sizes.items() if found.done else ():
+    for name, size in found.sizes.items():
         there = (folder / name).stat().st_size if (folder / name).is_file() else 0
         if there != size:
             raise ValueError(

@@ -352,15 +352,33 @@ def test_a_file_is_no_cache(place: Path) -> None:
         objective(document(place, "skl", cache=str(place / "text.jsonl")))
 
 
-def test_a_teacher_that_says_nothing_is_told_apart_from_one_that_needs_more_digits(place: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def silent_teacher(tmp_path: Path) -> str:
+    """A teacher whose logits are not finite."""
     broken = llama(bpe(), 4, 16)
     with torch.no_grad():
         broken.lm_head.weight[3] = torch.nan
-    saved(broken, bpe(), tmp_path / "teacher")
+    return saved(broken, bpe(), tmp_path / "silent")
+
+
+def test_a_teacher_that_says_nothing_is_told_apart_from_one_that_needs_more_digits(
+    place: Path, tmp_path: Path, silent_teacher: str
+) -> None:
     given = document(place, "skl", cache=str(tmp_path / "c"))
-    given["objective"]["teacher"] = str(tmp_path / "teacher")
+    given["objective"]["teacher"] = silent_teacher
     with pytest.raises(ValueError, match=r"logits of the teacher are not finite: name a teacher that works"):
         objective(given)
+
+
+def test_a_cache_without_a_row_is_not_in_the_way_of_another(place: Path, tmp_path: Path, silent_teacher: str) -> None:
+    """Another teacher, text, precision and method take the folder of a teacher that was refused."""
+    refused = document(place, "skl + mta", cache=str(tmp_path / "c"), precision="float32")
+    refused["objective"]["teacher"], refused["data"]["path"] = silent_teacher, [str(place / "more.jsonl")]
+    with pytest.raises(ValueError, match="not finite"):
+        objective(refused)
+    for name in ("c", "alone"):
+        objective(document(place, "skl", cache=str(tmp_path / name)))
+    assert contents(tmp_path / "c") == contents(tmp_path / "alone")
 
 
 def test_a_folder_of_other_files_is_no_cache(place: Path, tmp_path: Path) -> None:
