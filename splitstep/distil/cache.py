@@ -172,7 +172,19 @@ class Cache:
     def batch(self, rows: np.ndarray, width: int) -> Batch:
         """What was shown of these rows, padded with zeros to this width, by names that `shown_of` reads."""
         where, mask = places(self.offsets, rows, width)
-        return {f"cache.{name}": taken(x, where, ~mask) for name, x in self.maps.items()}
+        found = {f"cache.{name}": taken(x, where, ~mask) for name, x in self.maps.items()}
+        if "ids" in self.maps:
+            self.check_ids(found["cache.ids"])
+        return found
+
+    def check_ids(self, ids: Tensor) -> None:
+        """Refuse tokens that the teacher does not have: on a device they would be an error without a name."""
+        numbers = ids.numpy().view(np.uint32)  # of which negative ones are the largest
+        if numbers.size and numbers.max() >= self.manifest.vocabulary:
+            raise ValueError(
+                f"{self.folder / 'ids.bin'} has tokens that are not among the teacher's {self.manifest.vocabulary:,}, "
+                "so the cache is damaged: delete the folder, and start the same command again"
+            )
 
 
 def taken(x: Tensor, where: np.ndarray, padding: np.ndarray) -> Tensor:

@@ -1,0 +1,40 @@
+"""What a distillation says of damaged files, of its cache and of models that do not work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from distil_pairs import three_models
+
+from splitstep import cli
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return three_models(tmp_path_factory.mktemp("pairs"))
+
+
+def distil(place: Path, out: Path, *words: str, student: str = "student") -> int:
+    """The exit code of a short run."""
+    names = [str(place / name) for name in ("teacher", student)]
+    short = ["train.steps=2", "train.batch=2", "data.length=256", "train.mode=eager"]
+    return cli.main(["distil", *names, "--text", str(place / "text.jsonl"), "--out", str(out), *short, *words])
+
+
+def errors(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
+
+
+@pytest.mark.parametrize("number", [b"\xff\x7f\xff\x7f", b"\xff\xff\xff\xff"], ids=["large", "negative"])
+def test_damage_inside_of_a_cache_is_one_line(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], number: bytes
+) -> None:
+    assert distil(place, tmp_path / "one", "--cache", str(tmp_path / "c")) == 0
+    file = tmp_path / "c" / "ids.bin"
+    file.write_bytes(number * (file.stat().st_size // 4))
+    capsys.readouterr()
+    assert distil(place, tmp_path / "two", "--cache", str(tmp_path / "c")) == 2
+    [line] = errors(capsys)
+    assert re.search(r"ids.bin has tokens that are not among .* so the cache is damaged: delete the folder", line)
