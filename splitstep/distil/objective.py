@@ -92,6 +92,7 @@ def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objectiv
     method, student = parse_method(given.method), Shower(model, "the student")
     check_length(student, task.shape["max_length"])
     check_tokens(student, [one.tokens for one in task.encoded.values()])
+    check_weights(student)
     alone = Shapes(student.shape, student.shape)
     if not method.needs(alone).of_teacher:
         loss = MethodLoss(method, alone, torch.initial_seed() % 2**31)
@@ -172,6 +173,15 @@ def check_tokens(shower: Shower, tokens: Sequence[np.ndarray]) -> None:
             f"{shower.name} has {shower.vocabulary:,} tokens, and its tokenizer makes number {most:,}: save the "
             "tokenizer of this model beside it"
         )
+
+
+def check_weights(shower: Shower) -> None:
+    """Refuse a model whose weights are not finite: nothing can be learnt from where it begins."""
+    for name, x in shower.model.state_dict().items():
+        if not x.isfinite().all():
+            raise ValueError(
+                f"{shower.name} has weights that are not finite ({name}): name a student that works, or save it again"
+            )
 
 
 def check_pair(method: Method, needs: Needs, texts: Texts, teacher: TeacherSource, student: Shower) -> None:

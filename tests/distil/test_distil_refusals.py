@@ -34,6 +34,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     padded = gpt2(bpe(), 2, 8)
     padded.resize_token_embeddings(len(bpe()) + 8)
     saved(padded, bpe(), folder / "padded")
+    broken = gpt2(bpe(), 2, 8)
+    broken.transformer.h[1].ln_1.weight.data[3] = float("nan")
+    saved(broken, bpe(), folder / "broken")
     (folder / "empty").mkdir()
     (folder / "begun").mkdir()
     (folder / "begun" / "recipe.yaml").write_text("task: text\n")
@@ -111,6 +114,13 @@ WRONG = [
     (("teacher", "wordless", *TEXT), "wordless has no tokenizer: save one beside the model"),
     (("wordless", "student", *TEXT), "wordless has no tokenizer: save one beside the model"),
     (("teacher", "begun", *TEXT), "begun has not finished: continue it with `splitstep train .*begun/recipe.yaml`"),
+    (
+        ("teacher", "broken", "--text", "text.jsonl", "data.length=256"),
+        r"the student has weights that are not finite \(transformer.h.1.ln_1.weight\): name a student that works",
+    ),
+    (("teacher", "student", "scheme=macaron", *TEXT), "scheme is macaron, and a pretrained .*: leave scheme out"),
+    (("teacher", "student", "reference=strang", *TEXT), "reference is strang, and .*: leave reference out"),
+    (("teacher", "student", "match=flops", *TEXT), "match is flops, and a pretrained .*: leave match out"),
     (("teacher", "rubbish.gguf", *TEXT), "rubbish.gguf .*it is a file, and not a GGUF file"),
     (("teacher", "text.jsonl", *TEXT), "text.jsonl .*it is a file, and not a GGUF file"),
 ]
