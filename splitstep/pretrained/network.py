@@ -12,7 +12,7 @@ import yaml
 
 from ..models import SplitstepConfig, SplitstepModel
 from ..models.cost import Cost
-from ..schemes import name_of
+from ..schemes import name_of, scheme
 from ..support.typed import read_as
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
@@ -65,6 +65,7 @@ class PretrainedNetwork(Network):
     """The causal model that `start` names. `model: {layers: 10}` keeps ten of its layers, evenly."""
 
     def check(self, kind: str, recipe: Mapping[str, Any], where: str) -> None:
+        check_scheme(recipe, where)
         given = recipe.get("model") or {}
         check_entries(given, ["layers"], f"{where}: a pretrained model")
         if "layers" in given:
@@ -145,6 +146,18 @@ class PretrainedNetwork(Network):
             flag=f"\n{FLAG}\n" if ours else "",
             trust=", trust_remote_code=True" if ours else "",
         )
+
+
+def check_scheme(recipe: Mapping[str, Any], where: str) -> None:
+    """Refuse entries that make networks of a scheme. Their defaults pass, for a run's own recipe has all entries."""
+    for name in ("scheme", "reference", "match"):
+        usual = getattr(Recipe, name)
+        given = recipe.get(name, usual)
+        if given != usual and (name == "match" or str(scheme(given)) != str(scheme(usual))):
+            raise ValueError(
+                f"{where}: {name} is {given}, and a pretrained network is the model that start names, with its own "
+                f"layers: leave {name} out"
+            )
 
 
 def prompt_of(task: Task) -> str:
