@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ..support.out_of_memory import NoMemory, no_memory
+from ..support.words import counted
 from ..tasks.buckets import padded
 from ..tasks.task import Batch
 from ..training.progress import counting
@@ -82,8 +83,8 @@ def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manif
             raise ValueError(NO_DISK.format(folder, mebibytes(wanted.bytes))) from None
         found = cache.manifest
         if found.done < found.rows:
-            size = f"{mebibytes(found.bytes)} in {found.precision}, {found.largest} largest logits a token"
-            say(f"{source.name} reads {found.rows - found.done:,} of {found.rows:,} rows once; {folder} takes {size}")
+            missing, rows = found.rows - found.done, counted(found.rows, "row")
+            say(f"{source.name} reads {missing:,} of {rows} once; {folder} takes {size_of(found)}")
             try:
                 fill(cache, source.shower, texts)
             except (RuntimeError, MemoryError) as error:
@@ -91,6 +92,12 @@ def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manif
                     raise
                 raise NoMemory(NO_ROOM.format(source.name, ROWS)) from None
         return cache.only(wanted)
+
+
+def size_of(manifest: Manifest) -> str:
+    """What a cache takes and in which precision, for people."""
+    logits = f", {manifest.largest} largest logits a token" if "logits" in manifest.fields else ""
+    return f"{mebibytes(manifest.bytes)} in {manifest.precision}{logits}"
 
 
 def mebibytes(size: int) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..pretrained.examples import positions
-from ..support.words import listed
+from ..support.words import counted, listed
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..tasks.options import at_least, read_options
@@ -28,6 +28,7 @@ from .terms.term import Needs
 from .texts import MULTIPLE, Texts, aligned_of
 
 FEW = 4  # rows on which a cache is compared with the teacher
+MUCH = 0.1  # the share of a term from which on it is told what to do about its loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +152,25 @@ def tell_differences(found: Distillation, teacher: OnlineTeacher) -> None:
     one class in a cache, and its numbers are rounded."""
     rows = np.arange(min(FEW, len(found.texts.student.lengths)))
     exact, kept = found.values(rows, teacher), found.values(rows, found.teacher)
-    told = ", ".join(f"{name} {exact[name]:.4g} - {kept[name]:.4g} = {exact[name] - kept[name]:.2g}" for name in exact)
-    say(f"from the teacher itself less from its cache, on {len(rows)} rows: {told}")
+    told = ", ".join(difference(name, exact[name], kept[name]) for name in exact)
+    advice = f"; {what_to_do(found.needs)}" if any(lost(exact[name], kept[name]) > MUCH for name in exact) else ""
+    say(f"from the teacher itself less from its cache, on {counted(len(rows), 'row')}: {told}{advice}")
+
+
+def difference(name: str, exact: float, kept: float) -> str:
+    """A term with and without the cache, and the share that is lost if it is large."""
+    share = f" ({lost(exact, kept):.0%} less)" if lost(exact, kept) > MUCH else ""
+    return f"{name} {exact:.4g} - {kept:.4g} = {exact - kept:.2g}{share}"
+
+
+def lost(exact: float, kept: float) -> float:
+    """The share of a term that its cache loses."""
+    return (exact - kept) / exact if exact > 0 else 0.0
+
+
+def what_to_do(needs: Needs) -> str:
+    more = "raise objective.largest" if "logits" in needs.inputs else "set objective.precision=float32"
+    return f"{more} with another --out, or use --online"
 
 
 def check_length(shower: Shower, tokens: int) -> None:

@@ -38,3 +38,27 @@ def test_damage_inside_of_a_cache_is_one_line(
     assert distil(place, tmp_path / "two", "--cache", str(tmp_path / "c")) == 2
     [line] = errors(capsys)
     assert re.search(r"ids.bin has tokens that are not among .* so the cache is damaged: delete the folder", line)
+
+
+@pytest.mark.parametrize(("method", "told"), [("sra", False), ("kl", True)])
+def test_a_cache_tells_of_logits_if_it_has_them(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, told: bool
+) -> None:
+    assert distil(place, tmp_path / "run", "--method", method, "data.valid=1", "data.test=22") == 0
+    printed = capsys.readouterr().err
+    assert ("64 largest logits a token" in printed) == told
+    assert "reads 1 of 1 row once" in printed
+    assert "on 1 row: " in printed
+
+
+@pytest.mark.parametrize(("largest", "much"), [(1, True), (300, False)])
+def test_a_large_loss_of_a_cache_is_told_with_what_to_do(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], largest: int, much: bool
+) -> None:
+    assert distil(place, tmp_path / "run", f"objective.largest={largest}") == 0
+    [line] = [one for one in capsys.readouterr().err.splitlines() if one.startswith("from the teacher itself")]
+    found = re.search(r"kl (\S+) - (\S+) = \S+(?: \((\d+)% less\); raise objective.largest .* --online)?$", line)
+    assert found
+    assert bool(found[3]) == much
+    if much:
+        assert abs(int(found[3]) - 100 * (1 - float(found[2]) / float(found[1]))) < 1
