@@ -101,6 +101,10 @@ def distil(
 
 def student_and_overrides(teacher: str, words: list[str], layers: int | None) -> tuple[str, list[str]]:
     """The model that the student begins as, and the recipe entries that are given after it."""
+    if "=" in teacher and not Path(teacher).exists():
+        raise ValueError(
+            f"There is no teacher: {teacher} is a recipe entry; name the teacher and the student before it."
+        )
     named = [word for word in words if "=" not in word]
     overrides = [word for word in words if "=" in word]
     if len(named) > 1:

@@ -52,7 +52,7 @@ def wanted_manifest(source: TeacherSource, texts: Texts, needs: Needs, largest: 
     if not largest < source.vocabulary:
         raise ValueError(
             f"{largest} largest logits are to be kept and {source.name} has {source.vocabulary}: give fewer with "
-            "objective.largest"
+            "objective.largest, or use --online for all"
         )
     known = texts.teacher
     return Manifest(

@@ -128,7 +128,8 @@ def summands(text: str) -> list[Summand]:
             raise fail(text, f"write terms with weights and plus signs, such as {EXAMPLE}; {listing()}")
         weight = float(match["weight"] or 1)
         if not 0 < weight < float("inf"):
-            raise fail(text, f"the weight of {match['name']} is {weight:g}: give one above 0, or leave the term out")
+            needed = "a finite one" if weight > 0 else "one above 0"
+            raise fail(text, f"the weight of {match['name']} is {weight:g}: give {needed}, or leave the term out")
         found += expanded(text, weight, match["name"], read_options(text, match["options"] or ""))
         position, more = match.end(), match["end"] == "+"
     return found

@@ -203,7 +203,8 @@ def divided(files: Sequence[Sequence[Row]], options: InstructOptions) -> dict[st
     valid, test = (share if given is None else given for given in (options.valid, options.test))
     if sum(sizes) <= valid + test:
         raise ValueError(
-            f'task "instruct": {counted(sum(sizes), "row")}, of which {valid} + {test} are held out: give more rows'
+            f'task "instruct": {counted(sum(sizes), "row")}, of which {valid} + {test} are held out: give more rows, '
+            "or lower data.valid and data.test"
         )
     held = quotas(valid + test, sizes)
     found: dict[str, list[Row]] = {split: [] for split in SPLITS}

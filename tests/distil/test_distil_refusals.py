@@ -93,7 +93,7 @@ WRONG = [
     ),
     (
         ("teacher", "student", "--text", "text.jsonl", f"objective.largest={len(bpe())}"),
-        f"{len(bpe())} largest logits are to be kept and .*: give fewer with objective.largest",
+        f"{len(bpe())} largest logits are to be kept and .*: give fewer with objective.largest, or use --online",
     ),
     (
         ("teacher", "padded", *TEXT),
@@ -121,6 +121,12 @@ WRONG = [
     (("teacher", "student", "scheme=macaron", *TEXT), "scheme is macaron, and a pretrained .*: leave scheme out"),
     (("teacher", "student", "reference=strang", *TEXT), "reference is strang, and .*: leave reference out"),
     (("teacher", "student", "match=flops", *TEXT), "match is flops, and a pretrained .*: leave match out"),
+    (("train.steps=4", *TEXT), "There is no teacher: train.steps=4 is a recipe entry"),
+    (("teacher", "student", "--method", "1e400 kl", *TEXT), "the weight of kl is inf: give a finite one"),
+    (
+        ("teacher", "student", "data.valid=300", *TEXT),
+        "are held out: give more rows, or lower data.valid and data.test",
+    ),
     (("teacher", "rubbish.gguf", *TEXT), "rubbish.gguf .*it is a file, and not a GGUF file"),
     (("teacher", "text.jsonl", *TEXT), "text.jsonl .*it is a file, and not a GGUF file"),
 ]
