@@ -129,10 +129,10 @@ def compare_distil(asked: Asked) -> None:
     from ..distil.judging.answers import Writing
     from ..jobs.engines import check_engine
     from ..studies.distil import STUDY, compare_methods
-    from ..studies.distil.directory import check_directory
+    from ..studies.distil.directory import check_directory, check_weights
     from ..studies.distil.exams import ExamFiles, make_exam
     from ..studies.distil.plan import plan, split_methods
-    from ..studies.distil.recipe_runs import RecipeRuns
+    from ..studies.distil.recipe_runs import RecipeRuns, weights_of
 
     check_engine(asked.engine)
     methods, seeds = split_methods(asked.methods), range(asked.seeds)
@@ -143,13 +143,18 @@ def compare_distil(asked: Asked) -> None:
     output = Output(asked.as_json, asked.out).check()
     check_directory(asked.out, recipe.document())
     files = ExamFiles(asked.text, sets_of(asked.questions), asked.plain, asked.data)
-    exam, notes = make_exam(files, runs.models(), writing, runs.document["data"])
+    models = runs.models()
+    weights = weights_of(models)
+    check_weights(asked.out, weights)
+    exam, notes = make_exam(files, models, writing, runs.document["data"])
+    del models  # they would stay in memory beside those of the runs
     for note in notes:
         print(note, file=sys.stderr)
     runs.write_cache(methods)
     result = compare_methods(
-        runs, exam, methods, seeds, asked.out, engine=asked.engine, recipe=recipe.document(), command=asked.command
-    )
+        runs, exam, methods, seeds, asked.out, engine=asked.engine, recipe=recipe.document(), weights=weights,
+        command=asked.command,
+    )  # fmt: skip
     output.emit_study(STUDY, result)
 
 

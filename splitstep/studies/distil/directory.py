@@ -1,18 +1,25 @@
-"""The directory of the study, which belongs to one recipe: what was judged there is kept, and is not another's."""
+"""The directory of the study, which belongs to one recipe and two models: what was judged there is not others'."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...support.files import write_atomically
-from ...support.typed import json_text
+from ...support.typed import json_text, plain, read_as
 from ...training import read_recipe
 
-FILE = "study.json"
+FILE, WEIGHTS = "study.json", "weights.json"
 OWN = ("objective.method", "train.seed")  # in which the runs of a study differ
+
+
+class Weights(NamedTuple):
+    """The hashes of the weights that all runs share: the teacher's, and the student's before training."""
+
+    teacher: str
+    student: str
 
 
 def check_directory(out: Path, recipe: Mapping[str, Any]) -> None:
@@ -39,6 +46,36 @@ def claim(out: Path, recipe: Mapping[str, Any]) -> None:
     if not (out / FILE).is_file():
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(out / FILE, json_text(dict(recipe)))
+
+
+def check_weights(out: Path, now: Weights) -> None:
+    """Refuse models whose weights have changed under their names: seeds of two starts would be taken for those of one,
+    and students would be judged by two teachers."""
+    for which, sha256 in kept_weights(out):
+        here = getattr(now, which)
+        if sha256 != here:
+            raise ValueError(
+                f"{out} began with other weights of the {which} (sha256 {sha256[:12]}, here {here[:12]}): restore "
+                "those, or name a new directory with --out"
+            )
+
+
+def kept_weights(out: Path) -> Iterator[tuple[str, str]]:
+    """The models that the directory began with, by their hashes. Each finished run has that of its start, too."""
+    if (out / WEIGHTS).is_file():
+        yield from read_as(Weights, read(out / WEIGHTS), str(out / WEIGHTS))._asdict().items()
+    for file in sorted(out.glob("runs/*/result.json")):
+        start = read(file).get("start")
+        if isinstance(start, dict) and "sha256" in start:
+            yield "student", start["sha256"]
+
+
+def claim_weights(out: Path, now: Weights) -> None:
+    """Note in the directory which weights its runs share, so that it continues only with the same."""
+    check_weights(out, now)
+    if not (out / WEIGHTS).is_file():
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / WEIGHTS, json_text(plain(now)))
 
 
 def read(file: Path) -> dict[str, Any]:

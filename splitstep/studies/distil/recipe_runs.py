@@ -15,12 +15,13 @@ from ...distil.judging.tokens import Causal
 from ...distil.objective import write_cache_for
 from ...pretrained import open_model
 from ...pretrained.layers import with_layers
-from ...pretrained.network import PRETRAINED
+from ...pretrained.network import PRETRAINED, sha256_of_weights
 from ...training import Recipe, read_recipe, train
 from ...training.directory import RunDirectory
 from ...training.objective import find_objective
 from ...training.processes import this_world
 from ..compare.trials import read_curves
+from .directory import Weights
 from .running import Distilled
 
 
@@ -52,8 +53,9 @@ class RecipeRuns:
             write_cache_for(methods, PRETRAINED.build(recipe, task, inf), task, options)
 
     def models(self) -> list[Causal]:
-        """The teacher, and the model that the student begins as or is cut from, in the memory of the host."""
-        return [open_causal(name) for name in (self.document["objective"]["teacher"], self.document["start"])]
+        """The teacher, and the student before training, in the memory of the host."""
+        student = open_causal(self.document["start"], self.recipe().model.get("layers"))
+        return [open_causal(self.document["objective"]["teacher"]), student]
 
     def teacher(self) -> Causal:
         return on_device(open_causal(self.document["objective"]["teacher"]))
@@ -73,6 +75,12 @@ class RecipeRuns:
         return Distilled(
             student, result.steps, result.seconds, result.device, curves["train_loss"], curves["valid_loss"]
         )
+
+
+def weights_of(models: Sequence[Causal]) -> Weights:
+    """The hashes of the teacher and of the student before training, the latter as `start` of a run's result has it."""
+    teacher, student = (sha256_of_weights(one.model) for one in models)
+    return Weights(teacher, student)
 
 
 def open_causal(name: str | Path, layers: int | None = None) -> Causal:

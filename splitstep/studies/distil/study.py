@@ -13,7 +13,7 @@ from ...jobs.progress import RunsProgress
 from ...training.directory import stamp
 from ...training.progress import Progress
 from .claims import claims_of
-from .directory import claim
+from .directory import Weights, claim, claim_weights
 from .plan import Planned, plan
 from .result import REFERENCE, DistilResult, Said, Shown
 from .rows import differences_of, row_of
@@ -31,18 +31,21 @@ def compare_methods(
     *,
     engine: str = "local",
     recipe: Mapping[str, Any] | None = None,
+    weights: Weights | None = None,
     command: str | None = None,
     quiet: bool = False,
 ) -> DistilResult:
     """Train a student by every method with every seed, and judge all of them; what is in `out` already is kept.
 
-    The teacher and the student before training are judged as well. `recipe` is what the runs have in common; with
-    another one, `out` is refused.
+    The teacher and the student before training are judged as well. `recipe` is what the runs have in common, and
+    `weights` are the hashes of the two models; with others, `out` is refused.
     """
     check_engine(engine)
     planned = plan(methods, seeds)
     if recipe is not None:
         claim(out, recipe)
+    if weights is not None:
+        claim_weights(out, weights)
     with Progress("compare distil", len(planned) * runs.steps, quiet) as bar:
         watch = RunsProgress(bar, len(planned) + len(OTHERS))
         found = judge_all(runs, planned, out.resolve(), exam, engine, watch)

@@ -1,0 +1,99 @@
+"""The directory of `splitstep compare distil`: what continues there, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from inline import here
+from tiny_causal import LINES, gpt2, llama
+
+from splitstep import cli
+from splitstep.studies.compare import running
+from splitstep.studies.distil.directory import Weights, check_weights, claim_weights
+
+QUICK = ["train.steps=1", "train.batch=2", "train.warmup=1", "data.test=2", "data.valid=2", "--answer-tokens", "2"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def inline() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "open_engine", here)
+        yield
+
+
+def words(place: Path, methods: str, seeds: int, out: str = "out") -> list[str]:
+    models = ["compare", "distil", str(place / "teacher"), str(place / "student"), *QUICK]
+    named = ["--text", str(place / "text.jsonl"), "--out", str(place / out)]
+    return [*models, *named, "--methods", methods, "--seeds", str(seeds)]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two models, a text and a comparison by `ce` alone, which has no cache."""
+    place = tmp_path_factory.mktemp("begun")
+    for name, one in (("teacher", llama()), ("student", gpt2("byte BPE"))):
+        one.model.save_pretrained(place / name)
+        one.tokenizer.save_pretrained(place / name)
+    rows = [{"instruction": f"ask {n}", "response": LINES[n % 3]} for n in range(8)]
+    (place / "text.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert cli.main(words(place, "ce", 1)) == 0
+    return place
+
+
+@pytest.fixture
+def place(begun: Path) -> Iterator[Path]:
+    """The same folder, as it was before, after the test."""
+    kept = begun.with_name(f"{begun.name}-kept")
+    shutil.copytree(begun, kept)
+    yield begun
+    shutil.rmtree(begun)
+    kept.rename(begun)
+
+
+def refused(capsys: pytest.CaptureFixture[str], given: list[str]) -> str:
+    """The one line of a command that is refused."""
+    capsys.readouterr()
+    assert cli.main(given) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("which", ["teacher", "student"])
+def test_weights_that_changed_under_their_name_are_refused(
+    place: Path, capsys: pytest.CaptureFixture[str], which: str
+) -> None:
+    """Else seeds of two starts are taken for those of one, and two teachers judge."""
+    other = llama(seed=5) if which == "teacher" else gpt2("byte BPE", seed=5)
+    other.model.save_pretrained(place / which)
+    line = refused(capsys, words(place, "ce", 2))
+    assert f"{place / 'out'} began with other weights of the {which} (sha256 " in line
+    assert line.endswith("restore those, or name a new directory with --out")
+    assert [folder.name for folder in (place / "out" / "runs").iterdir()] == ["ce-seed0"]
+
+
+def test_the_start_of_each_run_is_compared_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Directories that an older version began have no hashes of their own."""
+    kept = json.loads((place / "out" / "weights.json").read_text())
+    run = json.loads((place / "out" / "runs" / "ce-seed0" / "result.json").read_text())
+    assert kept["student"] == run["start"]["sha256"]
+    (place / "out" / "weights.json").unlink()
+    gpt2("byte BPE", seed=5).model.save_pretrained(place / "student")
+    assert "began with other weights of the student" in refused(capsys, words(place, "ce", 2))
+
+
+def test_the_same_weights_continue(place: Path) -> None:
+    assert cli.main(words(place, "ce", 2)) == 0
+    assert len(json.loads((place / "out" / "result.json").read_text())["runs"]) == 2
+
+
+def test_hashes_are_noted_once(tmp_path: Path) -> None:
+    first = Weights("a", "b")
+    check_weights(tmp_path / "none", first)
+    claim_weights(tmp_path / "new", first)
+    claim_weights(tmp_path / "new", first)
+    with pytest.raises(ValueError, match=r"new began with other weights of the student \(sha256 b, here c\)"):
+        claim_weights(tmp_path / "new", Weights("a", "c"))
