@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from splitstep import cli
+from splitstep.studies.distil.reading import read_distil
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "results" / "distil"
@@ -34,6 +35,17 @@ def test_verdicts_and_tables_are_what_the_command_prints(name: str, capsys: pyte
     printed = capsys.readouterr().out.strip()
     assert len(printed) > 400
     assert printed in PAGE
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_claims_of_all_results_say_method_minus_base_and_answer_as_stored(name: str) -> None:
+    """Older files have the base minus the method in bits per byte."""
+    stored, shown = read(f"{name}/result.json"), read_distil(read(f"{name}/result.json"), name)
+    assert [one.answer for one in shown.claims] == [one["answer"] for one in stored["claims"]]
+    assert [one.question for one in shown.claims] == [one["question"] for one in stored["claims"]]
+    for one, made in zip(shown.claims, stored["differences"], strict=True):
+        sign = "{:+.2f}" if made["what"] == "ROUGE-L" else "{:+.4f}"
+        assert one.evidence.startswith(f"{made['of']} minus {made['to']} is {sign.format(made['found']['mean'])} ")
 
 
 @pytest.mark.parametrize("name", STUDIES)

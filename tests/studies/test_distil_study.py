@@ -37,7 +37,8 @@ from splitstep.studies.distil.claims import answer, claims_of
 from splitstep.studies.distil.directory import check_directory, claim
 from splitstep.studies.distil.exams import PLAIN
 from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
-from splitstep.studies.distil.result import BITS, ROUGE, Claim, DistilResult, DistilRun, read_distil
+from splitstep.studies.distil.reading import read_distil
+from splitstep.studies.distil.result import BITS, ROUGE, Claim, DistilResult, DistilRun
 from splitstep.studies.distil.rows import differences_of, row_of
 from splitstep.studies.distil.running import OTHERS, Distilled, Found
 from splitstep.studies.distil.study import answers_of

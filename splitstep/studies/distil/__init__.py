@@ -2,7 +2,7 @@
 
 from .. import Study
 from .page import distil_page
-from .result import read_distil
+from .reading import read_distil
 from .study import compare_methods
 from .tables import distil_tables
 from .verdict import distil_verdict

@@ -1,4 +1,4 @@
-"""The result of comparing methods of distillation: runs, rows, differences, claims and answers, as JSON and back."""
+"""The result of comparing methods of distillation: runs, rows, differences, claims and answers, and as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 from ...distil.judging.exam import Figures
 from ...support.typed import plain
-from .. import read_document
 from ..compare.result import Curve
 from ..statistics import Estimate
 
@@ -118,8 +117,3 @@ class DistilResult:
 
     def of(self, method: str) -> list[DistilRun]:
         return [run for run in self.runs if run.method == method]
-
-
-def read_distil(document: Any, where: str) -> DistilResult:
-    """The result that a result.json holds."""
-    return read_document(DistilResult, document, where, FORMAT)
