@@ -184,11 +184,12 @@ def sets_of(questions: Sequence[Path]) -> dict[str, Path]:
 
 def document_of(asked: Asked, teacher: str, student: str) -> dict[str, Any]:
     """The recipe that all runs share."""
+    from ..studies.distil.directory import CACHE
     from ..training.recipe import load_document, override
 
     document: dict[str, Any] = {key: value for key, value in load_document(RECIPE).items() if key != "about"}
     document |= {"start": student, "data": {"path": [str(file) for file in asked.text], "test": TEST}}
-    document["objective"] = {"name": "distil", "teacher": teacher, "cache": str(asked.out / "teacher")}
+    document["objective"] = {"name": "distil", "teacher": teacher, "cache": str(asked.out / CACHE)}
     if asked.student_layers is not None:
         document["model"] = {"layers": asked.student_layers}
     return override(document, [word for word in asked.words if "=" in word])

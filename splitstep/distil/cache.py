@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..support.files import naming, sweep, write_atomically
+from ..support.files import is_leftover, naming, sweep, write_atomically
 from ..support.typed import plain, read_as
 from ..tasks.buckets import places
 from ..tasks.task import Batch
@@ -229,7 +229,7 @@ def text_sha256(tokens: np.ndarray, offsets: np.ndarray) -> str:
 def open_cache(folder: Path, wanted: Manifest, offsets: np.ndarray) -> Cache:
     """The cache in a folder, new or begun; one of another teacher, text or setting is refused, once it has a row."""
     if not (folder / MANIFEST).is_file():
-        if folder.is_dir() and any(one.name != LOCK for one in folder.iterdir()):
+        if folder.is_dir() and not is_cache(folder):
             raise ValueError(f"{folder} holds other files, not a teacher's cache: name a new folder with --cache")
         write_manifest(folder, wanted)
         return Cache(folder, wanted, offsets)
@@ -248,6 +248,13 @@ def begin_again(folder: Path, found: Manifest, wanted: Manifest, offsets: np.nda
             file.unlink()
     write_manifest(folder, wanted)
     return Cache(folder, wanted, offsets)
+
+
+def is_cache(folder: Path) -> bool:
+    """Whether a folder is a teacher's cache, or one that was locked and has no manifest yet."""
+    if not folder.is_dir():
+        return False
+    return (folder / MANIFEST).is_file() or all(one.name == LOCK or is_leftover(one) for one in folder.iterdir())
 
 
 def check_files(folder: Path, found: Manifest) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -61,6 +61,12 @@ def stamp() -> dict[str, Any]:
     return {"versions": versions(), "commit": git_hash(), "date": datetime.now(UTC).date().isoformat()}
 
 
+def refuse_other_files(path: Path, ours: Callable[[Path], bool] = is_leftover) -> None:
+    """Refuse a directory for something new if it holds anything but what `ours` knows: leftovers of killed processes."""
+    if path.is_dir() and not all(map(ours, path.iterdir())):
+        raise ValueError(f"{path} holds other files, not a run of splitstep: name a new directory with --out")
+
+
 class InUse(ValueError):
     """Another process trains in this directory."""
 
@@ -95,8 +101,7 @@ class RunDirectory:
         extends = self.is_extended_by(recipe)
         if extends or self.holds(recipe):
             return extends
-        if self.path.is_dir() and not all(map(is_leftover, self.path.iterdir())):
-            raise ValueError(f"{self.path} holds other files, not a run of splitstep: name a new directory with --out")
+        refuse_other_files(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         self.write_recipe(recipe)
         return False

@@ -13,7 +13,7 @@ from tiny_causal import LINES, gpt2, llama
 
 from splitstep import cli
 from splitstep.studies.compare import running
-from splitstep.studies.distil.directory import Weights, check_weights, claim_weights
+from splitstep.studies.distil.directory import Weights, check_directory, check_weights, claim_weights
 
 QUICK = ["train.steps=1", "train.batch=2", "train.warmup=1", "data.test=2", "data.valid=2", "--answer-tokens", "2"]
 
@@ -88,6 +88,37 @@ def test_the_start_of_each_run_is_compared_too(place: Path, capsys: pytest.Captu
 def test_the_same_weights_continue(place: Path) -> None:
     assert cli.main(words(place, "ce", 2)) == 0
     assert len(json.loads((place / "out" / "result.json").read_text())["runs"]) == 2
+
+
+def test_a_folder_with_other_files_is_refused_as_by_distil(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (begun / "notes").mkdir()
+    (begun / "notes" / "notes.txt").write_text("mine")
+    alone = ["distil", str(begun / "teacher"), str(begun / "student"), "--text", str(begun / "text.jsonl")]
+    lines = [refused(capsys, words(begun, "ce", 1, "notes")), refused(capsys, [*alone, "--out", str(begun / "notes")])]
+    assert lines[0] == lines[1]
+    assert lines[0].endswith("notes holds other files, not a run of splitstep: name a new directory with --out")
+    assert [file.name for file in (begun / "notes").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    ("left", "continues"),
+    [
+        ("teacher/manifest.json", True),
+        ("teacher/.lock", True),
+        (".part-study.json-0", True),
+        ("runs/ce-seed0/judged.json", True),
+        ("teacher/model.safetensors", False),
+        ("runs/other/recipe.yaml", False),
+    ],
+)
+def test_what_a_killed_command_left_is_no_other_file(tmp_path: Path, left: str, continues: bool) -> None:
+    """The teacher reads before the recipe is noted, and older versions noted none."""
+    (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / left).touch()
+    if continues:
+        return check_directory(tmp_path, {})
+    with pytest.raises(ValueError, match="holds other files, not a run of splitstep: name a new directory"):
+        check_directory(tmp_path, {})
 
 
 def test_hashes_are_noted_once(tmp_path: Path) -> None:

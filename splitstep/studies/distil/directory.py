@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...support.files import write_atomically
+from ...distil.cache import is_cache
+from ...support.files import is_leftover, write_atomically
 from ...support.typed import json_text, plain, read_as
 from ...training import read_recipe
+from ...training.directory import refuse_other_files
 
 FILE, WEIGHTS = "study.json", "weights.json"
+CACHE = "teacher"  # the folder of what the teacher shows, unless the recipe names another
 OWN = ("objective.method", "train.seed")  # in which the runs of a study differ
 
 
@@ -30,6 +33,8 @@ def check_directory(out: Path, recipe: Mapping[str, Any]) -> None:
     if result.is_file() and read(result).get("study") != "distil":
         raise ValueError(f"{out} holds the result of something else: name a new directory with --out")
     if not file.is_file():
+        if not any(out.glob("*/*/judged.json")):  # an older version, and other programs, judge without a recipe
+            refuse_other_files(out, may_precede)
         return
     stored, given = shared(read(file)), shared(recipe)
     for name in sorted(stored.keys() | given.keys()):
@@ -38,6 +43,11 @@ def check_directory(out: Path, recipe: Mapping[str, Any]) -> None:
                 f"{out} holds a comparison with {name}={stored.get(name)}, and here it is {given.get(name)}: name a "
                 "new directory with --out"
             )
+
+
+def may_precede(path: Path) -> bool:
+    """Whether a killed command may have left this before it noted its recipe: the teacher reads before."""
+    return is_leftover(path) or (path.name == CACHE and is_cache(path))
 
 
 def claim(out: Path, recipe: Mapping[str, Any]) -> None:
