@@ -33,6 +33,8 @@ MANIFEST, FORMAT = "manifest.json", 2
 OUTPUT = "output.bin"
 WHOLE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int32": torch.int32}
 Precision = Literal["float16", "bfloat16", "float32"]
+# What to type, whichever verb it is: all of them take recipe entries, and only one has --cache.
+ANOTHER = "name another --out and, if you named the cache's folder, another one with objective.cache=DIR"
 
 
 class Field(NamedTuple):
@@ -230,7 +232,7 @@ def open_cache(folder: Path, wanted: Manifest, offsets: np.ndarray) -> Cache:
     """The cache in a folder, new or begun; one of another teacher, text or setting is refused, once it has a row."""
     if not (folder / MANIFEST).is_file():
         if folder.is_dir() and not is_cache(folder):
-            raise ValueError(f"{folder} holds other files, not a teacher's cache: name a new folder with --cache")
+            raise ValueError(f"{folder} holds other files, not a teacher's cache: {ANOTHER}")
         write_manifest(folder, wanted)
         return Cache(folder, wanted, offsets)
     found = read_manifest(folder)
@@ -263,8 +265,8 @@ def check_files(folder: Path, found: Manifest) -> None:
         there = (folder / name).stat().st_size if (folder / name).is_file() else 0
         if there != size:
             raise ValueError(
-                f"{folder / name} has {there:,} of {size:,} bytes, so the cache is damaged: delete the folder, or name "
-                "another --cache"
+                f"{folder / name} has {there:,} of {size:,} bytes, so the cache is damaged: delete the folder, or "
+                f"{ANOTHER}"
             )
 
 
@@ -276,8 +278,7 @@ def read_manifest(folder: Path) -> Manifest:
         return read_as(Manifest, document, MANIFEST)
     except ValueError as error:
         raise ValueError(
-            f"{folder / MANIFEST} is damaged or of another version ({error}): delete the folder, or name another "
-            "--cache"
+            f"{folder / MANIFEST} is damaged or of another version ({error}): delete the folder, or {ANOTHER}"
         ) from None
 
 
@@ -293,12 +294,12 @@ def check_same(folder: Path, found: Manifest, wanted: Manifest) -> None:
         if getattr(found, name) != getattr(wanted, name):
             raise ValueError(
                 f"{folder} is a cache of {what} ({name} {str(getattr(found, name))[:12]}, here "
-                f"{str(getattr(wanted, name))[:12]}): name another --out, or another folder with --cache"
+                f"{str(getattr(wanted, name))[:12]}): {ANOTHER}"
             )
     missing = [name for name in wanted.fields if name not in found.fields]
     missing += ["output"] if wanted.output and not found.output else []
     if missing:
-        raise ValueError(f"{folder} is a cache without {missing[0]}, which the method needs: name another with --cache")
+        raise ValueError(f"{folder} is a cache without {missing[0]}, which the method needs: {ANOTHER}")
 
 
 LOCK = ".lock"
@@ -308,7 +309,7 @@ LOCK = ".lock"
 def locked(folder: Path) -> Iterator[None]:
     """One process writes a cache at a time; the others wait, and find it complete."""
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file, and a cache is a folder: name a new one with --cache")
+        raise ValueError(f"{folder} is a file, and a cache is a folder: {ANOTHER}")
     with naming(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / LOCK).open("w") as file:

@@ -31,8 +31,9 @@ NO_ROOM = (
 )
 
 NO_DISK = (
-    "{}: the disk is full, and what the teacher shows takes {}: make room and start the same command again, name "
-    "another disk with --cache, lower objective.largest, or keep the teacher in memory with --online"
+    "{}: the disk is full, and what the teacher shows takes {}: make room and start the same command again, or, "
+    "with another --out, name another disk with objective.cache=DIR, lower objective.largest, or keep the teacher in "
+    "memory with objective.cache=null"
 )
 
 

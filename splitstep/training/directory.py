@@ -62,7 +62,7 @@ def stamp() -> dict[str, Any]:
 
 
 def refuse_other_files(path: Path, ours: Callable[[Path], bool] = is_leftover) -> None:
-    """Refuse a directory for something new if it holds anything but what `ours` knows: leftovers of killed processes."""
+    """Refuse a directory for something new if it holds anything but what `ours` knows: what killed processes left."""
     if path.is_dir() and not all(map(ours, path.iterdir())):
         raise ValueError(f"{path} holds other files, not a run of splitstep: name a new directory with --out")
 

@@ -218,7 +218,7 @@ def test_a_cache_of_something_else_is_refused(place: Path, tmp_path: Path, messa
     objective(document(place, first, cache=str(tmp_path / "c")))
     given = document(place, "skl", cache=str(tmp_path / "c"))
     WRONG[message](place, given)
-    with pytest.raises(ValueError, match=f"is a cache (of )?{message}.*--cache$"):
+    with pytest.raises(ValueError, match=f"is a cache (of )?{message}.* objective.cache=DIR$"):
         objective(given)
 
 
@@ -321,7 +321,9 @@ def test_a_damaged_cache_is_refused(place: Path, tmp_path: Path, what: str) -> N
     objective(given)
     damage, message = DAMAGED[what]
     damage(tmp_path / "c")
-    with pytest.raises(ValueError, match=rf"{message}.*: delete the folder, or name another --cache$"):
+    with pytest.raises(
+        ValueError, match=rf"{message}.*: delete the folder, or name another --out and, .* objective.cache=DIR$"
+    ):
         objective(given)
 
 
@@ -343,12 +345,13 @@ def test_on_a_full_disk_the_size_and_ways_out_are_told(
         raise OSError(ENOSPC, "No space left on device")
 
     monkeypatch.setattr(cached_teacher, "open_cache", full)
-    with pytest.raises(ValueError, match=r"full: the disk is full, .* takes [1-9]\d* MiB: .* --cache, .* --online"):
+    ways = r".* another --out, .* objective.cache=DIR, lower objective.largest, .* objective.cache=null$"
+    with pytest.raises(ValueError, match=rf"full: the disk is full, .* takes [1-9]\d* MiB: {ways}"):
         objective(document(place, "skl + mta", cache=str(tmp_path / "full"), precision="float32"))
 
 
 def test_a_file_is_no_cache(place: Path) -> None:
-    with pytest.raises(ValueError, match=r"text.jsonl is a file, and a cache is a folder: name a new one with --cache"):
+    with pytest.raises(ValueError, match=r"text.jsonl is a file, and a cache is a folder: .* objective.cache=DIR"):
         objective(document(place, "skl", cache=str(place / "text.jsonl")))
 
 

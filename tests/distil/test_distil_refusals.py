@@ -175,5 +175,5 @@ def test_a_cache_of_something_else_is_one_line(
     first = ["distil", str(place / "teacher"), str(place / "student"), "--text", str(place / "text.jsonl")]
     assert cli.main([*first, *more, "--out", str(tmp_path / "first")]) == 0
     what = "teacher" if teacher == "twice" else "text"
-    expected = f"cache is a cache of another {what} .*: name another --out, or another folder with --cache$"
+    expected = f"cache is a cache of another {what} .*: name another --out and, .* one with objective.cache=DIR$"
     assert re.search(expected, refused(place, capsys, teacher, "student", "--text", text, *more))

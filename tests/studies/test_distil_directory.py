@@ -12,6 +12,7 @@ from inline import here
 from tiny_causal import LINES, gpt2, llama
 
 from splitstep import cli
+from splitstep.distil.cached_teacher import NO_DISK
 from splitstep.studies.compare import running
 from splitstep.studies.distil.directory import Weights, check_directory, check_weights, claim_weights
 
@@ -98,6 +99,24 @@ def test_a_folder_with_other_files_is_refused_as_by_distil(begun: Path, capsys: 
     assert lines[0] == lines[1]
     assert lines[0].endswith("notes holds other files, not a run of splitstep: name a new directory with --out")
     assert [file.name for file in (begun / "notes").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.slow
+def test_advice_about_the_cache_is_right_for_this_verb(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A text that changed under its name is refused by the cache; this verb has neither --cache nor --online."""
+    assert cli.main(words(place, "kl", 1, "cached")) == 0
+    text = (place / "text.jsonl").read_text()
+    (place / "text.jsonl").write_text(text.replace("ask 0", "ask for more"))
+    line = refused(capsys, words(place, "kl", 2, "cached"))
+    assert "cached/teacher is a cache of another text" in line
+    assert ": name another --out and, " in line
+    assert "--cache" not in NO_DISK + line
+    assert "--online" not in NO_DISK + line
+    capsys.readouterr()
+    assert cli.main(words(place, "kl", 1, "other")) == 0
+    assert cli.main([*words(place, "kl", 1, "elsewhere"), f"objective.cache={place / 'here'}"]) == 0
+    assert cli.main([*words(place, "kl", 1, "online"), "objective.cache=null"]) == 0
+    assert [(place / name).exists() for name in ("here", "elsewhere/teacher", "online/teacher")] == [True, False, False]
 
 
 @pytest.mark.parametrize(
