@@ -129,7 +129,7 @@ def compare_distil(asked: Asked) -> None:
     from ..distil.judging.answers import Writing
     from ..jobs.engines import check_engine
     from ..studies.distil import STUDY, compare_methods
-    from ..studies.distil.directory import check_directory, check_weights
+    from ..studies.distil.directory import check_directory, check_weights, left_out
     from ..studies.distil.exams import ExamFiles, make_exam
     from ..studies.distil.plan import plan, split_methods
     from ..studies.distil.recipe_runs import RecipeRuns, weights_of
@@ -155,7 +155,10 @@ def compare_distil(asked: Asked) -> None:
         runs, exam, methods, seeds, asked.out, engine=asked.engine, recipe=recipe.document(), weights=weights,
         command=asked.command,
     )  # fmt: skip
+    fewer = left_out(asked.out, methods, seeds)
     output.emit_study(STUDY, result)
+    if fewer:
+        print(fewer, file=sys.stderr)
 
 
 def models_of(asked: Asked) -> tuple[str, str]:

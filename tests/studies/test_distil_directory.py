@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from tiny_causal import LINES, gpt2, llama
 from splitstep import cli
 from splitstep.distil.cached_teacher import NO_DISK
 from splitstep.studies.compare import running
-from splitstep.studies.distil.directory import Weights, check_directory, check_weights, claim_weights
+from splitstep.studies.distil.directory import Weights, check_directory, check_weights, claim_weights, left_out
 
 QUICK = ["train.steps=1", "train.batch=2", "train.warmup=1", "data.test=2", "data.valid=2", "--answer-tokens", "2"]
 
@@ -89,6 +90,18 @@ def test_the_start_of_each_run_is_compared_too(place: Path, capsys: pytest.Captu
 def test_the_same_weights_continue(place: Path) -> None:
     assert cli.main(words(place, "ce", 2)) == 0
     assert len(json.loads((place / "out" / "result.json").read_text())["runs"]) == 2
+
+
+def test_a_result_that_is_now_of_fewer_runs_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words(place, "ce", 2)) == 0
+    assert "fewer runs" not in capsys.readouterr().err
+    assert cli.main(words(place, "ce", 1)) == 0
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "fewer runs" in line]
+    assert "out/result.json is now of fewer runs, without seed 1. What is in the folder stays, and the larger" in line
+    assert line.endswith(f"command gives it back: {shlex.join(['splitstep', *words(place, 'ce', 2)])}")
+    assert left_out(place / "out", ["kl"], [0]).startswith(f"{place / 'out' / 'result.json'} is now of fewer runs, ")
+    assert "without ce. " in left_out(place / "out", ["kl"], range(3))
+    assert left_out(place / "out", ["kl", "ce"], range(3)) == left_out(place / "new", ["kl"], [0]) == ""
 
 
 def test_a_folder_with_other_files_is_refused_as_by_distil(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:

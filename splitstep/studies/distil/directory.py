@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...distil.cache import is_cache
 from ...support.files import is_leftover, write_atomically
 from ...support.typed import json_text, plain, read_as
+from ...support.words import listed
 from ...training import read_recipe
 from ...training.directory import refuse_other_files
 
@@ -56,6 +57,21 @@ def claim(out: Path, recipe: Mapping[str, Any]) -> None:
     if not (out / FILE).is_file():
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(out / FILE, json_text(dict(recipe)))
+
+
+def left_out(out: Path, methods: Sequence[str], seeds: Sequence[int]) -> str:
+    """The line that says what the result in the directory has and the next one has not; empty if there is nothing."""
+    file = out / "result.json"
+    before = read(file) if file.is_file() else {}
+    rows = [row["method"] for row in before.get("rows", ()) if row["method"] not in methods]
+    numbers = [f"seed {seed}" for seed in before.get("seeds", ()) if seed not in seeds]
+    if not rows and not numbers:
+        return ""
+    again = f": {before['command']}" if before.get("command") else ""
+    return (
+        f"{file} is now of fewer runs, without {listed([*rows, *numbers])}. What is in the folder stays, and the "
+        f"larger command gives it back{again}"
+    )
 
 
 def check_weights(out: Path, now: Weights) -> None:
