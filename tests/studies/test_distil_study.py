@@ -29,6 +29,7 @@ from splitstep.distil.judging.exam import WINDOW, Exam, Figures
 from splitstep.distil.judging.rouge import mean_rouge
 from splitstep.distil.judging.tokens import Causal
 from splitstep.jobs.engines import open_engine
+from splitstep.report.tables import to_markdown
 from splitstep.studies import study_of
 from splitstep.studies.compare import running
 from splitstep.studies.compare.result import Curve
@@ -267,6 +268,12 @@ def test_the_table_shows_how_many_answers_end_unless_the_result_is_older(
     some = [*older.of("kl")[:1], *result.of("kl")[1:]]  # a study that an older version began
     row = row_of(some, "kl", ["ce", "kl"], list(EXAM.sets))
     assert (row.ended, row.rouge) == (None, result.rows[1].rouge)
+
+
+def test_heads_read_as_words_in_one_line(made: tuple[DistilResult, Training, Path]) -> None:
+    head = to_markdown(main_table(made[0])).splitlines()[0]
+    for words in ("answers that end", "bits per byte of answers", "bits per byte of text", "same token as the teacher"):
+        assert f"| {words} [95%] |" in head
 
 
 def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training, Path]) -> None:

@@ -11,7 +11,7 @@ from .result import BITS, ROUGE, Difference, DistilResult, DistilRun, MethodRow
 
 NAME = Column("method", text=True)
 POINTS, PER_BYTE, SHARE, NATS = "{:.2f}", "{:.4f}", "{:.1%}", "{:.4f}"
-ENDED = Column(("answers", "that end", "[95%]"))
+ENDED = Column(("answers that end", "[95%]"))
 CHANGES = {ROUGE: "{:+.2f}", BITS: "{:+.4f}"}
 
 
@@ -46,17 +46,17 @@ def row_of_one(figures: Figures) -> MethodRow:
 
 def record(result: DistilResult, name: Cell, row: MethodRow) -> Record:
     single = not row.method
-    plain = Column(("bits per byte", "of text", "[95%]"))
+    plain = Column(("bits per byte of text", "[95%]"))
     sets = {Column((f"on {one}", "[95%]")): cell(row.rouge_on.get(one), POINTS, single) for one in result.sets}
     return {
         NAME: name,
         Column(("ROUGE-L", "[95%]")): cell(row.rouge, POINTS, single),
         **(sets if len(sets) > 1 else {}),
         **({ENDED: cell(row.ended, SHARE, single)} if any(one.ended is not None for one in result.rows) else {}),
-        Column(("bits per byte", "of answers", "[95%]")): cell(row.bits_per_byte, PER_BYTE, single),
+        Column(("bits per byte of answers", "[95%]")): cell(row.bits_per_byte, PER_BYTE, single),
         **({plain: cell(row.text_bits_per_byte, PER_BYTE, single)} if "text" in result.data else {}),
-        Column(("same token", "as the teacher", "[95%]")): cell(row.top1, SHARE, single),
-        Column(("KL", "to the teacher", "[95%]"), detail=ON_PAGES): cell(row.kl, NATS, single),
+        Column(("same token as the teacher", "[95%]")): cell(row.top1, SHARE, single),
+        Column(("KL to the teacher", "[95%]"), detail=ON_PAGES): cell(row.kl, NATS, single),
     }
 
 
