@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, final
 import yaml
 from torch import Tensor
 
+from ..support.entries import first_difference, flat
 from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
 from ..support.typed import plain, read_as
 from ..support.yaml_text import parse
@@ -198,7 +199,11 @@ class RunDirectory:
             return False
         stored, given = self.recipe(), read_recipe(recipe, str(file))
         if yaml.safe_dump(stored.document()) != yaml.safe_dump(given.document()):
-            raise ValueError(f"{self.path} belongs to another run (see {file}): name a new directory with --out")
+            other = first_difference(*(dict(flat(one.document())) for one in (stored, given)))
+            differs = f" with {other}" if other else ""
+            raise ValueError(
+                f"{self.path} belongs to another run{differs} (see {file}): name a new directory with --out"
+            )
         return True
 
     def result(self) -> RunResult | None:

@@ -463,7 +463,7 @@ def test_directories_of_others(tmp_path: Path) -> None:
     for out, given, needle in (
         ("file", recipe(), "is not a directory"),
         ("full", recipe(), "holds other files, not a run"),
-        ("run", recipe(seed=1), "belongs to another run"),
+        ("run", recipe(seed=1), "belongs to another run with train.seed=0, and here it is 1"),
     ):
         with pytest.raises(ValueError, match=needle):
             train(given, tmp_path / out, quiet=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...distil.cache import is_cache
+from ...support.entries import first_difference, flat
 from ...support.files import is_leftover, write_atomically
 from ...support.typed import json_text, plain, read_as
 from ...support.words import listed
@@ -37,13 +38,8 @@ def check_directory(out: Path, recipe: Mapping[str, Any]) -> None:
         if not any(out.glob("*/*/judged.json")):  # an older version, and other programs, judge without a recipe
             refuse_other_files(out, may_precede)
         return
-    stored, given = shared(read(file)), shared(recipe)
-    for name in sorted(stored.keys() | given.keys()):
-        if stored.get(name) != given.get(name):
-            raise ValueError(
-                f"{out} holds a comparison with {name}={stored.get(name)}, and here it is {given.get(name)}: name a "
-                "new directory with --out"
-            )
+    if other := first_difference(shared(read(file)), shared(recipe)):
+        raise ValueError(f"{out} holds a comparison with {other}: name a new directory with --out")
 
 
 def may_precede(path: Path) -> bool:
@@ -119,11 +115,3 @@ def shared(recipe: Mapping[str, Any]) -> dict[str, Any]:
     defaults."""
     entries = dict(flat(read_recipe(recipe, FILE).document()))
     return {name: value for name, value in entries.items() if name not in OWN}
-
-
-def flat(entries: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in entries.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value
