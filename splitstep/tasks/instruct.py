@@ -123,7 +123,9 @@ class Instruct(Bucketed):
 
     def _too_long(self, rows: Sequence[Row], split: str) -> str:
         whole = (tokens.answers for tokens in encode_rows(self.tokenizer, rows, ENDLESS))
-        least = min((int(answers[1:].argmax()) + 2 for answers in whole if answers[1:].any()), default=ENDLESS)
+        least = min((int(answers[1:].argmax()) + 2 for answers in whole if answers[1:].any()), default=None)
+        if least is None:
+            return f'task "instruct": {self.options.tokenizer} makes no tokens of text ({split}): name another model'
         return (
             f'task "instruct": no row of {split} has an answer within {self.options.length} tokens: set data.length to '
             f"{least} or more, or give a shorter data.template"

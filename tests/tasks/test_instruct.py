@@ -11,6 +11,7 @@ import torch
 from distil_pairs import bpe, characters_of, instructions, pieces
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Regex, normalizers
 
 from splitstep.tasks import Task, instruct, task
 from splitstep.tasks.instruct import encode_rows, quotas
@@ -110,6 +111,14 @@ def test_a_table_and_a_length_without_an_answer_say_what_to_do(tmp_path: Path) -
         task("instruct", {**options, "path": [path], "length": least - 1})
     rows = read_rows(Path(path), TEMPLATE)
     assert least == min(len(bpe()(row.prompt)["input_ids"]) for row in rows[: len(rows) - 4]) + 1
+
+
+def test_a_tokenizer_that_drops_all_text_is_named(tmp_path: Path) -> None:
+    dropping = bpe()
+    dropping.backend_tokenizer.normalizer = normalizers.Replace(Regex(r"[\s\S]"), "")
+    dropping.save_pretrained(tmp_path / "dropping")
+    with pytest.raises(ValueError, match=r"dropping makes no tokens of text \(train\): name another model"):
+        task("instruct", {"path": [instructions(tmp_path / "a.jsonl", 40)], "tokenizer": str(tmp_path / "dropping")})
 
 
 def test_unknown_tokens_are_told(tmp_path: Path) -> None:
