@@ -67,7 +67,7 @@ def test_a_divergence_from_a_cache_is_that_of_double_precision(dtype: torch.dtyp
     torch.testing.assert_close(slopes, expected, rtol=1e-2, atol=1e-6)
 
 
-def test_a_divergence_of_spans_does_not_depend_on_kernels_or_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_divergence_of_spans_does_not_depend_on_kernels_or_padding() -> None:
     random = torch.Generator("cuda").manual_seed(0)
 
     def side(points: int, rows: int, width: int) -> Side:
