@@ -15,7 +15,7 @@ import pytest
 from splitstep.studies import STUDIES, Study, study_of
 
 EXTENDING = (Path(__file__).parents[2] / "docs" / "guide" / "extending.md").read_text()
-[CODE] = re.findall(r"```python\n(from dataclasses.*?)```", EXTENDING, re.S)
+[CODE] = [code for code in re.findall(r"```python\n(.*?)```", EXTENDING, re.S) if "import Study" in code]
 [ENTRY] = re.findall(r'^\[project.entry-points."(splitstep.studies)"\]\n(\w+) = "(.*)"$', EXTENDING, re.M)
 
 
