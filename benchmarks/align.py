@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from splitstep.distil.alignment import align
-from splitstep.distil.offsets import encode, placed, token_bytes, utf8
-from splitstep.distil.pieces import pieces_of
-from splitstep.distil.spans import phrases, tokens_of, words
+from splitstep.distillation.alignment import align
+from splitstep.distillation.offsets import encode, placed, token_bytes, utf8
+from splitstep.distillation.pieces import pieces_of
+from splitstep.distillation.spans import phrases, tokens_of, words
 from splitstep.tasks.tokenizer import learn_bpe, learn_wordpiece
 from splitstep.training.directory import stamp
 

@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from operator_calls import counted
 
-from splitstep.distil.objective import Distillation
+from splitstep.distillation.objective import Distillation
 from splitstep.support.files import write_atomically
 from splitstep.tasks.fetch import read
 from splitstep.training import load_recipe

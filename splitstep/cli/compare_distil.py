@@ -126,7 +126,7 @@ def compare_distil(asked: Asked) -> None:
     """Train and judge students by all methods with all seeds."""
     teacher, student = models_of(asked)
     refuse_launchers("compare distil")
-    from ..distil.judging.answers import Writing
+    from ..distillation.judging.answers import Writing
     from ..jobs.engines import check_engine
     from ..studies.distil import STUDY, compare_methods
     from ..studies.distil.directory import check_directory, check_weights, left_out

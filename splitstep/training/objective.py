@@ -41,7 +41,7 @@ def of_the_task(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Obj
 
 Factory = Callable[[nn.Module, Task, Mapping[str, Any]], Objective]
 OBJECTIVES: Registry[Factory] = Registry(
-    "objective", {"task": of_the_task}, paths={"distil": "splitstep.distil.objective:distil"}
+    "objective", {"task": of_the_task}, paths={"distil": "splitstep.distillation.objective:distil"}
 )
 
 

@@ -11,7 +11,7 @@ from inline import forked
 from jobs import fill_device, fill_device_in_training
 
 from splitstep import cli
-from splitstep.distil import cached_teacher
+from splitstep.distillation import cached_teacher
 from splitstep.studies import orders
 from splitstep.studies.compare import running
 from splitstep.support.out_of_memory import no_memory

@@ -33,7 +33,7 @@ LEVELS = (
     ("training",),
     ("opening", "pretrained"),
     ("inference", "jobs"),
-    ("approximation", "distillation", "distil"),
+    ("approximation", "distillation"),
     ("report",),
     ("experiments",),
     ("studies",),

@@ -43,7 +43,7 @@ LEFT_OUT = {
     "splitstep predict runs/mrpc": "needs the files of GLUE, which are fetched by hand",
     "splitstep compare mlm-small": "needs text of your own; tests/training/test_masked_recipes.py trains on some",
     "splitstep compare distil ": "needs two models; tests/studies/test_distil_compare.py makes tiny ones",
-    "splitstep distil ": "needs two models; tests/distil/test_distil_run.py makes tiny ones",
+    "splitstep distil ": "needs two models; tests/distillation/test_distil_run.py makes tiny ones",
     "splitstep compare glue ": "needs the files of GLUE; tests/studies/test_glue_study.py makes some up",
     "splitstep report runs/glue": "needs the files of GLUE; tests/studies/test_glue_study.py makes some up",
     "splitstep compare glue-rte": "needs the files of GLUE, which are fetched by hand",

@@ -15,7 +15,7 @@ from gumbel_cases import KEYS, agree
 from tiny_causal import ROWS, llama
 from torch import Tensor
 
-from splitstep.distil.judging.answers import Writing, write_answers
+from splitstep.distillation.judging.answers import Writing, write_answers
 from splitstep.kernels.gumbel import add_gumbel, formula, kernel
 
 

@@ -14,9 +14,9 @@ from gpu import kernels as launched
 from softmax_cases import agree
 from torch import Tensor
 
-from splitstep.distil.divergences import kl_divergence, row_divergences
-from splitstep.distil.records import top_k
-from splitstep.distil.span_divergence import Side, weighted_kl
+from splitstep.distillation.divergences import kl_divergence, row_divergences
+from splitstep.distillation.records import top_k
+from splitstep.distillation.span_divergence import Side, weighted_kl
 from splitstep.kernels.softmax import FORMULAS, kernels, softmax_of
 
 

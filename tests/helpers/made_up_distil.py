@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from splitstep.distil.records import Aligned, Shape, Shapes, Shown, Spans, TopK, top_k
+from splitstep.distillation.records import Aligned, Shape, Shapes, Shown, Spans, TopK, top_k
 
 IGNORED = -100
 LAYERS = {"teacher": 8, "student": 4}

@@ -13,7 +13,7 @@ from inline import here
 from tiny_causal import LINES, gpt2, llama
 
 from splitstep import cli
-from splitstep.distil.cached_teacher import NO_DISK
+from splitstep.distillation.cached_teacher import NO_DISK
 from splitstep.studies.compare import running
 from splitstep.studies.distil.directory import Weights, check_directory, check_weights, claim_weights, left_out
 

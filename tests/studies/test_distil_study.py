@@ -22,12 +22,12 @@ from pages import chromium, visit
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
-from splitstep.distil.judging import room
-from splitstep.distil.judging.answers import ROUND, Answer, Writing, write_answers
-from splitstep.distil.judging.bits import answer_bits, total
-from splitstep.distil.judging.exam import WINDOW, Exam, Figures
-from splitstep.distil.judging.rouge import mean_rouge
-from splitstep.distil.judging.tokens import Causal
+from splitstep.distillation.judging import room
+from splitstep.distillation.judging.answers import ROUND, Answer, Writing, write_answers
+from splitstep.distillation.judging.bits import answer_bits, total
+from splitstep.distillation.judging.exam import WINDOW, Exam, Figures
+from splitstep.distillation.judging.rouge import mean_rouge
+from splitstep.distillation.judging.tokens import Causal
 from splitstep.jobs.engines import open_engine
 from splitstep.report.tables import to_markdown
 from splitstep.studies import study_of

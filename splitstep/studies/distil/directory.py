@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...distil.cache import is_cache
+from ...distillation.cache import is_cache
 from ...support.entries import first_difference, flat
 from ...support.files import is_leftover, write_atomically
 from ...support.typed import json_text, plain, read_as

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...distil.judging.answers import Writing
-from ...distil.judging.exam import WINDOW, Exam
-from ...distil.judging.tokens import Causal, answer_tokens, most_tokens, prompt_tokens
+from ...distillation.judging.answers import Writing
+from ...distillation.judging.exam import WINDOW, Exam
+from ...distillation.judging.tokens import Causal, answer_tokens, most_tokens, prompt_tokens
 from ...support.words import counted
 from ...tasks.fetch import find_own
 from ...tasks.instruct import TEMPLATE, Instruct

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...distil.method import Method, parse_method
+from ...distillation.method import Method, parse_method
 from ..compare.plan import split_list
 
 PLAIN = "ce"  # what every method without a base of its own is compared with

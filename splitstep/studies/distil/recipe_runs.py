@@ -10,9 +10,9 @@ from math import inf
 from pathlib import Path
 from typing import Any, final
 
-from ...distil.judging.room import release_memory
-from ...distil.judging.tokens import Causal
-from ...distil.objective import write_cache_for
+from ...distillation.judging.room import release_memory
+from ...distillation.judging.tokens import Causal
+from ...distillation.objective import write_cache_for
 from ...pretrained import open_model
 from ...pretrained.layers import with_layers
 from ...pretrained.network import PRETRAINED, sha256_of_weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from ...distil.judging.exam import Figures
+from ...distillation.judging.exam import Figures
 from ...support.typed import plain
 from ..compare.result import Curve
 from ..statistics import Estimate

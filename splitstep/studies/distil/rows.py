@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...distil.judging.exam import Figures
-from ...distil.method import parse_method
+from ...distillation.judging.exam import Figures
+from ...distillation.method import parse_method
 from ..statistics import Bounds, Estimate, estimate, paired_difference
 from .plan import base_of
 from .result import BITS, ROUGE, Difference, DistilRun, MethodRow

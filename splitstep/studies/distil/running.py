@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ...distil.judging.answers import Answer
-from ...distil.judging.exam import Answers, Exam, Figures, judge
-from ...distil.judging.tokens import Causal
+from ...distillation.judging.answers import Answer
+from ...distillation.judging.exam import Answers, Exam, Figures, judge
+from ...distillation.judging.tokens import Causal
 from ...jobs.progress import RunsProgress
 from ...support.files import write_atomically
 from ...support.typed import json_text, plain, read_as

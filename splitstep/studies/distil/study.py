@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...distil.judging.exam import Answers, Exam
-from ...distil.judging.rouge import rouge_l
+from ...distillation.judging.exam import Answers, Exam
+from ...distillation.judging.rouge import rouge_l
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...training.directory import stamp

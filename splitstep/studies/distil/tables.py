@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...distil.judging.exam import Figures
+from ...distillation.judging.exam import Figures
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
 from ..compare.tables import estimated

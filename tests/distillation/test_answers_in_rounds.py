@@ -12,10 +12,10 @@ import pytest
 import torch
 from tiny_causal import ROWS, gpt2, llama, ours
 
-from splitstep.distil.judging import answers
-from splitstep.distil.judging.answers import Answer, Writing, key_of, write_answers
-from splitstep.distil.judging.exam import Exam, judge
-from splitstep.distil.judging.tokens import Causal
+from splitstep.distillation.judging import answers
+from splitstep.distillation.judging.answers import Answer, Writing, key_of, write_answers
+from splitstep.distillation.judging.exam import Exam, judge
+from splitstep.distillation.judging.tokens import Causal
 from splitstep.kernels.gumbel import gumbel
 
 PROMPTS = [row.prompt for row in ROWS]

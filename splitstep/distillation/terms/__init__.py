@@ -13,7 +13,7 @@ __all__ = ["TERMS", "Needs", "Term"]
 def accept(given: Any) -> type[Term]:
     """A class of another package, if it is a term."""
     if not (isinstance(given, type) and issubclass(given, Term)):
-        raise ValueError("it must be a subclass of splitstep.distil.terms.Term")
+        raise ValueError("it must be a subclass of splitstep.distillation.terms.Term")
     return given
 
 

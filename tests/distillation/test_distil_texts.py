@@ -13,9 +13,9 @@ from distil_pairs import bpe, instructions, pieces
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from splitstep.distil.method import parse_method
-from splitstep.distil.records import Shape, Shapes
-from splitstep.distil.texts import Texts, aligned_of, equal_tokenizers
+from splitstep.distillation.method import parse_method
+from splitstep.distillation.records import Shape, Shapes
+from splitstep.distillation.texts import Texts, aligned_of, equal_tokenizers
 from splitstep.tasks.instruct import Instruct, InstructOptions, encode_rows
 
 SHAPES = Shapes(Shape(4, 16), Shape(2, 8))

@@ -16,10 +16,10 @@ import torch
 from children import Child
 from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
 
-from splitstep.distil import cached_teacher, source
-from splitstep.distil.cache import text_sha256
-from splitstep.distil.cached_teacher import CachedTeacher
-from splitstep.distil.objective import Distillation, distil, write_cache_for
+from splitstep.distillation import cached_teacher, source
+from splitstep.distillation.cache import text_sha256
+from splitstep.distillation.cached_teacher import CachedTeacher
+from splitstep.distillation.objective import Distillation, distil, write_cache_for
 from splitstep.pretrained import open_model
 from splitstep.training import read_recipe, train
 

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from tokenizer_kinds import LINES, texts
 from transformers import AutoTokenizer
 
-from splitstep.distil.alignment import align
-from splitstep.distil.offsets import token_bytes
-from splitstep.distil.vocabulary import shared_vocabulary
+from splitstep.distillation.alignment import align
+from splitstep.distillation.offsets import token_bytes
+from splitstep.distillation.vocabulary import shared_vocabulary
 from splitstep.tasks.open_tokenizer import open_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the reader of GGUF files

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_distil import SHAPES, one_tokenizer
 
-from splitstep.distil.layers import key_layers, teacher_layer
-from splitstep.distil.method import MethodLoss, parse_method
-from splitstep.distil.presets import ALIASES, PRESETS
-from splitstep.distil.records import Shape, Shapes
-from splitstep.distil.terms import TERMS
-from splitstep.distil.terms.mta_dsa import SpanStructure
-from splitstep.distil.terms.skl import SkewedKL
+from splitstep.distillation.layers import key_layers, teacher_layer
+from splitstep.distillation.method import MethodLoss, parse_method
+from splitstep.distillation.presets import ALIASES, PRESETS
+from splitstep.distillation.records import Shape, Shapes
+from splitstep.distillation.terms import TERMS
+from splitstep.distillation.terms.mta_dsa import SpanStructure
+from splitstep.distillation.terms.skl import SkewedKL
 
 CANONICAL = {
     "skl + 2 mta.dsa + .2 mta.hid": "skl + 2 mta.dsa + 0.2 mta.hid",

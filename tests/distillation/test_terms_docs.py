@@ -11,12 +11,12 @@ import torch
 from made_up_distil import SHAPES, one_tokenizer, shortened
 from torch import Tensor
 
-from splitstep.distil.divergences import answers
-from splitstep.distil.geometry import SPANS
-from splitstep.distil.method import MethodLoss, parse_method
-from splitstep.distil.presets import ALIASES, PRESETS
-from splitstep.distil.records import TopK
-from splitstep.distil.terms import TERMS
+from splitstep.distillation.divergences import answers
+from splitstep.distillation.geometry import SPANS
+from splitstep.distillation.method import MethodLoss, parse_method
+from splitstep.distillation.presets import ALIASES, PRESETS
+from splitstep.distillation.records import TopK
+from splitstep.distillation.terms import TERMS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "theory" / "distillation_terms.md").read_text()

@@ -18,7 +18,7 @@ from tiny import tiny
 from transformers import GenerationConfig
 
 from splitstep import cli
-from splitstep.distil.showing import Shower, Wanted
+from splitstep.distillation.showing import Shower, Wanted
 from splitstep.training import read_recipe, train
 
 

@@ -28,10 +28,10 @@ from made_up_distil import (
 from torch import Tensor
 from torch.nn import functional
 
-from splitstep.distil import divergences
-from splitstep.distil.divergences import kl_divergence, row_divergences
-from splitstep.distil.method import MethodLoss, parse_method
-from splitstep.distil.records import TopK, top_k
+from splitstep.distillation import divergences
+from splitstep.distillation.divergences import kl_divergence, row_divergences
+from splitstep.distillation.method import MethodLoss, parse_method
+from splitstep.distillation.records import TopK, top_k
 from splitstep.kernels import softmax as long_softmax
 
 Formula = Callable[[Sequence[float], Sequence[float]], float]

@@ -14,14 +14,14 @@ from tiny_causal import ROWS, gpt2, llama
 from tiny_causal import ours as splitstep_causal
 from torch.nn.functional import kl_div
 
-from splitstep.distil.alignment import align_text
-from splitstep.distil.judging.agreement import agreement
-from splitstep.distil.judging.bits import answer_bits, text_bits, total
-from splitstep.distil.judging.distance import trajectory_distance
-from splitstep.distil.judging.rouge import mean_rouge, rouge_l
-from splitstep.distil.judging.together import read_by_both, read_together
-from splitstep.distil.judging.tokens import Causal
-from splitstep.distil.vocabulary import shared_vocabulary
+from splitstep.distillation.alignment import align_text
+from splitstep.distillation.judging.agreement import agreement
+from splitstep.distillation.judging.bits import answer_bits, text_bits, total
+from splitstep.distillation.judging.distance import trajectory_distance
+from splitstep.distillation.judging.rouge import mean_rouge, rouge_l
+from splitstep.distillation.judging.together import read_by_both, read_together
+from splitstep.distillation.judging.tokens import Causal
+from splitstep.distillation.vocabulary import shared_vocabulary
 from splitstep.probes.similarity import linear_cka
 from splitstep.tasks.instructions import Row
 

@@ -7,8 +7,8 @@ import torch
 from made_up_distil import random
 from torch import Tensor
 
-from splitstep.distil import span_divergence
-from splitstep.distil.span_divergence import Side, weighted_kl
+from splitstep.distillation import span_divergence
+from splitstep.distillation.span_divergence import Side, weighted_kl
 
 
 def sides() -> tuple[Side, Side, Tensor]:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from splitstep.distil.geometry import attention_masses
-from splitstep.distil.last_row import Call, watching_attention
-from splitstep.distil.showing import Shower, Wanted
+from splitstep.distillation.geometry import attention_masses
+from splitstep.distillation.last_row import Call, watching_attention
+from splitstep.distillation.showing import Shower, Wanted
 
 WANTED = Wanted(frozenset({"masses"}), ())
 SIZES: dict[str, Any] = dict(

@@ -5,7 +5,7 @@ from tokenizer_kinds import KINDS, tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import ByT5Tokenizer
 
-from splitstep.distil.vocabulary import shared_vocabulary, vocabulary_bytes
+from splitstep.distillation.vocabulary import shared_vocabulary, vocabulary_bytes
 
 
 def word_level(*words: str) -> Tokenizer:

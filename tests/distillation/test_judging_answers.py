@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama, ours
 
-from splitstep.distil.judging.answers import Writing, key_of, write_answers
+from splitstep.distillation.judging.answers import Writing, key_of, write_answers
 from splitstep.kernels.gumbel import gumbel
 
 PROMPTS = [row.prompt for row in ROWS]

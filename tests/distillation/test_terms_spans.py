@@ -27,9 +27,9 @@ from made_up_distil import (
 from made_up_distil import token_weights as weights_by_loops
 from torch import Tensor
 
-from splitstep.distil.geometry import attention_masses, pooled, token_weights
-from splitstep.distil.method import MethodLoss, parse_method
-from splitstep.distil.records import Aligned, Shape, Shapes, Shown, Spans
+from splitstep.distillation.geometry import attention_masses, pooled, token_weights
+from splitstep.distillation.method import MethodLoss, parse_method
+from splitstep.distillation.records import Aligned, Shape, Shapes, Shown, Spans
 
 PAIRS = {2: 4, 3: 6, 4: 8}  # the student's key layers of 4, and the teacher's of 8
 

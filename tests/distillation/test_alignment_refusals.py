@@ -6,8 +6,8 @@ from tokenizer_kinds import tokenizer
 from tokenizers import PreTokenizedString, Tokenizer, models, pre_tokenizers, processors
 from transformers import ByT5Tokenizer
 
-from splitstep.distil.alignment import align
-from splitstep.distil.offsets import Characters, TokenBytes, token_bytes
+from splitstep.distillation.alignment import align
+from splitstep.distillation.offsets import Characters, TokenBytes, token_bytes
 
 
 class Shouting(ByT5Tokenizer):

@@ -8,10 +8,10 @@ from made_up_distil import SHAPES, Made, map_rows, one_tokenizer, random, shorte
 from torch import Tensor
 from torch.nn import functional
 
-from splitstep.distil.divergences import answers
-from splitstep.distil.method import MethodLoss, parse_method
-from splitstep.distil.records import Aligned, Shown, Spans
-from splitstep.distil.terms import TERMS
+from splitstep.distillation.divergences import answers
+from splitstep.distillation.method import MethodLoss, parse_method
+from splitstep.distillation.records import Aligned, Shown, Spans
+from splitstep.distillation.terms import TERMS
 
 CROSS = ("uld", "uld(at=ends)", "sra.centre", "sra.geometry", "sra.vocabulary")
 TEXTS = [*(name for name in TERMS if name not in CROSS), *CROSS, "kl(temperature=2)", "hidden(layers=1,3)"]

@@ -12,12 +12,12 @@ from tiny_causal import fast, llama
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from splitstep.distil.judging.agreement import agreement
-from splitstep.distil.judging.answers import Asked, Writing, write_batch
-from splitstep.distil.judging.bits import costs_of
-from splitstep.distil.judging.room import bytes_of_answer, bytes_of_text, rows_to_read, rows_to_write, rows_within
-from splitstep.distil.judging.together import Both, Read
-from splitstep.distil.judging.tokens import Causal, Scored, reading
+from splitstep.distillation.judging.agreement import agreement
+from splitstep.distillation.judging.answers import Asked, Writing, write_batch
+from splitstep.distillation.judging.bits import costs_of
+from splitstep.distillation.judging.room import bytes_of_answer, bytes_of_text, rows_to_read, rows_to_write, rows_within
+from splitstep.distillation.judging.together import Both, Read
+from splitstep.distillation.judging.tokens import Causal, Scored, reading
 from splitstep.models import CausalConfig, SplitstepForCausalLM
 
 ROWS = 4
