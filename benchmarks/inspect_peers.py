@@ -120,7 +120,7 @@ def words(model: Any, folder: Path) -> Any:
 def ours(model: Any, folder: Path, inputs: Mapping[str, Tensor]) -> Parts:
     import splitstep as ss
 
-    flow = ss.pretrained.load(model, inputs)
+    flow = ss.opening.load(model, inputs)
     with torch.no_grad():
         x = flow.embed(inputs)
         vectors = {"embed": x[0, -1]}

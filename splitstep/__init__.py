@@ -22,7 +22,7 @@ from .support.auto_classes import register_by_name
 from .tableau import TABLEAUX, Tableau
 
 if TYPE_CHECKING:
-    from . import pretrained
+    from . import flows, opening
     from .approximation import approximate
     from .inference.runs import load
     from .models import *  # noqa: F403
@@ -34,17 +34,20 @@ __all__ = [  # noqa: F405
     "Site", "SplitstepCausalModel", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
     "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel", "Stack", "Step", "Tableau",
-    "TranslationConfig", "VectorsConfig", "approximate", "average", "compose", "cost", "decoder", "integrate", "load",
-    "observe", "pretrained", "refine", "scheme", "twin", "uniform", "unshare", "with_diffusion", "with_projections",
-    "with_tableau", "without_residuals",
+    "TranslationConfig", "VectorsConfig", "approximate", "average", "compose", "cost", "decoder", "flows", "integrate",
+    "load", "observe", "opening", "refine", "scheme", "twin", "uniform", "unshare", "with_diffusion",
+    "with_projections", "with_tableau", "without_residuals",
 ]  # fmt: skip
 ELSEWHERE = {
     "Stack": ".stack",
     "approximate": ".approximation",
     "load": ".inference.runs",
     "observe": ".probes",
+    "flows": "",
+    "opening": "",
     "pretrained": "",
 }
+RENAMED = {"pretrained": "opening"}  # packages by the names that they had
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # they import torch
 
 MODEL_TYPES = {
@@ -63,7 +66,7 @@ def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise AttributeError(f"module 'splitstep' has no attribute {name!r}")
     if not LAZY[name]:  # a package of its own
-        return import_module(f".{name}", __name__)
+        return import_module(f".{RENAMED.get(name, name)}", __name__)
     return getattr(import_module(LAZY[name], __name__), name)
 
 

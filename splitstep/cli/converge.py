@@ -182,8 +182,8 @@ def discretise_model(
     name: str, out: Path | None, grid: Grid, text: Path | None, tokens: int | None, as_json: bool, command: str
 ) -> None:
     """Run the study of a pretrained model and write its page."""
-    from ..pretrained import open_model
-    from ..pretrained.texts import default_texts, read_texts
+    from ..opening import open_model
+    from ..opening.texts import default_texts, read_texts
     from ..studies.compare.plan import split_schemes
     from ..studies.converge import discretisation
     from ..studies.converge import pretrained as study

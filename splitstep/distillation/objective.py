@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..pretrained.examples import positions
+from ..flows.examples import positions
 from ..support.words import counted, listed
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct

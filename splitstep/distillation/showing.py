@@ -10,11 +10,11 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from ..flows.blocks import first_float
+from ..flows.examples import made_up
+from ..flows.layers import check_causal, layers_of
 from ..models import SplitstepModel
 from ..models.base import all_stacks
-from ..pretrained.blocks import first_float
-from ..pretrained.examples import made_up
-from ..pretrained.layers import check_causal, layers_of
 from .geometry import attention_masses, masses_of_rows
 from .last_row import Call, watching_attention
 from .records import Shape, Shown

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
-from ..pretrained import open_model
-from ..pretrained.load import Opened
-from ..pretrained.network import sha256_of_weights
+from ..opening import open_model
+from ..opening.load import Opened
+from ..opening.network import sha256_of_weights
 from ..tasks.open_tokenizer import open_tokenizer
 from ..training.directory import RunDirectory
 from .cache import MANIFEST, Manifest, read_manifest

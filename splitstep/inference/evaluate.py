@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..models import SplitstepConfig, SplitstepForTranslation
-from ..pretrained import open_model
+from ..opening import open_model
 from ..tasks import TASKS
 from ..tasks.task import check_split
 from ..tasks.text_pairs.search import Progress, Search

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from transformers import AutoTokenizer
 
 from ..models import KINDS, SplitstepConfig
-from ..pretrained import Opened
+from ..opening import Opened
 from ..tasks import TASKS, Task
 from ..tasks.language import WindowOptions
 from ..tasks.tokenizer import TOKENIZER

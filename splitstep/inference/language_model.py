@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoTokenizer
 
-from ..pretrained import Opened, open_model
+from ..opening import Opened, open_model
 from ..support.ends import named_ends
 from ..tasks import TASKS
 from ..tasks.language import Language

@@ -9,7 +9,7 @@ import torch
 
 from ..models import KINDS, SplitstepModel
 from ..models.base import silent
-from ..pretrained import Opened, open_model
+from ..opening import Opened, open_model
 from ..tasks import TASKS, Task
 from ..training import Recipe
 from ..training.directory import RunDirectory
@@ -53,7 +53,7 @@ def find_run(path: Path) -> Finished:
 def load(path: str | Path) -> Opened:
     """The model of a run directory, or in a folder that `save_pretrained` wrote, with its tokenizer or image processor.
 
-    It is in evaluation mode. `splitstep.pretrained.open_model` opens GGUF files and names on the Hub as well.
+    It is in evaluation mode. `splitstep.opening.open_model` opens GGUF files and names on the Hub as well.
     """
     if not Path(path).expanduser().is_dir():
         raise ValueError(f"there is no directory {path}: name a run or a model's folder")

@@ -65,7 +65,7 @@ def observe(model: Any, batch: Mapping[str, Any], probes: Sequence[str]) -> dict
     """What the probes measure in one pass of a batch through the model, by the names of probe and stack.
 
     The model keeps its mode (training or evaluation) and must pass `observe` on to its stacks. A flow of
-    `splitstep.pretrained` is observed in its last stack.
+    `splitstep.flows` is observed in its last stack.
     """
     if isinstance(model, Observable):
         return watch_flow(model, batch, {name: PROBES.find(name)() for name in probes})

@@ -94,7 +94,7 @@ def mean_over(values: Tensor, real: Tensor | None) -> Tensor:
 
 @runtime_checkable
 class BoundContext(Protocol):
-    """A context that belongs to the examples of one pass, as those of `splitstep.pretrained` do: it has to be asked for
+    """A context that belongs to the examples of one pass, as those of `splitstep.flows` do: it has to be asked for
     that of others."""
 
     def of_examples(self, chosen: Sequence[int]) -> Any:

@@ -16,7 +16,7 @@ from .watching import real_tokens
 
 @runtime_checkable
 class Observable(Protocol):
-    """A model as stacks of steps, such as `splitstep.pretrained.load` returns."""
+    """A model as stacks of steps, such as `splitstep.opening.load` returns."""
 
     model: nn.Module
     stacks: Mapping[str, Stack]

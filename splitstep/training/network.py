@@ -69,6 +69,6 @@ NETWORKS: Registry[Network] = Registry(
     "network",
     paths={
         "scheme": "splitstep.training.scheme_network:SCHEME",
-        "pretrained": "splitstep.pretrained.network:PRETRAINED",
+        "pretrained": "splitstep.opening.network:PRETRAINED",
     },
 )

@@ -20,7 +20,7 @@ from splitstep.distillation import cached_teacher, source
 from splitstep.distillation.cache import text_sha256
 from splitstep.distillation.cached_teacher import CachedTeacher
 from splitstep.distillation.objective import Distillation, distil, write_cache_for
-from splitstep.pretrained import open_model
+from splitstep.opening import open_model
 from splitstep.training import read_recipe, train
 
 

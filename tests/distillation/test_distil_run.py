@@ -109,7 +109,7 @@ def test_the_student_loads_without_splitstep_and_has_no_projectors(place: Path, 
         [sys.executable, "-c", LOADS, str(tmp_path / "run" / "model")],
         capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
-    from splitstep.pretrained import open_model
+    from splitstep.opening import open_model
 
     opened = open_model(tmp_path / "run")
     ids = opened.tokenizer("The quick brown", return_tensors="pt")

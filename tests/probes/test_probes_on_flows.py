@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from zoo import tiny
 
 import splitstep as ss
-from splitstep.pretrained import load
+from splitstep.opening import load
 from splitstep.probes import PROBES
 from splitstep.probes.jacobian import TokenJacobians
 

@@ -32,7 +32,7 @@ from transformers import (
 
 import splitstep as ss
 from splitstep import cli
-from splitstep.pretrained import Opened
+from splitstep.opening import Opened
 from splitstep.studies.converge.changes import Change, change_of
 from splitstep.studies.converge.pretrained import DiscretisedFlow, discretised_flow, strang_of, usual
 from splitstep.studies.converge.pretrained_report import (

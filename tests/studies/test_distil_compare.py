@@ -15,7 +15,7 @@ from tiny_causal import LINES, ROWS, gpt2, llama
 from splitstep import cli
 from splitstep.cli.compare_distil import Asked, document_of, models_of, sets_of
 from splitstep.distillation.judging.answers import Writing
-from splitstep.pretrained.network import PRETRAINED
+from splitstep.opening.network import PRETRAINED
 from splitstep.studies.distil.exams import PLAIN, ExamFiles, has_room, held_out, make_exam
 from splitstep.studies.distil.reading import read_distil
 from splitstep.studies.distil.recipe_runs import RecipeRuns

@@ -13,8 +13,8 @@ from safetensors import safe_open
 
 import splitstep as ss
 from splitstep.cli import main
-from splitstep.pretrained import load, open_model
-from splitstep.pretrained.texts import default_texts
+from splitstep.opening import load, open_model
+from splitstep.opening.texts import default_texts
 from splitstep.studies import STUDIES
 from splitstep.studies.inspect import STUDY, Inspection, inspection
 from splitstep.studies.inspect.conclusions import conclusions

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...flows import Flow
 from ...notation import read, shown
-from ...pretrained import Flow, Opened, load
-from ...pretrained.texts import batches_of
+from ...opening import Opened, load
+from ...opening.texts import batches_of
 from ...scheme import Scheme, with_tableau
 from ...support.typed import Figure, plain
 from ...tableau import EULER, MIDPOINT, RK4

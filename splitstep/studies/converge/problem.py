@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...flows import Flow
+from ...flows.own_flow import OwnFlow
 from ...integrate import Field, Step, Time, integrate, refine
 from ...kernels.loss import IGNORED, shifted
 from ...models import CausalConfig, SplitstepModel
 from ...models.base import all_stacks
 from ...notation import shown
-from ...pretrained import Flow
-from ...pretrained.own_flow import OwnFlow
 from ...probes.splitting import SUM, advanced, summed
 from ...scheme import Scheme
 

@@ -13,9 +13,9 @@ from typing import Any, final
 from ...distillation.judging.room import release_memory
 from ...distillation.judging.tokens import Causal
 from ...distillation.objective import write_cache_for
-from ...pretrained import open_model
-from ...pretrained.layers import with_layers
-from ...pretrained.network import PRETRAINED, sha256_of_weights
+from ...flows.layers import with_layers
+from ...opening import open_model
+from ...opening.network import PRETRAINED, sha256_of_weights
 from ...training import Recipe, read_recipe, train
 from ...training.directory import RunDirectory
 from ...training.objective import find_objective

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...pretrained import Flow
+from ...flows import Flow
 from ...probes import PROBES, Figures, Probe
 from ...probes.blocks import LayerBlocks
 from ...probes.watching_flow import watch_flow

@@ -11,8 +11,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from ...flows import state_name
 from ...integrate import Event
-from ...pretrained import state_name
 from ...probes import Figures, Pass, Probe
 from ...probes.probe import LayerStates, lengths, mean_over, numbers
 from ...scheme import Scheme

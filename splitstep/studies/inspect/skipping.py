@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from ...flows import Flow
+from ...flows.blocks import first_float
 from ...integrate import integrate
 from ...models import SplitstepModel
-from ...pretrained import Flow
-from ...pretrained.blocks import first_float
 
 SAME = 1e-3  # of the largest logit: by how much later tokens may change what earlier ones predict
 

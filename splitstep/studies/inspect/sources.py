@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...flows.examples import positions
 from ...kernels.loss import IGNORED
 from ...models import CausalConfig
 from ...models.vectors import VectorsConfig
-from ...pretrained import Opened
-from ...pretrained.examples import positions
-from ...pretrained.texts import batches_of, default_texts, read_texts
+from ...opening import Opened
+from ...opening.texts import batches_of, default_texts, read_texts
 from ...tasks import Batch, Task
 from ...training.directory import RunDirectory
 from .measuring import Text
@@ -61,7 +61,7 @@ def source_of(opened: Opened, wanted: Wanted, tokens: int) -> Source:
     main = opened.model.main_input_name
     if main != "input_ids":
         raise ValueError(
-            f"{opened.name} takes {main}, and inspect reads texts: use ss.observe(ss.pretrained.load(...), inputs, "
+            f"{opened.name} takes {main}, and inspect reads texts: use ss.observe(ss.opening.load(...), inputs, "
             "probes) in Python"
         )
     texts = (default_texts() if wanted.file is None else read_texts(wanted.file))[: wanted.texts]

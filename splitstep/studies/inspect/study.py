@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from ...flows import Flow
 from ...models.base import silent
-from ...pretrained import Flow, load, open_model
+from ...opening import load, open_model
 from ...probes import PROBES
 from ...training.directory import stamp
 from ...training.progress import Counting

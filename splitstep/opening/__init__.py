@@ -1,4 +1,4 @@
-"""Pretrained models of any kind: opened by one loader, and seen as schemes with fields."""
+"""Models of any kind, opened by one loader: as they are, or as schemes with fields."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from torch import nn
 
+from ..flows import Capture, Captured, Flow, StateName, state_name
+from ..flows.examples import made_up
+from ..flows.flow import Inputs
+from ..flows.own_flow import OwnFlow
+from ..flows.traced import TracedFlow
 from ..models import SplitstepModel
-from .capture import Capture, Captured
-from .examples import made_up
-from .flow import Flow, Inputs, StateName, state_name
 from .load import Opened, open_model
-from .own_flow import OwnFlow
-from .traced import TracedFlow
 
 __all__ = ["Capture", "Captured", "Flow", "Opened", "StateName", "load", "open_model", "state_name"]
 

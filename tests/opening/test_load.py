@@ -25,7 +25,7 @@ from transformers import (
 )
 
 import splitstep as ss
-from splitstep.pretrained import open_model
+from splitstep.opening import open_model
 from splitstep.training import read_recipe, train
 
 IDS = torch.tensor([[5, 7, 9]])

@@ -13,8 +13,9 @@ from transformers import GPT2LMHeadModel
 from zoo import FAST, schemes, tiny
 
 import splitstep as ss
-from splitstep.pretrained import Capture, Flow, load, state_name
-from splitstep.pretrained.reading import distance
+from splitstep.flows import Capture, Flow, state_name
+from splitstep.flows.reading import distance
+from splitstep.opening import load
 
 
 def by_events(flow: Flow, inputs: Any, substeps: int = 1) -> dict[tuple[str, int], Tensor]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import splitstep as ss
-from splitstep.pretrained import load, open_model
+from splitstep.opening import load, open_model
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from splitstep.pretrained.texts import batches_of, default_texts, read_texts
+from splitstep.opening.texts import batches_of, default_texts, read_texts
 
 
 def words(*known: str, **special: str) -> Any:

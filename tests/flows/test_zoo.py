@@ -12,11 +12,11 @@ from torch import Tensor
 from zoo import APART, FAST, GIVEN, OTHERS, REFUSED, schemes, tiny
 
 import splitstep as ss
-from splitstep.pretrained import load
-from splitstep.pretrained.blocks import exchanged, first_float
-from splitstep.pretrained.examples import made_up
-from splitstep.pretrained.reading import distance
-from splitstep.pretrained.traced import TracedFlow
+from splitstep.flows.blocks import exchanged, first_float
+from splitstep.flows.examples import made_up
+from splitstep.flows.reading import distance
+from splitstep.flows.traced import TracedFlow
+from splitstep.opening import load
 
 SCHEMES = schemes()
 

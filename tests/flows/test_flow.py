@@ -24,10 +24,11 @@ from transformers import (
 )
 
 import splitstep as ss
-from splitstep.pretrained import Flow, load, state_name
-from splitstep.pretrained.decompose import BlockCall, check, recorded, scheme_of
-from splitstep.pretrained.recording import Kernels
-from splitstep.pretrained.traced import TracedFlow
+from splitstep.flows import Flow, state_name
+from splitstep.flows.decompose import BlockCall, check, recorded, scheme_of
+from splitstep.flows.recording import Kernels
+from splitstep.flows.traced import TracedFlow
+from splitstep.opening import load
 
 GPT2 = GPT2Config(
     vocab_size=30, n_embd=16, n_head=2, n_layer=3, n_positions=20, bos_token_id=0, eos_token_id=0, pad_token_id=0

@@ -10,6 +10,9 @@ from typing import Any, final
 import torch
 import yaml
 
+from ..flows.examples import made_up
+from ..flows.layers import check_causal, layers_of, matrix_flops, with_layers
+from ..flows.traced import TracedFlow
 from ..models import SplitstepConfig, SplitstepModel
 from ..models.cost import Cost
 from ..schemes import name_of, scheme
@@ -23,10 +26,7 @@ from ..training.network import About, Network, Norms
 from ..training.objective import objective_text
 from ..training.recipe import Recipe, check_entries
 from ..training.run_result import RunResult, SchemeName, Shape, Start
-from .examples import made_up
-from .layers import check_causal, layers_of, matrix_flops, with_layers
 from .load import open_model
-from .traced import TracedFlow
 
 CARD = """\
 ---

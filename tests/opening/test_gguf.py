@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from splitstep.pretrained import open_model
+from splitstep.opening import open_model
 from splitstep.tasks.open_tokenizer import open_tokenizer
 
 gguf: Any = pytest.importorskip("gguf")
