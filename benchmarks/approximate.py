@@ -17,7 +17,7 @@ from typing import Any
 
 from splitstep.approximation import TARGETS, approximate
 from splitstep.approximation.search import searched
-from splitstep.training.directory import stamp
+from splitstep.support.provenance import stamp
 
 OUT = Path(__file__).parents[1] / "results" / "approximate" / "targets.json"
 SHAPES = ((2, 1), (3, 1), (2, 2))

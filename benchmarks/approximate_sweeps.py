@@ -11,7 +11,7 @@ from typing import Any
 
 from splitstep.approximation import TARGETS, approximate
 from splitstep.studies.approximate.study import exponent_of, row_of
-from splitstep.training.directory import stamp
+from splitstep.support.provenance import stamp
 
 OUT = Path(__file__).parents[1] / "results" / "approximate" / "sweeps.json"
 SWEEPS = {2: (0.1, 0.05, 0.02, 0.01, 0.005), 3: (0.4, 0.2, 0.1, 0.05)}  # eps, by tokens of dimension 1

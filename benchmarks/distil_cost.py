@@ -39,9 +39,10 @@ from operator_calls import counted
 
 from splitstep.distillation.objective import Distillation
 from splitstep.support.files import write_atomically
+from splitstep.support.provenance import stamp
 from splitstep.tasks.fetch import read
 from splitstep.training import load_recipe
-from splitstep.training.directory import RunDirectory, stamp
+from splitstep.training.directory import RunDirectory
 from splitstep.training.processes import World
 from splitstep.training.run import Run
 from splitstep.training.update import Captured

@@ -26,8 +26,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from splitstep.support.files import write_atomically
+from splitstep.support.provenance import stamp
 from splitstep.tasks.glue import PARTS, labels_of, read_lines, texts_of
-from splitstep.training.directory import stamp
 
 TASKS = ("cola", "sst2", "mrpc", "rte", "stsb")
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0)

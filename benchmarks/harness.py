@@ -26,9 +26,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from splitstep.support.provenance import stamp
 from splitstep.tasks import Task
 from splitstep.training import Recipe, evaluate, load_recipe
-from splitstep.training.directory import RunDirectory, stamp
+from splitstep.training.directory import RunDirectory
 from splitstep.training.loop import fit, open_journal
 from splitstep.training.processes import World
 from splitstep.training.run import Run, build_model

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from splitstep.support.files import write_atomically
-from splitstep.training.directory import stamp
+from splitstep.support.provenance import stamp
 
 SECONDS, GIB = 300.0, 6.0  # the bars
 

@@ -22,9 +22,9 @@ from statistics import median
 import numpy as np
 
 from splitstep.support.files import write_atomically
+from splitstep.support.provenance import stamp
 from splitstep.tasks import task as load_task
 from splitstep.tasks.listops import CLOSE, DIGIT, OPERATOR, VOCABULARY
-from splitstep.training.directory import stamp
 
 Feature = tuple[int, ...]
 PRIOR = 0.5  # added to the count of each value

@@ -35,12 +35,12 @@ from torch import Tensor, nn
 
 from splitstep.models import KINDS
 from splitstep.support.files import write_atomically
+from splitstep.support.provenance import stamp
 from splitstep.tasks.corpus.masking import FIRST, Choice, mask
 from splitstep.tasks.corpus.packing import Packer, row_type
 from splitstep.tasks.corpus.subwords import CLS, MASK, PAD, SEP
 from splitstep.tasks.mlm import as_batch
 from splitstep.training import TrainOptions, load_recipe
-from splitstep.training.directory import stamp
 from splitstep.training.objective import Learner
 from splitstep.training.processes import World
 from splitstep.training.sharding import spread

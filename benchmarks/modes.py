@@ -22,8 +22,8 @@ from torch import Tensor
 from splitstep.models import KINDS, CausalConfig, ImageConfig, SplitstepConfig
 from splitstep.recipes import find_recipe
 from splitstep.support.files import write_atomically
+from splitstep.support.provenance import stamp
 from splitstep.training import TrainOptions
-from splitstep.training.directory import stamp
 from splitstep.training.objective import Learner
 from splitstep.training.processes import World
 from splitstep.training.schedule import learning_rate

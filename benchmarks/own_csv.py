@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from splitstep.support.provenance import stamp
 from splitstep.tasks.film_verdicts import TURNING, verdicts
-from splitstep.training.directory import stamp
 
 LINES, EACH = 2_000, 5
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from splitstep.stability import limit
 from splitstep.studies.pinned import order_reduction, pinned_orders
 from splitstep.support.files import write_atomically
+from splitstep.support.provenance import stamp
 from splitstep.tableau import TABLEAUX
-from splitstep.training.directory import stamp
 
 
 def main() -> None:

@@ -27,8 +27,9 @@ import torch
 
 from splitstep.probes import PROBES
 from splitstep.probes.information import input_biases, label_biases, projection
+from splitstep.support.provenance import stamp
 from splitstep.training import Recipe, load_recipe, train
-from splitstep.training.directory import RunDirectory, stamp
+from splitstep.training.directory import RunDirectory
 
 BAR, GROWTH, RECORDS = 1.15, 1.02, 20
 

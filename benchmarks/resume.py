@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from splitstep.training.directory import stamp
+from splitstep.support.provenance import stamp
 
 MOMENT = ("tokens_per_second", "seconds", "date", "commit")  # what may differ between two equal runs
 RECIPE: dict[str, Any] = {

@@ -26,8 +26,9 @@ import psutil
 import torch
 from torch import Tensor
 
+from splitstep.support.provenance import stamp
 from splitstep.training import read_recipe
-from splitstep.training.directory import RunDirectory, stamp
+from splitstep.training.directory import RunDirectory
 from splitstep.training.processes import this_world
 from splitstep.training.run import Run
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from statistics import median
 
 from splitstep.support.files import write_atomically
-from splitstep.training.directory import RunDirectory, stamp
+from splitstep.support.provenance import stamp
+from splitstep.training.directory import RunDirectory
 
 FIRST_BAR, LINES_BAR = 5.0, 30.0  # seconds, the second for a hundred lines of Multi30k on two cores
 

@@ -7,7 +7,19 @@ import json
 from collections.abc import Iterable, Mapping, Set
 from math import isfinite
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)  # fmt: skip
 
 from . import words
 
@@ -18,6 +30,10 @@ else:
     class Figure(float):
         """A number that may be infinite or NaN. JSON has no such numbers, so files hold them as text."""
 
+
+T = TypeVar("T")
+INLINED = "inlined"
+Inlined = Annotated[T, INLINED]  # a record in a record, whose entries stand among the outer one's in a file
 
 NOT_FINITE = ("nan", "inf", "-inf")
 WORDS = {
@@ -84,11 +100,18 @@ def nearest(name: str, names: Iterable[str], known: str = "") -> str:
 
 def read_record(kind: Any, value: dict[str, Any], where: str) -> Any:
     """A dataclass, a named tuple or a typed dictionary from an object; unknown entries are ignored."""
-    hints = get_type_hints(kind)
-    if missing := sorted(required(kind) - value.keys()):
+    hints, inner = get_type_hints(kind), inlined(kind)
+    if missing := sorted(required(kind) - inner - value.keys()):
         raise ValueError(f"{where} has no {missing[0]}")
     known = {name: read_as(hints[name], value[name], f"{where}.{name}") for name in hints if name in value}
+    known |= {name: read_as(hints[name], value, where) for name in inner}
     return value if is_typeddict(kind) else kind(**known)
+
+
+def inlined(kind: Any) -> Set[str]:
+    """The records in a record whose entries stand among its own."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name for name, hint in hints.items() if INLINED in getattr(hint, "__metadata__", ())}
 
 
 def required(kind: Any) -> Set[str]:
@@ -112,9 +135,15 @@ def plain(value: Any) -> Any:
     named = isinstance(value, tuple) and type(value) is not tuple
     if not named and not dataclasses.is_dataclass(value):
         return [plain(one) for one in value] if isinstance(value, list | tuple) else value
-    known = {name: getattr(value, name) for name in get_type_hints(type(value))}
-    needed = required(type(value))
-    return {name: plain(one) for name, one in known.items() if one is not None or name in needed}
+    kind = type(value)
+    needed, inner, entries = required(kind), inlined(kind), dict[str, Any]()
+    for name in get_type_hints(kind):
+        one = getattr(value, name)
+        if name in inner:
+            entries |= plain(one)
+        elif one is not None or name in needed:
+            entries[name] = plain(one)
+    return entries
 
 
 def json_text(document: Any) -> str:

@@ -6,12 +6,8 @@ import errno
 import fcntl
 import json
 import os
-import platform
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -20,46 +16,14 @@ from torch import Tensor
 
 from ..support.entries import first_difference, flat
 from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
-from ..support.typed import plain, read_as
+from ..support.provenance import Provenance
+from ..support.typed import Inlined, plain, read_as
 from ..support.yaml_text import parse
 from .recipe import Recipe, read_recipe
 from .run_result import RunResult, Start
 from .tensor_file import contents
 
-PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
-
-
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
-
-
-def git_hash() -> str | None:
-    """$SPLITSTEP_COMMIT if it is set, for copies without git history; else the commit of the checkout, with a "+" if
-    it has changes; None for an installed package, even inside somebody else's repository."""
-    if given := os.environ.get("SPLITSTEP_COMMIT"):
-        return given
-    here = Path(__file__).resolve().parent
-
-    def git(*words: str) -> str:
-        run = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=True)
-        return run.stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)
-        changes = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if changes else "")
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def stamp() -> dict[str, Any]:
-    """What a result was made with, and when."""
-    return {"versions": versions(), "commit": git_hash(), "date": datetime.now(UTC).date().isoformat()}
 
 
 def refuse_other_files(path: Path, ours: Callable[[Path], bool] = is_leftover) -> None:
@@ -75,10 +39,13 @@ class InUse(ValueError):
 class Environment(NamedTuple):
     """What a run depends on besides its recipe: versions, data, and the weights that it started from."""
 
-    versions: dict[str, str]
-    commit: str | None
-    data: dict[str, Any]
+    made: Inlined[Provenance]
     start: Start | None = None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the task says of its data."""
+        return self.made.data or {}
 
 
 @final

@@ -10,8 +10,9 @@ import torch
 
 from ..schemes import label
 from ..support.out_of_memory import NoMemory, no_memory
+from ..support.provenance import made
 from ..support.words import counted
-from .directory import Environment, RunDirectory, git_hash, versions
+from .directory import Environment, RunDirectory
 from .evaluate import evaluate, free_run
 from .journal import Journal, open_tensorboard
 from .processes import World, this_world
@@ -132,7 +133,7 @@ def begin(recipe: Recipe, directory: RunDirectory, world: World, data: Path | No
     what is missing; then the others find it."""
     task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
     run = Run(recipe, directory, task, world)
-    now = Environment(versions(), git_hash(), task.describe(), run.start)
+    now = Environment(made(data=task.describe()), run.start)
     world.on_first(lambda: directory.keep_environment(now))
     if extends:
         world.on_first(lambda: directory.extend(recipe.document()))

@@ -11,10 +11,10 @@ import torch
 
 from ..models.base import silent
 from ..support.files import whole_folder
+from ..support.provenance import made
 from ..support.words import counted
 from ..tasks import FreeRun
 from ..tasks.text_pairs.scores import Score
-from .directory import stamp
 from .evaluate import evaluate, free_run
 from .progress import Progress
 from .run import Diverged, Run
@@ -25,6 +25,7 @@ from .update import autocast
 def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
     """The result of a run, however it ended."""
     state, about = run.state, run.network.about(run.model, run.task)
+    how = made(recipe=run.recipe.document())
     return RunResult(
         status=status,
         task=run.recipe.task,
@@ -47,9 +48,9 @@ def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
         parallel=run.parallel,
         precision=str(run.precision).removeprefix("torch."),
         mode=run.mode,
-        recipe=run.recipe.document(),
         start=run.directory.environment().start,
-        **stamp(),
+        commit=how.commit,
+        made=how,
     )
 
 

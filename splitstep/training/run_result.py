@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ..models.cost import Cost
-from ..support.typed import Figure, plain
+from ..support.provenance import Provenance
+from ..support.typed import Figure, Inlined, plain
 from ..support.words import counted
 from ..tasks import Metric
 from ..tasks.text_pairs.scores import Score
@@ -118,13 +119,16 @@ class RunResult(RunOutcome):
     task: str
     scheme: SchemeName
     metric: Metric
-    versions: dict[str, str]
-    date: str
-    recipe: dict[str, Any]
+    made: Inlined[Provenance]
     processes: int = 1
     parallel: str = "none"
     start: Start | None = None
     kind: str | None = None  # the class of a model that is not of this package; its scheme is how its layers are read
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The recipe's document."""
+        return self.made.recipe or {}
 
     def document(self) -> dict[str, Any]:
         """The result as JSON values."""

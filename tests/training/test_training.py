@@ -3,10 +3,6 @@
 import dataclasses
 import json
 import math
-import os
-import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,11 +22,12 @@ from splitstep.inference.evaluate import evaluate_run
 from splitstep.inference.generate import generate
 from splitstep.inference.translate import translate_run
 from splitstep.models import SplitstepForImageClassification, SplitstepForTranslation, TranslationConfig
+from splitstep.support.provenance import made
 from splitstep.tasks import Batch, Task, task
 from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
 from splitstep.training import run as running
 from splitstep.training.clock import Clock, Times
-from splitstep.training.directory import Environment, git_hash
+from splitstep.training.directory import Environment
 from splitstep.training.half_precision import evaluated_once, with_halves
 from splitstep.training.objective import Learner
 from splitstep.training.processes import World
@@ -233,28 +230,6 @@ def test_every_shape_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in range(2, 14):
         update(Work([{"x": torch.ones(size, 4)}], [torch.tensor(0)], torch.tensor(1.0), size), 1e-3)
     assert len(compiled) == 12
-
-
-def test_the_commit_may_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLITSTEP_COMMIT", "abc123")
-    assert git_hash() == "abc123"
-
-
-@pytest.mark.parametrize("tracked", [True, False])
-def test_a_repository_around_an_installed_package_is_not_its_own(tracked: bool, tmp_path: Path) -> None:
-    """A virtual environment inside of somebody's repository: the commit is theirs, not splitstep's."""
-    inside = tmp_path / ("splitstep" if tracked else ".venv/lib/splitstep")
-    shutil.copytree(Path(running.__file__).parents[1], inside, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / ".gitignore").write_text(".venv/\n")
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "theirs"]):
-        subprocess.run([*git, *words], check=True)
-    code = "from splitstep.training.directory import git_hash; print(git_hash())"
-    environment = {name: value for name, value in os.environ.items() if name != "SPLITSTEP_COMMIT"}
-    environment["PYTHONPATH"] = str(inside.parent)
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
-    assert done.stdout.strip() == (head if tracked else "None"), done.stderr
 
 
 class Casts(TorchDispatchMode):
@@ -496,7 +471,7 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
     file = tmp_path / "run" / "environment.json"
     directory = RunDirectory(tmp_path / "run")
     directory.claim(recipe().document())
-    directory.keep_environment(Environment({}, None, recipe().load_task().describe()))
+    directory.keep_environment(Environment(made(data=recipe().load_task().describe())))
     begun = file.read_text()
     assert json.loads(begun)["data"]["sha256"]["train"]
     changed = json.loads(begun)
@@ -507,10 +482,10 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
     del changed["data"]["sha256"]  # as an older version wrote it
     file.write_text(json.dumps(changed))
     assert train(recipe(), tmp_path / "run", quiet=True).status == "finished"
-    directory.keep_environment(Environment({}, None, recipe().load_task().describe()))
+    directory.keep_environment(Environment(made(data=recipe().load_task().describe())))
     file.write_text("{")
     with pytest.raises(ValueError, match=r"environment\.json is damaged"):
-        directory.keep_environment(Environment({}, None, {}))
+        directory.keep_environment(Environment(made()))
 
 
 def test_a_run_of_an_older_version_is_gone_on_with(tmp_path: Path) -> None:

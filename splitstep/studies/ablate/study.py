@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
+from ...support.provenance import stamp
 from ...tasks import Metric, Task
 from ...tasks.fetch import data_root
 from ...training import Recipe
-from ...training.directory import stamp
 from ...training.progress import Progress
 from ..arms import FULL, PAPER, Assignments, find_arms, recipes_of
 from ..compare.plan import Planned, check_runs

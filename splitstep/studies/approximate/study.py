@@ -14,8 +14,8 @@ from ...approximation import Built, Say, approximate, nothing
 from ...approximation.certificate import Step, outputs, sampled_error
 from ...approximation.targets import samples
 from ...models.vectors import SplitstepVectorsModel
+from ...support.provenance import stamp
 from ...support.typed import plain
-from ...training.directory import stamp
 from ...training.progress import Counting
 from ..converge.slopes import Slope, fitted_slope
 

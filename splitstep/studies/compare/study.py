@@ -9,11 +9,11 @@ from pathlib import Path
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...schemes import scheme
+from ...support.provenance import stamp
 from ...tasks import Task
 from ...tasks.fetch import data_root
 from ...tasks.translation import Translation
 from ...training import Recipe
-from ...training.directory import stamp
 from ...training.progress import Progress
 from ..arms import FULL, Assignments
 from .plan import Planned, check_runs, plan

@@ -15,10 +15,10 @@ from ...inference.runs import Trained, open_run
 from ...kernels.loss import IGNORED, shifted
 from ...models import CausalConfig
 from ...models.base import all_stacks
+from ...support.provenance import stamp
 from ...support.typed import plain
 from ...tasks import Batch, Metric
 from ...tasks.translation import Translation
-from ...training.directory import stamp
 from ...training.progress import Counting
 from ..statistics import Estimate, share_interval
 from .local_errors import LocalError, local_errors

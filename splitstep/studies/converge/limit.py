@@ -19,12 +19,13 @@ from ...jobs.progress import RunsProgress
 from ...models import SplitstepModel
 from ...probes.similarity import linear_cka
 from ...schemes import scheme
+from ...support.provenance import stamp
 from ...support.typed import Figure, plain
 from ...tasks import Batch, Metric, Task
 from ...tasks.fetch import data_root
 from ...tasks.translation import Translation
 from ...training import Recipe, evaluate
-from ...training.directory import RunDirectory, stamp
+from ...training.directory import RunDirectory
 from ...training.progress import Progress
 from ...training.run import build_model
 from ..compare.plan import Planned, check_runs, plan

@@ -17,9 +17,9 @@ from ...notation import read, shown
 from ...opening import Opened, load
 from ...opening.texts import batches_of
 from ...scheme import Scheme, with_tableau
+from ...support.provenance import stamp
 from ...support.typed import Figure, plain
 from ...tableau import EULER, MIDPOINT, RK4
-from ...training.directory import stamp
 from ...training.progress import Counting
 from .changes import Changed, Predicts, aligned_labels, inputs_of, predicts, run_on_texts
 from .local_errors import Exactness, LocalError, local_errors

@@ -10,7 +10,7 @@ from ...distillation.judging.exam import Answers, Exam
 from ...distillation.judging.rouge import rouge_l
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
-from ...training.directory import stamp
+from ...support.provenance import stamp
 from ...training.progress import Progress
 from .claims import claims_of
 from .directory import Weights, claim, claim_weights

@@ -14,7 +14,7 @@ from ...flows import Flow
 from ...models.base import silent
 from ...opening import load, open_model
 from ...probes import PROBES
-from ...training.directory import stamp
+from ...support.provenance import stamp
 from ...training.progress import Counting
 from .measuring import DEFAULT, Plan, look
 from .result import Inspection, Looked
