@@ -2,5 +2,6 @@
 
 from .capture import Capture, Captured
 from .flow import Flow, StateName, state_name
+from .keys import Key
 
-__all__ = ["Capture", "Captured", "Flow", "StateName", "state_name"]
+__all__ = ["Capture", "Captured", "Flow", "Key", "StateName", "state_name"]
