@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..support.documents import read_yaml
 from ..support.typed import nearest, read_as
 from ..support.words import did_you_mean
-from ..support.yaml_text import parse_file
 
 FOLDER = Path(__file__).parent
 SEE = "See `splitstep recipes`, or give the path of a YAML file."
@@ -61,7 +61,7 @@ def list_recipes() -> list[Listed]:
 
 
 def listed(name: str) -> Listed:
-    document = parse_file(FOLDER / f"{name}.yaml", name)
+    document = read_yaml(FOLDER / f"{name}.yaml", name)
     return Listed(name, document["task"], read_about(document["about"], name))
 
 

@@ -167,17 +167,3 @@ def lines_of(value: Any, indent: str) -> list[str]:
     lines[-1] = lines[-1][:-1]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     return [opening, *lines, indent + closing]
-
-
-def read_json(text: str) -> Any:
-    """The JSON value of a text from anywhere: whatever is wrong with it is a `ValueError`."""
-    try:
-        found = json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if "\\ud" in text.lower():  # an escape may be half of a character, which no file and no tokenizer can hold
-        try:
-            json.dumps(found, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"{error.object[error.start : error.end]!r} is half of a character") from None
-    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, final
 
 import yaml
@@ -39,15 +38,3 @@ Loader.add_implicit_resolver(
 def parse(text: str) -> Any:
     """The value of a YAML text."""
     return yaml.load(text, Loader)
-
-
-def parse_file(file: Path, name: str) -> Any:
-    """The value in a YAML file, which errors call by `name`."""
-    try:
-        return parse(file.read_text(encoding="utf-8"))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
-        raise ValueError(f"{name}{where} is not YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{name} is not YAML: {str(error).splitlines()[0]}") from None

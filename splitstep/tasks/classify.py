@@ -55,7 +55,7 @@ class Source:
         self.path, self.examples, self.columns = path, examples, columns
 
     def at(self, example: Example) -> str:
-        return f"{self.path} line {example.line}"
+        return f"{self.path}, line {example.line}"
 
 
 def read_files(options: ClassifyOptions, task: str, data: Path | None) -> dict[str, Source]:

@@ -11,10 +11,10 @@ from typing import ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 
-from .fetch import data_root, require
+from ..support.documents import decode, split_lines
+from .fetch import data_root, read, require
 from .measures import F1_ACCURACY, MATTHEWS, PEARSON
 from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
-from .tables import decoded
 from .task import ACCURACY, DataNote, Metric
 
 ORIGIN = "https://gluebenchmark.com/tasks"
@@ -107,7 +107,8 @@ class Lines(NamedTuple):
 def read_lines(root: Path, part: Part, name: str) -> Lines:
     """One file of a task. Quotes are characters like any other; a row that lacks fields is refused."""
     path = require(root, Glue.name, ORIGIN, f"glue/{part.folder}/{name}.tsv")
-    lines = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(decoded(path).split("\n"), 1) if line]
+    written = split_lines(decode(read(path), str(path)))
+    lines = [(number, line.split("\t")) for number, line in enumerate(written, 1) if line]
     if part.folder in HEADLESS and not name.startswith("test"):
         columns, rows = HEADLESS[part.folder], lines
     else:
@@ -116,7 +117,7 @@ def read_lines(root: Path, part: Part, name: str) -> Lines:
     if len(whole) < len(rows) and part.folder not in TORN:
         number, row = next(one for one in rows if len(one[1]) != len(columns))
         raise ValueError(
-            f"{path} line {number} has {len(row)} fields, and needs {len(columns)}: use the published file"
+            f"{path}, line {number} has {len(row)} fields, and needs {len(columns)}: use the published file"
         )
     return Lines(path, columns, whole)
 
@@ -137,7 +138,7 @@ def labels_of(lines: Lines, part: Part) -> np.ndarray:
         wrong = next(i for i, label in enumerate(found) if label not in known and not (not known and is_number(label)))
         wanted = " or ".join(part.written) or "a number"
         raise ValueError(
-            f'{lines.path} line {lines.rows[wrong][0]}: the label is "{found[wrong]}", and needs to be {wanted}'
+            f'{lines.path}, line {lines.rows[wrong][0]}: the label is "{found[wrong]}", and needs to be {wanted}'
         ) from None
 
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..support.typed import read_json
-from ..support.words import first_line
+from ..support.documents import decode, json_lines, parse_json
 from .corpus.documents import kind_of
 from .fetch import read
 
@@ -14,6 +13,7 @@ PROMPTS, ANSWERS, CONTEXTS = ("instruction", "prompt"), ("response", "output", "
 TABLES = (".csv", ".tsv")
 INSTANCES = "instances"  # where Self-Instruct has its inputs and outputs; the first is taken
 ARRAY = re.compile(r"\s*\[\s*\{")  # how an array of objects begins
+HINT = "each line is an object with instruction and response"
 PIECE = 2000  # characters of plain text in a row, at most, unless a line is longer
 
 
@@ -53,35 +53,17 @@ def read_rows(path: Path, template: str) -> list[Row]:
 
 def read_text(path: Path) -> str:
     """A file's text, unpacked."""
-    try:
-        return read(path).decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text (byte {error.start}): convert it") from None
+    return decode(read(path), str(path))
 
 
 def json_rows(path: Path, text: str, template: str) -> Iterator[Row]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield json_row(f"{path} line {number}", line, template)
+    for number, found in json_lines(text.split("\n"), str(path), HINT):
+        yield row_of(f"{path}, line {number}", found, template)
 
 
 def array_rows(path: Path, text: str, template: str) -> Iterator[Row]:
-    for number, found in enumerate(parsed(str(path), text), 1):
-        yield row_of(f"{path} row {number}", found, template)
-
-
-def json_row(where: str, line: str, template: str) -> Row:
-    return row_of(where, parsed(where, line), template)
-
-
-def parsed(where: str, text: str) -> Any:
-    try:
-        return read_json(text)
-    except ValueError as error:
-        reason = first_line(error).rstrip(".:")
-        raise ValueError(
-            f"{where} is not JSON ({reason}): each line is an object with instruction and response"
-        ) from None
+    for number, found in enumerate(parse_json(text, str(path), "list", HINT), 1):
+        yield row_of(f"{path}, row {number}", found, template)
 
 
 def row_of(where: str, found: Any, template: str) -> Row:
@@ -117,8 +99,8 @@ def plain_rows(path: Path, text: str) -> Iterator[Row]:
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         if piece and len(piece) + len(line) > PIECE:
             if piece.strip():
-                yield Row("", piece, where=f"{path} line {first}")
+                yield Row("", piece, where=f"{path}, line {first}")
             piece, first = "", number
         piece += line
     if piece.strip():
-        yield Row("", piece, where=f"{path} line {first}")
+        yield Row("", piece, where=f"{path}, line {first}")

@@ -9,6 +9,8 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
+from ..support.documents import decode, json_lines, split_lines
+from ..support.typed import read_as
 from .buckets import check_buckets
 from .cache import Arrays, derived
 from .fetch import Source, data_root, find, locate, read, read_tar
@@ -76,8 +78,8 @@ def load_documents(root: Path) -> dict[str, list[Document]]:
 
 def read_lines(path: Path) -> list[Document]:
     """The documents of a file of JSON lines `group, id, text`."""
-    rows = (json.loads(line) for line in read(path).split(b"\n") if line)
-    return [Document(row["group"], row["id"], row["text"]) for row in rows]
+    rows = json_lines(split_lines(decode(read(path), str(path))), str(path))
+    return [read_as(Document, row, f"{path}, line {number}") for number, row in rows]
 
 
 def read_archive(path: Path) -> dict[str, list[Document]]:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from ..support.typed import read_json
+from ..support.documents import decode, json_lines
 from .fetch import PACKED, read
-from .text_pairs.lines import not_utf8
 
 DELIMITERS = ",;\t|"
 LONGEST_FIELD = 1 << 27  # characters of one field; Python's own limit is 2^17
@@ -32,7 +31,7 @@ class Table(NamedTuple):
 
     def at(self, row: Row) -> str:
         """Where a row is, for errors."""
-        return f"{self.path} line {row.line}"
+        return f"{self.path}, line {row.line}"
 
 
 def read_table(path: Path) -> Table:
@@ -42,7 +41,7 @@ def read_table(path: Path) -> Table:
         raise ValueError(
             f'{path} ends in "{kind}", and labelled text is read from .csv, .tsv and .jsonl: save it as one of these'
         )
-    table = READERS[kind](path, decoded(path))
+    table = READERS[kind](path, decode(read(path), str(path)))
     if not table.rows:
         raise ValueError(f"{path} has no rows: put one example on each line, with a header such as text,label")
     return table
@@ -51,18 +50,6 @@ def read_table(path: Path) -> Table:
 def suffix_of(path: Path) -> str:
     """What the file is, whether packed or not."""
     return Path(path.stem).suffix.lower() if path.suffix in PACKED else path.suffix.lower()
-
-
-def decoded(path: Path) -> str:
-    """The text of a file; bytes that UTF-8 does not have are refused with their line."""
-    content = read(path)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise not_utf8(content, error.start, str(path)) from None
-    if (nul := content.find(b"\0")) >= 0:
-        raise not_utf8(content, nul, str(path))
-    return text.removeprefix("\ufeff")
 
 
 def read_csv(path: Path, text: str) -> Table:
@@ -89,7 +76,7 @@ def csv_records(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, li
             begins = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"{path} line {begins}: the quotes are not those of CSV ({error}): a quote inside a quoted field is "
+            f"{path}, line {begins}: the quotes are not those of CSV ({error}): a quote inside a quoted field is "
             'doubled ("")'
         ) from None
     finally:
@@ -111,7 +98,7 @@ def with_header(path: Path, records: list[tuple[int, list[str]]]) -> Table:
     for line, record in records:
         if len(record) != len(names):
             raise ValueError(
-                f"{path} line {line} has {len(record)} fields, and the first line has {len(names)}: put fields that "
+                f"{path}, line {line} has {len(record)} fields, and the first line has {len(names)}: put fields that "
                 "hold the separator in quotes, or correct the line"
             )
     if len(names) == 2 and (len(set(names)) < 2 or "" in names):
@@ -119,7 +106,7 @@ def with_header(path: Path, records: list[tuple[int, list[str]]]) -> Table:
         return Table(path, names, rows_of(names, records), named=False)
     named = tuple(name or number for name, number in zip(names, numbered_columns(len(names)), strict=True))
     if twice := [name for name in named if named.count(name) > 1]:
-        raise ValueError(f'{path} line {records[0][0]} names the column "{twice[0]}" twice: rename or remove one')
+        raise ValueError(f'{path}, line {records[0][0]} names the column "{twice[0]}" twice: rename or remove one')
     return Table(path, named, rows_of(named, records[1:]))
 
 
@@ -143,23 +130,10 @@ def without_header(table: Table) -> Table:
 
 def read_jsonl(path: Path, text: str) -> Table:
     """One JSON object a line. The columns are the names that any of the lines has."""
-    rows = [Row(number, json_object(path, number, line)) for number, line in numbered(text) if line.strip()]
+    found = json_lines(text.split("\n"), str(path), 'write each line as {"text": "...", "label": "..."}')
+    rows = [Row(number, fields) for number, fields in found]
     columns = tuple(dict.fromkeys(name for row in rows for name in row.fields))
     return Table(path, columns, rows)
-
-
-def numbered(text: str) -> Iterator[tuple[int, str]]:
-    return enumerate(text.split("\n"), 1)
-
-
-def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        found = read_json(line)
-    except ValueError as error:
-        raise ValueError(f"{path} line {number} is not JSON ({error}): put one object on each line") from None
-    if not isinstance(found, dict):
-        raise ValueError(f'{path} line {number} is not a JSON object: write it as {{"text": "...", "label": "..."}}')
-    return found
 
 
 READERS: dict[str, Callable[[Path, str], Table]] = {".csv": read_csv, ".tsv": read_tsv, ".jsonl": read_jsonl}

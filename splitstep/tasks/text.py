@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
+from ..support.documents import decode
 from .cache import derived
 from .corpus.subwords import LEAST, check_size, learn_bpe
 from .fetch import find_own, read
@@ -59,11 +60,9 @@ class Text(Language):
 
 def decoded(path: Path) -> str:
     try:
-        return read(path).decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8 text (byte {error.start}): convert it, or use data.tokens=bytes, which takes any file"
-        ) from None
+        return decode(read(path), str(path))
+    except ValueError as error:
+        raise ValueError(f"{error}, or use data.tokens=bytes, which takes any file") from None
 
 
 def tokenizer_of(text: str) -> Any:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..support.documents import read_json
+
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 # The padding of a language model is a token that it has anyway, and that no text needs: byte 0xFF is in no UTF-8 text
 # (ByteLevel writes it as this character), and an unknown word says nothing.
@@ -127,7 +129,7 @@ def saved_tokenizer(path: str) -> SavedTokenizer:
     for folder in (Path(path) / "model", Path(path)):
         if (folder / TOKENIZER).is_file():
             config = folder / "config.json"
-            entries = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+            entries = read_json(config) if config.is_file() else {}
             return SavedTokenizer((folder / TOKENIZER).read_text(encoding="utf-8"), entries)
     raise ValueError(f"{path} holds no {TOKENIZER}: name a finished run or a model's folder that was saved with one")
 

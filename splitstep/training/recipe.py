@@ -18,9 +18,10 @@ from ..models.cost import twin
 from ..probes import PROBES
 from ..recipes import find_recipe, read_about
 from ..schemes import scheme
+from ..support.documents import read_yaml
 from ..support.typed import nearest, plain, read_as
 from ..support.words import counted
-from ..support.yaml_text import parse, parse_file
+from ..support.yaml_text import parse
 from ..tasks import TASKS, Task
 from ..tasks.options import at_least, at_most, check_int64, errors_at, read_options
 from .network import NETWORKS
@@ -308,5 +309,5 @@ def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
 
 def load_document(path: str, assignments: Sequence[str] = ()) -> Any:
     """The document in a YAML file, or in the package's own recipe of that name, with overrides; not checked yet."""
-    document = parse_file(find_recipe(path), path)
+    document = read_yaml(find_recipe(path), path, "anything")
     return override(document, assignments) if isinstance(document, Mapping) else document

@@ -85,7 +85,7 @@ WRONG = [
     (("teacher", "student", "--text", "none.jsonl", "--online"), 'there is no file "none.jsonl"'),
     (("teacher", "student", "--text", "empty", "--online"), "empty is a folder: name a file"),
     (("teacher", "student", "--text", "blank.txt", "--online"), "blank.txt is empty: give a file with text"),
-    (("teacher", "student", "--text", "rubbish.gguf", "--online"), "rubbish.gguf is not UTF-8 text"),
+    (("teacher", "student", "--text", "rubbish.gguf", "--online"), "rubbish.gguf, line 1: byte"),
     (("teacher", "student", "--cache", "x", *TEXT), "exclude each other"),
     (
         ("teacher", "student", "--text", "text.jsonl", "objective.largest=5000"),
@@ -101,7 +101,7 @@ WRONG = [
     ),
     (
         ("twice", "other", "--method", "sra", *TEXT),
-        r"text.jsonl line 1 cannot be aligned: .*twice puts a special token inside of a text",
+        r"text.jsonl, line 1 cannot be aligned: .*twice puts a special token inside of a text",
     ),
     (("slow", "student", "--method", "sra", *TEXT), "slow has a slow tokenizer"),
     (("teacher", "short", *TEXT), "the student reads at most 64 tokens, and rows are padded to .*: set data.length=64"),

@@ -159,25 +159,25 @@ def test_generated_verdicts_use_every_word_and_both_labels_alike() -> None:
 WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a label that only the test has": (
         {"train": reviews(30), "test": [("x", "good"), ("y", "strange")]}, {},
-        'test.csv line 3: the class "strange" is not in the training file',
+        'test.csv, line 3: the class "strange" is not in the training file',
     ),
     "a label that only validation has": (
-        {"train": reviews(30), "valid": [("x", "strange")]}, {}, 'valid.csv line 2: the class "strange"',
+        {"train": reviews(30), "valid": [("x", "strange")]}, {}, 'valid.csv, line 2: the class "strange"',
     ),
     "an empty text column": ({"train": [("", "a"), ("", "b")] * 10}, {}, 'train.csv: the column "text" is empty'),
-    "an empty text": ({"train": [*reviews(12), (" ", "good")]}, {}, "train.csv line 14: text is empty"),
+    "an empty text": ({"train": [*reviews(12), (" ", "good")]}, {}, "train.csv, line 14: text is empty"),
     "a class with one example": (
-        {"train": [*reviews(12), ("x", "alone")]}, {}, 'train.csv line 14: the class "alone" has only this example',
+        {"train": [*reviews(12), ("x", "alone")]}, {}, 'train.csv, line 14: the class "alone" has only this example',
     ),
     "one class": ({"train": reviews(12, ("a",))}, {}, 'all examples have the label "a"'),
     "few examples": ({"train": reviews(6)}, {}, "has 6 examples, and at least 10 are needed"),
     "an unknown column": ({"train": reviews(12)}, {"text": "txt"}, 'no column "txt" .*did you mean "text"'),
     "words where numbers are": (
-        {"train": reviews(12)}, {"labels": "numbers"}, 'train.csv line 2: the label "good" is not a number',
+        {"train": reviews(12)}, {"labels": "numbers"}, 'train.csv, line 2: the label "good" is not a number',
     ),
     "a gap in a column of numbers": (
         {"train": [(f"text {i}", "n/a" if i == 7 else i / 4) for i in range(12)]}, {},
-        'train.csv line 9: the label "n/a" is not a number: correct it, or add data.labels=classes',
+        'train.csv, line 9: the label "n/a" is not a number: correct it, or add data.labels=classes',
     ),
     "numbers that are too large": (
         {"train": [(f"house {i}", 1e5 + i / 2) for i in range(12)]}, {}, "the labels reach beyond 1,000",

@@ -88,7 +88,7 @@ def test_torn_rows_of_qqp_are_left_out_and_those_of_others_refused(tmp_path: Pat
         with (tmp_path / "glue" / PARTS[name].folder / "dev.tsv").open("a") as file:
             file.write("\n61\ttorn")
     assert task("glue", {"name": "qqp"}, tmp_path).describe()["examples"]["test"] == 60
-    with pytest.raises(ValueError, match=r"QNLI/dev.tsv line 62 has 2 fields, and needs 4"):
+    with pytest.raises(ValueError, match=r"QNLI/dev.tsv, line 62 has 2 fields, and needs 4"):
         task("glue", {"name": "qnli"}, tmp_path)
 
 
@@ -98,7 +98,7 @@ def test_a_wrong_label_is_refused_with_its_line(tmp_path: Path) -> None:
     lines = path.read_text().split("\n")
     lines[3] = lines[3].replace("entailment", "entailed")
     path.write_text("\n".join(lines))
-    with pytest.raises(ValueError, match=r'dev.tsv line 4: the label is "entailed", and needs to be entailment or'):
+    with pytest.raises(ValueError, match=r'dev.tsv, line 4: the label is "entailed", and needs to be entailment or'):
         task("glue", {"name": "qnli"}, tmp_path)
 
 

@@ -32,7 +32,7 @@ def test_all_forms_are_read_packed_or_not(tmp_path: Path, suffix: str) -> None:
     text = "\n\n".join(json.dumps(form) for form, _, _ in FORMS)
     path.write_bytes(PACKED[suffix](text.encode()))
     assert read_rows(path, TEMPLATE) == [
-        Row(f"Q: {asked}\nA: ", answer, asked, f"{path} line {2 * number + 1}")
+        Row(f"Q: {asked}\nA: ", answer, asked, f"{path}, line {2 * number + 1}")
         for number, (_, asked, answer) in enumerate(FORMS)
     ]
 
@@ -43,7 +43,7 @@ def test_plain_text_is_read_in_pieces_of_whole_lines(tmp_path: Path) -> None:
     rows = read_rows(tmp_path / "notes.txt", TEMPLATE)
     assert "".join(row.answer for row in rows) == "".join(lines)
     assert {row.prompt for row in rows} == {""}
-    assert [row.where for row in rows] == [f"{tmp_path / 'notes.txt'} line {first}" for first in (1, 4, 7)]
+    assert [row.where for row in rows] == [f"{tmp_path / 'notes.txt'}, line {first}" for first in (1, 4, 7)]
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -55,7 +55,7 @@ def test_an_array_has_the_rows_of_lines(name: str, indent: int | None, tmp_path:
     (tmp_path / "other" / name).write_text(json.dumps(rows, indent=indent))
     expected, found = (read_rows(file, TEMPLATE) for file in (tmp_path / "lines.jsonl", tmp_path / "other" / name))
     assert [row[:3] for row in found] == [row[:3] for row in expected]
-    assert found[2].where.endswith(f"{name} row 3")
+    assert found[2].where.endswith(f"{name}, row 3")
 
 
 def test_text_that_begins_with_a_bracket_is_text(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_text_that_begins_with_a_bracket_is_text(tmp_path: Path) -> None:
             '{"messages": []}',
             "line 1 has no instruction: its entries are messages; write an instruction and a response",
         ),
-        ('[{"instruction": "a", "response": "b"}, 3]', "rows.jsonl row 2 is not an object"),
+        ('[{"instruction": "a", "response": "b"}, 3]', "rows.jsonl, row 2 is not an object"),
         ('[{"instruction": "a", "response": "b"}', "rows.jsonl is not JSON"),
-        ("[1]", "line 1 is not an object"),
+        ("[1]", "line 1 is not a JSON object"),
         ("{", "line 1 is not JSON"),
         ("[" * 100_000, r"line 1 is not JSON \(it is nested too deeply\)"),
         ('{"instruction": "a", "response": "\\ud800"}', "line 1 is not JSON .* is half of a character"),

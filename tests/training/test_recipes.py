@@ -174,7 +174,7 @@ def test_numbers_in_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "needle"),
-    [(b"- digits\n", "is not a recipe"), (b"", "is not a recipe"), (b"task: [", "is not YAML"), (b"\xff\xfe", "YAML")],
+    [(b"- digits\n", "is not a recipe"), (b"", "is not a recipe"), (b"task: [", "is not YAML"), (b"\xff\xfe", "UTF-8")],
 )
 def test_files_that_are_no_recipe(content: bytes, needle: str, tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"

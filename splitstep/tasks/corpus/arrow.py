@@ -1,9 +1,10 @@
 """Texts from Parquet files and from folders that Hugging Face datasets has written, read with pyarrow alone."""
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from ...support.documents import read_json
 
 FIELD = "text"  # the column or field that holds a document
 STATE = "state.json"  # names the files of a dataset; others in its folder are datasets' own cache
@@ -33,7 +34,7 @@ def dataset_files(folder: Path, task: str) -> list[Path]:
 def file_names(folder: Path, task: str) -> list[str]:
     """What `STATE` names: files in the folder itself."""
     try:
-        names = [one["filename"] for one in json.loads((folder / STATE).read_bytes())["_data_files"]]
+        names = [one["filename"] for one in read_json(folder / STATE)["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError):
         names = []
     if not names or any(not isinstance(name, str) or Path(name).name != name for name in names):

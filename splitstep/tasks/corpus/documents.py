@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ...support.typed import read_json
+from ...support.documents import json_lines, not_utf8
 from ..fetch import damaged, find_own
-from ..text_pairs.lines import not_utf8
 from .arrow import FIELD, dataset_files, is_dataset, read_arrow, read_parquet
 
 Boundary = Literal["file", "blank", "line"]
@@ -187,23 +186,10 @@ def paragraphs_of(file: Path) -> Iterator[str]:
 
 def read_json_lines(file: Path) -> Iterator[str]:
     """The field "text" of each row."""
-    for number, line in enumerate(lines_of(file), 1):
-        if line.strip():
-            yield text_of(line, f"{file}, line {number}")
-
-
-def text_of(line: str, where: str) -> str:
-    try:
-        row = read_json(line)
-    except ValueError as error:
-        raise ValueError(f'{where} is not JSON ({error}): each line needs a row such as {{"{FIELD}": "..."}}') from None
-    if not isinstance(row, dict) or not isinstance(row.get(FIELD), str):
-        raise ValueError(f'{where} needs a field "{FIELD}" that holds text; {instead_of_text(row)}')
-    return row[FIELD]
-
-
-def instead_of_text(row: object) -> str:
-    """What a row of JSON has that is not text."""
-    if not isinstance(row, dict):
-        return "it is not an object"
-    return f"its {FIELD} is {row[FIELD]!r}" if FIELD in row else f"it has {', '.join(map(repr, row)) or 'nothing'}"
+    for number, row in json_lines(lines_of(file), str(file), f'each line needs a row such as {{"{FIELD}": "..."}}'):
+        if not isinstance(row.get(FIELD), str):
+            has = (
+                f"its {FIELD} is {row[FIELD]!r}" if FIELD in row else f"it has {', '.join(map(repr, row)) or 'nothing'}"
+            )
+            raise ValueError(f'{file}, line {number} needs a field "{FIELD}" that holds text; {has}')
+        yield row[FIELD]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...support.documents import read_json
 from ...support.files import locked, whole_folder
 from ...support.words import counted
 from .. import sampler
@@ -129,7 +130,7 @@ def make_alone(folder: Path, wanted: Wanted) -> Prepared:
 def load(folder: Path) -> Prepared | None:
     """The prepared text in a folder, or None if a file is missing or does not match its hash."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST)
         if any(digest(folder / name) != wanted for name, wanted in manifest["files"].items()):
             return None
         dtype, length = row_type(manifest["vocab_size"]), manifest["length"]

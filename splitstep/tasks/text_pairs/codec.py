@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, final
 
 import numpy as np
 
+from ...support.documents import read_json
+from ...support.typed import read_as
 from ..tokenizer import TOKENIZER, save_tokenizer
 from . import moses
 
@@ -217,7 +219,7 @@ class Codec:
             if not (folder / name).is_file():
                 raise ValueError(f"{folder} holds no {name}; a translation model is saved with its tokenizer")
         try:
-            form = Form(**json.loads((folder / FORM).read_text(encoding="utf-8")))
+            form = read_as(Form, read_json(folder / FORM), FORM)
             return cls(form, Tokenizer.from_file(str(folder / TOKENIZER)))
         except Exception as error:  # tokenizers raises bare Exception
             raise ValueError(f"{folder / TOKENIZER} or {FORM} is damaged: {error}") from None

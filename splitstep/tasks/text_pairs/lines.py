@@ -1,11 +1,11 @@
 """Lines of parallel text: reading, pairing and holding out, with errors that name file and line."""
 
 import hashlib
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ...support.documents import decode, split_lines
 from ...support.words import counted
 from ..fetch import read
 
@@ -23,30 +23,7 @@ class Lines(NamedTuple):
 
 def lines_of(content: bytes, where: str) -> list[str]:
     """The lines of a text, split at line feeds only: other separators may be inside a sentence."""
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise not_utf8(content, error.start, where) from None
-    if (nul := content.find(b"\0")) >= 0:
-        raise not_utf8(content, nul, where)
-    lines = text.removeprefix("\ufeff").split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
-def not_utf8(content: bytes, position: int, where: str, first: int = 1) -> ValueError:
-    """The error for a byte that UTF-8 text does not have; `first`: the number of the content's first line. In UTF-16
-    one of the two bytes of an ASCII letter is NUL."""
-    number, nul = content.count(b"\n", 0, position) + first, content.find(b"\0")
-    if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        likely = "utf-16"
-    else:
-        likely = "latin1" if nul < 0 else "utf-16le" if nul % 2 else "utf-16be"
-    return ValueError(
-        f"{where}, line {number}: byte {content[position]:#04x} is not UTF-8 text; convert the file, e.g. with "
-        f"`iconv -f {likely} -t utf-8`"
-    )
+    return split_lines(decode(content, where))
 
 
 def read_lines(path: Path) -> list[str]:

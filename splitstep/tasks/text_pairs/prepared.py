@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ...support.documents import read_json
 from ...support.files import whole_folder
 from ..cache import cache_root, digest, key, unwritable
 from ..task import SPLITS
@@ -121,7 +122,7 @@ def prepare(wanted: Wanted, more: object = None) -> Prepared:
 def load(folder: Path, files: Files) -> Prepared | None:
     """The prepared text in a folder of the cache, or None if a file is missing or does not match its hash."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST)
         if any(digest(folder / name) != wanted for name, wanted in manifest["files"].items()):
             return None
         pairs = {split: Pairs(ragged(folder, split, "source"), ragged(folder, split, "target")) for split in files}
