@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..kernels.dropout import dropout
 from ..kernels.rotary import heads_of, split_rotary
+from ..shape import check_heads
 from .context import Context, FieldSpec, Record
 
 EMPTY = Context()
@@ -62,20 +63,6 @@ def barrier(mask: Tensor, dtype: torch.dtype) -> Tensor:
 def as_barrier(mask: Tensor | None, q: Tensor) -> Tensor | None:
     """The mask of a context, as it is added to the scores of these queries."""
     return barrier(mask, q.dtype) if mask is not None and mask.dtype is torch.bool else mask
-
-
-def check_heads(width: int, heads: int, kv_heads: int | None, size: int | None) -> int:
-    """The width of one head: `size`, or an equal share of the whole width."""
-    if size is None and width % heads:
-        near = [h for h in range(1, width + 1) if width % h == 0]
-        best = min(near, key=lambda h: abs(h - heads))
-        raise ValueError(
-            f"Width {width} is not divisible by {heads} heads: use heads={best} or width={width // heads * heads}, or "
-            "give a head_size."
-        )
-    if heads % (kv_heads or heads):
-        raise ValueError(f"{heads} heads cannot share {kv_heads} key-value heads: kv_heads must divide heads.")
-    return size or width // heads
 
 
 class QueriesKeysValues(nn.Linear):

@@ -3,13 +3,13 @@
 from ..support.imports import uncollected
 
 with uncollected():
+    from ..shape import KINDS
     from .base import SplitstepModel
     from .causal import CausalConfig, SplitstepCausalModel, SplitstepForCausalLM
     from .config import SplitstepConfig
     from .cost import Cost, cost, twin
     from .depth import coarsened, refined
     from .image import ImageConfig, SplitstepForImageClassification, SplitstepImageModel
-    from .kinds import KINDS
     from .masked import MaskedConfig, SplitstepForMaskedLM, SplitstepMaskedModel
     from .sequence import SequenceConfig, SplitstepForSequenceClassification, SplitstepSequenceModel
     from .translation import SplitstepForTranslation, SplitstepTranslationModel, TranslationConfig

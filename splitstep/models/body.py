@@ -19,17 +19,18 @@ from ..fields.diffusion import modes_of
 from ..integrate import Advance, At, Observe, Site, State
 from ..letters import LETTERS
 from ..scheme import Scheme
+from ..shape import Shape, TextShape, feed_forwards
 from ..stack import Stack
 from .arguments import given_one
 from .cache import CACHES, Past, caching, slots_of
-from .config import SplitstepConfig, TextConfig, feed_forwards
+from .config import SplitstepConfig
 from .inputs import check_positions, look_up
 from .masks import causal_mask, documents_of, padding_barrier, positions_of
 
 EMBEDDING_SALT = 3  # fields use 4 * salt and 4 * salt + 1, so 3 is free
 
 
-def norm_of(config: SplitstepConfig, used: bool) -> nn.Module:
+def norm_of(config: Shape, used: bool) -> nn.Module:
     """A norm as the config describes it, or none."""
     return norm(config.norm if used else "none", config.width, config.norm_eps, config.norm_affine)
 
@@ -91,7 +92,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     return nn.functional.pad(out, (0, 1)) if width % 2 else out
 
 
-def sinusoid_table(config: TextConfig) -> Tensor:
+def sinusoid_table(config: TextShape) -> Tensor:
     """The sinusoids of all positions up to `max_positions`, one row each: a look-up is one kernel instead of ten."""
     return sinusoids(torch.arange(config.max_positions), config.width)
 
@@ -101,7 +102,7 @@ class Embedding(nn.Module):
 
     sinusoids: Tensor | None
 
-    def __init__(self, config: TextConfig) -> None:
+    def __init__(self, config: TextShape) -> None:
         super().__init__()
         self.config = config
         self.tokens = nn.Embedding(config.vocab_size, config.width, padding_idx=config.pad_token_id)
@@ -163,7 +164,7 @@ class Embedding(nn.Module):
         return x
 
 
-def rotary_angles(config: SplitstepConfig, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor] | None:
+def rotary_angles(config: Shape, positions: Tensor, like: Tensor) -> tuple[Tensor, Tensor] | None:
     """The rotary angles of these positions, if the config asks for them, in the type of products with `like`."""
     if config.positions != "rotary":
         return None

@@ -11,32 +11,22 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy, shifted
 from ..kernels.output_product import project
+from ..shape import CausalShape
 from .arguments import answer, check_arguments, given_one, kept
 from .base import SplitstepGenerationMixin, TextModel, VocabularyHead
 from .body import Body, Embedding, seed_for
 from .cache import check_room, past_of
-from .config import SplitstepConfig, TextConfig
+from .config import SplitstepConfig
 from .inputs import check_labels, check_positions
-from .kinds import KINDS, kind
+from .kinds import kind
 from .masks import packed_documents, packed_mask
 from .watch import Watch
 
 
-class CausalConfig(TextConfig):
+class CausalConfig(CausalShape, SplitstepConfig):
     """A language model that predicts the next token."""
 
     model_type: ClassVar[str] = "splitstep-causal"
-    kinds_of_ends: ClassVar[tuple[str, ...]] = ("upwind",)
-
-    ends: str = "upwind"
-
-    def check_terms(self) -> None:
-        if self.ends in SplitstepConfig.kinds_of_ends:
-            raise ValueError(
-                f"ends={self.ends!r} is for diffusion that looks both ways, and a causal model may not look at later "
-                "tokens: leave ends out, and D is the upwind relaxation of a token towards the one before it."
-            )
-        super().check_terms()
 
 
 class CausalModel(TextModel):
@@ -167,4 +157,4 @@ class SplitstepCausalModel(CausalModel):
     forward = CausalModel.bare
 
 
-KINDS.add("causal", kind(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM, SplitstepCausalModel))
+CAUSAL = kind("causal", CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM, SplitstepCausalModel)

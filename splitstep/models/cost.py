@@ -16,9 +16,10 @@ from ..fields import FeedForward
 from ..scheme import Scheme
 from ..schemes import label
 from ..schemes import scheme as scheme_of
+from ..shape import DEEPEST, feed_forwards, names_fields
 from .base import SplitstepModel, all_stacks
 from .body import Body
-from .config import DEEPEST, SplitstepConfig, feed_forwards, names_fields
+from .config import SplitstepConfig
 from .kinds import model_of
 
 By = Literal["parameters", "flops"]

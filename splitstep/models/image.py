@@ -11,45 +11,25 @@ from transformers.modeling_outputs import BaseModelOutput, ImageClassifierOutput
 
 from ..fields import Context
 from ..integrate import Observe
+from ..shape import ImageShape
 from .arguments import answer, check_arguments
 from .base import SplitstepModel
 from .body import Body, rotary_angles, seed_for, sinusoids
 from .classes import class_loss
-from .config import LARGEST, SplitstepConfig
-from .kinds import KINDS, kind
+from .config import SplitstepConfig
+from .kinds import kind
 from .watch import Watch
 
 
-class ImageConfig(SplitstepConfig):
+class ImageConfig(ImageShape, SplitstepConfig):
     """A classifier of images cut into square patches."""
 
     model_type: ClassVar[str] = "splitstep-image"
-    axes: ClassVar[int] = 2
     attribute_map: ClassVar[dict[str, str]] = {
         **SplitstepConfig.attribute_map,
         "num_channels": "channels",
         "patch_size": "patch",
     }
-
-    image_size: int = 28
-    channels: int = 1
-    patch: int = 4
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        super().__post_init__(**kwargs)
-        self.check_positive("image_size", "channels", "patch", most=LARGEST)
-        if self.image_size % self.patch:
-            raise ValueError(f"image_size={self.image_size} is not divisible by patch={self.patch}.")
-        self.max_positions = (self.image_size // self.patch) ** 2
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        side = self.image_size // self.patch
-        return side, side
-
-    def check_length(self, length: int) -> None:
-        if length != self.max_positions:
-            raise ValueError(f"length={length}: an image of this config always has {self.max_positions} patches.")
 
 
 def grey(pixels: Tensor) -> Tensor:
@@ -160,6 +140,6 @@ class SplitstepImageModel(ImageModel):
     forward = ImageModel.bare
 
 
-KINDS.add(
-    "image", kind(ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification, SplitstepImageModel)
+IMAGE = kind(
+    "image", ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification, SplitstepImageModel
 )

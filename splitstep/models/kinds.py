@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from transformers import AutoConfig, AutoModel
 
-from ..support.registry import Registry
+from ..shape import KINDS
 from . import auto_map
 from .base import SplitstepModel
 from .config import SplitstepConfig
@@ -28,20 +28,21 @@ class Kind(NamedTuple):
         return {AutoConfig: self.config, self.auto: self.model, **bodies}
 
 
-KINDS: Registry[Kind] = Registry("kind")
-
-
 def kind(
-    config: type[SplitstepConfig], model: type[SplitstepModel], auto: Any, body: type[SplitstepModel] | None = None
+    name: str,
+    config: type[SplitstepConfig],
+    model: type[SplitstepModel],
+    auto: Any,
+    body: type[SplitstepModel] | None = None,
 ) -> Kind:
-    """A kind of models, registered with transformers."""
+    """A kind of models, registered with this package and with transformers."""
     found = Kind(config, model, auto, body)
     AutoConfig.register(config.model_type, config)
     auto.register(config, model)
     if body is not None:
         AutoModel.register(config, body)
     auto_map.MADE_BY[config] = {one.__name__: made for one, made in found.made_by().items()}
-    return found
+    return KINDS.add(name, found)
 
 
 def kind_of(config: SplitstepConfig) -> Kind:

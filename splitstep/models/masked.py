@@ -15,37 +15,20 @@ from ..fields import ACTIVATIONS, norm
 from ..integrate import Observe
 from ..kernels.loss import IGNORED, cross_entropy
 from ..kernels.output_product import project
+from ..shape import MaskedShape
 from .arguments import answer, check_arguments
 from .base import VocabularyHead
-from .config import LARGEST, TextConfig
+from .config import SplitstepConfig
 from .encoder import Encoder, EncoderModel, EncoderStates
 from .inputs import check_labels
-from .kinds import KINDS, kind
+from .kinds import kind
 from .watch import Watch
 
 
-class MaskedConfig(TextConfig):
-    """A language model that fills in masked tokens, with BERT's head: dense, activation, norm, output matrix.
-
-    `next_sentence_labels`: the classes of a second head on the first token of a pair of texts, 2 for BERT's
-    next-sentence prediction (0: the second text follows the first, 1: it does not); 0: no such head.
-    """
+class MaskedConfig(MaskedShape, SplitstepConfig):
+    """A language model that fills in masked tokens."""
 
     model_type: ClassVar[str] = "splitstep-masked"
-
-    next_sentence_labels: int = 0
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        super().__post_init__(**kwargs)
-        if not 0 <= self.next_sentence_labels <= LARGEST:
-            raise ValueError(
-                f"next_sentence_labels={self.next_sentence_labels} must be 0, or 2 for next-sentence prediction."
-            )
-        if self.next_sentence_labels and self.token_types < 2:
-            raise ValueError(
-                f"Next-sentence prediction reads two texts, and token_types={self.token_types} does not tell them "
-                "apart: use token_types=2."
-            )
 
 
 @dataclass
@@ -171,4 +154,4 @@ class SplitstepMaskedModel(EncoderStates):
     config_class = MaskedConfig
 
 
-KINDS.add("masked", kind(MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM, SplitstepMaskedModel))
+MASKED = kind("masked", MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM, SplitstepMaskedModel)

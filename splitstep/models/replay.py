@@ -10,9 +10,10 @@ from torch import Tensor
 
 from ..scheme import Scheme
 from ..schemes import scheme as scheme_of
+from ..shape import feed_forwards
 from ..stack import Stack
 from .base import SplitstepModel, all_stacks
-from .config import SplitstepConfig, feed_forwards
+from .config import SplitstepConfig
 
 M = TypeVar("M", bound=SplitstepModel)
 Weights = Mapping[str, str]  # whose weights a name of the new scheme gets, by name in the old one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification
@@ -10,22 +10,19 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from ..integrate import Observe
 from ..kernels.output_product import project
+from ..shape import SequenceShape
 from .arguments import answer, check_arguments
 from .classes import class_loss
-from .config import TextConfig
+from .config import SplitstepConfig
 from .encoder import Encoder, EncoderModel, EncoderStates
-from .kinds import KINDS, kind
+from .kinds import kind
 from .watch import Watch
 
 
-class SequenceConfig(TextConfig):
-    """A classifier of token sequences; `pool` is what the head reads: the "mean" over tokens or the "first" one.
-    `head_start`: the head's first weights are "drawn" like all others, or "zero", so all classes begin equal."""
+class SequenceConfig(SequenceShape, SplitstepConfig):
+    """A classifier of token sequences."""
 
     model_type: ClassVar[str] = "splitstep-sequence"
-
-    pool: Literal["mean", "first"] = "mean"
-    head_start: Literal["drawn", "zero"] = "drawn"
 
 
 class SplitstepForSequenceClassification(EncoderModel):
@@ -92,9 +89,10 @@ class SplitstepSequenceModel(EncoderStates):
     config_class = SequenceConfig
 
 
-KINDS.add(
+SEQUENCE = kind(
     "sequence",
-    kind(
-        SequenceConfig, SplitstepForSequenceClassification, AutoModelForSequenceClassification, SplitstepSequenceModel
-    ),
+    SequenceConfig,
+    SplitstepForSequenceClassification,
+    AutoModelForSequenceClassification,
+    SplitstepSequenceModel,
 )

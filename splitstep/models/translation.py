@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM, EncoderDecoderCache
@@ -12,48 +12,23 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput, Seq2
 from ..integrate import Observe
 from ..kernels.loss import cross_entropy, decoder_inputs
 from ..kernels.output_product import project
-from ..scheme import Scheme, decoder
-from ..schemes import scheme
+from ..shape import TranslationShape
 from .arguments import answer, check_arguments, given_one
 from .base import SplitstepGenerationMixin, TextModel, VocabularyHead
 from .body import EMBEDDING_SALT, Body, seed_for
 from .cache import SourceKeys, check_room, past_of
-from .config import DEEPEST, TextConfig
+from .config import SplitstepConfig
 from .encoder import Encoder
 from .inputs import check_labels
-from .kinds import KINDS, kind
+from .kinds import kind
 from .masks import padding_barrier
 from .watch import Watch
 
 
-class TranslationConfig(TextConfig):
-    """An encoder-decoder with one embedding for source, target and output. The decoder's scheme gains C."""
+class TranslationConfig(TranslationShape, SplitstepConfig):
+    """An encoder-decoder."""
 
     model_type: ClassVar[str] = "splitstep-translation"
-    depths: ClassVar[tuple[str, ...]] = ("layers", "decoder_layers")
-
-    decoder_layers: int = 6
-    positions: Literal["none", "sinusoidal", "learned", "rotary"] = "sinusoidal"
-    activation: str | dict[str, str] = "relu"
-    init: Literal["normal", "xavier"] = "xavier"
-    label_smoothing: float | int = 0.0
-    is_encoder_decoder: bool = True
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = 1
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 1
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        super().__post_init__(**kwargs)
-        self.check_positive("decoder_layers", most=DEEPEST)
-        self.check_probability("label_smoothing")
-
-    def stencils(self) -> list[str]:
-        return [self.ends, "upwind"]
-
-    def stacks(self) -> list[tuple[Scheme, int]]:
-        encoder = scheme(self.scheme)
-        return [(encoder, self.layers), (decoder(encoder), self.decoder_layers)]
 
 
 class TranslationModel(TextModel):
@@ -257,6 +232,6 @@ class SplitstepTranslationModel(TranslationModel):
     forward = TranslationModel.bare
 
 
-KINDS.add(
-    "translation", kind(TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM, SplitstepTranslationModel)
+TRANSLATION = kind(
+    "translation", TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM, SplitstepTranslationModel
 )

@@ -11,27 +11,21 @@ from transformers.modeling_outputs import BaseModelOutput, TokenClassifierOutput
 
 from ..fields import Context
 from ..integrate import Observe
+from ..shape import VectorsShape
 from .arguments import answer, check_arguments
 from .base import SplitstepModel
 from .body import Body, rotary_angles, seed_for, sinusoids
-from .config import LARGEST, SplitstepConfig
+from .config import SplitstepConfig
 from .inputs import check_mask
-from .kinds import KINDS, kind
+from .kinds import kind
 from .masks import documents_of, padding_barrier
 from .watch import Watch
 
 
-class VectorsConfig(SplitstepConfig):
-    """A map of sequences of vectors: `inputs` numbers for each token become `outputs` numbers for each token."""
+class VectorsConfig(VectorsShape, SplitstepConfig):
+    """A map of sequences of vectors."""
 
     model_type: ClassVar[str] = "splitstep-vectors"
-
-    inputs: int = 1
-    outputs: int = 1
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        super().__post_init__(**kwargs)
-        self.check_positive("inputs", "outputs", most=LARGEST)
 
 
 @final
@@ -137,4 +131,4 @@ def mean_square(y: Tensor, labels: Tensor, mask: Tensor | None, items: Tensor | 
     return square.mean() if items is None else square.sum() / items
 
 
-KINDS.add("vectors", kind(VectorsConfig, SplitstepVectorsModel, AutoModel))
+VECTORS = kind("vectors", VectorsConfig, SplitstepVectorsModel, AutoModel)

@@ -16,7 +16,7 @@ import transformers
 from transformers.utils import logging
 
 import splitstep as ss
-from splitstep.models.config import FORMAT
+from splitstep.shape import FORMAT
 
 TINY: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
 

@@ -19,7 +19,7 @@ from transformers.utils import logging
 import splitstep as ss
 from splitstep.fields import Context, FeedForward, FieldSpec, SelfAttention, norm, rotary
 from splitstep.models import KINDS as REGISTRY
-from splitstep.models.config import FORMAT
+from splitstep.shape import FORMAT
 
 B, T, D, HEADS, VOCAB = 3, 7, 16, 4, 23
 SHAPE: dict[str, Any] = {"layers": 2, "width": D, "heads": HEADS, "ffn": 24, "init_std": 0.3}

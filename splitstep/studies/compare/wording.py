@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...models.config import feed_forwards
 from ...models.cost import span
 from ...schemes import scheme
+from ...shape import feed_forwards
 from ...tasks import Metric
 from ...training.run_result import Kept, Shape
 

@@ -1,0 +1,427 @@
+"""The shape of a network: what config.json and a recipe say about it, with defaults and checks. No torch here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import get_annotations
+from itertools import islice, repeat
+from math import inf, isfinite
+from typing import Any, ClassVar, Literal, get_origin
+
+from .letters import LETTERS
+from .scheme import Scheme, decoder
+from .schemes import scheme
+from .stability import beyond_limit
+from .support.registry import Registry
+from .support.typed import read_as, suits
+from .support.words import counted, nearest
+
+FORMAT = 1  # of config.json; newer ones are refused
+DEEPEST = 10_000  # layers: building each takes milliseconds, and comes before anything can weigh them
+LARGEST = 10**8  # of a size: PyTorch can still count the bytes of a matrix of this height and width
+ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")
+NORMS = ("layer", "rms", "none")
+Number = float | int
+Positions = Literal["none", "sinusoidal", "learned", "rotary"]
+Init = Literal["normal", "xavier"]
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        hint = f" Did you mean {near!r}?" if (near := nearest(str(value), choices)) else ""
+        raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(map(repr, choices))}.{hint}")
+
+
+def check_size(name: str, value: float, most: float) -> None:
+    if not 0 < value < inf:
+        raise ValueError(f"{name}={value} must be a positive number.")
+    if value > most:
+        raise ValueError(f"{name}={value} is too large: use at most {most:,}.")
+
+
+def check_heads(width: int, heads: int, kv_heads: int | None, size: int | None) -> int:
+    """The width of one head: `size`, or an equal share of the whole width."""
+    if size is None and width % heads:
+        near = [h for h in range(1, width + 1) if width % h == 0]
+        best = min(near, key=lambda h: abs(h - heads))
+        raise ValueError(
+            f"Width {width} is not divisible by {heads} heads: use heads={best} or width={width // heads * heads}, or "
+            "give a head_size."
+        )
+    if heads % (kv_heads or heads):
+        raise ValueError(f"{heads} heads cannot share {kv_heads} key-value heads: kv_heads must divide heads.")
+    return size or width // heads
+
+
+def feed_forwards(s: Scheme) -> list[str]:
+    return [name for name in s.fields if name[0] == "F"]
+
+
+def names_fields(activation: Mapping[str, str], halves: Sequence[str]) -> bool:
+    """Whether activations are given for all of a scheme's feed-forward fields and, besides, at most for those of other
+    schemes: {F: gelu, F0: relu, F1: gelu} serves "A F" and "F0/2 A F1/2"."""
+    return activation.keys() >= set(halves) and all(re.fullmatch(r"F\d*", name) for name in activation)
+
+
+@dataclass(kw_only=True, repr=False)
+class Shape:
+    """What every network has: a scheme, the shape of its fields, norms, positions, dropouts, initialisation.
+
+    `scheme` takes a row's name or a notation and is kept as canonical text. Each layer runs `substeps` times, over
+    equal parts of its step. A head is `head_size` wide, by default an equal share of the width. `ffn` is the inner
+    width of each feed-forward field: one number, or a list with one entry per field, layer by layer. `activation` is
+    one name, or a mapping of names of feed-forward fields, of which it may have more than the scheme. A scheme with
+    projections is post-norm: its fields have no norm of their own and the stack ends without one. `rotary_bias` is the
+    initial bias of all queries and keys: it makes rotary attention start local, with scores that fall with distance.
+
+    `diffusion` is alpha of the letter D at the start, `ends` what happens at a document's ends; `stabiliser` is gamma
+    of the letter S. If `init_modes` is not 0, initial weights are a smooth function of depth: a sum of so many waves.
+    `norm_at` is "input" (x + f(norm(x))) or "both": x + norm(f(norm(x))), sandwich norms.
+    """
+
+    depths: ClassVar[tuple[str, ...]] = ("layers",)  # the entries that count the layers of each stack, in order
+    axes: ClassVar[int] = 1  # along which diffusion acts
+    kinds_of_ends: ClassVar[tuple[str, ...]] = ("reflecting", "fixed")
+
+    format: int = FORMAT
+    scheme: str = "A F"
+    step: Number = 1.0
+    substeps: int = 1
+    layers: int = 6
+    width: int = 512
+    heads: int = 8
+    kv_heads: int | None = None
+    head_size: int | None = None
+    ffn: int | list[int] = 2048
+    activation: str | dict[str, str] = "gelu"
+    norm: str = "layer"
+    norm_affine: bool = True
+    norm_eps: float = 1e-5
+    norm_at: Literal["input", "both"] = "input"
+    diffusion: Number = 0.1
+    ends: str = "reflecting"
+    stabiliser: Number = 1.0
+    bias: bool = True
+    positions: Positions = "learned"
+    rotary_base: Number = 10000.0
+    rotary_bias: Number = 0.0
+    max_positions: int = 1024
+    dropout: Number = 0.0
+    attention_dropout: Number = 0.0
+    activation_dropout: Number = 0.0
+    init: Init = "normal"
+    init_std: float = 0.02
+    init_modes: int = 0
+    matched: dict[str, Any] | None = None  # what a twin was matched to, and both costs
+
+    def __post_init__(self) -> None:
+        self.check()
+
+    @classmethod
+    def entries(cls) -> dict[str, Any]:
+        """The entries that splitstep itself declares, each with its type."""
+        ours = [get_annotations(c, eval_str=True) for c in cls.__mro__ if issubclass(c, Shape)]
+        return {name: kind for c in reversed(ours) for name, kind in c.items() if get_origin(kind) is not ClassVar}
+
+    def check(self) -> None:
+        """Refuse wrong entries; bring the scheme to its canonical text."""
+        self.check_format()
+        if isinstance(self.scheme, (str, Scheme)):
+            self.scheme = str(scheme(self.scheme))
+        for name, kind in self.entries().items():
+            read_as(kind, getattr(self, name), name)
+        self.check_sizes()
+        check_choice("norm", self.norm, NORMS)
+        self.check_fields()
+        self.check_attention()
+        self.check_probability("dropout", "attention_dropout", "activation_dropout")
+        self.check_ffn()
+        self.check_terms()
+
+    def check_format(self) -> None:
+        if not suits(int, self.format) or self.format < 1:
+            raise ValueError(f"format={self.format!r} is not a version of config.json: it must be {FORMAT}.")
+        if self.format > FORMAT:
+            raise ValueError(
+                f"This config has format {self.format}, newer than {FORMAT}, the newest that this version of splitstep "
+                "reads: install a newer splitstep (pip install -U splitstep)."
+            )
+
+    def check_sizes(self) -> None:
+        self.check_positive("layers", "substeps", most=DEEPEST)
+        self.check_positive("width", "heads", "kv_heads", "head_size", "max_positions", most=LARGEST)
+        self.check_positive("step", "norm_eps", "rotary_base", "diffusion", "stabiliser")
+        if not 0 <= self.init_modes <= DEEPEST:
+            raise ValueError(f"init_modes={self.init_modes} must be 0 or a positive number up to {DEEPEST:,}.")
+        if not 0 <= self.init_std < inf:
+            raise ValueError(f"init_std={self.init_std} must be 0 or a positive number.")
+
+    def check_positive(self, *names: str, most: float = inf) -> None:
+        for name in names:
+            if getattr(self, name) is not None:
+                check_size(name, getattr(self, name), most)
+
+    def check_probability(self, *names: str) -> None:
+        for name in names:
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} is a probability: use a number in [0, 1).")
+
+    def check_length(self, length: int) -> None:
+        """Refuse more tokens than the model has learned positions for."""
+        if self.positions == "learned" and length > self.max_positions:
+            raise ValueError(
+                f"{length} tokens are more than this model's max_positions={self.max_positions} learned positions: "
+                "shorten the input or generate fewer tokens."
+            )
+
+    def check_fields(self) -> None:
+        """Refuse a scheme with fields that models do not have, and activations that do not fit its fields."""
+        for name in scheme(self.scheme).fields:
+            letter = LETTERS.get(name[0])
+            if letter is None or not letter.free:
+                have = ", ".join(f"{key} ({one.title})" for key, one in LETTERS.items() if one.free)
+                yet = f" ({letter.title}), which no model has yet" if letter and not letter.field else ""
+                raise ValueError(
+                    f"The scheme {self.scheme!r} needs a field {name}{yet or ', which this model does not have'}: it "
+                    f"has {have} and the projections N, M, P; a decoder adds C (cross-attention) by itself."
+                )
+        halves = feed_forwards(scheme(self.scheme))
+        if isinstance(self.activation, dict) and not names_fields(self.activation, halves):
+            raise ValueError(
+                f"activation={self.activation} must name each of the scheme's feed-forward fields: "
+                f"{', '.join(halves) or 'none'}."
+            )
+        for choice in self.activation.values() if isinstance(self.activation, dict) else [self.activation]:
+            check_choice("activation", choice, ACTIVATIONS)
+
+    def check_attention(self) -> None:
+        if self.positions == "rotary" and self.head_width % 2:
+            raise ValueError(f"Rotary positions need heads of an even width; got {self.head_width}.")
+        if self.heads * self.head_width > LARGEST:
+            raise ValueError(
+                f"{self.heads} heads of head_size={self.head_width} are too wide together: use at most {LARGEST:,}."
+            )
+        if not isfinite(self.rotary_bias) or (self.rotary_bias and not (self.positions == "rotary" and self.bias)):
+            raise ValueError(
+                f"rotary_bias={self.rotary_bias} is the initial bias of rotary attention: use a finite number, with "
+                "positions=rotary and bias=true."
+            )
+
+    def check_terms(self) -> None:
+        """Refuse norms, ends and steps that do not fit the scheme."""
+        used = {name[0] for name in scheme(self.scheme).fields}
+        if self.norm_at == "both" and scheme(self.scheme).projections:
+            raise ValueError(
+                f"norm_at='both' puts norms inside of the fields, which those of {self.scheme!r} do not have: it is "
+                "post-norm; use a scheme without N, M and P, or norm_at=input."
+            )
+        if "S" in used and self.norm == "none":
+            raise ValueError(
+                f"The stabiliser S of {self.scheme!r} pulls towards the norm of the state, and norm='none': use "
+                "norm=layer or norm=rms, or a scheme without S."
+            )
+        check_choice("ends", self.ends, self.kinds_of_ends)
+        self.check_diffusion()
+
+    def check_diffusion(self) -> None:
+        """Refuse explicit diffusion whose step is beyond the limit of its tableau."""
+        for (s, _), ends in zip(self.stacks(), self.stencils(), strict=True):
+            if wrong := beyond_limit(s, self.diffusion, self.step / self.substeps, ends, self.axes):
+                raise ValueError(f"diffusion={self.diffusion}: {wrong}.")
+
+    def check_ffn(self) -> None:
+        widths = self.ffn if isinstance(self.ffn, list) else [self.ffn]
+        if isinstance(self.ffn, list) and len(widths) != self.ffn_fields:
+            fields = counted(self.ffn_fields, "feed-forward field")
+            raise ValueError(f"ffn lists {counted(len(widths), 'width')}; this network has {fields}.")
+        for width in widths:
+            check_size("ffn", width, LARGEST)
+
+    def stencils(self) -> list[str]:
+        """For each stack, what diffusion does at the ends of a document."""
+        return [self.ends]
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of an image's patches; None: tokens stand in a line."""
+        return None
+
+    @property
+    def head_width(self) -> int:
+        """The width of one head, checked."""
+        return check_heads(self.width, self.heads, self.kv_heads, self.head_size)
+
+    def ffn_rows(self) -> list[list[list[int]]]:
+        """The widths of the feed-forward fields, by stack and layer."""
+        given = iter(self.ffn) if isinstance(self.ffn, list) else repeat(self.ffn)
+        return [[list(islice(given, len(feed_forwards(s)))) for _ in range(layers)] for s, layers in self.stacks()]
+
+    @property
+    def ffn_fields(self) -> int:
+        """How many feed-forward fields the network has, over all layers."""
+        return sum(layers * len(feed_forwards(s)) for s, layers in self.stacks())
+
+    def stacks(self) -> list[tuple[Scheme, int]]:
+        """The schemes that the network runs, each with its number of layers."""
+        return [(scheme(self.scheme), self.layers)]
+
+
+@dataclass(kw_only=True, repr=False)
+class TextShape(Shape):
+    """What models of token sequences share. An `embedding_scale` of "sqrt" becomes the square root of the width."""
+
+    vocab_size: int = 256
+    embedding_scale: Number | Literal["sqrt"] = 1.0
+    embedding_norm: bool = False
+    token_types: int = 0
+    pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+
+    def check(self) -> None:
+        super().check()
+        if self.embedding_scale == "sqrt":
+            self.embedding_scale = self.width**0.5
+        self.check_positive("vocab_size", most=LARGEST)
+        if not 0 <= self.token_types <= LARGEST:
+            raise ValueError(f"token_types={self.token_types} must be 0 or a positive number up to {LARGEST:,}.")
+        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
+            raise ValueError(f"pad_token_id={self.pad_token_id} is not a token: vocab_size={self.vocab_size}.")
+
+
+@dataclass(kw_only=True, repr=False)
+class CausalShape(TextShape):
+    """A language model that predicts the next token."""
+
+    kinds_of_ends: ClassVar[tuple[str, ...]] = ("upwind",)
+
+    ends: str = "upwind"
+
+    def check_terms(self) -> None:
+        if self.ends in Shape.kinds_of_ends:
+            raise ValueError(
+                f"ends={self.ends!r} is for diffusion that looks both ways, and a causal model may not look at later "
+                "tokens: leave ends out, and D is the upwind relaxation of a token towards the one before it."
+            )
+        super().check_terms()
+
+
+@dataclass(kw_only=True, repr=False)
+class MaskedShape(TextShape):
+    """A language model that fills in masked tokens, with BERT's head: dense, activation, norm, output matrix.
+
+    `next_sentence_labels`: the classes of a second head on the first token of a pair of texts, 2 for BERT's
+    next-sentence prediction (0: the second text follows the first, 1: it does not); 0: no such head.
+    """
+
+    next_sentence_labels: int = 0
+
+    def check(self) -> None:
+        super().check()
+        if not 0 <= self.next_sentence_labels <= LARGEST:
+            raise ValueError(
+                f"next_sentence_labels={self.next_sentence_labels} must be 0, or 2 for next-sentence prediction."
+            )
+        if self.next_sentence_labels and self.token_types < 2:
+            raise ValueError(
+                f"Next-sentence prediction reads two texts, and token_types={self.token_types} does not tell them "
+                "apart: use token_types=2."
+            )
+
+
+@dataclass(kw_only=True, repr=False)
+class SequenceShape(TextShape):
+    """A classifier of token sequences; `pool` is what the head reads: the "mean" over tokens or the "first" one.
+    `head_start`: the head's first weights are "drawn" like all others, or "zero", so all classes begin equal."""
+
+    pool: Literal["mean", "first"] = "mean"
+    head_start: Literal["drawn", "zero"] = "drawn"
+
+
+@dataclass(kw_only=True, repr=False)
+class TranslationShape(TextShape):
+    """An encoder-decoder with one embedding for source, target and output. The decoder's scheme gains C."""
+
+    depths: ClassVar[tuple[str, ...]] = ("layers", "decoder_layers")
+
+    decoder_layers: int = 6
+    positions: Positions = "sinusoidal"
+    activation: str | dict[str, str] = "relu"
+    init: Init = "xavier"
+    label_smoothing: Number = 0.0
+    is_encoder_decoder: bool = True
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 1
+
+    def check(self) -> None:
+        super().check()
+        self.check_positive("decoder_layers", most=DEEPEST)
+        self.check_probability("label_smoothing")
+
+    def stencils(self) -> list[str]:
+        return [self.ends, "upwind"]
+
+    def stacks(self) -> list[tuple[Scheme, int]]:
+        encoder = scheme(self.scheme)
+        return [(encoder, self.layers), (decoder(encoder), self.decoder_layers)]
+
+
+@dataclass(kw_only=True, repr=False)
+class ImageShape(Shape):
+    """A classifier of images cut into square patches."""
+
+    axes: ClassVar[int] = 2
+
+    image_size: int = 28
+    channels: int = 1
+    patch: int = 4
+
+    def check(self) -> None:
+        super().check()
+        self.check_positive("image_size", "channels", "patch", most=LARGEST)
+        if self.image_size % self.patch:
+            raise ValueError(f"image_size={self.image_size} is not divisible by patch={self.patch}.")
+        self.max_positions = (self.image_size // self.patch) ** 2
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        side = self.image_size // self.patch
+        return side, side
+
+    def check_length(self, length: int) -> None:
+        if length != self.max_positions:
+            raise ValueError(f"length={length}: an image of this config always has {self.max_positions} patches.")
+
+
+@dataclass(kw_only=True, repr=False)
+class VectorsShape(Shape):
+    """A map of sequences of vectors: `inputs` numbers for each token become `outputs` numbers for each token."""
+
+    inputs: int = 1
+    outputs: int = 1
+
+    def check(self) -> None:
+        super().check()
+        self.check_positive("inputs", "outputs", most=LARGEST)
+
+
+SHAPES: dict[str, type[Shape]] = {
+    "causal": CausalShape,
+    "image": ImageShape,
+    "masked": MaskedShape,
+    "sequence": SequenceShape,
+    "translation": TranslationShape,
+    "vectors": VectorsShape,
+}  # by kind of model; those of other packages are in their configs
+KINDS: Registry[Any] = Registry("kind", paths={name: f"splitstep.models.{name}:{name.upper()}" for name in SHAPES})
+
+
+def shape_of(kind: str) -> type[Shape]:
+    """What a model of this kind has in its config; torch is imported only if another package provides the kind."""
+    return SHAPES[kind] if kind in SHAPES else KINDS.find(kind).config
