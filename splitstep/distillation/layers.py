@@ -1,9 +1,21 @@
-"""Key layers: where the states of student and teacher are compared. Layer l is the state after l layers, l = 1 .. N."""
+"""Key layers: where the states of student and teacher are compared. Layer l is the state after l layers, l = 1 .. N.
+
+States, token weights and projections of several key layers are stacked: one operator serves all of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import ceil
+from typing import NamedTuple
 
+import torch
+from torch import Tensor, nn
+
+from .geometry import token_weights
+from .records import Shapes, Shown, wide
+
+Layers = tuple[int, ...]
 WORDS, PHRASES = (1 / 2,), (3 / 4, 1.0)
 """Depths of MTA's key layers. Its GPT-2 of 12 layers has words at 6 and phrases at 9 and 12; the fractions are ours."""
 
@@ -31,3 +43,79 @@ def teacher_layer(layer: int, student_layers: int, teacher_layers: int) -> int:
             f"name a layer from {ceil(student_layers / teacher_layers)} to {student_layers}."
         )
     return found
+
+
+def layer_pairs(layers: tuple[int, ...], shapes: Shapes) -> frozenset[tuple[int, int]]:
+    """The pairs (teacher's layer, student's layer) for these layers of the student."""
+    depth, depths = shapes.student.layers, shapes.teacher.layers
+    return frozenset((teacher_layer(layer, depth, depths), layer) for layer in layers)
+
+
+def projector(shapes: Shapes, seed: torch.Generator) -> nn.Linear:
+    """A linear map from the student's width to the teacher's, without bias, that starts orthogonal."""
+    made = nn.Linear(shapes.student.width, shapes.teacher.width, bias=False)
+    nn.init.orthogonal_(made.weight, generator=seed)
+    return made
+
+
+def layer_projectors(layers: tuple[int, ...], shapes: Shapes, seed: torch.Generator) -> dict[str, nn.Module]:
+    """A projector for each key layer. Between equal widths it starts as the identity (ours)."""
+    made = {f"layer{layer}": projector(shapes, seed) for layer in layers}
+    if shapes.student.width == shapes.teacher.width:
+        for one in made.values():
+            nn.init.eye_(one.weight)
+    return dict(made)
+
+
+def projected(projectors: Mapping[str, nn.Module], name: str, x: Tensor) -> Tensor:
+    """The student's vectors in the teacher's width, in the projector's precision or that of autocast."""
+    module = projectors[name]
+    return module(x.to(next(module.parameters()).dtype))
+
+
+class States(NamedTuple):
+    """The states of both models at K of the student's layers and the teacher's for them, [K, B, T, d] each."""
+
+    teacher: Tensor
+    student: Tensor
+
+
+def theirs(layers: Layers, teacher: Shown, student: Shown) -> list[int]:
+    """The teacher's layers for some of the student's."""
+    return [teacher_layer(layer, student.layers, teacher.layers) for layer in layers]
+
+
+def states_at(layers: Layers, teacher: Shown, student: Shown) -> States:
+    """The states at these layers of the student, in float32 or better."""
+
+    def make() -> States:
+        known = [teacher.states[layer] for layer in theirs(layers, teacher, student)]
+        return States(wide(torch.stack(known)), wide(torch.stack([student.states[layer] for layer in layers])))
+
+    return student.once((states_at, teacher, layers), make)
+
+
+def weights_at(layers: Layers, teacher: Shown, student: Shown) -> Tensor:
+    """MTA's token weights at the teacher's layers for these of the student, [K, B, T], 0 at padding."""
+
+    def one(layer: int) -> Tensor:
+        known = teacher.weights.get(layer)
+        return token_weights(teacher.states[layer], teacher.real) if known is None else known
+
+    def make() -> Tensor:
+        found = torch.stack([one(layer) for layer in theirs(layers, teacher, student)])
+        return wide(found).masked_fill(~teacher.real, 0).detach()
+
+    return student.once((weights_at, teacher, layers), make)
+
+
+def projected_at(layers: Sequence[int], projectors: Mapping[str, nn.Module], x: Tensor) -> Tensor:
+    """The student's states [K, B, T, d] in the teacher's width, each by its layer's projector, in the projectors'
+    precision or that of autocast."""
+    weights = torch.stack([matrix(projectors[f"layer{layer}"]) for layer in layers])
+    return (x.flatten(1, 2).to(weights.dtype) @ weights.mT).unflatten(1, x.shape[1:3])
+
+
+def matrix(module: nn.Module) -> Tensor:
+    assert isinstance(module, nn.Linear)
+    return module.weight

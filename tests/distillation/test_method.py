@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from made_up_distil import SHAPES, one_tokenizer
 
 from splitstep.distillation.layers import key_layers, teacher_layer
-from splitstep.distillation.method import MethodLoss, parse_method
-from splitstep.distillation.presets import ALIASES, PRESETS
+from splitstep.distillation.method import ALIASES, PRESETS, MethodLoss, parse_method
 from splitstep.distillation.records import Shape, Shapes
 from splitstep.distillation.terms import TERMS
-from splitstep.distillation.terms.mta_dsa import SpanStructure
-from splitstep.distillation.terms.skl import SkewedKL
+from splitstep.distillation.terms.divergences import SkewedKL
+from splitstep.distillation.terms.states import SpanStructure
 
 CANONICAL = {
     "skl + 2 mta.dsa + .2 mta.hid": "skl + 2 mta.dsa + 0.2 mta.hid",

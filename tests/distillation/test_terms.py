@@ -8,7 +8,7 @@ from made_up_distil import SHAPES, Made, map_rows, one_tokenizer, random, shorte
 from torch import Tensor
 from torch.nn import functional
 
-from splitstep.distillation.divergences import answers
+from splitstep.distillation.losses import answers
 from splitstep.distillation.method import MethodLoss, parse_method
 from splitstep.distillation.records import Aligned, Shown, Spans
 from splitstep.distillation.terms import TERMS

@@ -28,8 +28,8 @@ from made_up_distil import (
 from torch import Tensor
 from torch.nn import functional
 
-from splitstep.distillation import divergences
-from splitstep.distillation.divergences import kl_divergence, row_divergences
+from splitstep.distillation import losses
+from splitstep.distillation.losses import kl_divergence, row_divergences
 from splitstep.distillation.method import MethodLoss, parse_method
 from splitstep.distillation.records import TopK, top_k
 from splitstep.kernels import softmax as long_softmax
@@ -265,14 +265,14 @@ def test_chunks_change_neither_values_nor_gradients(name: str, k: int | None, mo
         return value.detach(), torch.autograd.grad(value, logits)[0]
 
     whole = value_and_slope()
-    for module in (divergences, long_softmax):
+    for module in (losses, long_softmax):
         monkeypatch.setattr(module, "ENTRIES", 11 * 4)  # 21 tokens in chunks of 4, the last one not full
     torch.testing.assert_close(value_and_slope(), whole, rtol=1e-13, atol=1e-15)
 
 
 def test_no_chunk_of_the_logits_is_kept_for_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there after the forward pass is in half precision: no float32 copy of a chunk is left."""
-    monkeypatch.setattr(divergences, "ENTRIES", 64 * 50)
+    monkeypatch.setattr(losses, "ENTRIES", 64 * 50)
     q = torch.randn(2, 200, 50, dtype=torch.bfloat16, requires_grad=True)
     labels, real = torch.ones(2, 200, dtype=torch.long), torch.ones(2, 200, dtype=torch.bool)
     made = one_tokenizer()

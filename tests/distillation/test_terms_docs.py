@@ -11,10 +11,9 @@ import torch
 from made_up_distil import SHAPES, one_tokenizer, shortened
 from torch import Tensor
 
-from splitstep.distillation.divergences import answers
 from splitstep.distillation.geometry import SPANS
-from splitstep.distillation.method import MethodLoss, parse_method
-from splitstep.distillation.presets import ALIASES, PRESETS
+from splitstep.distillation.losses import answers
+from splitstep.distillation.method import ALIASES, PRESETS, MethodLoss, parse_method
 from splitstep.distillation.records import TopK
 from splitstep.distillation.terms import TERMS
 

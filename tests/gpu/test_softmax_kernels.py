@@ -14,7 +14,7 @@ from gpu import kernels as launched
 from softmax_cases import agree
 from torch import Tensor
 
-from splitstep.distillation.divergences import kl_divergence, row_divergences
+from splitstep.distillation.losses import kl_divergence, row_divergences
 from splitstep.distillation.records import top_k
 from splitstep.distillation.span_divergence import Side, weighted_kl
 from splitstep.kernels.softmax import FORMULAS, kernels, softmax_of

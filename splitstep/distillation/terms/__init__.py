@@ -1,4 +1,4 @@
-"""Terms of distillation, one in each file: a term is listed here, or added through the group `splitstep.terms`."""
+"""Terms of distillation by name: a term is listed here, or added through the group `splitstep.terms`."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ TERMS: Registry[type[Term]] = Registry(
     paths={
         name: f"{__name__}.{path}"
         for name, path in {
-            "ce": "ce:CrossEntropy",
-            "kl": "kl:ForwardKL",
-            "rkl": "rkl:ReverseKL",
-            "js": "js:JensenShannon",
-            "skl": "skl:SkewedKL",
-            "srkl": "srkl:SkewedReverseKL",
+            "ce": "divergences:CrossEntropy",
+            "kl": "divergences:ForwardKL",
+            "rkl": "divergences:ReverseKL",
+            "js": "divergences:JensenShannon",
+            "skl": "divergences:SkewedKL",
+            "srkl": "divergences:SkewedReverseKL",
             "uld": "uld:SortedProbabilities",
-            "hidden": "hidden:HiddenStates",
-            "mta.dsa": "mta_dsa:SpanStructure",
-            "mta.hid": "mta_hid:WeightedHidden",
-            "sra.centre": "sra_centre:SpanCentres",
-            "sra.geometry": "sra_geometry:SpanGeometry",
-            "sra.vocabulary": "sra_vocabulary:SharedVocabulary",
+            "hidden": "states:HiddenStates",
+            "mta.dsa": "states:SpanStructure",
+            "mta.hid": "states:WeightedHidden",
+            "sra.centre": "sra:SpanCentres",
+            "sra.geometry": "sra:SpanGeometry",
+            "sra.vocabulary": "sra:SharedVocabulary",
         }.items()
     },
 )

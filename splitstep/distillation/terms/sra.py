@@ -1,19 +1,24 @@
-"""What SRA's three terms share: centres of mass of spans."""
+"""SRA's three terms: centres of mass of the spans that both models read, their geometry, what they say.
+
+Centres C_i = sum of w_t H_t over span i / sum of w_t, with each model's own masses w_t (`attention_masses`), detached,
+and its states H after the final norm. The weight w_i of a span is the teacher's mass of it, normalised to 1 over the
+spans of a text. A text compares its first `spans` spans, 1024 in the paper. Ours: H, w_i, and the mean over texts.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, final
 
-from torch import Tensor
+from torch import Generator, Tensor, nn
 
-from ..geometry import Pooled, normalised, pooled
-from ..records import Aligned, Shown, present
-from .term import Needs
-
-
-def needs_within(limit: int) -> Needs:
-    """What the three terms read, of the first `limit` spans of a text."""
-    return Needs(frozenset({"final", "masses"}), spans=frozenset({"aligned"}), limits=frozenset({("aligned", limit)}))
+from ..geometry import SPANS, Pooled, angles, normalised, pooled, structure
+from ..layers import projected, projector
+from ..losses import row_count, row_mean
+from ..records import Aligned, Shapes, Shown, present
+from ..span_divergence import Side, weighted_kl
+from .term import Needs, Term, check_limit, check_temperature
 
 
 class Centres(NamedTuple):
@@ -24,7 +29,7 @@ class Centres(NamedTuple):
     weights: Tensor
 
 
-def side(shown: Shown, ranges: Tensor, mask: Tensor) -> Pooled:
+def centres_of(shown: Shown, ranges: Tensor, mask: Tensor) -> Pooled:
     """The spans of one model: C_i = sum of w_t H_t / sum of w_t, with H after the final norm and w_t detached."""
     masses = present(shown.masses, "attention masses").detach().masked_fill(~shown.real, 0)
     return pooled(present(shown.final, "the final states"), masses, ranges, mask)
@@ -35,8 +40,86 @@ def span_centres(teacher: Shown, student: Shown, aligned: Aligned, limit: int) -
 
     def make() -> Centres:
         spans = aligned.spans["aligned"].at_most(limit)
-        known = side(teacher, spans.teacher, spans.mask)
-        own = side(student, spans.student, spans.mask)
+        known = centres_of(teacher, spans.teacher, spans.mask)
+        own = centres_of(student, spans.student, spans.mask)
         return Centres(known.centres, own.centres, normalised(known.masses))
 
     return student.once((span_centres, teacher, aligned, limit), make)
+
+
+class OfSpans(Term):
+    """A term of the first `spans` spans of a text, which both models read."""
+
+    spans: int
+
+    def __post_init__(self) -> None:
+        check_limit(self.spans)
+
+    def needs(self, shapes: Shapes) -> Needs:
+        limits = frozenset({("aligned", self.spans)})
+        return Needs(frozenset({"final", "masses"}), spans=frozenset({"aligned"}), limits=limits)
+
+
+@final
+@dataclass(frozen=True)
+class SpanCentres(OfSpans):
+    """sum over spans w_i (1 - cos(P C^S_i, C^T_i)).
+
+    P is a linear map from the student's width to the teacher's that starts orthogonal.
+    """
+
+    spans: int = SPANS
+
+    def projectors(self, shapes: Shapes, seed: Generator) -> Mapping[str, nn.Module]:
+        return {"centres": projector(shapes, seed)}
+
+    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+        centres = span_centres(teacher, student, aligned, self.spans)
+        gaps = angles(projected(projectors, "centres", centres.student), centres.teacher)
+        return row_mean((centres.weights * gaps).sum(1), aligned)
+
+
+@final
+@dataclass(frozen=True)
+class SpanGeometry(OfSpans):
+    """weighted mean over pairs of spans of (cos(C^S_i, C^S_j) - cos(C^T_i, C^T_j))².
+
+    The student's centres are not projected. Ours: a pair has the weight w_i w_j, normalised to 1 over the pairs i != j
+    of a text; the mean over texts, of which one with fewer than two spans adds 0.
+    """
+
+    spans: int = SPANS
+
+    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+        centres = span_centres(teacher, student, aligned, self.spans)
+        return row_mean(structure(centres.teacher, centres.student, centres.weights), aligned)
+
+
+@final
+@dataclass(frozen=True)
+class SharedVocabulary(OfSpans):
+    """sum over spans w_i KL(p_i | q_i), p_i = softmax(E^T C^T_i / temperature), q_i = softmax(E^S C^S_i / temperature).
+
+    E has the rows of a model's output matrix whose tokens both models have, in the same order. Ours: the weights w_i,
+    the factor temperature². The logits of a few spans exist at a time, and are computed once.
+    """
+
+    temperature: float = 2.0
+    spans: int = SPANS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_temperature(self.temperature)
+
+    def needs(self, shapes: Shapes) -> Needs:
+        return super().needs(shapes) | Needs(frozenset({"output", "vocabulary"}))
+
+    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+        centres = span_centres(teacher, student, aligned, self.spans)
+        shared = present(aligned.vocabulary, "the shared vocabulary")
+        theirs = present(teacher.output, "the teacher's output matrix").index_select(0, shared[:, 0])
+        own = present(student.output, "the student's output matrix").index_select(0, shared[:, 1])
+        known, learning = (x.flatten(0, 1) / self.temperature for x in (centres.teacher, centres.student))
+        weights = centres.weights / row_count(centres.weights, aligned)
+        total = weighted_kl(Side(known, theirs), Side(learning, own), weights.flatten())
+        return self.temperature**2 * total

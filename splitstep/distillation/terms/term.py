@@ -10,7 +10,6 @@ from typing import Literal, final
 import torch
 from torch import Tensor, nn
 
-from ..layers import teacher_layer
 from ..records import Aligned, Shapes, Shown, SpanKind
 
 Input = Literal["logits", "masses", "final", "output", "vocabulary", "teacher_labels"]
@@ -71,34 +70,6 @@ class Term(ABC):
     @abstractmethod
     def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
         """The loss, a 0-d tensor in float32 or better: this part's share of the batch's mean."""
-
-
-def layer_pairs(layers: tuple[int, ...], shapes: Shapes) -> frozenset[tuple[int, int]]:
-    """The pairs (teacher's layer, student's layer) for these layers of the student."""
-    depth, depths = shapes.student.layers, shapes.teacher.layers
-    return frozenset((teacher_layer(layer, depth, depths), layer) for layer in layers)
-
-
-def projector(shapes: Shapes, seed: torch.Generator) -> nn.Linear:
-    """A linear map from the student's width to the teacher's, without bias, that starts orthogonal."""
-    made = nn.Linear(shapes.student.width, shapes.teacher.width, bias=False)
-    nn.init.orthogonal_(made.weight, generator=seed)
-    return made
-
-
-def layer_projectors(layers: tuple[int, ...], shapes: Shapes, seed: torch.Generator) -> dict[str, nn.Module]:
-    """A projector for each key layer. Between equal widths it starts as the identity (ours)."""
-    made = {f"layer{layer}": projector(shapes, seed) for layer in layers}
-    if shapes.student.width == shapes.teacher.width:
-        for one in made.values():
-            nn.init.eye_(one.weight)
-    return dict(made)
-
-
-def projected(projectors: Mapping[str, nn.Module], name: str, x: Tensor) -> Tensor:
-    """The student's vectors in the teacher's width, in the projector's precision or that of autocast."""
-    module = projectors[name]
-    return module(x.to(next(module.parameters()).dtype))
 
 
 def check_temperature(temperature: float) -> None:

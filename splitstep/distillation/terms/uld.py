@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..divergences import answers, cooled, in_chunks, item_count
+from ..losses import answers, cooled, in_chunks, item_count
 from ..records import Aligned, Distribution, Shapes, Shown, each, present
 from .term import Needs, Term, check_temperature
 
