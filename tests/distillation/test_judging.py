@@ -15,11 +15,9 @@ from tiny_causal import ours as splitstep_causal
 from torch.nn.functional import kl_div
 
 from splitstep.distillation.alignment import align_text
-from splitstep.distillation.judging.agreement import agreement
 from splitstep.distillation.judging.bits import answer_bits, text_bits, total
-from splitstep.distillation.judging.distance import trajectory_distance
+from splitstep.distillation.judging.pairs import agreement, aligned_row, pair_of, trajectory_distance
 from splitstep.distillation.judging.rouge import mean_rouge, rouge_l
-from splitstep.distillation.judging.together import read_by_both, read_together
 from splitstep.distillation.judging.tokens import Causal
 from splitstep.distillation.vocabulary import shared_vocabulary
 from splitstep.probes.similarity import linear_cka
@@ -155,10 +153,10 @@ def test_the_mean_of_rouge_is_over_rows() -> None:
 @pytest.mark.parametrize("make", [llama, gpt2, splitstep_causal])
 def test_a_model_agrees_with_itself(make: Any) -> None:
     one = make()
-    found = agreement(read_together(one, one, ROWS), batch=2)
+    found = agreement(pair_of(one, one, ROWS), batch=2)
     assert (found.top1, found.kl, found.share) == (1.0, 0.0, 1.0)
-    assert found.places == sum(len(read_by_both(one.tokenizer, one.tokenizer, row)[0].places) for row in ROWS)
-    assert all(abs(one.distance) < 1e-9 for one in trajectory_distance(read_together(one, one, ROWS)))
+    assert found.places == sum(len(aligned_row(one.tokenizer, one.tokenizer, row)[0].places) for row in ROWS)
+    assert all(abs(one.distance) < 1e-9 for one in trajectory_distance(pair_of(one, one, ROWS)))
 
 
 def test_agreement_is_that_of_a_loop_over_rows() -> None:
@@ -166,7 +164,7 @@ def test_agreement_is_that_of_a_loop_over_rows() -> None:
     equal, divergence, n = 0, 0.0, 0
     for row in ROWS:
         whole = teacher.tokenizer(row.prompt + row.answer)["input_ids"]
-        _, read = read_by_both(teacher.tokenizer, student.tokenizer, row)
+        _, read = aligned_row(teacher.tokenizer, student.tokenizer, row)
         with torch.no_grad():
             p, q = (m.model(torch.tensor([whole])).logits[0].log_softmax(-1) for m in (teacher, student))
         for place in read.places:
@@ -174,7 +172,7 @@ def test_agreement_is_that_of_a_loop_over_rows() -> None:
             equal += int(p[place].argmax() == q[place].argmax())
             divergence += float(kl_div(q[place], p[place], log_target=True, reduction="sum"))
             n += 1
-    found = agreement(read_together(teacher, student, ROWS), batch=3)
+    found = agreement(pair_of(teacher, student, ROWS), batch=3)
     assert (found.top1, found.places) == (equal / n, n)
     assert found.kl == pytest.approx(divergence / n, rel=1e-4)
 
@@ -182,7 +180,7 @@ def test_agreement_is_that_of_a_loop_over_rows() -> None:
 def test_places_of_one_tokenizer_predict_all_tokens_of_the_answer() -> None:
     tokenizer = llama().tokenizer
     for row in ROWS:
-        read, _ = read_by_both(tokenizer, tokenizer, row)
+        read, _ = aligned_row(tokenizer, tokenizer, row)
         whole = tokenizer(row.prompt + row.answer)["input_ids"]
         assert read.ids == whole
         assert read.places == list(range(read.places[0], len(whole) - 1))
@@ -205,7 +203,7 @@ def test_models_of_two_tokenizers_are_compared_where_both_have_read_the_same_byt
                 equal += int(p.argmax() == q.argmax())
                 divergence += float(kl_div(q, p, log_target=True, reduction="sum"))
                 n += 1
-    found = agreement(read_together(teacher, student, ROWS), batch=2)
+    found = agreement(pair_of(teacher, student, ROWS), batch=2)
     assert (found.top1, found.places, found.share) == (equal / n, n, shared.teacher_share)
     assert found.kl == pytest.approx(divergence / n, rel=1e-4)
     assert 0 < found.share < 1
@@ -215,11 +213,11 @@ def test_distance_is_one_minus_cka_of_mapped_layers() -> None:
     teacher, student = llama(layers=4), llama(seed=1, layers=2, width=16)
     ours, theirs = list[list[torch.Tensor]](), list[list[torch.Tensor]]()
     for row in ROWS:
-        read, _ = read_by_both(teacher.tokenizer, student.tokenizer, row)
+        read, _ = aligned_row(teacher.tokenizer, student.tokenizer, row)
         for one, into in ((teacher, ours), (student, theirs)):
             out = one.model(torch.tensor([read.ids]), output_hidden_states=True)
             into.append([state[0, read.places].detach().double() for state in out.hidden_states])
-    found = trajectory_distance(read_together(teacher, student, ROWS), batch=2)
+    found = trajectory_distance(pair_of(teacher, student, ROWS), batch=2)
     assert [one[:2] for one in found] == [(1, 2), (2, 4)]
     for layer, matching, distance in found:
         x, y = (torch.cat([row[k] for row in side]) for side, k in ((ours, matching), (theirs, layer)))
@@ -228,7 +226,7 @@ def test_distance_is_one_minus_cka_of_mapped_layers() -> None:
 
 def test_distance_looks_at_no_more_tokens_than_asked() -> None:
     teacher, student = llama(layers=4), gpt2(layers=6)  # deeper than the teacher, other tokens
-    both = read_together(teacher, student, ROWS)
+    both = pair_of(teacher, student, ROWS)
     few, all_of_them = (trajectory_distance(both, 2, most) for most in (8, 10**6))
     assert [one.layer for one in few] == [2, 3, 4, 5, 6]
     assert few != all_of_them

@@ -12,12 +12,17 @@ from tiny_causal import fast, llama
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from splitstep.distillation.judging.agreement import agreement
-from splitstep.distillation.judging.answers import Asked, Writing, write_batch
+from splitstep.distillation.judging.answers import Prompt, Writing, write_batch
+from splitstep.distillation.judging.batch_size import (
+    bytes_of_answer,
+    bytes_of_text,
+    rows_to_read,
+    rows_to_write,
+    rows_within,
+)
 from splitstep.distillation.judging.bits import costs_of
-from splitstep.distillation.judging.room import bytes_of_answer, bytes_of_text, rows_to_read, rows_to_write, rows_within
-from splitstep.distillation.judging.together import Both, Read
-from splitstep.distillation.judging.tokens import Causal, Scored, reading
+from splitstep.distillation.judging.pairs import AlignedRow, Pair, agreement
+from splitstep.distillation.judging.tokens import Causal, ScoredTokens, reading
 from splitstep.models import CausalConfig, SplitstepForCausalLM
 
 ROWS = 4
@@ -55,7 +60,7 @@ MODELS = {"llama": shared_keys, "gpt2": gelu_by_hand, "macaron": scheme("macaron
 def test_an_answer_takes_no_more_than_is_counted(kind: str, size: int) -> None:
     model = MODELS[kind](size).eval()
     for prompt, new, top_p in ((150, 3, 1.0), (4, 64, 1.0), (64, 3, 0.9)):
-        asked = [Asked([1] * (prompt - row), row) for row in range(ROWS)]
+        asked = [Prompt([1] * (prompt - row), row) for row in range(ROWS)]
         counted = bytes_of_answer(model)(prompt, new) * ROWS
         with reading(model), LiveBytes() as live:
             write_batch(model, asked, range(new), [], Writing(top_p=top_p))
@@ -67,13 +72,13 @@ def test_an_answer_takes_no_more_than_is_counted(kind: str, size: int) -> None:
 def test_texts_that_are_read_take_no_more_than_is_counted(kind: str, size: int) -> None:
     model, tokenizer = MODELS[kind](size).eval(), fast("byte BPE")
     for tokens in (40, 250):
-        texts = [Scored([1] * tokens, [False] + [True] * (tokens - 1), 0) for _ in range(ROWS)]
+        texts = [ScoredTokens([1] * tokens, [False] + [True] * (tokens - 1), 0) for _ in range(ROWS)]
         with LiveBytes() as live:
             costs_of(model, texts * 2, ROWS)
         counted = bytes_of_text((model,), tokens) * ROWS
         assert counted / 4 < live.most <= counted
-        read = Read([1] * tokens, list(range(tokens - 1)))
-        both = Both(Causal(model, tokenizer), Causal(model, tokenizer), [(read, read)] * ROWS * 2)
+        read = AlignedRow([1] * tokens, list(range(tokens - 1)))
+        both = Pair(Causal(model, tokenizer), Causal(model, tokenizer), [(read, read)] * ROWS * 2)
         with LiveBytes() as live:
             agreement(both, ROWS)
         counted = bytes_of_text((model, model), tokens) * ROWS

@@ -22,7 +22,7 @@ from pages import chromium, visit
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
-from splitstep.distillation.judging import room
+from splitstep.distillation.judging import batch_size
 from splitstep.distillation.judging.answers import ROUND, Answer, Writing, write_answers
 from splitstep.distillation.judging.bits import answer_bits, total
 from splitstep.distillation.judging.exam import WINDOW, Exam, Figures
@@ -469,11 +469,11 @@ def test_the_docs_have_the_limits_of_judging() -> None:
     guide, page = (" ".join((docs / name).read_text().split()) for name in ("guide/distil.md", "results/distil.md"))
     assert f"at most {PLAIN:,} characters" in page
     assert f"its first {PLAIN:,} characters are measured as well, in windows of {WINDOW} tokens" in guide
-    assert room.SHARE == 12
-    assert f"at most {room.WRITE_MOST:,}, that take no more than a twelfth of the GPU's memory" in guide
+    assert batch_size.SHARE == 12
+    assert f"at most {batch_size.WRITE_MOST:,}, that take no more than a twelfth of the GPU's memory" in guide
     assert f"When they have {ROUND} tokens, and then each time that they have twice as many" in guide
-    assert f"on a CPU in batches of {room.WRITE_ON_CPU}." in guide
-    assert f"of at most {room.READ_MOST}; on a CPU of {room.READ_ON_CPU}." in guide
+    assert f"on a CPU in batches of {batch_size.WRITE_ON_CPU}." in guide
+    assert f"of at most {batch_size.READ_MOST}; on a CPU of {batch_size.READ_ON_CPU}." in guide
 
 
 def test_bases_and_plans() -> None:

@@ -17,7 +17,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 from ...inference.sampling import Sampling
 from ...kernels.gumbel import add_gumbel
 from ...support.ends import named_ends
-from .room import rows_to_write
+from .batch_size import rows_to_write
 from .tokens import device_of, most_tokens, prompt_tokens, reading
 
 BUCKET = 32  # prompts of a batch are padded to a multiple of this, so that there are few shapes
@@ -45,7 +45,7 @@ class Writing:
             )
 
 
-class Asked(NamedTuple):
+class Prompt(NamedTuple):
     """A prompt's tokens and the key of its noise."""
 
     ids: list[int]
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
     ended: bool | None = None  # not known of answers that an older version kept
 
 
-class Written(NamedTuple):
+class AnswerSet(NamedTuple):
     """Answers by seed."""
 
     answers: dict[int, list[Answer]]
@@ -79,7 +79,7 @@ def key_of(seed: int, text: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8], "little", signed=True)
 
 
-def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: Writing) -> Written:
+def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: Writing) -> AnswerSet:
     """The answers to all prompts.
 
     An answer does not depend on the batch, but for the rounding of the logits: a batch of another size may round them
@@ -88,7 +88,7 @@ def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: W
     encoded = [prompt_tokens(tokenizer, prompt) for prompt in prompts]
     check_room(model, encoded, writing)
     pairs = list(product(writing.seeds, range(len(prompts))))
-    asked = [Asked(encoded[k], key_of(seed, prompts[k])) for seed, k in pairs]
+    asked = [Prompt(encoded[k], key_of(seed, prompts[k])) for seed, k in pairs]
     ends = end_tokens(model, tokenizer)
     with reading(model), plain_generation(model):
         written = write_all(model, asked, ends, writing)
@@ -96,10 +96,10 @@ def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: W
     for (seed, _), ids in zip(pairs, written, strict=True):
         text = tokenizer.decode(ids, skip_special_tokens=True).strip()
         by_seed[seed].append(Answer(text, len(ids) < writing.max_tokens))
-    return Written(by_seed)
+    return AnswerSet(by_seed)
 
 
-def write_all(model: Any, asked: Sequence[Asked], ends: Sequence[int], writing: Writing) -> list[list[int]]:
+def write_all(model: Any, asked: Sequence[Prompt], ends: Sequence[int], writing: Writing) -> list[list[int]]:
     """The tokens of each answer, without the one that ended it.
 
     They are written in rounds, so that answers that have ended wait for no others: the rest begin the next round in new
@@ -154,7 +154,7 @@ def plain_generation(model: Any) -> Iterator[None]:
 
 
 def write_batch(
-    model: Any, asked: Sequence[Asked], steps: range, ends: Sequence[int], writing: Writing
+    model: Any, asked: Sequence[Prompt], steps: range, ends: Sequence[int], writing: Writing
 ) -> list[list[int]]:
     """The tokens of each answer at these steps, up to the one that ends it."""
     device, longest = device_of(model), max(len(one.ids) for one in asked)

@@ -11,8 +11,18 @@ from torch import Tensor
 
 from ...tasks.instructions import Row
 from ..records import wide
-from .room import rows_to_read
-from .tokens import Batch, Scored, answer_tokens, batches, check_length, device_of, most_tokens, reading, text_tokens
+from .batch_size import rows_to_read
+from .tokens import (
+    Batch,
+    ScoredTokens,
+    answer_tokens,
+    batches,
+    check_length,
+    device_of,
+    most_tokens,
+    reading,
+    text_tokens,
+)
 
 
 class Bits(NamedTuple):
@@ -59,19 +69,19 @@ def text_bits(
     return Bits(math.fsum(costs_of(model, windows(whole, length, step), batch)), whole.size)
 
 
-def windows(text: Scored, length: int, step: int) -> list[Scored]:
+def windows(text: ScoredTokens, length: int, step: int) -> list[ScoredTokens]:
     """Windows that score each token once."""
-    found, scored = list[Scored](), 0
+    found, scored = list[ScoredTokens](), 0
     begin = 0
     while scored < len(text.ids):
         end = min(begin + length, len(text.ids))
         marks = [mark and place >= scored for place, mark in enumerate(text.scored[begin:end], begin)]
-        found.append(Scored(text.ids[begin:end], marks, 0))
+        found.append(ScoredTokens(text.ids[begin:end], marks, 0))
         scored, begin = end, begin + step
     return found
 
 
-def costs_of(model: Any, texts: Sequence[Scored], batch: int | None) -> list[float]:
+def costs_of(model: Any, texts: Sequence[ScoredTokens], batch: int | None) -> list[float]:
     """The bits of the scored tokens of each text, so many of which are read at once; None leaves it to the device."""
     costs = [0.0] * len(texts)
     with reading(model):

@@ -10,13 +10,11 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ...tasks.instructions import Row
-from .agreement import agreement
 from .answers import Answer, Writing, write_answers
+from .batch_size import release_memory
 from .bits import answer_bits, text_bits, total
-from .distance import LayerDistance, trajectory_distance
-from .room import release_memory
+from .pairs import LayerDistance, agreement, pair_of, trajectory_distance
 from .rouge import mean_rouge
-from .together import read_together
 from .tokens import Causal
 
 WINDOW = 512  # tokens of a window of the text
@@ -71,14 +69,14 @@ class Figures(NamedTuple):
     ended: float | None = None  # missing in results before it was judged
 
 
-class Judged(NamedTuple):
+class ExamResult(NamedTuple):
     """A model's figures and all its answers."""
 
     figures: Figures
     answers: Answers
 
 
-def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> Judged:
+def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> ExamResult:
     """All figures of a model; without a teacher, those that need none."""
     written = {
         name: write_answers(*one, [row.prompt for row in rows], exam.writing) for name, rows in exam.sets.items()
@@ -93,7 +91,7 @@ def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> Judged:
         text_bits_per_byte=text_bits(*one, exam.text, exam.window, batch=exam.batch).per_byte if exam.text else None,
         ended=fmean(own.ended for own in written.values()),
     )
-    judged = Judged(figures if teacher is None else with_teacher(figures, one, exam, teacher), answers)
+    judged = ExamResult(figures if teacher is None else with_teacher(figures, one, exam, teacher), answers)
     release_memory()
     return judged
 
@@ -104,6 +102,6 @@ def rouge_of(texts: Mapping[int, Sequence[str]], rows: Sequence[Row]) -> float:
 
 
 def with_teacher(figures: Figures, one: Causal, exam: Exam, teacher: Causal) -> Figures:
-    both = read_together(teacher, one, exam.rows)
-    found, distances = agreement(both, exam.batch), trajectory_distance(both, exam.batch)
+    pair = pair_of(teacher, one, exam.rows)
+    found, distances = agreement(pair, exam.batch), trajectory_distance(pair, exam.batch)
     return figures._replace(top1=found.top1, kl=found.kl, shared=found.share, distances=distances)

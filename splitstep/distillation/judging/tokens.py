@@ -23,7 +23,7 @@ class Causal(NamedTuple):
     tokenizer: Any
 
 
-class Scored(NamedTuple):
+class ScoredTokens(NamedTuple):
     """Tokens, which of them are scored, and how many bytes those cover. The first token is never scored."""
 
     ids: list[int]
@@ -39,7 +39,7 @@ class Batch(NamedTuple):
     scored: Tensor
 
 
-def answer_tokens(tokenizer: Any, row: Row) -> Scored:
+def answer_tokens(tokenizer: Any, row: Row) -> ScoredTokens:
     """A row's tokens; those that end inside of the answer are scored. A token over the border is, too: its bits are
     counted whole, and of its bytes those of the answer."""
     found = token_bytes(tokenizer, row.prompt + row.answer)
@@ -48,22 +48,22 @@ def answer_tokens(tokenizer: Any, row: Row) -> Scored:
     return with_start(tokenizer, found, scored, int(found.ends[-1]) - border)
 
 
-def text_tokens(tokenizer: Any, text: str) -> Scored:
+def text_tokens(tokenizer: Any, text: str) -> ScoredTokens:
     """The tokens of a text, all scored."""
     found = token_bytes(tokenizer, text)
     return with_start(tokenizer, found, ~found.special, int(found.ends[-1]))
 
 
-def with_start(tokenizer: Any, found: TokenBytes, scored: np.ndarray, size: int) -> Scored:
+def with_start(tokenizer: Any, found: TokenBytes, scored: np.ndarray, size: int) -> ScoredTokens:
     """The first token has to follow something: if it is scored, the tokenizer's first token is put before it, or its
     last one. If there is neither, the first token is not scored, and its bytes are not counted."""
     ids, marks = found.ids.tolist(), scored.tolist()
     if not marks[0]:
-        return Scored(ids, marks, size)
+        return ScoredTokens(ids, marks, size)
     start = start_token(tokenizer)
     if start is not None:
-        return Scored([start, *ids], [False, *marks], size)
-    return Scored(ids, [False, *marks[1:]], size - int(found.ends[0]))
+        return ScoredTokens([start, *ids], [False, *marks], size)
+    return ScoredTokens(ids, [False, *marks[1:]], size - int(found.ends[0]))
 
 
 def start_token(tokenizer: Any) -> int | None:
@@ -84,7 +84,7 @@ def prompt_tokens(tokenizer: Any, prompt: str) -> list[int]:
 
 
 def batches(
-    texts: Sequence[Scored], size: Callable[[int], int], device: torch.device
+    texts: Sequence[ScoredTokens], size: Callable[[int], int], device: torch.device
 ) -> Iterator[tuple[list[int], Batch]]:
     """Texts of about equal length together, the longest first, with their numbers. `size` is how many, as a function of
     the most tokens of one."""
@@ -95,7 +95,7 @@ def batches(
         yield chosen, padded([texts[k] for k in chosen], device)
 
 
-def padded(texts: Sequence[Scored], device: torch.device) -> Batch:
+def padded(texts: Sequence[ScoredTokens], device: torch.device) -> Batch:
     length = max(len(text.ids) for text in texts)
     lacks = [length - len(text.ids) for text in texts]
     ids = torch.tensor([[*text.ids, *[0] * n] for text, n in zip(texts, lacks, strict=True)])
@@ -128,7 +128,7 @@ def most_tokens(model: Any) -> int | None:
     return next((entries[name] for name in LIMITS if entries.get(name)), None)
 
 
-def check_length(model: Any, texts: Sequence[Scored]) -> None:
+def check_length(model: Any, texts: Sequence[ScoredTokens]) -> None:
     """Refuse texts that are longer than the model can read."""
     most = most_tokens(model)
     for number, text in enumerate(texts):

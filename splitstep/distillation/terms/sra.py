@@ -56,8 +56,9 @@ class OfSpans(Term):
         check_limit(self.spans)
 
     def needs(self, shapes: Shapes) -> Needs:
-        limits = frozenset({("aligned", self.spans)})
-        return Needs(frozenset({"final", "masses"}), spans=frozenset({"aligned"}), limits=limits)
+        return Needs(
+            frozenset({"final", "masses"}), spans=frozenset({"aligned"}), limits=frozenset({("aligned", self.spans)})
+        )
 
 
 @final

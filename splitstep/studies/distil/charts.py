@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...distillation.judging.distance import LayerDistance
+from ...distillation.judging.pairs import LayerDistance
 from ...report.charts import Axis, Line, LineChart, Point, PointChart, SmallMultiples
 from ..compare.charts import LOSS, STEP, band
 from ..statistics import Estimate

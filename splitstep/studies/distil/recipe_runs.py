@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, final
 
-from ...distillation.judging.room import release_memory
+from ...distillation.judging.batch_size import release_memory
 from ...distillation.judging.tokens import Causal
 from ...distillation.objective import write_cache_for
 from ...flows.layers import with_layers

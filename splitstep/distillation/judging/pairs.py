@@ -1,0 +1,176 @@
+"""Two models that read the same rows, compared where both have read the same bytes: their likeliest tokens, the
+divergence of what they predict, and how far their states are apart, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...probes.similarity import linear_cka
+from ...tasks.instructions import Row
+from ..alignment import align
+from ..layers import teacher_layer
+from ..offsets import token_bytes, utf8
+from ..records import wide
+from ..vocabulary import shared_vocabulary
+from .batch_size import rows_to_read
+from .tokens import Causal, ScoredTokens, check_length, device_of, padded, reading
+
+MOST = 2048  # tokens whose states are compared
+ROWS = 8  # that are read at once for their states, which are large: a few rows have as many tokens
+
+
+class AlignedRow(NamedTuple):
+    """The tokens of one model for a row, and the places, in order, where both models have read the same bytes and what
+    follows is of the answer."""
+
+    ids: list[int]
+    places: list[int]
+
+
+class Pair(NamedTuple):
+    """Two models, and rows as both read them, the longest first."""
+
+    teacher: Causal
+    student: Causal
+    rows: list[tuple[AlignedRow, AlignedRow]]
+
+
+class Shown(NamedTuple):
+    """What one model shows of a batch of rows, and the places to look at, as (row, token), [P, 2]."""
+
+    output: Any
+    places: Tensor
+
+    def at_places(self, values: Tensor) -> Tensor:
+        """The values [B, T, ...] at the places, [P, ...]."""
+        return values[self.places[:, 0], self.places[:, 1]]
+
+
+def aligned_row(teacher: Any, student: Any, row: Row) -> tuple[AlignedRow, AlignedRow]:
+    """A row under two tokenizers. With one tokenizer the places are all that predict a token of the answer."""
+    text, begin = row.prompt + row.answer, len(utf8(row.prompt))
+    sides = token_bytes(teacher, text), token_bytes(student, text)
+    spans = align(*sides)
+    ends = spans.bytes[:, 1]
+    inside = np.flatnonzero((begin <= ends) & (ends < len(utf8(text))))
+    places = [(ranges[inside, 1] - 1).tolist() for ranges in (spans.teacher, spans.student)]
+    return AlignedRow(sides[0].ids.tolist(), places[0]), AlignedRow(sides[1].ids.tolist(), places[1])
+
+
+def pair_of(teacher: Causal, student: Causal, rows: Sequence[Row]) -> Pair:
+    """The rows as two models read them, without those that have no place to compare."""
+    found = [aligned_row(teacher.tokenizer, student.tokenizer, row) for row in rows]
+    for side, model in enumerate((teacher.model, student.model)):
+        check_length(model, [ScoredTokens(one[side].ids, [], 0) for one in found])
+    return Pair(teacher, student, sorted((one for one in found if one[0].places), key=lambda one: -len(one[0].ids)))
+
+
+def batches_of_pair(pair: Pair, batch: int | None, states: bool = False) -> Iterator[tuple[Shown, Shown]]:
+    """What teacher and student show of batches of rows."""
+    models, left = (pair.teacher.model, pair.student.model), pair.rows
+    while left:
+        size = batch or rows_to_read(models, max(len(side.ids) for both in left for side in both))
+        ours, theirs = zip(*left[:size], strict=True)
+        yield shown(models[0], ours, states), shown(models[1], theirs, states)
+        left = left[size:]
+
+
+def shown(model: Any, rows: Sequence[AlignedRow], states: bool) -> Shown:
+    batch = padded([ScoredTokens(one.ids, [False] * len(one.ids), 0) for one in rows], device_of(model))
+    output = model(input_ids=batch.ids, attention_mask=batch.real, use_cache=False, output_hidden_states=states)
+    places = [(row, place) for row, one in enumerate(rows) for place in one.places]
+    return Shown(output, torch.tensor(places, device=batch.ids.device))
+
+
+class Agreement(NamedTuple):
+    """The share of places where both find the same token likeliest, and the mean of KL(teacher | student) in nats.
+
+    If the tokenizers differ, both models are asked for one of the tokens that they share (`share` of the teacher's
+    vocabulary), where both have read the same bytes.
+    """
+
+    top1: float
+    kl: float
+    places: int
+    share: float
+
+
+def agreement(pair: Pair, batch: int | None = None) -> Agreement:
+    """The agreement over all places of the rows' answers."""
+    tokenizers = pair.teacher.tokenizer, pair.student.tokenizer
+    shared = None if same_tokens(*tokenizers) else shared_vocabulary(*tokenizers)
+    ids = (None, None) if shared is None else shared.ids.unbind(1)
+    equal, divergence, places = 0, 0.0, 0
+    with reading(pair.teacher.model, pair.student.model):
+        for teacher, student in batches_of_pair(pair, batch):
+            sizes = teacher.output.logits.shape[-1], student.output.logits.shape[-1]
+            p = logs(teacher.at_places(teacher.output.logits), ids[0], sizes[1])
+            q = logs(student.at_places(student.output.logits), ids[1], sizes[0]).to(p.device)
+            equal += int((p.argmax(-1) == q.argmax(-1)).sum())
+            divergence += float((p - q).mul_(p.exp()).sum(dtype=torch.float64))
+            places += len(p)
+            del teacher, student, p, q  # before the next batch takes as much
+    if not places:
+        raise ValueError("the answers have no place where both models have read the same bytes: use longer answers")
+    return Agreement(equal / places, divergence / places, places, 1.0 if shared is None else shared.teacher_share)
+
+
+def same_tokens(teacher: Any, student: Any) -> bool:
+    """Whether two tokenizers have the same tokens under the same numbers."""
+    return teacher is student or teacher.get_vocab() == student.get_vocab()
+
+
+def logs(logits: Tensor, ids: Tensor | None, most: int) -> Tensor:
+    """Log probabilities of the tokens `ids`, or of the tokens that both models have: some have rows that no token
+    uses."""
+    chosen = logits[:, :most] if ids is None else logits[:, ids.to(logits.device)]
+    return wide(chosen).log_softmax(-1)
+
+
+class LayerDistance(NamedTuple):
+    """The distance of the states after a student's layer from those after the teacher's layer for it."""
+
+    layer: int
+    teacher_layer: int
+    distance: float
+
+
+def trajectory_distance(pair: Pair, batch: int | None = None, most: int = MOST) -> tuple[LayerDistance, ...]:
+    """1 - CKA between states after layer l = 1 .. N_S of the student and after layer floor(l N_T / N_S) of the teacher.
+
+    CKA is debiased and linear, over the tokens of the answers where both have read the same bytes, at most `most` of
+    them. It is the same after any rotation and scaling of a model's coordinates, so the widths may differ, and may be a
+    little above 1 for unrelated states. States are those that Hugging Face gives: the last is after the final norm for
+    most models.
+    """
+    layers, states, seen = dict[int, int](), dict[int, list[tuple[Tensor, Tensor]]](), 0
+    with reading(pair.teacher.model, pair.student.model):
+        for teacher, student in batches_of_pair(pair, batch or ROWS, states=True):
+            ours, theirs = teacher.output.hidden_states, student.output.hidden_states
+            layers = layers or layer_map(len(theirs) - 1, len(ours) - 1)
+            for layer, matching in layers.items():
+                both = teacher.at_places(ours[matching]), student.at_places(theirs[layer])
+                states.setdefault(layer, []).append((both[0][: most - seen], both[1][: most - seen]))
+            seen += len(teacher.places)
+            if seen >= most:
+                break
+    if seen < 4:
+        raise ValueError(f"the distance of trajectories needs at least 4 tokens, and the answers have {seen}: add rows")
+    return tuple(LayerDistance(layer, matching, distance(states[layer])) for layer, matching in layers.items())
+
+
+def distance(states: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """1 - CKA of two models' states, batch by batch [P, d] each."""
+    x, y = (torch.cat(parts).double() for parts in zip(*states, strict=True))
+    return 1 - float(linear_cka(x, y.to(x.device), debiased=True))
+
+
+def layer_map(depth: int, teacher_depth: int) -> dict[int, int]:
+    """The teacher's layer for each of the student's; the first of a student that is deeper may have none."""
+    found = range(-(-depth // teacher_depth), depth + 1)
+    return {layer: teacher_layer(layer, depth, teacher_depth) for layer in found}
