@@ -32,8 +32,8 @@ from torch import Tensor
 from splitstep.fields import Context, exact_attention
 from splitstep.integrate import Event
 from splitstep.models import CausalConfig, SplitstepForCausalLM
-from splitstep.probes.blocks import Layer, LayerBlocks, block_of, jacobian, token_block_of
-from splitstep.probes.leading import leading_of
+from splitstep.probes.layer_maps import Layer, LayerBlocks, block_of, jacobian, token_block_of
+from splitstep.probes.low_rank import leading_of
 from splitstep.probes.probe import Figures, Pass
 
 TIMES, PART, NEAR = 1.2, 1 / 30, 0.01

@@ -8,13 +8,11 @@ from typing import Any
 from ..stack import Stack
 from ..support.registry import Registry
 from .attention import AttentionWeights
-from .drift import Drift
 from .gradients import Gradients
-from .increment_norms import IncrementNorms
 from .information import Information
+from .movement import Drift, IncrementNorms, StateNorms
 from .probe import Figures, Pass, Probe
 from .sensitivity import Sensitivity
-from .state_norms import StateNorms
 from .states import States
 from .watching import watch
 from .watching_flow import Observable, watch_flow
@@ -30,16 +28,16 @@ def accept(given: Any) -> Callable[[], Probe]:
 
 
 LOOKING_CLOSELY = {
-    "trajectory": "trajectory:Trajectory",
-    "clustering": "clustering:Clustering",
-    "rank": "rank:Rank",
-    "cka_layers": "cka_layers:LayerSimilarity",
-    "rollout": "rollout:AttentionRollout",
+    "trajectory": "movement:Trajectory",
+    "clustering": "clusters:Clustering",
+    "rank": "clusters:Rank",
+    "cka_layers": "similarity:LayerSimilarity",
+    "rollout": "attention:AttentionRollout",
     "commutator": "commutator:Commutators",
-    "jacobian": "jacobian:JacobianSpectra",
-    "products": "products:JacobianProducts",
-    "communities": "coupling:CoordinateCommunities",
-    "leading": "leading:LeadingSingular",
+    "jacobian": "jacobians:JacobianSpectra",
+    "products": "jacobians:JacobianProducts",
+    "communities": "communities:CoordinateCommunities",
+    "leading": "low_rank:LeadingSingular",
     "lens": "lens:LogitLens",
 }
 """Probes that look at a trained model once rather than at every evaluation; they are imported on demand."""

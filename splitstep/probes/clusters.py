@@ -1,10 +1,16 @@
-"""Tokens as particles: do they point the same way, and into how many clusters do they fall?"""
+"""Tokens as particles: do they point the same way, into how many clusters do they fall, along how many directions?"""
 
 from __future__ import annotations
+
+from typing import final
 
 import torch
 from torch import Tensor
 
+from .probe import Figures, LayerStates, Pass, named_over_texts, texts_of
+from .spectra import effective_rank, participation_ratio, singular_values
+
+TEXTS = 16
 ALIKE = 0.9  # tokens whose cosine is above this are neighbours
 
 
@@ -32,3 +38,50 @@ def cluster_labels(cosines: Tensor, above: float = ALIKE) -> Tensor:
         if torch.equal(least, labels):
             return labels.unique(return_inverse=True)[1]
         labels = least[least]  # a label is a token of the same cluster, whose own label is smaller still
+
+
+@final
+class Clustering(LayerStates):
+    """Tokens of the states x_l, l = 0 .. L, as particles.
+
+    "cosine": the mean of cos(x_i, x_j) over pairs of different tokens of a text, the anisotropy; "clusters": how many
+    clusters there are, and "largest": the share of tokens in the largest one. A cluster is a connected component of the
+    graph of pairs with a cosine above .9. Means over the first 16 texts, with their spread.
+    """
+
+    def figures(self, passed: Pass) -> Figures:
+        found: list[list[tuple[float, float, float]]] = []
+        for x in self.states(passed):
+            cosines = map(token_cosines, texts_of(x, passed.real, TEXTS))
+            found.append([(float(mean_pairwise(one)), *cluster_sizes(cluster_labels(one))) for one in cosines])
+        values = torch.tensor(found, dtype=torch.float64)  # [L + 1, texts, 3]
+        return named_over_texts(("cosine", "clusters", "largest"), values)
+
+
+def cluster_sizes(labels: torch.Tensor) -> tuple[float, float]:
+    """How many clusters there are, and the share of the largest."""
+    counts = labels.bincount()
+    return float(len(counts)), int(counts.max()) / len(labels)
+
+
+@final
+class Rank(LayerStates):
+    """Effective rank and participation ratio of the token states X [tokens, width] of a text, at l = 0 .. L.
+
+    With the singular values s of X: "effective": exp(-sum p log p), p = s / sum s; "participation":
+    (sum s^2)^2 / sum s^4. Both fall to 1 if all tokens become one. "effective centred" and "participation centred": of
+    X without the mean of its rows, so a direction that all tokens share does not count. Means over the first 16 texts,
+    with their spread.
+    """
+
+    def figures(self, passed: Pass) -> Figures:
+        states = [texts_of(x, passed.real, TEXTS) for x in self.states(passed)]
+        found = torch.stack([torch.stack(list(map(ranks, texts))) for texts in states])  # [L + 1, texts, 4]
+        names = ("effective", "participation", "effective centred", "participation centred")
+        return named_over_texts(names, found)
+
+
+def ranks(x: Tensor) -> Tensor:
+    """The four numbers of one text's states [tokens, width]."""
+    both = (singular_values(x.double() - mean) for mean in (0.0, x.double().mean(0)))
+    return torch.stack([measure(s) for s in both for measure in (effective_rank, participation_ratio)]).cpu()

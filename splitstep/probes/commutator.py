@@ -13,7 +13,7 @@ from torch import Tensor
 from ..integrate import Field, Step, integrate, refine
 from ..scheme import Project, Scheme
 from ..schemes import scheme as scheme_of
-from .blocks import Layer, LayerBlocks, differentiable
+from .layer_maps import Layer, LayerBlocks, differentiable
 from .probe import Figures, Pass, over_texts
 from .splitting import SUM, products_of, shares, summed, with_exact_parts
 

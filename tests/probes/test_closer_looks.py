@@ -14,14 +14,12 @@ import splitstep as ss
 from splitstep.fields import Context, exact_attention
 from splitstep.integrate import Step
 from splitstep.probes import LOOKING_CLOSELY, observe
-from splitstep.probes.blocks import Layer
-from splitstep.probes.cka_layers import layer_cka
 from splitstep.probes.commutator import local_errors, pair_terms
-from splitstep.probes.leading import COUNT, leading_of
-from splitstep.probes.schur import without_nonnormality
-from splitstep.probes.similarity import linear_cka
-from splitstep.probes.spectra import effective_rank
-from splitstep.probes.trajectory import trajectory
+from splitstep.probes.layer_maps import Layer
+from splitstep.probes.low_rank import COUNT, leading_of
+from splitstep.probes.movement import trajectory
+from splitstep.probes.similarity import layer_cka, linear_cka
+from splitstep.probes.spectra import effective_rank, without_nonnormality
 
 STACK = {
     "causal": "body.stack",
@@ -311,11 +309,11 @@ def test_communities_have_a_row_for_each_layer() -> None:
 
 
 def test_probes_that_need_the_same_jacobians_work_them_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from splitstep.probes import jacobian
+    from splitstep.probes import jacobians
 
     calls: list[Any] = []
-    once = jacobian.linearise
-    monkeypatch.setattr(jacobian, "linearise", lambda j: (calls.append(j), once(j))[1])
+    once = jacobians.linearise
+    monkeypatch.setattr(jacobians, "linearise", lambda j: (calls.append(j), once(j))[1])
     observe(tiny("causal"), inputs("causal"), ["jacobian", "products", "communities"])
     assert len(calls) == 2 * 2  # layers and texts
     assert set(LOOKING_CLOSELY) >= {"jacobian", "products", "communities"}

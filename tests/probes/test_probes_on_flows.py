@@ -14,7 +14,7 @@ from zoo import tiny
 import splitstep as ss
 from splitstep.opening import load
 from splitstep.probes import PROBES
-from splitstep.probes.jacobian import TokenJacobians
+from splitstep.probes.jacobians import TokenJacobians
 
 MODELS = {
     "LlamaForCausalLM": "A F",

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from splitstep.probes.jacobians import lyapunov_spectrum
 from splitstep.probes.low_rank import leading_singular
-from splitstep.probes.lyapunov import lyapunov_spectrum
-from splitstep.probes.schur import real_schur, without_nonnormality
 from splitstep.probes.spectra import (
     asymmetry,
     complex_share,
@@ -18,7 +17,9 @@ from splitstep.probes.spectra import (
     eigenvalues,
     henrici_departure,
     participation_ratio,
+    real_schur,
     singular_values,
+    without_nonnormality,
 )
 
 

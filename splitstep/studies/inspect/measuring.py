@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...flows import Flow
 from ...probes import PROBES, Figures, Probe
-from ...probes.blocks import LayerBlocks
+from ...probes.layer_maps import LayerBlocks
 from ...probes.watching_flow import watch_flow
 from .own_probes import Guarded, KeptStates, SavedStates, Sizes
 from .paths import token_paths

@@ -1,28 +1,59 @@
-"""The full spectrum of each layer's Jacobian, at one token."""
+"""Jacobians of layers at one token: their full spectra, and their products through depth."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
+from math import log
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
-from .blocks import LayerBlocks, SingleToken, jacobian, last_real, token_block_of, token_context
+from .layer_maps import LayerBlocks, SingleToken, jacobian, last_real, token_block_of, token_context
 from .probe import Figures, Pass, over_texts
-from .schur import real_schur
 from .spectra import (
     asymmetry,
     complex_share,
     effective_rank,
     henrici_departure,
     participation_ratio,
+    real_schur,
     singular_values,
 )
 
+LEADING = 10
+
+
+def lyapunov_spectrum(jacobians: Iterable[Tensor], time: float, count: int | None = None, seed: int = 15) -> Tensor:
+    """The finite-time exponents sum_l log |R_l,ii| / time, largest first, [count] (default: all).
+
+    Q_l R_l = J_l Q_{l-1}, from a random orthogonal Q_0 [n, count] (Benettin's method with all directions). `jacobians`
+    are J_1, J_2, ... in the order in which they act, [n, n] each, and `time` is how long they take together. Over a
+    long time the exponents do not depend on Q_0; over the depth of a network they do a little, hence the fixed seed.
+    """
+    logs: Tensor | None = None
+    q = torch.empty(0)
+    for one in jacobians:
+        j = one.detach().double().cpu()
+        if logs is None:
+            q = orthogonal_start(len(j), count or len(j), seed)
+            logs = torch.zeros(q.shape[1], dtype=torch.float64)
+        q, r = torch.linalg.qr(j @ q)
+        logs = logs + r.diagonal().abs().log()
+    if logs is None:
+        raise ValueError("lyapunov_spectrum got no Jacobians: give at least one, in the order in which they act.")
+    return logs.sort(descending=True).values / time
+
+
+def orthogonal_start(n: int, count: int, seed: int) -> Tensor:
+    """Random orthonormal columns [n, count]."""
+    drawn = torch.randn(n, count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.linalg.qr(drawn).Q
+
 
 class Linearised(NamedTuple):
-    """A layer's Jacobian at one token, its eigenvalues, and its normal form (`schur.py`); float64."""
+    """A layer's Jacobian at one token, its eigenvalues, and its normal form (`RealSchur`); float64."""
 
     j: Tensor
     eigenvalues: Tensor
@@ -104,3 +135,43 @@ def spectra(matrix: Tensor, eigen: Tensor, singular: Tensor) -> dict[str, Tensor
         "largest": singular[..., 0],
         "radius": eigen.abs().amax(-1),
     }
+
+
+@final
+class JacobianProducts(TokenJacobians):
+    """Products P_l = J_l .. J_1 of the single-token Jacobians of the probe `jacobian`, l = 1 .. L.
+
+    "effective rank" of P_l; "amplification": log(|P_l|_F / sqrt(width)), the growth of a random perturbation in nats;
+    "normal effective rank" and "normal amplification": of the same product with each J replaced by its normal form,
+    which has the eigenvalues of J and no non-normality (`RealSchur`; the network itself is unchanged); "exponents": the
+    10 largest Lyapunov exponents sum_l log |R_ii| / (L h), by QR. The tensor "all exponents" [texts, width]. Means over
+    2 texts, with their spread.
+    """
+
+    def figures(self, passed: Pass) -> Figures:
+        if not (found := self.linearised(passed)):
+            return {}
+        time = passed.stack.step * len(found)
+        out: dict[str, tuple[float, ...] | Tensor] = {}
+        for prefix, chosen in (("", 0), ("normal ", 2)):
+            products = [cumulative([layer[text][chosen] for layer in found]) for text in range(len(found[0]))]
+            ranks, growth = (torch.stack(one, 1) for one in zip(*products, strict=True))
+            out |= over_texts(f"{prefix}effective rank", ranks) | over_texts(f"{prefix}amplification", growth)
+        exponents = [lyapunov_spectrum((layer[text].j for layer in found), time) for text in range(len(found[0]))]
+        spectrum = torch.stack(exponents)
+        return out | over_texts("exponents", spectrum.T[:LEADING]) | {"all exponents": spectrum.float()}
+
+
+def cumulative(factors: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The effective rank of P_l = J_l .. J_1 and log(|P_l|_F / sqrt(n)) for each l [L]. The product is scaled at every
+    step, so it stays finite."""
+    product, grown = torch.eye(len(factors[0]), dtype=torch.float64), -0.5 * log(len(factors[0]))
+    ranks, growth = list[Tensor](), list[Tensor]()
+    scale = torch.tensor(0.0, dtype=torch.float64)
+    for j in factors:
+        product = j @ product
+        norm = torch.linalg.matrix_norm(product)
+        product, scale = product / norm, scale + norm.log()
+        ranks.append(effective_rank(singular_values(product)))
+        growth.append(scale + grown)
+    return torch.stack(ranks), torch.stack(growth)
