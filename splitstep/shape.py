@@ -419,7 +419,9 @@ SHAPES: dict[str, type[Shape]] = {
     "translation": TranslationShape,
     "vectors": VectorsShape,
 }  # by kind of model; those of other packages are in their configs
-KINDS: Registry[Any] = Registry("kind", paths={name: f"splitstep.models.{name}:{name.upper()}" for name in SHAPES})
+FILES = {"image": "vectors", "sequence": "encoder"}  # of models; other kinds have a file of their name
+PATHS = {name: f"splitstep.models.{FILES.get(name, name)}:{name.upper()}" for name in SHAPES}
+KINDS: Registry[Any] = Registry("kind", paths=PATHS)
 
 
 def shape_of(kind: str) -> type[Shape]:

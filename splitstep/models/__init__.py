@@ -8,12 +8,17 @@ with uncollected():
     from .causal import CausalConfig, SplitstepCausalModel, SplitstepForCausalLM
     from .config import SplitstepConfig
     from .cost import Cost, cost, twin
-    from .depth import coarsened, refined
-    from .image import ImageConfig, SplitstepForImageClassification, SplitstepImageModel
+    from .encoder import SequenceConfig, SplitstepForSequenceClassification, SplitstepSequenceModel
     from .masked import MaskedConfig, SplitstepForMaskedLM, SplitstepMaskedModel
-    from .sequence import SequenceConfig, SplitstepForSequenceClassification, SplitstepSequenceModel
+    from .rebuilt import coarsened, refined
     from .translation import SplitstepForTranslation, SplitstepTranslationModel, TranslationConfig
-    from .vectors import SplitstepVectorsModel, VectorsConfig
+    from .vectors import (
+        ImageConfig,
+        SplitstepForImageClassification,
+        SplitstepImageModel,
+        SplitstepVectorsModel,
+        VectorsConfig,
+    )
 
 __all__ = [
     "KINDS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig", "SplitstepCausalModel",

@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
-from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
+from torch import Tensor, nn
+from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
 from transformers.utils import logging
 
-from ..fields import Diffusion
-from ..fields.attention import QueriesKeysValues, unplanned_attention
+from ..fields.attention import unplanned_attention
 from ..stack import Stack
-from .body import Embedding, sinusoid_table
+from .body import Embedding, seed_for, sinusoid_table
 from .cache import SourceCache
 from .config import SplitstepConfig
-from .smooth_start import start_smoothly
+from .look import Look, Wanted, check_arguments
+from .start import draw, start_smoothly
 
 
 @contextmanager
@@ -112,6 +112,15 @@ class SplitstepModel(PreTrainedModel):
     def register_for_auto_class(cls, auto_class: Any = "AutoModel") -> None:
         """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
 
+    def look(self, wanted: Wanted, packed: bool = False) -> Look:
+        """What this pass is to show; arguments that `forward` does not know are refused."""
+        check_arguments(self, wanted, packed)
+        return Look(self.config, wanted)
+
+    def seed(self, look: Look, device: torch.device) -> Tensor | None:
+        """The dropout seed of this pass."""
+        return seed_for(self, self.config, look.seed, device)
+
     def bare(self, *inputs: Any, **named: Any) -> Any:
         """The states, as the model without a head returns them."""
         raise NotImplementedError
@@ -128,36 +137,10 @@ class SplitstepModel(PreTrainedModel):
             start_smoothly(self, self.config.init_modes, self._init_weights)
 
     def _init_weights(self, module: nn.Module) -> None:
-        config: SplitstepConfig = self.config
-        if isinstance(module, nn.Linear):
-            init_linear(module, config)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=config.width**-0.5 if config.init == "xavier" else config.init_std)
-            if module.padding_idx is not None:
-                nn.init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
-            if module.weight is not None:
-                nn.init.ones_(module.weight)
-            if isinstance(module, nn.LayerNorm) and module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, Diffusion):
-            nn.init.constant_(module.a, module.start)
-        elif isinstance(module, Embedding) and module.sinusoids is not None:  # files do not hold them
+        draw(module, self.config)
+        if isinstance(module, Embedding) and module.sinusoids is not None:  # files do not hold them
             with torch.no_grad():
                 module.sinusoids.copy_(sinusoid_table(module.config))
-
-
-def init_linear(layer: nn.Linear, config: SplitstepConfig) -> None:
-    """Draw a matrix as the config says; biases start at 0, or at `rotary_bias` for rotary queries and keys."""
-    if config.init == "xavier":
-        nn.init.xavier_uniform_(layer.weight)
-    else:
-        nn.init.normal_(layer.weight, std=config.init_std)
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
-        if isinstance(layer, QueriesKeysValues) and config.rotary_bias:
-            starts = torch.tensor((config.rotary_bias, config.rotary_bias, 0.0))
-            initialization.copy_(layer.bias, starts.repeat_interleave(torch.tensor(layer.sizes)))
 
 
 class SplitstepGenerationMixin(GenerationMixin):
@@ -193,6 +176,17 @@ class TextModel(SplitstepModel):
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.set_submodule(self.tokens_at, value)
+
+
+class WithoutHead:
+    """What models without their heads share."""
+
+    per_token = ()
+    post_init: Callable[[], None]
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)  # pyright: ignore[reportCallIssue]
+        self.post_init()
 
 
 class VocabularyHead:

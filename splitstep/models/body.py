@@ -21,10 +21,10 @@ from ..letters import LETTERS
 from ..scheme import Scheme
 from ..shape import Shape, TextShape, feed_forwards
 from ..stack import Stack
-from .arguments import given_one
 from .cache import CACHES, Past, caching, slots_of
 from .config import SplitstepConfig
-from .inputs import check_positions, look_up
+from .inputs import Text, check_positions, look_up
+from .look import Look
 from .masks import causal_mask, documents_of, padding_barrier, positions_of
 
 EMBEDDING_SALT = 3  # fields use 4 * salt and 4 * salt + 1, so 3 is free
@@ -113,20 +113,11 @@ class Embedding(nn.Module):
         self.norm = norm_of(config, config.embedding_norm)
 
     def forward(
-        self,
-        tokens: Tensor | None,
-        mask: Tensor | None = None,
-        seed: Tensor | None = None,
-        past: int | Past | None = None,
-        salt: int = EMBEDDING_SALT,
-        types: Tensor | None = None,
-        positions: Tensor | None = None,
-        embeds: Tensor | None = None,
-        documents: Tensor | None = None,
+        self, text: Text, seed: Tensor | None = None, past: int | Past | None = None, salt: int = EMBEDDING_SALT
     ) -> tuple[Tensor, Context]:
         """The states of tokens, or of their vectors, and their context: causal after `past` earlier tokens; not causal
-        if `past` is None. Documents are those of the mask unless they are given."""
-        given = given_one(tokens, embeds)
+        if `past` is None."""
+        given, mask, positions, documents = text.given(), text.mask, text.positions, text.documents
         length = given.shape[1]
         earlier = past if isinstance(past, Past) else Past(past or 0)
         end = None if earlier.known is None else earlier.known + length
@@ -137,7 +128,7 @@ class Embedding(nn.Module):
             positions = positions_of(mask, length, earlier.tokens, given.device)
         else:
             check_positions(positions, given)
-        x = self.vectors(tokens, embeds, positions, types, known)
+        x = self.vectors(text, positions, known)
         like = self.tokens.weight
         ahead = padding_barrier(mask, like) if past is None else causal_mask(mask, length, earlier, like)
         causal = past is not None and ahead is None and length > 1
@@ -147,11 +138,9 @@ class Embedding(nn.Module):
         context = Context(mask=ahead, causal=causal, rotary=angles, seed=seed, documents=documents)
         return dropout(self.norm(x), self.config.dropout, seed, salt), context
 
-    def vectors(
-        self, tokens: Tensor | None, embeds: Tensor | None, positions: Tensor, types: Tensor | None, known: bool
-    ) -> Tensor:
+    def vectors(self, text: Text, positions: Tensor, known: bool) -> Tensor:
         """scale * E[token] + position + type; `known`: all positions are in the table of sinusoids."""
-        x: Any = embeds if tokens is None else look_up(self.tokens, tokens, "input_ids")
+        x: Any = text.embeds if text.ids is None else look_up(self.tokens, text.ids, "input_ids")
         if self.config.embedding_scale != 1:
             x = x * self.config.embedding_scale
         if self.positions is not None:
@@ -160,7 +149,7 @@ class Embedding(nn.Module):
             x = x + (self.sinusoids[positions] if known else sinusoids(positions, self.config.width)).to(x.dtype)
         if self.types is not None:
             nothing = torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
-            x = x + look_up(self.types, nothing if types is None else types, "token_type_ids")
+            x = x + look_up(self.types, nothing if text.types is None else text.types, "token_type_ids")
         return x
 
 
@@ -191,6 +180,10 @@ class Body(nn.Module):
         self.solves = two_sided and any(name[0] == "D" for name in self.stack.scheme.solved)
         self.gradient_checkpointing = False  # transformers sets these two
         self._gradient_checkpointing_func: Any = checkpoint
+
+    def shown(self, x: Tensor, context: Context, look: Look) -> Tensor:
+        """The states after the stack; `look` keeps what it wants of those within."""
+        return self(x, context._replace(record=look.record), look.observe)
 
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None

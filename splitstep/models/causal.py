@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, DynamicCache
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 
-from ..integrate import Observe
-from ..kernels.loss import cross_entropy, shifted
-from ..kernels.output_product import project
 from ..shape import CausalShape
-from .arguments import answer, check_arguments, given_one, kept
-from .base import SplitstepGenerationMixin, TextModel, VocabularyHead
-from .body import Body, Embedding, seed_for
+from .base import SplitstepGenerationMixin, TextModel, VocabularyHead, WithoutHead
+from .body import Body, Embedding
 from .cache import check_room, past_of
 from .config import SplitstepConfig
-from .inputs import check_labels, check_positions
+from .inputs import Text
 from .kinds import kind
-from .masks import packed_documents, packed_mask
-from .watch import Watch
+from .look import Look, Wanted
+from .losses import read_tokens
+from .masks import restarted
 
 
 class CausalConfig(CausalShape, SplitstepConfig):
@@ -34,40 +31,26 @@ class CausalModel(TextModel):
 
     config_class = CausalConfig
     tokens_at = "embedding.tokens"
-    embedding: Embedding
-    body: Body
+
+    def __init__(self, config: CausalConfig) -> None:
+        super().__init__(config)
+        self.embedding = Embedding(config)
+        self.body = Body(config)
 
     def cache_for(self, given: Any, use_cache: bool | None, wanted: bool = True) -> Any:
         """The caller's cache, or a new one if the config or the caller asks for it outside of training."""
         caching = self.config.use_cache if use_cache is None else use_cache
         return DynamicCache() if given is None and caching and wanted and not self.training else given
 
-    def read(
-        self,
-        watch: Watch,
-        cache: Any,
-        tokens: Tensor | None,
-        embeds: Tensor | None,
-        mask: Tensor | None,
-        positions: Tensor | None,
-        types: Tensor | None,
-        dropout_seed: Tensor | None,
-    ) -> Tensor:
+    def read(self, look: Look, text: Text, cache: Any) -> Tensor:
         """The states of tokens, or of their vectors, after those in the cache."""
-        given = given_one(tokens, embeds)
-        documents = None
-        if positions is not None and mask is None and cache is None:
-            check_positions(positions, given)
-            documents = packed_documents(positions)
-            mask = packed_mask(documents)
+        given = text.given()
+        text = restarted(text) if cache is None else text
         past = past_of(cache, self.body.slots)
         if self.body.slots.own:
-            check_room(past, given.shape[1], mask)
-        seed = seed_for(self, self.config, dropout_seed, given.device)
-        x, context = self.embedding(
-            tokens, mask, seed, past, types=types, positions=positions, embeds=embeds, documents=documents
-        )
-        return self.body(x, context._replace(cache=cache, record=watch.record), watch.observe)
+            check_room(past, given.shape[1], text.mask)
+        x, context = self.embedding(text, self.seed(look, given.device), past)
+        return self.body.shown(x, context._replace(cache=cache), look)
 
     def bare(
         self,
@@ -76,24 +59,14 @@ class CausalModel(TextModel):
         position_ids: Tensor | None = None,
         past_key_values: Any = None,
         use_cache: bool | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
         token_type_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-        **others: Any,
+        **wanted: Unpack[Wanted],
     ) -> BaseModelOutputWithPast:
         """The states, as the model without a head returns them."""
-        check_arguments(self, others, packed=position_ids is not None)
-        cache = self.cache_for(past_key_values, use_cache)
-        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
-        x = self.read(
-            watch, cache, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed
-        )
-        out = BaseModelOutputWithPast(x, cache, watch.states(x), watch.attentions())  # pyright: ignore
-        return answer(self.config, return_dict, out)
+        look, cache = self.look(wanted, packed=position_ids is not None), self.cache_for(past_key_values, use_cache)
+        x = self.read(look, Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds), cache)
+        return look.answer(BaseModelOutputWithPast(x, cache, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
 
 class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -103,8 +76,6 @@ class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin
 
     def __init__(self, config: CausalConfig) -> None:
         super().__init__(config)
-        self.embedding = Embedding(config)
-        self.body = Body(config)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
         self.post_init()
 
@@ -118,41 +89,27 @@ class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
         token_type_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-        **others: Any,
+        **wanted: Unpack[Wanted],
     ) -> CausalLMOutputWithPast:
-        check_arguments(self, others, packed=position_ids is not None)
+        look = self.look(wanted, packed=position_ids is not None)
         cache = self.cache_for(past_key_values, use_cache, labels is None)
-        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
-        x = self.read(
-            watch, cache, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed
-        )
-        logits, wide = project(self.head, kept(x, logits_to_keep))
-        loss = None
-        if labels is not None:
-            check_labels(labels, logits)
-            loss = cross_entropy(logits, shifted(labels), num_items_in_batch, wide=wide)
-        out = CausalLMOutputWithPast(loss, logits, cache, watch.states(x), watch.attentions())  # pyright: ignore
-        return answer(self.config, return_dict, out)
+        x = self.read(look, Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds), cache)
+        logits, loss = read_tokens(self.head, kept(x, logits_to_keep), labels, num_items_in_batch, ahead=True)
+        return look.answer(CausalLMOutputWithPast(loss, logits, cache, *look.seen(x)))  # pyright: ignore[reportArgumentType]
+
+
+def kept(x: Tensor, logits_to_keep: int | Tensor) -> Tensor:
+    """The states whose logits are wanted: the last few, those at an index, or all if it is 0."""
+    if isinstance(logits_to_keep, Tensor):
+        return x[:, logits_to_keep]
+    return x[:, -logits_to_keep:] if logits_to_keep else x
 
 
 @final
-class SplitstepCausalModel(CausalModel):
+class SplitstepCausalModel(WithoutHead, CausalModel):
     """A causal language model without its head."""
-
-    per_token = ()
-
-    def __init__(self, config: CausalConfig) -> None:
-        super().__init__(config)
-        self.embedding = Embedding(config)
-        self.body = Body(config)
-        self.post_init()
 
     forward = CausalModel.bare
 

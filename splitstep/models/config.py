@@ -1,7 +1,13 @@
-"""Configurations: the shape of a network as Hugging Face keeps it, `config.json` and all."""
+"""Configurations: the shape of a network as Hugging Face keeps it, `config.json` and all.
+
+Programs that never imported splitstep open a saved model by `auto_map` in config.json and one small file. transformers
+would copy the source of every class that is involved. It need not: the small file imports them from the package.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields
 from pathlib import Path
@@ -11,13 +17,21 @@ from transformers import GenerationConfig, PreTrainedConfig
 
 from ..shape import Shape
 from ..support.words import NEAR, nearest
-from . import auto_map
 from .cache import slots_of
 
 THEIRS = frozenset(GenerationConfig().to_dict()) | {
     "attn_implementation", "auto_map", "experts_implementation", "name_or_path", "num_labels", "output_attentions",
     "per_layer_config", "quantization_config", "torch_dtype",
 }  # fmt: skip  # entries that transformers accepts besides the fields of a config
+CLASSES_FILE = Path("splitstep_models.py")
+MADE_BY: dict[type, Mapping[str, type]] = {}  # by config class: the Auto classes' names, and the class that each makes
+
+STUB = '''"""Where transformers finds the classes of this model: in the package splitstep (pip install splitstep)."""
+
+{imports}
+
+__all__ = {names}
+'''
 
 
 class SplitstepConfig(Shape, PreTrainedConfig):
@@ -54,11 +68,11 @@ class SplitstepConfig(Shape, PreTrainedConfig):
 
     def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write config.json, and the file by which programs that have not imported splitstep find its classes."""
-        if entry := auto_map.auto_map(type(self)):
+        if entry := auto_map(type(self)):
             self.auto_map = entry
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
         if entry:
-            (Path(save_directory) / auto_map.FILE).write_text(auto_map.source(type(self)), encoding="utf-8")
+            (Path(save_directory) / CLASSES_FILE).write_text(classes_source(type(self)), encoding="utf-8")
 
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
@@ -86,3 +100,18 @@ class SplitstepConfig(Shape, PreTrainedConfig):
         vars(sized)["_sized_for_cache"] = True
         sized.layers = max(1, *slots_of(last, layers * self.substeps)[1:])
         return sized
+
+
+def auto_map(config: type) -> dict[str, str]:
+    """The entry `auto_map` of config.json; empty if the config belongs to no kind of model."""
+    return {auto: f"{CLASSES_FILE.stem}.{made.__name__}" for auto, made in MADE_BY.get(config, {}).items()}
+
+
+def classes_source(config: type) -> str:
+    """The text of the small file."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for made in MADE_BY[config].values():
+        package = made.__module__.split(".")[0]
+        found["splitstep" if package == "splitstep" else made.__module__].add(made.__name__)  # files may be renamed
+    lines = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(found.items())]
+    return STUB.format(imports="\n".join(lines), names=sorted(name for names in found.values() for name in names))

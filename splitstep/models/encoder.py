@@ -1,20 +1,24 @@
-"""Tokens to states under a padding mask, and what the models with one such encoder share."""
+"""Tokens to states under a padding mask, what the models with one such encoder share, and the classifier of tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar, Unpack, final
 
 from torch import Tensor, nn
-from transformers.modeling_outputs import BaseModelOutput
+from transformers import AutoModelForSequenceClassification
+from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
 
-from ..integrate import Observe
-from .arguments import answer, check_arguments, given_one
-from .base import TextModel
-from .body import Body, Embedding, seed_for
-from .inputs import check_seq_idx
-from .masks import numbered_texts, restarting_positions, same_text
-from .watch import Watch
+from ..kernels.output_product import project
+from ..shape import SequenceShape
+from .base import TextModel, WithoutHead
+from .body import Body, Embedding
+from .config import SplitstepConfig
+from .inputs import Text
+from .kinds import kind
+from .look import Look, Wanted
+from .losses import class_loss
+from .masks import numbered
 
 
 class Encoder(nn.Module):
@@ -29,32 +33,10 @@ class Encoder(nn.Module):
         self.embedding = Embedding(config)
         self.body = body
 
-    def forward(
-        self,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        seed: Tensor | None = None,
-        watch: Watch | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        seq_idx: Tensor | None = None,
-    ) -> Tensor:
-        """States of the tokens. `seq_idx` is the number of each token's text in rows of several texts each: none looks
-        at another, and positions begin anew with each."""
-        texts = None
-        if seq_idx is not None:
-            check_seq_idx(seq_idx, given_one(input_ids, inputs_embeds))
-            texts = numbered_texts(seq_idx, attention_mask)
-            attention_mask = same_text(texts)
-            position_ids = restarting_positions(texts) if position_ids is None else position_ids
-        x, context = self.embedding(
-            input_ids, attention_mask, seed, types=token_type_ids, positions=position_ids, embeds=inputs_embeds,
-            documents=texts,
-        )  # fmt: skip
-        if watch is None:
-            return self.body(x, context)
-        return self.body(x, context._replace(record=watch.record), watch.observe)
+    def forward(self, text: Text, seed: Tensor | None = None, look: Look | None = None) -> Tensor:
+        """States of the tokens."""
+        x, context = self.embedding(text, seed)
+        return self.body(x, context) if look is None else self.body.shown(x, context, look)
 
 
 class EncoderModel(TextModel):
@@ -62,55 +44,103 @@ class EncoderModel(TextModel):
 
     base_model_prefix = "encoder"
     tokens_at = "encoder.embedding.tokens"
-    encoder: Encoder
 
-    def read(
-        self,
-        watch: Watch,
-        tokens: Tensor | None,
-        embeds: Tensor | None,
-        mask: Tensor | None,
-        positions: Tensor | None,
-        types: Tensor | None,
-        dropout_seed: Tensor | None,
-        seq_idx: Tensor | None = None,
-    ) -> Tensor:
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(config)
+
+    def read(self, look: Look, text: Text) -> Tensor:
         """The states of tokens, or of their vectors."""
-        seed = seed_for(self, self.config, dropout_seed, given_one(tokens, embeds).device)
-        return self.encoder(tokens, mask, types, seed, watch, positions, embeds, seq_idx)
+        return self.encoder(text, self.seed(look, text.given().device), look)
 
     def bare(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
         seq_idx: Tensor | None = None,
-        **others: Any,
+        **wanted: Unpack[Wanted],
     ) -> BaseModelOutput:
         """The states, as the model without a head returns them."""
-        check_arguments(self, others)
-        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
-        x = self.read(
-            watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed, seq_idx
-        )
-        return answer(self.config, return_dict, BaseModelOutput(x, watch.states(x), watch.attentions()))  # pyright: ignore
+        look, text = self.look(wanted), Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        x = self.read(look, numbered(text, seq_idx))
+        return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
 
-class EncoderStates(EncoderModel):
+class EncoderStates(WithoutHead, EncoderModel):
     """What encoders without a head share. Each has the config of a model with one."""
 
-    per_token = ()
+    forward = EncoderModel.bare
 
-    def __init__(self, config: Any) -> None:
+
+class SequenceConfig(SequenceShape, SplitstepConfig):
+    """A classifier of token sequences."""
+
+    model_type: ClassVar[str] = "splitstep-sequence"
+
+
+class SplitstepForSequenceClassification(EncoderModel):
+    """A classifier of token sequences."""
+
+    config_class = SequenceConfig
+    per_token, per_example = (), ("head",)
+
+    def __init__(self, config: SequenceConfig) -> None:
         super().__init__(config)
-        self.encoder = Encoder(config)
+        self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
         self.post_init()
 
-    forward = EncoderModel.bare
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if module is self.head and self.config.head_start == "zero":
+            nn.init.zeros_(self.head.weight)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> SequenceClassifierOutput:
+        look = self.look(wanted)
+        x = self.read(look, Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds))
+        logits, wide = project(self.head, pooled(x, attention_mask, self.config.pool))
+        loss = None if labels is None else class_loss(self.config, logits, labels, num_items_in_batch, wide)
+        return look.answer(SequenceClassifierOutput(loss, logits, *look.seen(x)))  # pyright: ignore[reportArgumentType]
+
+
+def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
+    """One vector per sequence: the first token's, or the mean over tokens that are not padding."""
+    if pool == "first":
+        return x[:, 0]
+    if mask is None:
+        return x.mean(1)
+    if mask.ndim != 2:
+        raise ValueError(
+            f"A mean over tokens needs to know the padding: pass an attention_mask [batch, tokens], not one of shape "
+            f"{list(mask.shape)}, or use pool=first."
+        )
+    weight = mask.to(x.dtype)[..., None]
+    return (x * weight).sum(1) / weight.sum(1).clamp(min=1)
+
+
+@final
+class SplitstepSequenceModel(EncoderStates):
+    """A classifier of token sequences without its head."""
+
+    config_class = SequenceConfig
+
+
+SEQUENCE = kind(
+    "sequence",
+    SequenceConfig,
+    SplitstepForSequenceClassification,
+    AutoModelForSequenceClassification,
+    SplitstepSequenceModel,
+)

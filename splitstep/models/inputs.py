@@ -1,4 +1,4 @@
-"""Inputs of models checked: their shapes, and numbers that are in no table. A wrong one is one clear line.
+"""Inputs of models: tokens or their vectors, checked. A wrong one is one clear line.
 
 Compiled and exported models skip what would bind their shapes or read their numbers. On a GPU no number is read, since
 that would wait for it: there, a number outside of its table is an error of CUDA.
@@ -6,8 +6,29 @@ that would wait for it: there, a number outside of its table is an error of CUDA
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
+
+
+class Text(NamedTuple):
+    """Tokens as a model reads them, [B, T] each, or their vectors [B, T, width]. Documents are those of the mask unless
+    they are given."""
+
+    ids: Tensor | None = None
+    mask: Tensor | None = None
+    types: Tensor | None = None
+    positions: Tensor | None = None
+    embeds: Tensor | None = None
+    documents: Tensor | None = None
+
+    def given(self, prefix: str = "") -> Tensor:
+        """Tokens or vectors, of which one is given; it says how many tokens there are, and on which device."""
+        if (self.ids is None) == (self.embeds is None):
+            both = "both" if self.ids is not None else "neither"
+            raise ValueError(f"Pass either {prefix}input_ids or {prefix}inputs_embeds; got {both}.")
+        return self.ids if self.ids is not None else self.embeds  # pyright: ignore[reportReturnType]
 
 
 def check_mask(mask: Tensor) -> None:

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from transformers import AutoConfig, AutoModel
 
 from ..shape import KINDS
-from . import auto_map
 from .base import SplitstepModel
-from .config import SplitstepConfig
+from .config import MADE_BY, SplitstepConfig
 
 
 class Kind(NamedTuple):
@@ -41,7 +40,7 @@ def kind(
     auto.register(config, model)
     if body is not None:
         AutoModel.register(config, body)
-    auto_map.MADE_BY[config] = {one.__name__: made for one, made in found.made_by().items()}
+    MADE_BY[config] = {one.__name__: made for one, made in found.made_by().items()}
     return KINDS.add(name, found)
 
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, Unpack, final
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import MaskedLMOutput
 
 from ..fields import ACTIVATIONS, norm
-from ..integrate import Observe
-from ..kernels.loss import IGNORED, cross_entropy
-from ..kernels.output_product import project
 from ..shape import MaskedShape
-from .arguments import answer, check_arguments
 from .base import VocabularyHead
 from .config import SplitstepConfig
-from .encoder import Encoder, EncoderModel, EncoderStates
-from .inputs import check_labels
+from .encoder import EncoderModel, EncoderStates
+from .inputs import Text, check_labels
 from .kinds import kind
-from .watch import Watch
+from .look import Wanted
+from .losses import pair_loss, read_tokens
+from .masks import numbered
 
 
 class MaskedConfig(MaskedShape, SplitstepConfig):
@@ -60,7 +56,6 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
 
     def __init__(self, config: MaskedConfig) -> None:
         super().__init__(config)
-        self.encoder = Encoder(config)
         self.transform = nn.Linear(config.width, config.width)
         self.norm = norm(config.norm, config.width, config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab_size)
@@ -75,19 +70,14 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
         seq_idx: Tensor | None = None,
         masked_positions: Tensor | None = None,
         next_sentence_positions: Tensor | None = None,
         next_sentence_targets: Tensor | None = None,
         next_sentence_weights: Tensor | None = None,
-        **others: Any,
+        **wanted: Unpack[Wanted],
     ) -> MaskedOutput:
         """Logits [B, T, V] and the loss of labels [B, T]; with `masked_positions` [B, M], logits and labels of those
         positions alone: [B, M, V] and [B, M]. `seq_idx` numbers the texts of packed rows.
@@ -97,26 +87,19 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         the first tokens of the pairs in packed rows, one for each of these. Its loss is added: a mean, or a sum with
         `next_sentence_weights`.
         """
-        check_arguments(self, others)
-        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
-        x = self.read(
-            watch, input_ids, inputs_embeds, attention_mask, position_ids, token_type_ids, dropout_seed, seq_idx
-        )
-        logits, wide = self.read_out(x if masked_positions is None else states_at(x, masked_positions))
-        loss = None
-        if labels is not None:
-            check_labels(labels, logits)
-            loss = cross_entropy(logits, labels, num_items_in_batch, wide=wide)
+        look, text = self.look(wanted), Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        x = self.read(look, numbered(text, seq_idx))
+        chosen = self.transformed(x if masked_positions is None else states_at(x, masked_positions))
+        logits, loss = read_tokens(self.head, chosen, labels, num_items_in_batch)
         second = self.read_pairs(x, next_sentence_positions, next_sentence_targets)
         if second is not None and next_sentence_targets is not None:
             added = pair_loss(second, next_sentence_targets, next_sentence_weights)
             loss = added if loss is None else loss + added
-        out = MaskedOutput(loss, logits, watch.states(x), watch.attentions(), second)  # pyright: ignore
-        return answer(self.config, return_dict, out)
+        return look.answer(MaskedOutput(loss, logits, *look.seen(x), second))  # pyright: ignore[reportArgumentType]
 
-    def read_out(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of the states, plain and as `cross_entropy` reads them: what `project` returns."""
-        return project(self.head, self.norm(ACTIVATIONS["gelu"](self.transform(x))))
+    def transformed(self, x: Tensor) -> Tensor:
+        """What the output matrix reads."""
+        return self.norm(ACTIVATIONS["gelu"](self.transform(x)))
 
     def read_pairs(self, x: Tensor, positions: Tensor | None, labels: Tensor | None) -> Tensor | None:
         """The second head's logits: of each row, or of the pairs at these positions; None if there is no such head."""
@@ -131,15 +114,6 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         if labels is not None:
             check_labels(labels, logits, "labels of next sentences")
         return logits
-
-
-def pair_loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean of the second head's cross-entropy over labels that count, 0 if none does; or its sum with weights."""
-    rows = logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32))
-    losses = functional.cross_entropy(rows, labels.flatten(), ignore_index=IGNORED, reduction="none")
-    if weights is None:
-        return losses.sum() / (labels != IGNORED).sum().clamp(min=1)
-    return (losses * weights.flatten()).sum()
 
 
 def states_at(x: Tensor, positions: Tensor) -> Tensor:

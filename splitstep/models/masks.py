@@ -9,7 +9,7 @@ from torch.nn import functional
 from ..fields import barrier
 from ..fields.attention import running_type
 from .cache import Past
-from .inputs import check_mask
+from .inputs import Text, check_mask, check_positions, check_seq_idx
 
 
 def positions_of(mask: Tensor | None, length: int, past: int | Tensor, device: torch.device) -> Tensor:
@@ -65,6 +65,26 @@ def restarting_positions(text: Tensor) -> Tensor:
     index = torch.arange(text.shape[1], device=text.device)
     begins = functional.pad(text[:, 1:] != text[:, :-1], (1, 0), value=True)
     return index - torch.where(begins, index, 0).cummax(-1).values
+
+
+def numbered(text: Text, seq_idx: Tensor | None) -> Text:
+    """Rows of several texts each, of which `seq_idx` numbers those of each token: none looks at another, and positions
+    begin anew with each."""
+    if seq_idx is None:
+        return text
+    check_seq_idx(seq_idx, text.given())
+    texts = numbered_texts(seq_idx, text.mask)
+    positions = restarting_positions(texts) if text.positions is None else text.positions
+    return text._replace(mask=same_text(texts), positions=positions, documents=texts)
+
+
+def restarted(text: Text) -> Text:
+    """Rows of several texts each, which begin anew where positions do."""
+    if text.positions is None or text.mask is not None:
+        return text
+    check_positions(text.positions, text.given())
+    texts = packed_documents(text.positions)
+    return text._replace(mask=packed_mask(texts), documents=texts)
 
 
 def documents_of(mask: Tensor | None, causal: bool, room: int | None = None) -> Tensor | None:

@@ -1,25 +1,57 @@
-"""The map from sequences of vectors to sequences of vectors."""
+"""Models that read numbers instead of tokens: a map of sequences of vectors, and a classifier of images."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Unpack, final
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel
-from transformers.modeling_outputs import BaseModelOutput, TokenClassifierOutput
+from transformers import AutoModel, AutoModelForImageClassification
+from transformers.modeling_outputs import BaseModelOutput, ImageClassifierOutput, TokenClassifierOutput
 
 from ..fields import Context
-from ..integrate import Observe
-from ..shape import VectorsShape
-from .arguments import answer, check_arguments
-from .base import SplitstepModel
-from .body import Body, rotary_angles, seed_for, sinusoids
+from ..shape import ImageShape, VectorsShape
+from .base import SplitstepModel, WithoutHead
+from .body import Body, rotary_angles, sinusoids
 from .config import SplitstepConfig
 from .inputs import check_mask
 from .kinds import kind
+from .look import Look, Wanted
+from .losses import class_loss, mean_square
 from .masks import documents_of, padding_barrier
-from .watch import Watch
+
+
+class NumbersModel(SplitstepModel):
+    """What models of numbers share: a matrix, positions and a stack. `numbers_at` is the matrix's name."""
+
+    numbers_at: ClassVar[str]
+
+    def __init__(self, config: Any, numbers: int) -> None:
+        super().__init__(config)
+        self.add_module(self.numbers_at, nn.Linear(numbers, config.width))
+        self.positions = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
+        self.body = Body(config)
+
+    def get_input_embeddings(self) -> Any:
+        return self.get_submodule(self.numbers_at)
+
+    def read(self, look: Look, numbers: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The states of tokens that are numbers, [B, T, n]."""
+        matrix = self.get_input_embeddings()
+        weight = matrix.weight
+        x = matrix(numbers.to(weight.dtype)).to(weight.dtype)  # autocast would narrow the stream
+        positions = torch.arange(x.shape[1], device=x.device)[None]
+        if self.positions is not None:
+            x = x + self.positions(positions)
+        elif self.config.positions == "sinusoidal":
+            x = x + sinusoids(positions, self.config.width).to(x.dtype)
+        context = Context(
+            mask=padding_barrier(mask, weight),
+            rotary=rotary_angles(self.config, positions, weight),
+            seed=self.seed(look, x.device),
+            documents=documents_of(mask, False) if "D" in self.config.scheme else None,
+        )
+        return self.body.shown(x, context, look)
 
 
 class VectorsConfig(VectorsShape, SplitstepConfig):
@@ -29,7 +61,7 @@ class VectorsConfig(VectorsShape, SplitstepConfig):
 
 
 @final
-class SplitstepVectorsModel(SplitstepModel):
+class SplitstepVectorsModel(NumbersModel):
     """A map of sequences of vectors: linear embedding, positions, stack, linear read-out. The loss is the mean square.
 
     `values` [B, T, inputs] are real numbers; `logits` [B, T, outputs] is what transformers calls the output.
@@ -37,65 +69,31 @@ class SplitstepVectorsModel(SplitstepModel):
 
     config_class = VectorsConfig
     main_input_name = "values"
+    numbers_at = "embedding"
     per_token = ("embedding", "head")
 
     def __init__(self, config: VectorsConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Linear(config.inputs, config.width)
-        self.positions = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
-        self.body = Body(config)
+        super().__init__(config, config.inputs)
         self.head = nn.Linear(config.width, config.outputs)
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embedding
-
-    def embed(self, values: Tensor) -> Tensor:
-        """The states before the stack."""
-        if values.ndim != 3 or values.shape[2] != self.config.inputs:
-            raise ValueError(
-                f"values have shape {list(values.shape)}: this model takes [batch, tokens, {self.config.inputs}]."
-            )
-        self.config.check_length(values.shape[1])
-        x = self.embedding(values.to(self.embedding.weight.dtype)).to(self.embedding.weight.dtype)
-        positions = torch.arange(x.shape[1], device=x.device)[None]
-        if self.positions is not None:
-            x = x + self.positions(positions)
-        elif self.config.positions == "sinusoidal":
-            x = x + sinusoids(positions, self.config.width).to(x.dtype)
-        return x
-
-    def read(self, watch: Watch, values: Tensor, mask: Tensor | None, dropout_seed: Tensor | None) -> Tensor:
-        """The states after the stack."""
+    def read(self, look: Look, numbers: Tensor, mask: Tensor | None = None) -> Tensor:
         if mask is not None:
             check_mask(mask)
-        x, weight = self.embed(values), self.embedding.weight
-        positions = torch.arange(x.shape[1], device=x.device)[None]
-        context = Context(
-            mask=padding_barrier(mask, weight),
-            rotary=rotary_angles(self.config, positions, weight),
-            seed=seed_for(self, self.config, dropout_seed, x.device),
-            documents=documents_of(mask, False) if "D" in self.config.scheme else None,
-            record=watch.record,
-        )
-        return self.body(x, context, watch.observe)
+        if numbers.ndim != 3 or numbers.shape[2] != self.config.inputs:
+            raise ValueError(
+                f"values have shape {list(numbers.shape)}: this model takes [batch, tokens, {self.config.inputs}]."
+            )
+        self.config.check_length(numbers.shape[1])
+        return super().read(look, numbers, mask)
 
     def bare(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self,
-        values: Tensor,
-        attention_mask: Tensor | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-        **others: Any,
+        self, values: Tensor, attention_mask: Tensor | None = None, **wanted: Unpack[Wanted]
     ) -> BaseModelOutput:
         """The states, before the read-out."""
-        check_arguments(self, others)
-        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
-        x = self.read(watch, values, attention_mask, dropout_seed)
-        return answer(self.config, return_dict, BaseModelOutput(x, watch.states(x), watch.attentions()))  # pyright: ignore
+        look = self.look(wanted)
+        x = self.read(look, values, attention_mask)
+        return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
     def forward(
         self,
@@ -103,32 +101,98 @@ class SplitstepVectorsModel(SplitstepModel):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        dropout_seed: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        observe: Observe | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-        **others: Any,
+        **wanted: Unpack[Wanted],
     ) -> TokenClassifierOutput:
-        check_arguments(self, others)
-        watch = Watch(self.config, observe, output_hidden_states, output_attentions)
-        x = self.read(watch, values, attention_mask, dropout_seed)
+        look = self.look(wanted)
+        x = self.read(look, values, attention_mask)
         y = self.head(x)
         loss = None if labels is None else mean_square(y, labels, attention_mask, num_items_in_batch)
-        out = TokenClassifierOutput(loss, y, watch.states(x), watch.attentions())  # pyright: ignore
-        return answer(self.config, return_dict, out)
+        return look.answer(TokenClassifierOutput(loss, y, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
 
-def mean_square(y: Tensor, labels: Tensor, mask: Tensor | None, items: Tensor | int | None) -> Tensor:
-    """The mean square of the difference over tokens that are not padding, or the sum divided by `items`."""
-    if labels.shape != y.shape:
-        raise ValueError(
-            f"labels have shape {list(labels.shape)}, and there are logits for {list(y.shape)}: give as many."
-        )
-    square = (y - labels).square()
-    if mask is not None and mask.ndim == 2:
-        square = square[mask.bool()]
-    return square.mean() if items is None else square.sum() / items
+class ImageConfig(ImageShape, SplitstepConfig):
+    """A classifier of images cut into square patches."""
+
+    model_type: ClassVar[str] = "splitstep-image"
+    attribute_map: ClassVar[dict[str, str]] = {
+        **SplitstepConfig.attribute_map,
+        "num_channels": "channels",
+        "patch_size": "patch",
+    }
+
+
+def grey(pixels: Tensor) -> Tensor:
+    """The brightness of colours (ITU-R 601), [B, 3, H, W] -> [B, 1, H, W]: pipelines open grey images in colour."""
+    red, green, blue = pixels.split(1, 1)
+    return green + 0.299 * (red - green) + 0.114 * (blue - green)  # equal channels come back bit for bit
+
+
+class ImageModel(NumbersModel):
+    """What models of images share: patches of pixels are their tokens."""
+
+    config_class = ImageConfig
+    main_input_name = "pixel_values"
+    numbers_at = "patches"
+    per_token = ("patches",)
+
+    def __init__(self, config: ImageConfig) -> None:
+        super().__init__(config, config.channels * config.patch**2)
+
+    def cut(self, pixels: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, patches, C * patch * patch]."""
+        p, side = self.config.patch, self.config.image_size // self.config.patch
+        blocks = pixels.unflatten(3, (side, p)).unflatten(2, (side, p))
+        return blocks.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+    def read(self, look: Look, numbers: Tensor, mask: Tensor | None = None) -> Tensor:
+        expected = (self.config.channels, self.config.image_size, self.config.image_size)
+        if self.config.channels == 1 and numbers.shape[1] == 3:
+            numbers = grey(numbers)
+        if numbers.shape[1:] != expected:
+            raise ValueError(f"pixel_values have shape {tuple(numbers.shape)}: this model takes [batch, {expected}].")
+        return super().read(look, self.cut(numbers))
+
+    def bare(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, pixel_values: Tensor, **wanted: Unpack[Wanted]
+    ) -> BaseModelOutput:
+        """The states, as the model without a head returns them."""
+        look = self.look(wanted)
+        x = self.read(look, pixel_values)
+        return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
+
+
+class SplitstepForImageClassification(ImageModel):
+    """A classifier of images: linear patches, learned positions, stack, mean, head."""
+
+    per_example = ("head",)
+
+    def __init__(self, config: ImageConfig) -> None:
+        super().__init__(config)
+        self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
+        self.post_init()
+
+    def forward(
+        self,
+        pixel_values: Tensor,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> ImageClassifierOutput:
+        look = self.look(wanted)
+        x = self.read(look, pixel_values)
+        logits = self.head(x.mean(1))
+        loss = None if labels is None else class_loss(self.config, logits, labels, num_items_in_batch)
+        return look.answer(ImageClassifierOutput(loss, logits, *look.seen(x)))  # pyright: ignore[reportArgumentType]
+
+
+@final
+class SplitstepImageModel(WithoutHead, ImageModel):
+    """A classifier of images without its head: a state for each patch."""
+
+    forward = ImageModel.bare
 
 
 VECTORS = kind("vectors", VectorsConfig, SplitstepVectorsModel, AutoModel)
+IMAGE = kind(
+    "image", ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification, SplitstepImageModel
+)

@@ -15,6 +15,7 @@ from splitstep.fields import SelfAttention, exact_attention
 from splitstep.models import KINDS, coarsened, cost, refined
 from splitstep.models.base import all_stacks
 from splitstep.models.cost import sketch
+from splitstep.models.inputs import Text
 
 SMALL: dict[str, Any] = dict(layers=4, width=16, heads=4, ffn=24, max_positions=16, init_std=0.3)
 TEXT: dict[str, Any] = {**SMALL, "vocab_size": 20}
@@ -52,7 +53,7 @@ def with_substeps(model: Any, substeps: int) -> Any:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_substeps_are_refined_steps(scheme: str) -> None:
     model = build("causal", scheme, step=0.5)
-    x, context = model.embedding(inputs("causal")["input_ids"], past=0)
+    x, context = model.embedding(Text(inputs("causal")["input_ids"]), past=0)
     stack = model.body.stack
     steps = ss.refine(stack.steps(), 3)
     expected = ss.integrate(stack.scheme, steps, (x, x) if stack.scheme.doubled else x, context)
@@ -145,10 +146,10 @@ def test_half_depth_of_equal_neighbours_is_one_step_of_twice_the_length() -> Non
     first, second = model.body.stack.layers
     second.load_state_dict(first.state_dict())
     half = coarsened(model, 2)
-    x, context = half.embedding(inputs("causal")["input_ids"], past=0)
+    x, context = half.embedding(Text(inputs("causal")["input_ids"]), past=0)
     expected = x + 1.0 * (first["A"](0.0, x, context) + first["F"](0.0, x, context))
     torch.testing.assert_close(half.body.stack(x, context), expected)
-    assert torch.equal(x, model.embedding(inputs("causal")["input_ids"], past=0)[0])
+    assert torch.equal(x, model.embedding(Text(inputs("causal")["input_ids"]), past=0)[0])
 
 
 WRONG = [

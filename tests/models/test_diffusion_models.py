@@ -13,6 +13,7 @@ import splitstep as ss
 from splitstep.fields import exact_attention
 from splitstep.models import KINDS, cost
 from splitstep.models.cost import sketch
+from splitstep.models.inputs import Text
 
 SMALL: dict[str, Any] = dict(layers=2, width=16, heads=4, ffn=24, max_positions=16, init_std=0.3, diffusion=0.4)
 TEXT: dict[str, Any] = {**SMALL, "vocab_size": 20}
@@ -84,14 +85,14 @@ def test_packed_texts_do_not_diffuse_into_each_other(scheme: str) -> None:
 def test_padding_changes_nothing_in_an_encoder(scheme: str, kind: str, ends: str) -> None:
     model = model_of(kind, scheme=scheme, ends=ends, positions="rotary")
     encoder = model.encoder
-    alone = encoder(TOKENS[:1, :5], None)
+    alone = encoder(Text(TOKENS[:1, :5]))
     for left in (0, 2):
         row = torch.full((1, 7), 3)
         row[:, left : left + 5] = TOKENS[:1, :5]
         mask = torch.zeros(1, 7, dtype=torch.long)
         mask[:, left : left + 5] = 1
         batch, masks = torch.cat([row, TOKENS[1:]]), torch.cat([mask, torch.ones(1, 7, dtype=torch.long)])
-        close(encoder(batch, masks)[:1, left : left + 5], alone)
+        close(encoder(Text(batch, masks))[:1, left : left + 5], alone)
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

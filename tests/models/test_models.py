@@ -19,6 +19,7 @@ from transformers.utils import logging
 import splitstep as ss
 from splitstep.fields import Context, FeedForward, FieldSpec, SelfAttention, norm, rotary
 from splitstep.models import KINDS as REGISTRY
+from splitstep.models.inputs import Text
 from splitstep.shape import FORMAT
 
 B, T, D, HEADS, VOCAB = 3, 7, 16, 4, 23
@@ -254,7 +255,7 @@ def test_pooling_is_the_mean_over_real_tokens_or_the_first_token() -> None:
     given = inputs("sequence")
     for pool in ("mean", "first"):
         model = build("sequence", pool=pool).eval()
-        states = model.encoder(given["input_ids"], given["attention_mask"])
+        states = model.encoder(Text(given["input_ids"], given["attention_mask"]))
         for i in range(B):
             n = int(given["attention_mask"][i].sum())
             vector = states[i, :n].mean(0) if pool == "mean" else states[i, 0]
@@ -285,12 +286,12 @@ def test_hidden_states_are_the_states_at_the_start_of_every_step_and_the_last(sc
     out = model(ids, output_hidden_states=True, observe=watch)
     states = out.hidden_states
     assert len(states) == 2 + 1
-    assert torch.equal(states[0], model.embedding(ids, past=0)[0])
+    assert torch.equal(states[0], model.embedding(Text(ids), past=0)[0])
     assert all(torch.equal(states[i], starts[i]) for i in range(2))
     assert torch.equal(model.head(states[-1]), out.logits)
     first = build("causal", scheme, layers=1).eval()
     first.load_state_dict({name: w for name, w in model.state_dict().items() if ".layers.1." not in name})
-    x, context = first.embedding(ids, past=0)
+    x, context = first.embedding(Text(ids), past=0)
     assert torch.equal(states[1], first.body.stack(x, context))  # as if the network ended there
     assert model(ids).hidden_states is None
     assert torch.equal(model(ids).logits, out.logits)  # being watched changes nothing

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import splitstep as ss
 from splitstep.models import KINDS
 from splitstep.models.base import all_stacks
-from splitstep.models.replay import replayed
+from splitstep.models.rebuilt import replayed
 
 SMALL: dict[str, Any] = dict(layers=3, width=16, heads=4, ffn=24, max_positions=16, init_std=0.3)
 TIED = {"F0": "F", "F1": "F"}

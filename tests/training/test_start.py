@@ -15,6 +15,7 @@ from torch import Tensor
 
 from splitstep import cli
 from splitstep.models import MaskedConfig, SplitstepForMaskedLM, SplitstepForSequenceClassification
+from splitstep.models.inputs import Text
 from splitstep.tasks import Task
 from splitstep.training import Recipe, RunDirectory, read_recipe, train
 from splitstep.training.processes import World
@@ -105,7 +106,7 @@ def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(
     found = begun(document, tmp_path / "run", task)
     assert isinstance(found.model, SplitstepForSequenceClassification)
     ids = torch.randint(1, 5, (3, 9))
-    assert torch.equal(found.model.eval().encoder(ids), model.eval().encoder(ids))
+    assert torch.equal(found.model.eval().encoder(Text(ids)), model.eval().encoder(Text(ids)))
     new = fresh(document, task)
     assert all(torch.equal(weights(found.model)[name], new[name]) for name in ("head.weight", "head.bias"))
     result = train(read_recipe(document, "recipe"), tmp_path / "run")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...inference.runs import find_run
-from ...models.replay import replayed
+from ...models.rebuilt import replayed
 from ...probes import observe
 from ...tasks import Task
 from ...training import Recipe, evaluate

@@ -1,8 +1,9 @@
-"""The same weights under another structure: another scheme, no norms, sub-steps, another step."""
+"""The same weights in another network: under another structure, or on a finer or a coarser grid of layers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import torch
@@ -14,9 +15,21 @@ from ..shape import feed_forwards
 from ..stack import Stack
 from .base import SplitstepModel, all_stacks
 from .config import SplitstepConfig
+from .cost import with_depth, with_widths
 
 M = TypeVar("M", bound=SplitstepModel)
 Weights = Mapping[str, str]  # whose weights a name of the new scheme gets, by name in the old one
+Sources = Callable[[int], Sequence[int]]  # the old layers that a new layer is made of
+
+
+def made_like(model: SplitstepModel, config: SplitstepConfig) -> Any:
+    """A model of the same kind, mode, type and place; what is not in its layers has the same weights."""
+    with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
+        new: Any = type(model)(config)
+    new.to(device=model.device, dtype=model.dtype).train(model.training)
+    outer = {name: w for name, w in model.state_dict().items() if ".stack.layers." not in name}
+    new.load_state_dict({name: w for name, w in outer.items() if name in new.state_dict()}, strict=False)
+    return new
 
 
 def replayed(
@@ -36,11 +49,7 @@ def replayed(
     """
     check_norm(model.config, norm)
     config = restructured(model.config, scheme, norm, substeps, step, weights or {})
-    with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-        new: Any = type(model)(config)
-    new.to(device=model.device, dtype=model.dtype).train(model.training)
-    outer = {name: w for name, w in model.state_dict().items() if ".stack.layers." not in name}
-    new.load_state_dict({name: w for name, w in outer.items() if name in new.state_dict()}, strict=False)
+    new = made_like(model, config)
     for old, stack in zip(all_stacks(model), all_stacks(new), strict=True):
         copy_layers(old, stack, weights or {})
     return new
@@ -117,3 +126,49 @@ def renamed(needed: Mapping[str, Tensor], have: Mapping[str, Tensor], weights: W
                 "scheme with the same projections."
             )
         yield name, have[source]
+
+
+def refined(model: M, times: int = 2) -> M:
+    """The network of `times` the depth: each layer is repeated, at step / times."""
+    return regridded(model, Fraction(checked(times)), lambda layer: [layer // times])
+
+
+def coarsened(model: M, times: int = 2) -> M:
+    """The network of 1 / times the depth: a layer has the mean weights of `times` neighbours, at step * times."""
+    return regridded(model, Fraction(1, checked(times)), lambda layer: range(layer * times, (layer + 1) * times))
+
+
+def checked(times: int) -> int:
+    if times < 1:
+        raise ValueError(f"times={times} must be a positive number.")
+    return times
+
+
+def regridded(model: M, ratio: Fraction, sources: Sources) -> M:
+    """A model of the same kind with `ratio` times the layers over the same time."""
+    new = made_like(model, on_grid(model.config, ratio, sources))
+    for old, stack in zip(all_stacks(model), all_stacks(new), strict=True):
+        for i, layer in enumerate(stack.layers):
+            states = [old.layers[j].state_dict() for j in sources(i)]
+            layer.load_state_dict({name: torch.stack([s[name] for s in states]).mean(0) for name in states[0]})
+    return new
+
+
+def on_grid(config: SplitstepConfig, ratio: Fraction, sources: Sources) -> SplitstepConfig:
+    """The config with `ratio` times the layers, each as wide as those that it is made of."""
+    widths: list[int] = []
+    for (scheme, layers), rows in zip(config.stacks(), config.ffn_rows(), strict=True):
+        if scheme.projections or scheme.replaces:
+            raise ValueError(
+                f"A part of {str(scheme)!r} projects or replaces the state, so its effect depends on the depth: use a "
+                "scheme whose parts all add, such as A F."
+            )
+        if (ratio * layers).denominator > 1:
+            raise ValueError(f"{layers} layers cannot be joined by {ratio.denominator}: use a divisor of {layers}.")
+        for joined in ([rows[j] for j in sources(layer)] for layer in range(int(ratio * layers))):
+            if any(row != joined[0] for row in joined):
+                raise ValueError(f"Layers of unequal widths ffn={joined} have no mean: join layers of equal width.")
+            widths += joined[0]
+    new = with_widths(with_depth(config, ratio), widths)
+    new.matched = None
+    return new

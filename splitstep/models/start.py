@@ -1,11 +1,11 @@
-"""Initial weights that are a smooth function of depth, the same for every number of layers.
+"""How weights start: drawn as the config says, each for itself or as a smooth function of depth.
 
-At t = phase * T each matrix of a layer is
+The latter is the same for every number of layers. At t = phase * T each matrix of a layer is
 
     W(t) = sum over k < K of (cos(pi k phase) G_k + sin(pi k phase) H_k) / sqrt(K)
 
-with G_k and H_k drawn as the config says. So W(t) has the variance of the usual initialisation at every t, and is a
-pure function of the seed, the matrix's name and t. A layer has the weights of its middle.
+with G_k and H_k drawn as usual. So W(t) has the variance of the usual initialisation at every t, and is a pure function
+of the seed, the matrix's name and t. A layer has the weights of its middle.
 """
 
 from __future__ import annotations
@@ -17,10 +17,44 @@ from math import cos, pi, sin
 
 import torch
 from torch import nn
+from transformers import initialization
 
+from ..fields import Diffusion
+from ..fields.attention import QueriesKeysValues
+from ..shape import Shape
 from ..stack import Stack
 
 Draw = Callable[[nn.Module], None]  # draws the weights of a module, as the config says
+
+
+def draw(module: nn.Module, config: Shape) -> None:
+    """Set a module's weights to what the config starts them with."""
+    if isinstance(module, nn.Linear):
+        draw_matrix(module, config)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=config.width**-0.5 if config.init == "xavier" else config.init_std)
+        if module.padding_idx is not None:
+            nn.init.zeros_(module.weight[module.padding_idx])
+    elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+        if module.weight is not None:
+            nn.init.ones_(module.weight)
+        if isinstance(module, nn.LayerNorm) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, Diffusion):
+        nn.init.constant_(module.a, module.start)
+
+
+def draw_matrix(layer: nn.Linear, config: Shape) -> None:
+    """Draw a matrix as the config says; biases start at 0, or at `rotary_bias` for rotary queries and keys."""
+    if config.init == "xavier":
+        nn.init.xavier_uniform_(layer.weight)
+    else:
+        nn.init.normal_(layer.weight, std=config.init_std)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+        if isinstance(layer, QueriesKeysValues) and config.rotary_bias:
+            starts = torch.tensor((config.rotary_bias, config.rotary_bias, 0.0))
+            initialization.copy_(layer.bias, starts.repeat_interleave(torch.tensor(layer.sizes)))
 
 
 @torch.no_grad()

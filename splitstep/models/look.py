@@ -1,0 +1,113 @@
+"""What a caller asks of a pass besides its answer: hidden states, attention weights, a seed, a record or a tuple."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any, TypedDict, TypeVar
+
+from torch import Tensor
+from transformers.utils.generic import ModelOutput
+
+from ..fields.context import Record
+from ..integrate import Event, Observe
+from ..support.words import nearest
+
+Output = TypeVar("Output", bound=ModelOutput)
+
+
+class Wanted(TypedDict, total=False):
+    """What `forward` of every model takes besides its inputs."""
+
+    observe: Observe | None
+    dropout_seed: Tensor | None
+    output_hidden_states: bool | None
+    output_attentions: bool | None
+    return_dict: bool | None
+
+
+# Names that transformers' own tools pass to every model, and that change nothing here. `cache_position` says what the
+# cache knows; `is_first_iteration` and `next_sequence_length` are notes of `generate` to itself; tokenizers write
+# `token_type_ids` and `special_tokens_mask` for models without types; the rest switches on kernels that we do not have.
+LET_THROUGH = frozenset({
+    "cache_position", "is_first_iteration", "next_sequence_length", "special_tokens_mask", "token_type_ids",
+    "output_router_logits", "use_cache",
+})  # fmt: skip
+# Names that mean something in transformers which these models do not do: only None may pass.
+PACKED = frozenset({"cu_seq_lens_k", "cu_seq_lens_q", "max_length_k", "max_length_q", "seq_idx"})
+ONLY_NONE = PACKED | {
+    "cross_attn_head_mask", "decoder_head_mask", "decoder_position_ids", "head_mask", "is_causal", "position_ids",
+}  # fmt: skip
+
+
+def check_arguments(model: Any, given: Wanted, packed: bool = False) -> None:
+    """Refuse arguments that `forward` does not know, with the nearest name. If the positions of a packed row say where
+    its texts begin, other arguments may say so again."""
+    for name, value in given.items():
+        ours = name in Wanted.__annotations__ or name in LET_THROUGH
+        if ours or (name in ONLY_NONE and value is None) or (packed and name in PACKED):
+            continue
+        title = type(model).__name__
+        if name in ONLY_NONE:
+            raise ValueError(f"{title} does nothing with {name}={shape_of(value)}: leave it out.")
+        own = (one for one in signature(type(model).forward).parameters if one not in ("self", "wanted"))
+        known = [*own, *Wanted.__annotations__]
+        near = nearest(name, known)
+        hint = f"did you mean {near}?" if near else f"it takes {', '.join(known)}."
+        raise TypeError(f"{title} takes no argument {name!r}: {hint}")
+
+
+def shape_of(value: Any) -> str:
+    return f"tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
+
+
+class Look:
+    """Keeps hidden states and attention weights of one stack, if wanted.
+
+    Hidden states are those at the start of every layer, and the last one; of a doubled state, the mean of the halves,
+    as at the end of a stack. Attention weights are those of every evaluation, in order: several in a layer if the
+    scheme evaluates attention several times. It holds no method of its own, which would keep it, and all states with
+    their graph, in memory until the garbage collector runs.
+    """
+
+    def __init__(self, config: Any, wanted: Wanted) -> None:
+        hidden, looks = wanted.get("output_hidden_states"), wanted.get("output_attentions")
+        hidden = config.output_hidden_states if hidden is None else hidden
+        looks = config.output_attentions if looks is None else looks
+        self.kept: list[Tensor] | None = [] if hidden else None
+        self.weights: dict[str, list[Tensor]] | None = {"own": [], "cross": []} if looks else None
+        self.inner, self.seed, self.substeps = wanted.get("observe"), wanted.get("dropout_seed"), config.substeps
+        given = wanted.get("return_dict")
+        self.whole: bool = config.return_dict if given is None else given
+
+    @property
+    def observe(self) -> Observe | None:
+        return self.inner if self.kept is None and self.weights is None else self.see
+
+    @property
+    def record(self) -> Record | None:
+        return None if self.weights is None else self.look
+
+    def see(self, event: Event) -> None:
+        if self.kept is not None and event.site[1:] == (0, 0, 0) and event.site.step % self.substeps == 0:
+            self.kept.append(event.before)
+        if self.inner is not None:
+            self.inner(event)
+
+    def look(self, whose: str, weights: Tensor) -> None:
+        assert self.weights is not None
+        self.weights[whose].append(weights)
+
+    def states(self, last: Tensor) -> tuple[Tensor, ...] | None:
+        return None if self.kept is None else (*self.kept, last)
+
+    def attentions(self, whose: str = "own") -> tuple[Tensor, ...] | None:
+        """The weights [B, heads, T, S] of every evaluation, of tokens on their "own" sequence or "cross" on another."""
+        return None if self.weights is None else tuple(self.weights[whose])
+
+    def seen(self, last: Tensor) -> tuple[Any, Any]:
+        """Hidden states and attention weights, as records of transformers hold them."""
+        return self.states(last), self.attentions()
+
+    def answer(self, output: Output) -> Output:
+        """The record, or the tuple of what it holds if the caller or the config wants one."""
+        return output if self.whole else output.to_tuple()  # pyright: ignore[reportReturnType]
