@@ -21,7 +21,7 @@ from splitstep.distillation.offsets import encode, placed, token_bytes, utf8
 from splitstep.distillation.pieces import pieces_of
 from splitstep.distillation.spans import phrases, tokens_of, words
 from splitstep.support.provenance import stamp
-from splitstep.tasks.tokenizer import learn_bpe, learn_wordpiece
+from splitstep.text.tokenizers import learn_bpe, learn_wordpiece
 
 CHARACTERS, REPEATS, WORDS, VOCABULARY = 1_000_000, 3, 20_000, 8_000
 SCRIPTS = [(0x61, 0x7A), (0x430, 0x44F), (0x627, 0x63A), (0x905, 0x939), (0x4E00, 0x5000), (0xAC00, 0xAD00)]

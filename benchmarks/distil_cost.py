@@ -40,7 +40,7 @@ from operator_calls import counted
 from splitstep.distillation.objective import Distillation
 from splitstep.support.files import write_atomically
 from splitstep.support.provenance import stamp
-from splitstep.tasks.fetch import read
+from splitstep.text.files import read
 from splitstep.training import load_recipe
 from splitstep.training.directory import RunDirectory
 from splitstep.training.processes import World

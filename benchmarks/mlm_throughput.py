@@ -36,10 +36,10 @@ from torch import Tensor, nn
 from splitstep.models import KINDS
 from splitstep.support.files import write_atomically
 from splitstep.support.provenance import stamp
-from splitstep.tasks.corpus.masking import FIRST, Choice, mask
-from splitstep.tasks.corpus.packing import Packer, row_type
-from splitstep.tasks.corpus.subwords import CLS, MASK, PAD, SEP
-from splitstep.tasks.mlm import as_batch
+from splitstep.tasks.masked.masking import FIRST, Choice, mask
+from splitstep.tasks.masked.mlm import as_batch
+from splitstep.tasks.masked.packing import Packer, row_type
+from splitstep.text.subwords import CLS, MASK, PAD, SEP
 from splitstep.training import TrainOptions, load_recipe
 from splitstep.training.objective import Learner
 from splitstep.training.processes import World

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from splitstep.support.provenance import stamp
-from splitstep.tasks.mlm import MlmOptions, prepare_text
+from splitstep.tasks.masked.mlm import MlmOptions, prepare_text
 
 BAR_SPEED, BAR_MEMORY = 1000 / (15 * 60), 2 << 30  # MB/s, bytes
 WORDS = 200_000

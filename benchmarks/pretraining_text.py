@@ -3,7 +3,7 @@
     python benchmarks/pretraining_text.py DATA OUT
 
 DATA holds enwik8/enwik8.gz, europarl-de-en/train.en.xz and wikitext-2/train*.txt.xz. OUT gets enwik8.jsonl (cleaned by
-the rules of `splitstep.tasks.corpus.wiki_text`), europarl.jsonl (the first 250,000 lines, each a document of its own,
+the rules of `splitstep.text.wiki_text`), europarl.jsonl (the first 250,000 lines, each a document of its own,
 for the lines are shuffled), wikitext2.jsonl (the articles of the training set) and enwik8.txt (the articles of
 enwik8.jsonl, with a blank line between them).
 """
@@ -18,8 +18,8 @@ from itertools import islice
 from pathlib import Path
 
 from splitstep.support.files import whole_file
-from splitstep.tasks.corpus.documents import lines_of
-from splitstep.tasks.corpus.wiki_text import main as write_articles
+from splitstep.text.documents import lines_of
+from splitstep.text.wiki_text import main as write_articles
 
 SPEECHES = 250_000
 TITLE = re.compile(r" = [^=].* = \n")

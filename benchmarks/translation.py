@@ -42,9 +42,9 @@ from splitstep.recipes import FOLDER
 from splitstep.support.files import write_atomically
 from splitstep.support.provenance import stamp
 from splitstep.tasks import task as load_task
-from splitstep.tasks.text_pairs.codec import END, PAD, START
-from splitstep.tasks.text_pairs.search import groups
-from splitstep.tasks.translation import Translation
+from splitstep.tasks.pairs.codec import END, PAD, START
+from splitstep.tasks.pairs.search import groups
+from splitstep.tasks.pairs.translation import Translation
 from splitstep.training import RunDirectory, TrainOptions, load_recipe
 from splitstep.training.loop import fit, open_journal
 from splitstep.training.objective import Learner

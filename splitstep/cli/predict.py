@@ -37,7 +37,7 @@ def predict(
     if submission is None and sys.stdin.isatty():
         raise ValueError(f"predict reads lines from standard input: splitstep predict {run} < lines.txt")
     from ..inference.predict import predict_run, submit_run
-    from ..tasks.text_pairs.lines import lines_of
+    from ..text.lines import lines_of
     from ..training.progress import counting
 
     output: Output = beside(run, as_json, out)

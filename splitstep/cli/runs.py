@@ -269,7 +269,7 @@ def translate(
 
     with uncollected(), lean():
         from ..inference.translate import Wanted, translate_run
-        from ..tasks.text_pairs.lines import lines_of
+        from ..text.lines import lines_of
         from ..training.progress import counting
 
     output = beside(run, as_json, out)

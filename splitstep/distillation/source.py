@@ -10,7 +10,7 @@ from typing import Any, final
 from ..opening import open_model
 from ..opening.load import Opened
 from ..opening.network import sha256_of_weights
-from ..tasks.open_tokenizer import open_tokenizer
+from ..text.open_tokenizer import open_tokenizer
 from ..training.directory import RunDirectory
 from .cache import MANIFEST, Manifest, read_manifest
 from .records import Shape

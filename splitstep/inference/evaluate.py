@@ -12,9 +12,9 @@ import torch
 from ..models import SplitstepConfig, SplitstepForTranslation
 from ..opening import open_model
 from ..tasks import TASKS
+from ..tasks.pairs.search import Progress, Search
+from ..tasks.pairs.translation import Translation
 from ..tasks.task import check_split
-from ..tasks.text_pairs.search import Progress, Search
-from ..tasks.translation import Translation
 from ..training import evaluate
 from ..training.directory import RunDirectory
 from ..training.network import NETWORKS

@@ -12,7 +12,7 @@ from ..models import KINDS, SplitstepConfig
 from ..opening import Opened
 from ..tasks import TASKS, Task
 from ..tasks.language import WindowOptions
-from ..tasks.tokenizer import TOKENIZER
+from ..text.tokenizers import TOKENIZER
 from ..training.recipe import dictated, override, read_recipe
 from .language_model import is_language_model, most_positions
 

@@ -15,7 +15,7 @@ from ..opening import Opened, open_model
 from ..support.ends import named_ends
 from ..tasks import TASKS
 from ..tasks.language import Language
-from ..tasks.tokenizer import TOKENIZER
+from ..text.tokenizers import TOKENIZER
 from ..training.directory import RunDirectory
 from .runs import Finished, find_run
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ..models import SplitstepForTranslation
-from ..tasks.text_pairs.codec import Codec
-from ..tasks.text_pairs.scores import Score
-from ..tasks.text_pairs.search import Progress, Search, decode_lines, longer_than_trained
-from ..tasks.translation import PairOptions, Translation
+from ..tasks.pairs.codec import Codec
+from ..tasks.pairs.scores import Score
+from ..tasks.pairs.search import Progress, Search, decode_lines, longer_than_trained
+from ..tasks.pairs.translation import PairOptions, Translation
 from .runs import find_run
 
 

@@ -19,7 +19,7 @@ from ..models import SplitstepConfig
 from ..models.base import silent
 from ..models.kinds import kind_of
 from ..support.words import first_line
-from ..tasks.open_tokenizer import TOKENIZERS
+from ..text.open_tokenizer import TOKENIZERS
 from ..training.directory import RunDirectory
 from .folder import CODE, check_folder
 from .gguf import read_gguf

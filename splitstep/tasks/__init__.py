@@ -9,18 +9,16 @@ from .task import Batch, FreeRun, Metric, Task
 
 __all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "task"]
 
-CLASSES = (
-    *("Digits", "ListOps", "Stdlib", "Text", "Mnist", "Newsgroups", "Enwik8", "Wikitext2"),
-    *("Classify", "Glue", "Mlm", "Numbers", "Parallel", "Multi30k", "Tatoeba", "Ted", "Europarl", "Iwslt14", "Wmt14"),
-    "Instruct",
-)
-TASKS: Registry[type[Task]] = Registry(
-    "task",
-    paths={
-        **{kind.lower(): f"{__name__}.{kind.lower()}:{kind}" for kind in CLASSES},
-        "images": f"{__name__}.own_images:OwnImages",
-    },
-)
+OWN = {
+    "digits": "digits:Digits", "listops": "listops:ListOps", "stdlib": "stdlib:Stdlib", "text": "text:Text",
+    "mnist": "mnist:Mnist", "newsgroups": "newsgroups:Newsgroups", "enwik8": "enwik8:Enwik8",
+    "wikitext2": "wikitext2:Wikitext2", "classify": "classify:Classify", "glue": "glue:Glue", "mlm": "masked.mlm:Mlm",
+    "numbers": "pairs.numbers:Numbers", "parallel": "pairs.parallel:Parallel", "multi30k": "pairs.multi30k:Multi30k",
+    "tatoeba": "pairs.tatoeba:Tatoeba", "ted": "pairs.ted:Ted", "europarl": "pairs.europarl:Europarl",
+    "iwslt14": "pairs.iwslt14:Iwslt14", "wmt14": "pairs.wmt14:Wmt14", "instruct": "instruct:Instruct",
+    "images": "own_images:OwnImages",
+}  # fmt: skip
+TASKS: Registry[type[Task]] = Registry("task", paths={name: f"{__name__}.{path}" for name, path in OWN.items()})
 
 
 def task(name: str, options: Mapping[str, object] = {}, data: Path | None = None) -> Task:

@@ -10,13 +10,14 @@ from typing import ClassVar, Literal, final
 import numpy as np
 
 from ..support.words import counted
-from .columns import Columns, Example, find_columns, labelled_rows
-from .fetch import find_own
+from ..text.columns import Columns, Example, find_columns, labelled_rows
+from ..text.files import find_own
+from ..text.splits import SPLITS
+from ..text.tables import read_table
 from .film_verdicts import verdicts
 from .options import at_least
 from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
-from .tables import read_table
-from .task import SPLITS, DataNote
+from .task import DataNote
 
 HELD = 0.1  # the share of the training file that is held out for validation, and for the test
 FEWEST = 10  # examples, so that something is held out

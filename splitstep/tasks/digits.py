@@ -7,8 +7,9 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from ..text.splits import SPLITS
 from .images import ImageOptions, Images, Pixels, Standard
-from .task import SPLITS, DataNote
+from .task import DataNote
 
 SOURCE = {"name": "sklearn.datasets.load_digits", "origin": "UCI optical recognition of handwritten digits"}
 STANDARD = Standard(white=16.0, mean=0.3057, deviation=0.3765)

@@ -6,9 +6,11 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from .fetch import Content, Source, data_root, locate, read
+from ..text.files import Content, data_root, read
+from ..text.splits import split_at
+from .fetch import Source, locate
 from .language import Language, WindowOptions
-from .task import DataNote, split_at
+from .task import DataNote
 
 SOURCE = Source(
     "enwik8/enwik8.zip",

@@ -1,36 +1,22 @@
-"""Finding data files, fetching missing ones, and reading them with a check of their content.
+"""Fetching published files that are missing.
 
-The data folder is the one given, else `$SPLITSTEP_DATA`, else `./data`. A missing file comes from its official source,
-or from `$SPLITSTEP_MIRROR`, which serves the same files by their paths in the data folder.
+They come from their official source, or from `$SPLITSTEP_MIRROR`, which serves the same files by their paths in the
+data folder.
 """
 
-import gzip
 import hashlib
 import http.client
-import io
-import lzma
 import os
-import tarfile
 import urllib.error
 import urllib.request
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from ..support.files import whole_file
+from ..text.files import BLOCK, find
 
-BLOCK = 1 << 20
 TIMEOUT = 20.0  # seconds without an answer
-PACKED = (".gz", ".tgz", ".xz", ".zip")
-ROOM, RATIO = 64 << 20, 200
-"""A packed file of unknown content may hold ROOM bytes plus RATIO times its own size."""
-
-Sought = Literal["file", "folder", "file or folder"]
-SOUGHT: dict[Sought, Callable[[Path], bool]] = {
-    "file": Path.is_file, "folder": Path.is_dir, "file or folder": Path.exists,
-}  # fmt: skip
 
 
 class Source(NamedTuple):
@@ -41,53 +27,6 @@ class Source(NamedTuple):
     url: str
     sha256: str
     most: int
-
-
-class Content(NamedTuple):
-    """The size and hash of a file once unpacked, however it was packed."""
-
-    size: int
-    sha256: str
-
-
-def data_root(data: Path | None) -> Path:
-    """The data folder, which may not exist yet."""
-    return data if data is not None else Path(os.environ.get("SPLITSTEP_DATA") or "data")
-
-
-def find(root: Path, *names: str) -> Path | None:
-    """The first of the named files that exists, packed or not."""
-    return next((root / form for name in names for form in forms(name) if (root / form).is_file()), None)
-
-
-def forms(name: str) -> list[str]:
-    """The names that a file may have: unless its name is that of a packed file, .gz and .xz may follow."""
-    return [name] if Path(name).suffix in PACKED else [name, f"{name}.gz", f"{name}.xz"]
-
-
-def find_own(name: str, task: str, data: Path | None, what: Sought = "file") -> Path:
-    """A user's own file or folder: as named, or under the data folder."""
-    root = data_root(data)
-    for path in (Path(name), root / name):
-        if SOUGHT[what](path):
-            return path
-    if what == "file" and Path(name).is_dir():
-        raise ValueError(f'task "{task}": {name} is a folder: name a file')
-    # A run keeps the names that it was given: used from another folder, it needs the one that they are relative to.
-    hint = "" if Path(name).is_absolute() else f": add --data DIR, where it is DIR/{name}"
-    raise ValueError(f'task "{task}": there is no {what} "{name}", here or in {root}{hint}')
-
-
-def require(root: Path, task: str, origin: str, *names: str) -> Path:
-    """The first of the named files that exists, or an error that says where it comes from and where to put it."""
-    found = find(root, *names)
-    if found is None:
-        packed = ", also as .gz and .xz" if len(forms(names[0])) > 1 else ""
-        raise ValueError(
-            f'task "{task}": {root / names[0]} is missing{packed}. It comes from {origin}. Put it there, or set '
-            f"SPLITSTEP_DATA to the folder that holds {names[0]}"
-        )
-    return found
 
 
 def locate(root: Path, source: Source, *names: str) -> Path:
@@ -133,73 +72,3 @@ def _copy(response: http.client.HTTPResponse, write: Callable[[bytes], object], 
     if total is not None and received != total:
         raise ValueError(f"the connection ended after {received:,} of {total:,} bytes")
     return digest.hexdigest()
-
-
-def read(path: Path, member: str | None = None, content: Content | None = None) -> bytes:
-    """A file's bytes, unpacked by its suffix (.gz, .tgz, .xz; .zip with `member`) and checked against `content`.
-
-    No more is unpacked than `content` allows or, without it, than text packed to this size can hold.
-    """
-    try:
-        packed = path.suffix in PACKED
-        most = content.size if content else ROOM + RATIO * path.stat().st_size if packed else None
-        data = _unpack(path, member, most)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, KeyError, RuntimeError) as error:
-        raise damaged(path, error) from None  # RuntimeError: encrypted, or packed in an unknown way
-    if content is not None:
-        check(path, data, content)
-    return data
-
-
-def read_tar(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The plain files of a tar archive, packed or not, each with its name in the archive."""
-    try:
-        with tarfile.open(fileobj=io.BytesIO(read(path)), mode="r:") as archive:
-            for entry in archive:
-                file = archive.extractfile(entry) if entry.isreg() and not entry.issparse() else None
-                if file is not None:
-                    yield entry.name, file.read()
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise damaged(path, error) from None
-
-
-def damaged(path: Path, error: Exception) -> ValueError:
-    """The error for a file that cannot be unpacked, or that the system does not let us read."""
-    if isinstance(error, OSError) and error.errno is not None:  # a damaged packed file gives an error without number
-        return ValueError(f"{path} cannot be read ({error.strerror}): make it a file that you may read")
-    size = path.stat().st_size
-    return ValueError(
-        f"{path} ({size:,} bytes) is damaged or cut short: {error}. Put a whole copy there; if it was fetched, remove "
-        "it to have it fetched again"
-    )
-
-
-def _unpack(path: Path, member: str | None, most: int | None) -> bytes:
-    if path.suffix == ".zip" and member is not None:
-        with zipfile.ZipFile(path) as archive, archive.open(member) as file:
-            return _read_all(file, path, most)
-    openers = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
-    with openers.get(path.suffix, open)(path, "rb") as file:
-        return _read_all(file, path, most)
-
-
-def _read_all(file: Any, path: Path, most: int | None) -> bytes:
-    """The rest of an open file, read block by block; more than `most` bytes are refused at once."""
-    out = io.BytesIO()
-    while block := file.read(BLOCK):
-        out.write(block)
-        if most is not None and out.tell() > most:
-            raise ValueError(
-                f"{path} ({path.stat().st_size:,} bytes) holds more than {most:,} bytes, which is more than expected: "
-                "put the right file there, or unpack it by hand if it is right"
-            )
-    return out.getvalue()
-
-
-def check(path: Path, data: bytes, content: Content) -> None:
-    """Refuse content of the wrong size or hash."""
-    if len(data) != content.size:
-        raise ValueError(f"{path} holds {len(data):,} bytes and should hold {content.size:,}. Fetch it again")
-    found = hashlib.sha256(data).hexdigest()
-    if found != content.sha256:
-        raise ValueError(f"{path} has content of sha256 {found} and should have {content.sha256}. Fetch it again")

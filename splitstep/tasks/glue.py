@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, NamedTuple, final
 import numpy as np
 
 from ..support.documents import decode, split_lines
-from .fetch import data_root, read, require
+from ..text.files import data_root, read, require
 from .measures import F1_ACCURACY, MATTHEWS, PEARSON
 from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
 from .task import ACCURACY, DataNote, Metric

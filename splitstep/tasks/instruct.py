@@ -13,13 +13,14 @@ from torch import Tensor
 from ..kernels.loss import shifted
 from ..support.ends import named_ends
 from ..support.words import counted
+from ..text.files import find_own
+from ..text.instructions import Row, read_rows
+from ..text.open_tokenizer import open_tokenizer
+from ..text.splits import SPLITS
 from .bucketed import Bucketed
 from .buckets import MULTIPLE, Buckets, choose_widths, padded
-from .fetch import find_own
-from .instructions import Row, read_rows
-from .open_tokenizer import open_tokenizer
 from .options import at_least
-from .task import IGNORED, PERPLEXITY, SPLITS, Batch, DataNote, check_totals, hashes, score_tokens
+from .task import IGNORED, PERPLEXITY, Batch, DataNote, check_totals, hashes, score_tokens
 
 TEMPLATE = (
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 import torch
 
+from ..text.tokenizers import save_tokenizer
 from .bucketed import Bucketed
 from .buckets import Buckets, padded
 from .classes import Classes
 from .task import Batch, hashes
-from .tokenizer import save_tokenizer
 
 PAD, CLS = 0, 1
 SPECIAL = ("[PAD]", "[CLS]")

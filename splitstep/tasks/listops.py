@@ -13,12 +13,13 @@ from typing import ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 
+from ..text.splits import SPLITS
+from ..text.tokenizers import word_tokenizer
 from .buckets import check_buckets
 from .cache import derived
 from .labelled import SPECIAL, Labelled, Ragged
 from .options import at_least
-from .task import SPLITS, DataNote
-from .tokenizer import word_tokenizer
+from .task import DataNote
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 VOCABULARY = (*SPECIAL, *OPERATORS, "]", *"0123456789")

@@ -7,7 +7,8 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from .fetch import Content, Source, data_root, locate, read
+from ..text.files import Content, data_root, read
+from .fetch import Source, locate
 from .images import ImageOptions, Images, Pixels, Standard
 from .task import DataNote
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from ..support.documents import decode, json_lines, split_lines
 from ..support.typed import read_as
+from ..text.files import data_root, find, read, read_tar
 from .buckets import check_buckets
 from .cache import Arrays, derived
-from .fetch import Source, data_root, find, locate, read, read_tar
+from .fetch import Source, locate
 from .labelled import CLS, PAD, SPECIAL, Labelled, Ragged
 from .options import at_least
 from .task import DataNote

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..text.tokenizers import LEARN, mark_sentences, save_tokenizer, saved_tokenizer, sentence_ids
 from .bucketed import Bucketed
 from .buckets import MULTIPLE, Buckets, choose_widths, padded
 from .cache import Arrays, derived
 from .measures import PEARSON, class_figures, class_sums, number_figures, number_sums, spearman
 from .options import at_least
 from .task import ACCURACY, Batch, Metric, check_totals, hashes
-from .tokenizer import LEARN, mark_sentences, save_tokenizer, saved_tokenizer, sentence_ids
 
 FORMAT = 1  # to be raised when the same texts give other tokens, so no old cache is read
 WIDTHS = 4  # shapes of a batch: compiled code and CUDA graphs are kept per shape

@@ -9,12 +9,12 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from ..text.library import library_files
+from ..text.splits import SPLITS
 from .language import Language, WindowOptions
 from .options import at_least
-from .task import SPLITS, DataNote
+from .task import DataNote
 
-# Tests and their data, what is installed beside the library, generated help text, and programs rather than library.
-LEFT_OUT = {"test", "tests", "idlelib", "site-packages", "dist-packages", "pydoc_data", "turtledemo", "__pycache__"}
 TWENTIETHS = {"train": 18, "valid": 1, "test": 1}  # the shares of the splits, if a `limit` is given
 
 
@@ -27,13 +27,6 @@ class StdlibOptions(WindowOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("limit", self.limit, 20 * self.length)
-
-
-def library_files(root: Path) -> list[Path]:
-    """The library's modules, relative to its folder, sorted."""
-    relative = (path.relative_to(root) for path in root.rglob("*.py"))
-    # _sysconfigdata differs from machine to machine.
-    return sorted(p for p in relative if not LEFT_OUT & set(p.parts) and not p.name.startswith("_sysconfigdata"))
 
 
 def split_of(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ..kernels.loss import IGNORED, cross_entropy
+from ..text.splits import SPLITS
 
 Batch = dict[str, Tensor]
 """`input_ids`, `labels` and, if rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
-
-SPLITS: tuple[str, ...] = ("train", "valid", "test")
 
 
 class Metric(NamedTuple):
@@ -55,7 +54,11 @@ class DataNote(NamedTuple):
 
 
 ACCURACY = Metric("accuracy", True, "{:.2%}", least=0.0, greatest=1.0)
+
+
 BITS_PER_BYTE = Metric("bits_per_byte", False, "{:.3f}", least=0.0)
+
+
 PERPLEXITY = Metric("perplexity", False, "{:,.2f}", least=1.0)
 
 
@@ -180,11 +183,6 @@ def score_tokens(logits: Tensor, labels: Tensor) -> dict[str, float]:
     """Sums of the cross-entropy in nats, of correct predictions and of tokens with a label; logits [B, T, V]."""
     nll, correct = cross_entropy(logits, labels, 1), logits.argmax(-1) == labels
     return {"nll": float(nll), "correct": float(correct.sum()), "tokens": float((labels != IGNORED).sum())}
-
-
-def split_at(array: np.ndarray, cuts: Sequence[int]) -> dict[str, np.ndarray]:
-    """The three splits of an array, in order."""
-    return dict(zip(SPLITS, np.split(array, cuts), strict=True))
 
 
 def hashes(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:

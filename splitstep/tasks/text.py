@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from ..support.documents import decode
+from ..text.files import find_own, read
+from ..text.splits import SPLITS, split_at
+from ..text.subwords import LEAST, check_size, learn_bpe
+from ..text.vocabulary import END, Subwords
 from .cache import derived
-from .corpus.subwords import LEAST, check_size, learn_bpe
-from .fetch import find_own, read
 from .language import Language, WindowOptions
 from .options import at_least
-from .task import SPLITS, DataNote, hashes, split_at
-from .vocabulary import END, Subwords
+from .task import DataNote, hashes
 
 HELD = 20  # of so many bytes, one is held out for validation and one for test
 BLOCK = 1 << 16  # characters that are encoded at a time

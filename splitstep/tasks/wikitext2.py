@@ -8,10 +8,12 @@ from typing import ClassVar, Literal, final
 
 import numpy as np
 
-from .fetch import Source, data_root, locate, read
+from ..text.files import data_root, read
+from ..text.splits import SPLITS
+from ..text.vocabulary import Words
+from .fetch import Source, locate
 from .language import Language, WindowOptions
-from .task import PERPLEXITY, SPLITS, DataNote
-from .vocabulary import Words
+from .task import PERPLEXITY, DataNote
 
 WORDS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}
 """The published number of words in each split, with an <eos> for each line."""

@@ -15,7 +15,7 @@ from ..models.kinds import kind_of
 from ..schemes import name_of
 from ..support.words import counted
 from ..tasks import Metric, Task
-from ..tasks.tokenizer import TOKENIZER
+from ..text.tokenizers import TOKENIZER
 from .run_result import Figures, RunResult
 
 PIPELINES = {

@@ -14,7 +14,7 @@ from ..support.files import whole_folder
 from ..support.provenance import made
 from ..support.words import counted
 from ..tasks import FreeRun
-from ..tasks.text_pairs.scores import Score
+from ..tasks.pairs.scores import Score
 from .evaluate import evaluate, free_run
 from .progress import Progress
 from .run import Diverged, Run

@@ -10,7 +10,7 @@ from ..support.provenance import Provenance
 from ..support.typed import Figure, Inlined, plain
 from ..support.words import counted
 from ..tasks import Metric
-from ..tasks.text_pairs.scores import Score
+from ..tasks.pairs.scores import Score
 
 Figures = dict[str, Figure]
 

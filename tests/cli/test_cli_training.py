@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from splitstep import cli
 from splitstep.inference import runs
 from splitstep.studies.compare import running
-from splitstep.tasks.vocabulary import Words
+from splitstep.text.vocabulary import Words
 
 TINY = """
 task: digits

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 from splitstep import cli
 from splitstep.recipes import find_recipe
-from splitstep.tasks.text_pairs.codec import Codec
+from splitstep.tasks.pairs.codec import Codec
 
 OVERRIDES = [
     "train.steps=3", "train.batch=256", "model.width=16", "model.heads=2", "model.ffn=16", "data.train=300",

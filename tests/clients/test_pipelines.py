@@ -12,7 +12,7 @@ from tiny import TEXT
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast, pipeline
 
 import splitstep as ss
-from splitstep.tasks.tokenizer import word_tokenizer
+from splitstep.text.tokenizers import word_tokenizer
 from splitstep.training import read_recipe, train
 
 TINY = {"layers": 1, "width": 8, "heads": 2, "ffn": 8, "init_std": 0.5}

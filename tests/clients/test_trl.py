@@ -19,7 +19,7 @@ LINES = ["one two three", "two three four five", "three four", "four five six se
 def byte_tokenizer_with_padding() -> Any:
     from transformers import PreTrainedTokenizerFast
 
-    from splitstep.tasks.tokenizer import byte_tokenizer
+    from splitstep.text.tokenizers import byte_tokenizer
 
     newline, zero = "\u010a", "\u0100"  # how ByteLevel writes these bytes
     return PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), eos_token=newline, pad_token=zero)

@@ -17,15 +17,7 @@ from strategies import schemes
 
 from splitstep import SCHEMES, TABLEAUX, Scheme, Tableau, scheme, with_tableau
 from splitstep.notation import read, shortened
-from splitstep.scheme import (
-    Project,
-    Substep,
-    average,
-    compose,
-    with_diffusion,
-    with_projections,
-    without_residuals,
-)
+from splitstep.scheme import Project, Substep, average, compose, with_diffusion, with_projections, without_residuals
 from splitstep.schemes import name_of
 from splitstep.tableau import coefficient
 

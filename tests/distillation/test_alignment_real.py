@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 from splitstep.distillation.alignment import align
 from splitstep.distillation.offsets import token_bytes
 from splitstep.distillation.vocabulary import shared_vocabulary
-from splitstep.tasks.open_tokenizer import open_tokenizer
+from splitstep.text.open_tokenizer import open_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the reader of GGUF files
 

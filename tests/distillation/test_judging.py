@@ -21,7 +21,7 @@ from splitstep.distillation.judging.rouge import mean_rouge, rouge_l
 from splitstep.distillation.judging.tokens import Causal
 from splitstep.distillation.vocabulary import shared_vocabulary
 from splitstep.probes.similarity import linear_cka
-from splitstep.tasks.instructions import Row
+from splitstep.text.instructions import Row
 
 TEXT = " ".join(row.answer for row in ROWS)
 

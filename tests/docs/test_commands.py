@@ -36,7 +36,7 @@ LEFT_OUT = {
     "splitstep inspect runs/digits": "needs a run; tests/studies/test_inspect.py makes one",
     "splitstep report runs/look": "needs an inspection; tests/cli/test_inspect_verb.py makes one",
     "splitstep train mlm-small": "needs text of your own; tests/training/test_masked_recipes.py trains on some",
-    "python -m splitstep.tasks.corpus.wiki_text": "needs enwik8; tests/tasks/test_wiki_text.py runs it on a small dump",
+    "python -m splitstep.text.wiki_text": "needs enwik8; tests/tasks/test_wiki_text.py runs it on a small dump",
     "python benchmarks/pretraining_text.py": "needs enwik8, Europarl and WikiText-2; its parts have tests of their own",
     "splitstep train text data.path=enwik8.txt": "needs enwik8; the guide to pre-training has it with another text",
     "splitstep train glue-mrpc": "needs the files of GLUE, which are fetched by hand",

@@ -17,16 +17,7 @@ from torch.func import functional_call, grad, jvp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
-from splitstep.kernels.loss import (
-    FUSED,
-    IGNORED,
-    Kernels,
-    check,
-    cross_entropy,
-    formula,
-    fusible,
-    kernels,
-)
+from splitstep.kernels.loss import FUSED, IGNORED, Kernels, check, cross_entropy, formula, fusible, kernels
 from splitstep.kernels.output_product import Padded, bare, project, unaligned
 from splitstep.tasks.task import score_tokens
 

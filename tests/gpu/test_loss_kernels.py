@@ -16,15 +16,7 @@ from gpu import kernels as launched
 from torch import Tensor, nn
 from torch.nn import functional
 
-from splitstep.kernels.loss import (
-    FUSED,
-    IGNORED,
-    cross_entropy,
-    formula,
-    fusible,
-    kernels,
-    slope_formula,
-)
+from splitstep.kernels.loss import FUSED, IGNORED, cross_entropy, formula, fusible, kernels, slope_formula
 from splitstep.kernels.output_product import Padded, project
 from splitstep.tasks.task import score_tokens
 

@@ -13,13 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import splitstep as ss
-from splitstep.kernels.loss import (
-    FUSED,
-    IGNORED,
-    Kernels,
-    check,
-    slope_formula,
-)
+from splitstep.kernels.loss import FUSED, IGNORED, Kernels, check, slope_formula
 from splitstep.kernels.output_product import COLUMNS
 
 LOSS = importlib.import_module("splitstep.kernels.loss")

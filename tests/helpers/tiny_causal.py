@@ -10,7 +10,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from splitstep.distillation.judging.tokens import Causal
 from splitstep.models import CausalConfig, SplitstepForCausalLM
-from splitstep.tasks.instructions import Row
+from splitstep.text.instructions import Row
 
 LINES = tokenizer_kinds.LINES
 ROWS = [

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, Pre
 from splitstep import cli
 from splitstep.inference.evaluate import evaluate_model
 from splitstep.tasks import language, task
-from splitstep.tasks.tokenizer import byte_tokenizer
+from splitstep.text.tokenizers import byte_tokenizer
 from splitstep.training import read_recipe, train
 
 LINES = {"task": "stdlib", "data": {"limit": 3_000, "length": 16}}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from splitstep.inference.streaming import PART, StopWords, text_pieces, until_stopped
-from splitstep.tasks.tokenizer import byte_tokenizer, word_tokenizer
+from splitstep.text.tokenizers import byte_tokenizer, word_tokenizer
 
 BYTES = PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), clean_up_tokenization_spaces=False)
 WORDS = ("<unk>", "<eos>", "a", "bee", "c", ",", "[", "é")

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from splitstep.opening import open_model
-from splitstep.tasks.open_tokenizer import open_tokenizer
+from splitstep.text.open_tokenizer import open_tokenizer
 
 gguf: Any = pytest.importorskip("gguf")
 LAYERS, WIDTH, HEADS, FFN = 2, 16, 2, 24

@@ -32,7 +32,7 @@ from splitstep.report.charts import (
     SmallMultiples,
     Trail,
     TrailChart,
-)  # fmt: skip
+)
 from splitstep.report.drawing import chart_to_html
 from splitstep.report.plots import COLOURS
 from splitstep.report.scales import scale

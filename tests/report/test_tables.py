@@ -21,7 +21,7 @@ from splitstep.report.tables import (
     to_html,
     to_markdown,
     to_terminal,
-)  # fmt: skip
+)
 from splitstep.studies.compare.tables import comparison_tables, tables_together
 from splitstep.studies.orders import orders, orders_tables
 

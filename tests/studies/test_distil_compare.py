@@ -19,7 +19,7 @@ from splitstep.opening.network import PRETRAINED
 from splitstep.studies.distil.exams import PLAIN, ExamFiles, has_room, held_out, make_exam
 from splitstep.studies.distil.reading import read_distil
 from splitstep.studies.distil.recipe_runs import RecipeRuns
-from splitstep.tasks.instructions import Row
+from splitstep.text.instructions import Row
 
 QUICK = ["train.steps=2", "train.batch=2", "train.warmup=1", "train.evaluate_every=1", "train.log_every=1"]
 

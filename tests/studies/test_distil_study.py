@@ -46,7 +46,7 @@ from splitstep.studies.distil.study import answers_of
 from splitstep.studies.distil.tables import ENDED, main_table
 from splitstep.studies.distil.verdict import distil_verdict
 from splitstep.studies.statistics import Estimate
-from splitstep.tasks.instructions import Row
+from splitstep.text.instructions import Row
 
 ATTACK = '<script>alert("x")</script>'
 HELD_OUT = [Row(f"Q: {ATTACK}\nA: ", f"{ATTACK} dog", ATTACK), *ROWS[2:]]

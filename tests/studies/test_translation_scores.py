@@ -28,11 +28,11 @@ from splitstep.studies.statistics import (
     two_sided_p,
 )
 from splitstep.tasks import task
-from splitstep.tasks.text_pairs.codec import END, PAD, Codec, Form, learn
-from splitstep.tasks.text_pairs.lines import Lines
-from splitstep.tasks.text_pairs.scores import multi_bleu, score, split_compounds
-from splitstep.tasks.text_pairs.search import Search, generate_ids, longer_than_trained, translate
-from splitstep.tasks.translation import Translation
+from splitstep.tasks.pairs.codec import END, PAD, Codec, Form, learn
+from splitstep.tasks.pairs.scores import multi_bleu, score, split_compounds
+from splitstep.tasks.pairs.search import Search, generate_ids, longer_than_trained, translate
+from splitstep.tasks.pairs.translation import Translation
+from splitstep.text.lines import Lines
 from splitstep.training.run_result import SplitResult
 
 WORDS = ["the", "a", "dog", "cat", "house", "tree", "runs", "sees", "red", "blue", "and", "of", "on", "."]

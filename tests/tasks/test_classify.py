@@ -14,7 +14,7 @@ from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAcc
 
 from splitstep.tasks import task
 from splitstep.tasks.film_verdicts import BAD, DEGREES, FILMS, GOOD, VERBS, verdicts
-from splitstep.tasks.tokenizer import learn_bpe, learn_wordpiece, save_tokenizer
+from splitstep.text.tokenizers import learn_bpe, learn_wordpiece, save_tokenizer
 
 
 def write(path: Path, rows: Sequence[Sequence[object]], header: Sequence[str] = ("text", "label")) -> str:

@@ -27,15 +27,16 @@ from made_up_words import WORDS
 from transformers import AutoTokenizer
 
 from splitstep.tasks import Task, task
-from splitstep.tasks.corpus import documents, held_out, prepared
-from splitstep.tasks.corpus.documents import Part, read_parts
-from splitstep.tasks.corpus.masking import FIRST, Choice, mask
-from splitstep.tasks.corpus.packing import Packer, piece_numbers
-from splitstep.tasks.corpus.prepared import load
-from splitstep.tasks.corpus.subwords import CLS, MASK, PAD, SEP, alphabet, continues
-from splitstep.tasks.mlm import Mlm, MlmOptions, prepare_text
+from splitstep.tasks.masked import prepared
+from splitstep.tasks.masked.masking import FIRST, Choice, mask
+from splitstep.tasks.masked.mlm import Mlm, MlmOptions, prepare_text
+from splitstep.tasks.masked.packing import Packer, piece_numbers
+from splitstep.tasks.masked.prepared import load
 from splitstep.tasks.task import IGNORED
-from splitstep.tasks.tokenizer import TOKENIZER, write_tokenizer
+from splitstep.text import documents, splits
+from splitstep.text.documents import Part, read_parts
+from splitstep.text.subwords import CLS, MASK, PAD, SEP, alphabet, continues
+from splitstep.text.tokenizers import TOKENIZER, write_tokenizer
 
 SMALL: dict[str, Any] = {"vocab_size": 400, "length": 32}
 
@@ -124,7 +125,7 @@ def test_a_file_in_blocks_is_the_file(size: int, tmp_path: Path, monkeypatch: py
 def test_of_many_documents_whole_ones_are_held_out_and_equal_ones_together() -> None:
     texts = sentences(3000) + sentences(300)
     parts = [Part(True, text) for text in texts]
-    found = list(held_out.split(parts, held_out.extent(parts)))
+    found = list(splits.split(parts, splits.extent(parts)))
     counts = Counter(name for name, _ in found)
     assert 0.035 < counts["valid"] / len(texts) < 0.065
     assert 0.035 < counts["test"] / len(texts) < 0.065
@@ -136,7 +137,7 @@ def test_of_many_documents_whole_ones_are_held_out_and_equal_ones_together() -> 
 def test_of_few_documents_stretches_are_held_out(size: int) -> None:
     text = " ".join(sentences(4000))[:size]
     parts = list(documents.parts_of(text))
-    found = list(held_out.split(parts, held_out.extent(parts)))
+    found = list(splits.split(parts, splits.extent(parts)))
     assert "".join(part.text for _, part in found) == text.strip()
     shares = Counter[str]()
     for name, part in found:
@@ -190,7 +191,7 @@ def test_rows_are_those_that_a_loop_over_tokens_gives(sizes: list[int], length: 
     count = iter(range(5, 10_000))
     texts = [[next(count) for _ in range(size)] for size in sizes]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("splitstep.tasks.corpus.packing.BLOCK", block)
+        patch.setattr("splitstep.tasks.masked.packing.BLOCK", block)
         assert pack(texts, length, cut).tolist() == brute_force(texts, length)
 
 
@@ -202,7 +203,7 @@ def test_pieces_are_numbered_and_padding_is_alone() -> None:
 def test_rows_hold_the_text_of_each_document(made: Mlm, lines: Path) -> None:
     """Every training line comes in order, all of it but the end of the last row, and each piece is one line's alone."""
     tokenizer = made._prepared.tokenizer
-    texts = [line for line in lines.read_text().split("\n") if held_out.split_of(line) == "train"]
+    texts = [line for line in lines.read_text().split("\n") if splits.split_of(line) == "train"]
     expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
     rows = made._prepared.rows["train"]
     assert rows.tolist() == brute_force(expected, 32)
@@ -215,7 +216,7 @@ def test_rows_hold_the_text_of_each_document(made: Mlm, lines: Path) -> None:
 def test_the_same_text_gives_the_same_subwords_in_every_process(lines: Path, tmp_path: Path) -> None:
     """The trainer's hash tables are seeded anew in each process."""
     code = (
-        "import sys, hashlib; from pathlib import Path; from splitstep.tasks.corpus.subwords import learn; "
+        "import sys, hashlib; from pathlib import Path; from splitstep.text.subwords import learn; "
         "texts = Path(sys.argv[1]).read_text().split('\\n'); "
         "print([hashlib.sha256(learn(kind, 400, lambda: iter(texts), 1).to_str().encode()).hexdigest() "
         "for kind in ('wordpiece', 'bpe')])"

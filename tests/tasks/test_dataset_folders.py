@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from splitstep.tasks import task
-from splitstep.tasks.corpus.documents import find_files, read_parts
+from splitstep.text.documents import find_files, read_parts
 
 datasets: Any = pytest.importorskip("datasets")
 datasets.disable_progress_bars()

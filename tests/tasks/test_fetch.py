@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from splitstep.tasks.fetch import Content, Source, data_root, fetch, find, locate, read, read_tar
+from splitstep.tasks.fetch import Source, fetch, locate
+from splitstep.text.files import Content, data_root, find, read, read_tar
 
 BODY = bytes(range(256)) * 20_000  # several blocks
 RIGHT = hashlib.sha256(BODY).hexdigest()
@@ -225,7 +226,7 @@ def test_a_tar_s_holes_and_links_are_left_alone(tmp_path: Path) -> None:
 UNREADABLE = """
 import os, sys
 from pathlib import Path
-from splitstep.tasks.fetch import read, read_tar
+from splitstep.text.files import read, read_tar
 os.getuid() or os.setuid(65534)  # root may read everything
 for path in map(Path, sys.argv[1:]):
     try:

@@ -10,8 +10,8 @@ import pytest
 from made_up_glue import made_up
 
 from splitstep.tasks import task
-from splitstep.tasks.fetch import find
 from splitstep.tasks.glue import PARTS, labels_of, read_lines, submission_text, submissions, texts_of
+from splitstep.text.files import find
 
 HERE = ("cola", "sst2", "mrpc", "rte", "stsb", "wnli")
 SHORT = {("mrpc", "train"): 1}  # the copy at hand lacks a row

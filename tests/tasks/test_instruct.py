@@ -15,7 +15,7 @@ from tokenizers import Regex, normalizers
 
 from splitstep.tasks import Task, instruct, task
 from splitstep.tasks.instruct import encode_rows, quotas
-from splitstep.tasks.instructions import Row, read_rows
+from splitstep.text.instructions import Row, read_rows
 
 TEMPLATE = "Q: {prompt}\nA: "
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from splitstep.tasks.instructions import Row, read_rows
+from splitstep.text.instructions import Row, read_rows
 
 TEMPLATE = "Q: {prompt}\nA: "
 FORMS: list[tuple[dict[str, Any], str, str]] = [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from splitstep.tasks.columns import find_columns, labelled_rows
-from splitstep.tasks.tables import Table, read_table
+from splitstep.text.columns import find_columns, labelled_rows
+from splitstep.text.tables import Table, read_table
 
 NASTY = [
     ('said "no", then left', "a"),

@@ -13,10 +13,10 @@ import pytest
 from made_up_words import WORDS
 
 from splitstep.tasks import task
-from splitstep.tasks.corpus import documents
-from splitstep.tasks.corpus.held_out import split_of
-from splitstep.tasks.corpus.masking import FIRST
-from splitstep.tasks.mlm import Mlm
+from splitstep.tasks.masked.masking import FIRST
+from splitstep.tasks.masked.mlm import Mlm
+from splitstep.text import documents
+from splitstep.text.splits import split_of
 
 SMALL: dict[str, Any] = {"vocab_size": 400, "length": 32, "documents": "line"}
 

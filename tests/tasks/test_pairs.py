@@ -19,13 +19,13 @@ from made_up_words import WORDS
 
 from splitstep.models import MaskedConfig, SplitstepForMaskedLM
 from splitstep.tasks import task
-from splitstep.tasks.corpus import held_out
-from splitstep.tasks.corpus.packing import Packer, piece_numbers
-from splitstep.tasks.corpus.pairs import APART, NEXT, OTHER, PairPacker, read_pairs
-from splitstep.tasks.corpus.sentences import SentenceFile, Sentences, sentences_of
-from splitstep.tasks.corpus.subwords import CLS, MASK, PAD, SEP
-from splitstep.tasks.mlm import Mlm
+from splitstep.tasks.masked.mlm import Mlm
+from splitstep.tasks.masked.packing import Packer, piece_numbers
+from splitstep.tasks.masked.pairs import APART, NEXT, OTHER, PairPacker, read_pairs
+from splitstep.tasks.masked.sentences import SentenceFile, Sentences, sentences_of
 from splitstep.tasks.task import IGNORED
+from splitstep.text import splits
+from splitstep.text.subwords import CLS, MASK, PAD, SEP
 from splitstep.training.evaluate import evaluate
 from splitstep.training.objective import task_loss
 
@@ -185,7 +185,7 @@ def test_pairs_are_of_one_split(made: Mlm, lines: Path) -> None:
     texts: dict[str, list[str]] = {name: [] for name in made.splits}
     for line in lines.read_text().split("\n"):
         ids = encode(line, add_special_tokens=False).ids
-        texts[held_out.split_of(line)].append(f" {' '.join(map(str, ids))} ")
+        texts[splits.split_of(line)].append(f" {' '.join(map(str, ids))} ")
     for name, own in texts.items():
         found = [one for one in pieces(made._prepared.rows[name]) if one[1]]
         assert len(found) > 10
@@ -348,8 +348,8 @@ def test_types_are_needed(made: Mlm) -> None:
 
 
 def test_sources_count_documents_not_stretches() -> None:
-    parts = [held_out.Part(True, "a b " * 400), held_out.Part(False, "c d " * 400), held_out.Part(True, "e f " * 400)]
-    found = list(held_out.split_numbered(parts, held_out.extent(parts)))
-    assert [(name, part) for name, part, _ in found] == list(held_out.split(parts, held_out.extent(parts)))
+    parts = [splits.Part(True, "a b " * 400), splits.Part(False, "c d " * 400), splits.Part(True, "e f " * 400)]
+    found = list(splits.split_numbered(parts, splits.extent(parts)))
+    assert [(name, part) for name, part, _ in found] == list(splits.split(parts, splits.extent(parts)))
     assert all(number == (2 if "e" in part.text else 1) for _, part, number in found)
     assert all(one[2] <= two[2] for one, two in pairwise(found))

@@ -20,7 +20,7 @@ from splitstep.tasks import digits, mnist, newsgroups, task, wikitext2
 from splitstep.tasks.images import Standard
 from splitstep.tasks.labelled import Labelled
 from splitstep.tasks.language import Language
-from splitstep.tasks.tokenizer import TOKENIZER, learn_bpe, write_tokenizer
+from splitstep.text.tokenizers import TOKENIZER, learn_bpe, write_tokenizer
 from splitstep.training import read_recipe, train
 
 LINES = {"train": "\n = A = \n\n the cat <unk> the\n x<eos> ##y \n", "valid": " the cat \n", "test": " A the \n \n"}

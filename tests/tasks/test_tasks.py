@@ -26,7 +26,6 @@ from hypothesis import strategies as st
 
 from splitstep.tasks import TASKS, Batch, Task, enwik8, newsgroups, task, wikitext2
 from splitstep.tasks.cache import derived
-from splitstep.tasks.fetch import Content
 from splitstep.tasks.images import shifted
 from splitstep.tasks.labelled import CLS, PAD, Ragged
 from splitstep.tasks.language import spans
@@ -34,8 +33,10 @@ from splitstep.tasks.listops import VARIANTS, VOCABULARY, ListOpsOptions, Varian
 from splitstep.tasks.mnist import parse_idx
 from splitstep.tasks.newsgroups import Document, Newsgroups, shorten, tfidf_baseline
 from splitstep.tasks.sampler import bucket, indices, starts
-from splitstep.tasks.stdlib import library_files, split_of
+from splitstep.tasks.stdlib import split_of
 from splitstep.tasks.task import IGNORED
+from splitstep.text.files import Content
+from splitstep.text.library import library_files
 
 
 @pytest.fixture

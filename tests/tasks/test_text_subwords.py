@@ -16,9 +16,9 @@ from transformers import AutoTokenizer
 
 from splitstep import cli
 from splitstep.tasks import text as module
-from splitstep.tasks.corpus.subwords import learn_bpe
 from splitstep.tasks.text import Text, TextOptions, blocks, encoded, held_out
-from splitstep.tasks.vocabulary import END
+from splitstep.text.subwords import learn_bpe
+from splitstep.text.vocabulary import END
 
 WORDS = ["".join(random.Random(n).choices("abcdefgh", k=1 + n % 6)) for n in range(150)]
 CHOSEN = random.Random(0)

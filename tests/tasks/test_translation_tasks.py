@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 
 from splitstep.tasks import sampler, task
 from splitstep.tasks.buckets import MULTIPLE, choose_widths, rows_of
-from splitstep.tasks.iwslt14 import TESTS, prepare_archive
-from splitstep.tasks.multi30k import COUNTS
-from splitstep.tasks.numbers import english, german
+from splitstep.tasks.pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, Form, check_fit, learn
+from splitstep.tasks.pairs.iwslt14 import TESTS, prepare_archive
+from splitstep.tasks.pairs.multi30k import COUNTS
+from splitstep.tasks.pairs.numbers import english, german
+from splitstep.tasks.pairs.translation import Translation
 from splitstep.tasks.task import IGNORED
-from splitstep.tasks.text_pairs import moses
-from splitstep.tasks.text_pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, Form, check_fit, learn
-from splitstep.tasks.text_pairs.lines import hold_out, lines_of
-from splitstep.tasks.translation import Translation
+from splitstep.text import moses
+from splitstep.text.lines import hold_out, lines_of
 from splitstep.training import read_recipe, train
 
 SMALL = {"train": 700, "valid": 40, "test": 40, "highest": 9999}
@@ -395,7 +395,7 @@ def test_the_cache_is_used_checked_and_mended(
     wanted = parallel(train=files, merges=50).batch(0, 0, 400)
     (folder,) = (cache / "translation").iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr("splitstep.tasks.text_pairs.prepared.write", None)  # nothing is made again
+        patch.setattr("splitstep.tasks.pairs.prepared.write", None)  # nothing is made again
         assert torch.equal(parallel(train=files, merges=50).batch(0, 0, 400)["labels"], wanted["labels"])
     tokens = folder / "train.source.tokens.npy"
     content = bytearray(tokens.read_bytes())
@@ -727,7 +727,7 @@ def test_europarl_holds_out_its_last_lines(europarl: Path) -> None:
 def test_a_second_name_of_a_split_is_not_prepared(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "multi30k").mkdir()
     counts = {stem: 20 + 5 * number for number, stem in enumerate(COUNTS)}
-    monkeypatch.setattr("splitstep.tasks.multi30k.COUNTS", counts)
+    monkeypatch.setattr("splitstep.tasks.pairs.multi30k.COUNTS", counts)
     for stem, side in itertools.product(counts, ("en", "de")):
         lines = sentences(counts[stem], seed=counts[stem])
         (tmp_path / "multi30k" / f"{stem}.{side}").write_text("\n".join(lines), encoding="utf-8")

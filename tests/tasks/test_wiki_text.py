@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from splitstep.tasks.corpus.wiki_text import clean
+from splitstep.text.wiki_text import clean
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_articles_of_a_dump_are_rows(tmp_path: Path) -> None:
     )
     cut = f"<page><title>Cut</title>\n<text>{long}"
     (tmp_path / "dump.gz").write_bytes(gzip.compress(f"<mediawiki>\n{body}{cut}".encode()))
-    command = [sys.executable, "-m", "splitstep.tasks.corpus.wiki_text", "dump.gz", "out.jsonl"]
+    command = [sys.executable, "-m", "splitstep.text.wiki_text", "dump.gz", "out.jsonl"]
     said = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=300).stdout
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["title"] for row in rows] == ["One", "Four & five"]

@@ -18,7 +18,7 @@ from torch import distributed
 from torch.distributed.tensor import DTensor
 
 from splitstep.models import SplitstepForTranslation
-from splitstep.tasks.translation import Translation
+from splitstep.tasks.pairs.translation import Translation
 from splitstep.training import Recipe, RunDirectory, read_recipe
 from splitstep.training.evaluate import evaluate
 from splitstep.training.processes import World, this_world

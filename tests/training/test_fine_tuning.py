@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from splitstep import cli
 from splitstep.inference.predict import predict_run
 from splitstep.models import MaskedConfig, SplitstepForMaskedLM
-from splitstep.tasks.tokenizer import learn_bpe, learn_wordpiece, save_tokenizer
+from splitstep.text.tokenizers import learn_bpe, learn_wordpiece, save_tokenizer
 from splitstep.training import Recipe, RunDirectory, read_recipe, train
 from splitstep.training.processes import World
 from splitstep.training.recipe import override

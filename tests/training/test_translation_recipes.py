@@ -13,10 +13,10 @@ import yaml
 from splitstep.models import SplitstepForTranslation, TranslationConfig, cost, twin
 from splitstep.recipes import FOLDER
 from splitstep.tasks import TASKS, task
-from splitstep.tasks.numbers import english, german
 from splitstep.tasks.options import read_options
-from splitstep.tasks.text_pairs.search import Search, translate
-from splitstep.tasks.translation import PairOptions, Translation
+from splitstep.tasks.pairs.numbers import english, german
+from splitstep.tasks.pairs.search import Search, translate
+from splitstep.tasks.pairs.translation import PairOptions, Translation
 from splitstep.training import load_recipe, train
 from splitstep.training.recipe import snapshot_steps
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...tasks.instructions import Row
+from ...text.instructions import Row
 from ..records import wide
 from .batch_size import rows_to_read
 from .tokens import (

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ...tasks.instructions import Row
+from ...text.instructions import Row
 from .answers import Answer, Writing, write_answers
 from .batch_size import release_memory
 from .bits import answer_bits, text_bits, total

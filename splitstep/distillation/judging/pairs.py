@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...probes.similarity import linear_cka
-from ...tasks.instructions import Row
+from ...text.instructions import Row
 from ..alignment import align
 from ..layers import teacher_layer
 from ..offsets import token_bytes, utf8

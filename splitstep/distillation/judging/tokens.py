@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...tasks.instructions import Row
+from ...text.instructions import Row
 from ..offsets import TokenBytes, token_bytes, utf8
 
 LIMITS = ("max_position_embeddings", "n_positions", "max_positions")  # as configs call how many tokens they read

@@ -12,7 +12,7 @@ from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...support.provenance import stamp
 from ...tasks import Metric, Task
-from ...tasks.fetch import data_root
+from ...text.files import data_root
 from ...training import Recipe
 from ...training.progress import Progress
 from ..arms import FULL, PAPER, Assignments, find_arms, recipes_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...tasks.text_pairs.scores import multi_bleu_metric
+from ...tasks.pairs.scores import multi_bleu_metric
 
 
 def sentence_counts(lines: Sequence[str], references: Sequence[str]) -> np.ndarray:

@@ -11,8 +11,8 @@ from ...jobs.progress import RunsProgress
 from ...schemes import scheme
 from ...support.provenance import stamp
 from ...tasks import Task
-from ...tasks.fetch import data_root
-from ...tasks.translation import Translation
+from ...tasks.pairs.translation import Translation
+from ...text.files import data_root
 from ...training import Recipe
 from ...training.progress import Progress
 from ..arms import FULL, Assignments

@@ -10,8 +10,8 @@ from ...notation import shortened
 from ...report.tables import EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES, Cell, Code, Column, Record, Table, lines
 from ...schemes import label
 from ...support.words import counted
+from ...tasks.pairs.translation import EXACT_MATCH
 from ...tasks.task import title_of
-from ...tasks.translation import EXACT_MATCH
 from ...training.run_result import RunOutcome
 from ..statistics import Estimate, estimate, paired_difference
 from .result import Comparison, OnTestSet, Row, Scored

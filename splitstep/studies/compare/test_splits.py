@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...tasks.text_pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
-from ...tasks.translation import EXACT_MATCH, Translation
+from ...tasks.pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
+from ...tasks.pairs.translation import EXACT_MATCH, Translation
 from ..statistics import (
     Bounds,
     Estimate,

@@ -18,7 +18,7 @@ from ...models.base import all_stacks
 from ...support.provenance import stamp
 from ...support.typed import plain
 from ...tasks import Batch, Metric
-from ...tasks.translation import Translation
+from ...tasks.pairs.translation import Translation
 from ...training.progress import Counting
 from ..statistics import Estimate, share_interval
 from .local_errors import LocalError, local_errors

@@ -22,8 +22,8 @@ from ...schemes import scheme
 from ...support.provenance import stamp
 from ...support.typed import Figure, plain
 from ...tasks import Batch, Metric, Task
-from ...tasks.fetch import data_root
-from ...tasks.translation import Translation
+from ...tasks.pairs.translation import Translation
+from ...text.files import data_root
 from ...training import Recipe, evaluate
 from ...training.directory import RunDirectory
 from ...training.progress import Progress

@@ -10,9 +10,9 @@ from ...distillation.judging.answers import Writing
 from ...distillation.judging.exam import WINDOW, Exam
 from ...distillation.judging.tokens import Causal, answer_tokens, most_tokens, prompt_tokens
 from ...support.words import counted
-from ...tasks.fetch import find_own
 from ...tasks.instruct import TEMPLATE, Instruct
-from ...tasks.instructions import Row, read_rows, read_text
+from ...text.files import find_own
+from ...text.instructions import Row, read_rows, read_text
 
 HELD_OUT = "held out"  # the set of the last rows
 PLAIN = 200_000  # characters of the plain text that are read, so judging stays short

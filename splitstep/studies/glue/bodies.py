@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from ...models import KINDS, SplitstepConfig
 from ...support.typed import Figure
-from ...tasks.mlm import Mlm
-from ...tasks.tokenizer import saved_tokenizer
+from ...tasks.masked.mlm import Mlm
+from ...text.tokenizers import saved_tokenizer
 from ...training.directory import RunDirectory
 from ...training.recipe import OURS
 from ...training.start import FREE, model_folder

@@ -13,8 +13,8 @@ from typing import Any
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...support.provenance import stamp
-from ...tasks.fetch import data_root
 from ...tasks.sentences import Sentences
+from ...text.files import data_root
 from ...training.directory import RunDirectory
 from ...training.progress import Progress
 from ...training.run_result import RunOutcome

@@ -9,7 +9,7 @@ import numpy as np
 
 from splitstep.tasks.labelled import Labelled, Ragged
 from splitstep.tasks.options import at_least
-from splitstep.tasks.tokenizer import word_tokenizer
+from splitstep.text.tokenizers import word_tokenizer
 
 BIT = 2  # the number of the token 0; PAD and CLS come before it
 

@@ -1,0 +1,97 @@
+"""IWSLT14 German-English from its official archive, prepared as the Macaron Net's scripts do."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, final
+
+from ...text import moses
+from ...text.files import data_root, read_tar, require
+from ...text.lines import Lines, chosen, lines_of, paired
+from ..task import DataNote
+from .codec import Form
+from .prepared import split_parts
+from .translation import Direction, PairOptions, Translation
+
+ARCHIVE = "iwslt14/de-en.tgz"
+ORIGIN = "https://wit3.fbk.eu/2014-01 (also http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz)"
+TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+PUBLISHED = {"train": 160_239, "valid": 7283, "test": 6750}
+"""Pairs that the original scripts make; sacremoses may differ from Moses in a few."""
+WORDS, RATIO = 175, 1.5
+EVERY = 23  # one clean pair in this many is for validation
+DROPPED = re.compile("<url>|<talkid>|<keywords>")
+STRIPPED = re.compile("</?title>|</?description>")
+SEGMENT = re.compile(r'<seg id="[0-9]*">\s*|\s*</seg>\s*')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iwslt14Options(PairOptions):
+    """Preparation itself filters by words and ratio, before the split, so those options have no default here."""
+
+    direction: Direction = "de-en"
+
+
+@final
+class Iwslt14(Translation):
+    """TED talks of IWSLT14, lower-cased Moses tokens."""
+
+    name: ClassVar[str] = "iwslt14"
+    Options: ClassVar[type] = Iwslt14Options
+    note = DataNote("160,239 pairs", "by hand", (ARCHIVE,), ORIGIN)
+
+    def __init__(self, options: Iwslt14Options, data: Path | None = None) -> None:
+        path = require(data_root(data), self.name, ORIGIN, ARCHIVE, "de-en.tgz")
+        parts = split_parts((path,), partial(prepare_archive, path, *options.languages))
+        source = {"name": "IWSLT14 German-English", "url": ORIGIN, "published_pairs": PUBLISHED}
+        self._load(parts, Form(*options.languages, "given", True), options, source)
+
+
+def prepare_archive(path: Path, source: str, target: str) -> dict[str, Lines]:
+    """All splits: no tags, Moses tokens, 1 to 175 words and a ratio of 1.5, every 23rd pair for validation."""
+    train_names = [f"train.tags.de-en.{side}" for side in (source, target)]
+    test_names = [[f"IWSLT14.{name}.de-en.{side}.xml" for name in TESTS] for side in (source, target)]
+    content = unpack(path, [*train_names, *test_names[0], *test_names[1]])
+    one, two = train_names
+    whole = paired(untagged(content[one]), untagged(content[two]), one, two)
+    clean = cleaned(tokenised(whole, source, target))
+    last = range(EVERY - 1, len(clean.source), EVERY)
+    rest = [row for row in range(len(clean.source)) if row % EVERY != EVERY - 1]
+    ours, theirs = ([line for name in names for line in segments(content[name])] for names in test_names)
+    test = paired(ours, theirs, f"the {source} side of test", f"the {target} side")
+    train = chosen(clean, rest)._replace(notes=clean.notes)
+    return {"train": train, "valid": chosen(clean, last), "test": tokenised(test, source, target)}
+
+
+def unpack(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """The lines of the wanted files of the archive, by name."""
+    files = ((name.rsplit("/", 1)[-1], content) for name, content in read_tar(path))
+    found = {name: lines_of(content, f"{path}: {name}") for name, content in files if name in wanted}
+    if missing := [name for name in wanted if name not in found]:
+        raise ValueError(f"{path} lacks {', '.join(missing)}: put the official de-en.tgz there, from {ORIGIN}")
+    return found
+
+
+def untagged(lines: Sequence[str]) -> list[str]:
+    """Sentences, titles and descriptions without their tags; lines of other tags are dropped."""
+    return [STRIPPED.sub("", line) for line in lines if not DROPPED.search(line)]
+
+
+def segments(lines: Sequence[str]) -> list[str]:
+    """The <seg> lines of a test file, with plain apostrophes."""
+    return [SEGMENT.sub("", line).strip().replace("’", "'") for line in lines if "<seg id" in line]
+
+
+def tokenised(lines: Lines, source: str, target: str) -> Lines:
+    """Moses tokens on both sides; the target is also kept as plain text."""
+    plain = [" ".join(line.split()) for line in lines.target]
+    return Lines(moses.tokenise(lines.source, source), moses.tokenise(lines.target, target), plain)
+
+
+def cleaned(lines: Lines) -> Lines:
+    """Pairs within the limits on words and ratio."""
+    pairs = list(zip(lines.source, lines.target, strict=True))
+    rows = [row for row, pair in enumerate(pairs) if moses.keep_by_length(*pair, WORDS, RATIO)]
+    return chosen(lines, rows)._replace(notes={"lines": len(pairs), "cleaned_away": len(pairs) - len(rows)})

@@ -1,0 +1,230 @@
+"""Prepared parallel text in the cache: subwords, token ids read from disk as needed, and counts of what is left out."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from itertools import compress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ...support.documents import read_json
+from ...support.files import whole_folder
+from ...text.lines import Lines, chosen, folded, read_pairs
+from ...text.moses import keep_by_length
+from ...text.splits import SPLITS
+from ..cache import cache_root, digest, key, unwritable
+from .codec import Codec, Form, Ragged, learn
+
+FORMAT = 5  # the version of the cache; another number makes everything anew
+MANIFEST = "manifest.json"
+HELD_TOKENS = 2048
+"""The most tokens on one side of a held-out pair, unless training takes longer ones: far more than the published test
+sets have. The time that a translation takes grows with the square of the length."""
+Side = Literal["source", "target"]
+Files = dict[str, list[tuple[str, str]]]
+"""Name and hash of each split's files, in order: source comes before target, and two files may have the same name."""
+
+
+class Part(NamedTuple):
+    """One split before preparation: the files it comes from, and how to read it."""
+
+    files: tuple[Path, ...]
+    read: Callable[[], Lines]
+
+
+def pair_part(*files: Path) -> Part:
+    """A split that is two files, line by line."""
+    return Part(files, partial(read_pairs, *files))
+
+
+def split_parts(files: tuple[Path, ...], read: Callable[[], Mapping[str, Lines]]) -> dict[str, Part]:
+    """Splits that come from the same files, which are read only once."""
+    once = cache(read)
+    return {split: Part(files, lambda split=split: once()[split]) for split in SPLITS}
+
+
+class Limits(NamedTuple):
+    """What training leaves out: pairs with more words than `words` or a length ratio above `ratio`, and pairs with more
+    subwords on either side than `tokens`. Held-out splits are kept whole, except for extremely long pairs."""
+
+    words: int | None
+    ratio: float | None
+    tokens: int
+
+    def most(self, split: str) -> int:
+        """The most subwords on the longer side of a pair."""
+        return self.tokens if split == "train" else max(self.tokens, HELD_TOKENS)
+
+
+class Pairs(NamedTuple):
+    """One split as token ids."""
+
+    source: Ragged
+    target: Ragged
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The longer side of each pair [N]."""
+        return np.maximum(self.source.lengths, self.target.lengths)
+
+
+class Prepared(NamedTuple):
+    """All splits of a task, its codec, and counts of what was read and left out."""
+
+    folder: Path
+    codec: Codec
+    pairs: dict[str, Pairs]
+    counts: dict[str, dict[str, int]]
+    files: Files
+    hashes: dict[str, str]  # of the prepared files
+
+    def text(self, split: str) -> Lines:
+        """The lines of a held-out split, as in its files."""
+
+        def column(side: str) -> list[str]:
+            return (self.folder / f"{split}.{side}.txt").read_bytes().decode().split("\n")[:-1]
+
+        has_plain = (self.folder / f"{split}.plain.txt").is_file()
+        return Lines(column("source"), column("target"), column("plain") if has_plain else None)
+
+
+class Wanted(NamedTuple):
+    """What to prepare: a task's splits, the form of their text, the number of merges, and what training leaves out;
+    `limit` keeps the first training pairs only."""
+
+    task: str
+    parts: Mapping[str, Part]
+    form: Form
+    merges: int
+    limits: Limits
+    limit: int | None
+
+
+def prepare(wanted: Wanted, more: object = None) -> Prepared:
+    """The prepared text, from the cache if it is there and undamaged; `more` is what else it depends on."""
+    files = {split: [(path.name, digest(path)) for path in part.files] for split, part in wanted.parts.items()}
+    parameters = {
+        "format": FORMAT, "files": files, "form": dataclasses.asdict(wanted.form), "merges": wanted.merges,
+        "limits": wanted.limits._asdict(), "limit": wanted.limit, "more": more,
+    }  # fmt: skip
+    folder = cache_root() / "translation" / f"{wanted.task}-{key(parameters)}"
+    found = load(folder, files)
+    if found is None:
+        make(folder, wanted)
+        found = load(folder, files)
+        assert found is not None, folder
+    return found
+
+
+def load(folder: Path, files: Files) -> Prepared | None:
+    """The prepared text in a folder of the cache, or None if a file is missing or does not match its hash."""
+    try:
+        manifest = read_json(folder / MANIFEST)
+        if any(digest(folder / name) != wanted for name, wanted in manifest["files"].items()):
+            return None
+        pairs = {split: Pairs(ragged(folder, split, "source"), ragged(folder, split, "target")) for split in files}
+        return Prepared(folder, Codec.load(folder), pairs, manifest["counts"], files, manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def ragged(folder: Path, split: str, side: Side) -> Ragged:
+    return Ragged(*(np.load(folder / f"{split}.{side}.{what}.npy", mmap_mode="r") for what in Ragged._fields))
+
+
+def make(folder: Path, wanted: Wanted) -> None:
+    """Prepare everything into a folder that appears only once it is whole."""
+    try:
+        with whole_folder(folder) as part:
+            counts = write(part, wanted)
+            hashes = {path.name: digest(path) for path in sorted(part.iterdir())}
+            (part / MANIFEST).write_text(json.dumps({"files": hashes, "counts": counts}), encoding="utf-8")
+    except OSError as error:
+        if not (folder / MANIFEST).is_file():  # else another process was faster, and its folder is the same
+            raise unwritable(folder, error) from None
+
+
+def write(folder: Path, wanted: Wanted) -> dict[str, dict[str, int]]:
+    """Write all files but the manifest, and return the counts of each split."""
+    form, limits = wanted.form, wanted.limits
+    counts: dict[str, dict[str, int]] = {}
+    codec: Codec | None = None
+    in_train = np.empty(0, np.int64)
+    for split in sorted(wanted.parts, key=lambda name: name != "train"):  # subwords are learned from training text
+        lines, counts[split] = without_empty(wanted.parts[split].read())
+        source = form.prepare_files(lines.source, form.source)
+        target = form.prepare_files(lines.target, form.target)
+        if split == "train":
+            source, target = shortened(source, target, wanted, counts[split])
+        require_pairs(wanted.task, split, len(source), counts[split])
+        codec = codec or learn(source, target, form, wanted.merges)
+        pairs = Pairs(codec.encode_flat(source), codec.encode_flat(target))
+        keep = pairs.lengths <= limits.most(split)
+        counts[split]["too_many_tokens"] = int((~keep).sum())
+        require_pairs(wanted.task, split, int(keep.sum()), counts[split])
+        if not keep.all():
+            pairs = Pairs(selected(pairs.source, keep), selected(pairs.target, keep))
+        hashes = hashed(compress(source, keep), compress(target, keep))
+        if split == "train":
+            in_train = hashes
+        else:
+            counts[split]["in_train"] = int(np.isin(hashes, in_train).sum())
+            write_text(folder, split, lines if keep.all() else chosen(lines, np.flatnonzero(keep).tolist()))
+        for side, ids in pairs._asdict().items():
+            for what, array in ids._asdict().items():
+                np.save(folder / f"{split}.{side}.{what}.npy", array)
+        counts[split]["kept"] = len(pairs.lengths)
+    assert codec is not None, wanted.parts
+    codec.save(folder)
+    return counts
+
+
+def without_empty(lines: Lines) -> tuple[Lines, dict[str, int]]:
+    """The pairs with text on both sides, and the counts so far."""
+    rows = [row for row, pair in enumerate(zip(lines.source, lines.target, strict=True)) if all(map(str.strip, pair))]
+    read = len(lines.source)
+    kept = lines if len(rows) == read else chosen(lines, rows)
+    return kept, {**lines.notes, "read": read, "empty": read - len(rows)}
+
+
+def shortened(
+    source: Sequence[str], target: Sequence[str], wanted: Wanted, counts: dict[str, int]
+) -> tuple[list[str], list[str]]:
+    """The training pairs within the limits; adds what is left out to `counts`."""
+    limits, limit = wanted.limits, wanted.limit
+    counts["over_limit"] = 0 if limit is None else max(0, len(source) - limit)
+    pairs = list(zip(source[:limit], target[:limit], strict=True))
+    longest = limits.words if limits.words is not None else max(map(len, (*source, *target)), default=1)
+    short = [pair for pair in pairs if keep_by_length(*pair, longest, None)]
+    kept = [pair for pair in short if keep_by_length(*pair, longest, limits.ratio)]
+    counts["too_many_words"], counts["unequal_length"] = len(pairs) - len(short), len(short) - len(kept)
+    return [one for one, _ in kept], [two for _, two in kept]
+
+
+def hashed(source: Iterable[str], target: Iterable[str]) -> np.ndarray:
+    """A hash of each pair [N]."""
+    pairs = zip(map(folded, source), map(folded, target), strict=True)
+    return np.fromiter(map(hash, pairs), np.int64)
+
+
+def selected(ids: Ragged, keep: np.ndarray) -> Ragged:
+    """The sequences to keep."""
+    offsets = np.concatenate([[0], np.cumsum(ids.lengths[keep])]).astype(np.int64)
+    return Ragged(ids.tokens[np.repeat(keep, ids.lengths)], offsets)
+
+
+def write_text(folder: Path, split: str, lines: Lines) -> None:
+    """Write the text of a held-out split, to translate and to score against."""
+    for side, column in (("source", lines.source), ("target", lines.target), ("plain", lines.plain)):
+        if column is not None:
+            (folder / f"{split}.{side}.txt").write_bytes("".join(f"{line}\n" for line in column).encode())
+
+
+def require_pairs(task: str, split: str, kept: int, counts: Mapping[str, Any]) -> None:
+    """Refuse a split of which no pair remains."""
+    if kept < 1:
+        why = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        raise ValueError(f'task "{task}": no pair of the {split} split remains ({why}); give more text or wider limits')
