@@ -26,14 +26,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from splitstep.options import learning_rate
 from splitstep.support.provenance import stamp
 from splitstep.tasks import Task
 from splitstep.training import Recipe, evaluate, load_recipe
 from splitstep.training.directory import RunDirectory
 from splitstep.training.loop import fit, open_journal
+from splitstep.training.networks import build_model
 from splitstep.training.processes import World
-from splitstep.training.run import Run, build_model
-from splitstep.training.schedule import learning_rate
+from splitstep.training.run import Run
 from splitstep.training.work import dropout_seed
 
 BAR = 1.03

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from splitstep.models import KINDS, CausalConfig, ImageConfig, SplitstepConfig
+from splitstep.options import learning_rate
 from splitstep.recipes import find_recipe
 from splitstep.support.files import write_atomically
 from splitstep.support.provenance import stamp
 from splitstep.training import TrainOptions
 from splitstep.training.objective import Learner
 from splitstep.training.processes import World
-from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import spread
 from splitstep.training.update import choose_precision, make_optimizer, make_update
 from splitstep.training.work import Work, dropout_seed

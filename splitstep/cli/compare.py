@@ -115,7 +115,7 @@ def document_of(verb: str, words: list[str], task: str | None, more: Sequence[st
         raise ValueError(f"Missing recipe: name one, as in `splitstep {verb} digits ...`, or give --task digits.")
     found = recipe_of_task(str(task)) if name is None else name
     find_recipe(found)  # refuses a wrong name before torch is imported
-    from ..training.recipe import load_document
+    from ..recipe import load_document
 
     refuse_launchers(verb)
     return found, load_document(found, [*words, *more])

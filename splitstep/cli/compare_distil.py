@@ -187,8 +187,8 @@ def sets_of(questions: Sequence[Path]) -> dict[str, Path]:
 
 def document_of(asked: Asked, teacher: str, student: str) -> dict[str, Any]:
     """The recipe that all runs share."""
+    from ..recipe import load_document, override
     from ..studies.distil.directory import CACHE
-    from ..training.recipe import load_document, override
 
     document: dict[str, Any] = {key: value for key, value in load_document(RECIPE).items() if key != "about"}
     document |= {"start": student, "data": {"path": [str(file) for file in asked.text], "test": TEST}}

@@ -85,7 +85,7 @@ def distil(
         raise ValueError(f"--online and --cache {cache} exclude each other: leave one of them out.")
     if not text:
         raise ValueError("--text is missing: name a file of instructions with answers, or of plain text.")
-    from ..training.recipe import load_document, override, read_recipe
+    from ..recipe import load_document, override, read_recipe
 
     document: dict[str, Any] = dict(load_document(RECIPE))
     del document["about"]

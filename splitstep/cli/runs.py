@@ -158,7 +158,7 @@ def _scores(found: SplitResult, metric: Metric) -> str:
 
 def _made(result: RunResult) -> list[tuple[str, str]]:
     """What a network of a scheme was matched to, and what a run learnt from if not from its task alone."""
-    from ..training.objective import objective_text
+    from ..recipe import objective_text
 
     recipe, objective = result.recipe, objective_text(result.recipe.get("objective", "task"))
     rows = [("matched", _matched(result))] if recipe.get("network", "scheme") == "scheme" else []

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from ..flows.examples import positions
+from ..options import at_least, read_options
 from ..support.words import counted, listed
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
-from ..tasks.options import at_least, read_options
 from ..training.objective import Objective
 from .cache import Precision
 from .cached_teacher import CachedTeacher, say, wanted_manifest, write_cache

@@ -11,13 +11,13 @@ import torch
 
 from ..models import SplitstepConfig, SplitstepForTranslation
 from ..opening import open_model
+from ..recipe import NETWORKS
 from ..tasks import TASKS
 from ..tasks.pairs.search import Progress, Search
 from ..tasks.pairs.translation import Translation
 from ..tasks.task import check_split
 from ..training import evaluate
 from ..training.directory import RunDirectory
-from ..training.network import NETWORKS
 from .fit import fitting_task
 from .runs import open_run
 from .translate import AS_TRAINED, Translated, Wanted, translate_split

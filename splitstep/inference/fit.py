@@ -10,10 +10,10 @@ from transformers import AutoTokenizer
 
 from ..models import KINDS, SplitstepConfig
 from ..opening import Opened
+from ..recipe import dictated, override, read_recipe
 from ..tasks import TASKS, Task
 from ..tasks.language import WindowOptions
 from ..text.tokenizers import TOKENIZER
-from ..training.recipe import dictated, override, read_recipe
 from .language_model import is_language_model, most_positions
 
 INSTEAD = "name a task on which it was trained"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..tasks.options import check_int64
+from ..options import check_int64
 
 MOST_KEPT = 10**9  # of top_k: more than any vocabulary
 LEAST = 1e-6  # of a temperature that is not 0: smaller ones are 0 in single precision

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -15,16 +14,14 @@ from ..flows.layers import check_causal, layers_of, matrix_flops, with_layers
 from ..flows.traced import TracedFlow
 from ..models import SplitstepConfig, SplitstepModel
 from ..models.cost import Cost
-from ..schemes import name_of, scheme
-from ..support.typed import read_as
+from ..recipe import Recipe, objective_text
+from ..schemes import name_of
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..training.card import FLAG, data_list, escaped, figures_of, kept_as, table
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
-from ..training.network import About, Network, Norms
-from ..training.objective import objective_text
-from ..training.recipe import Recipe, check_entries
+from ..training.networks import About, Network, Norms
 from ..training.run_result import RunResult, SchemeName, Shape, Start
 from .load import open_model
 
@@ -63,17 +60,6 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 @final
 class PretrainedNetwork(Network):
     """The causal model that `start` names. `model: {layers: 10}` keeps ten of its layers, evenly."""
-
-    def check(self, kind: str, recipe: Mapping[str, Any], where: str) -> None:
-        check_scheme(recipe, where)
-        given = recipe.get("model") or {}
-        check_entries(given, ["layers"], f"{where}: a pretrained model")
-        if "layers" in given:
-            read_as(int, given["layers"], f"{where}: model.layers")
-        if kind != "causal" or recipe.get("start") is None:
-            raise ValueError(f"{where}: a pretrained network needs a causal task, and start: the model to begin with")
-        if recipe.get("objective", "task") == "task":
-            raise ValueError(f"{where}: a pretrained network needs an objective, such as objective: {{name: distil}}")
 
     def build(self, recipe: Recipe, task: Task, room: float) -> Any:
         assert recipe.start is not None
@@ -146,18 +132,6 @@ class PretrainedNetwork(Network):
             flag=f"\n{FLAG}\n" if ours else "",
             trust=", trust_remote_code=True" if ours else "",
         )
-
-
-def check_scheme(recipe: Mapping[str, Any], where: str) -> None:
-    """Refuse entries that make networks of a scheme. Their defaults pass, for a run's own recipe has all entries."""
-    for name in ("scheme", "reference", "match"):
-        usual = getattr(Recipe, name)
-        given = recipe.get(name, usual)
-        if given != usual and (name == "match" or str(scheme(given)) != str(scheme(usual))):
-            raise ValueError(
-                f"{where}: {name} is {given}, and a pretrained network is the model that start names, with its own "
-                f"layers: leave {name} out"
-            )
 
 
 def prompt_of(task: Task) -> str:

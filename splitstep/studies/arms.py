@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..options import check_entries
+from ..recipe import ABLATE, Recipe
 from ..scheme import Scheme, with_diffusion, with_projections, without_residuals
 from ..schemes import scheme
 from ..support.registry import Registry
 from ..support.typed import nearest, read_as
-from ..training import Recipe, read_recipe
-from ..training.recipe import ABLATE, check_entries
 
 FULL = "full"
 Assignments = Mapping[str, Any]  # entries of the recipe, such as {"model.norm": "none"}
@@ -104,15 +104,14 @@ def fitted(name: str, recipe: Recipe) -> Assignments:
 
 def recipe_of(recipe: Recipe, arm: Arm) -> Recipe:
     """The recipe of an arm."""
-    document = recipe.document()
-    for key, value in arm.assignments.items():
-        section, _, entry = key.rpartition(".")
+    known = recipe.entries()
+    for key in arm.assignments:
+        section = key.rpartition(".")[0]
         if key in FIXED or section == "data":
             raise ValueError(f"the arm {arm.name} sets {key}, which must be the same for all arms: leave it out")
-        if section and not isinstance(document.get(section), dict):
+        if section and not isinstance(known.get(section), Mapping):
             raise ValueError(f"the arm {arm.name} sets {key}: use entries such as scheme, model.norm or train.clip")
-        (document[section] if section else document)[entry] = value
-    return read_recipe(document, f"the arm {arm.name}")
+    return recipe.changed(arm.assignments, f"the arm {arm.name}")
 
 
 def recipes_of(recipe: Recipe, arms: Sequence[Arm]) -> dict[str, Recipe]:

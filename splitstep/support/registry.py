@@ -81,6 +81,11 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ValueError(f'there is no {self.sort} "{name}"{nearest(name, self, known)}')
         return self[name]
 
+    def check(self, name: str) -> None:
+        """Refuse what `find` refuses, but import nothing of our own for it."""
+        if name not in self.paths:
+            self.find(name)
+
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self.own, *self.added)))
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..options import read_options
 from ..support.registry import Registry
-from .options import read_options
 from .task import Batch, FreeRun, Metric, Task
 
 __all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "task"]

@@ -6,8 +6,8 @@ from typing import final
 
 import numpy as np
 
+from ..options import at_least
 from .buckets import Buckets
-from .options import at_least
 from .task import Batch, Task, check_split
 
 

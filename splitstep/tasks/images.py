@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 import torch
 
+from ..options import at_least
 from . import sampler
 from .classes import Classes
-from .options import at_least
 from .task import Batch, check_split, hashes
 
 

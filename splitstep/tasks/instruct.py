@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.loss import shifted
+from ..options import at_least
 from ..support.ends import named_ends
 from ..support.words import counted
 from ..text.files import find_own
@@ -19,7 +20,6 @@ from ..text.open_tokenizer import open_tokenizer
 from ..text.splits import SPLITS
 from .bucketed import Bucketed
 from .buckets import MULTIPLE, Buckets, choose_widths, padded
-from .options import at_least
 from .task import IGNORED, PERPLEXITY, Batch, DataNote, check_totals, hashes, score_tokens
 
 TEMPLATE = (

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from ..kernels.loss import shifted
+from ..options import at_least
 from ..support.words import counted
 from ..text.tokenizers import save_tokenizer
 from ..text.vocabulary import Bytes, Vocabulary
 from . import sampler
 from .cache import Arrays
-from .options import at_least
 from .task import BITS_PER_BYTE, IGNORED, PERPLEXITY, Batch, Task, check_split, check_totals, hashes, score_tokens
 
 

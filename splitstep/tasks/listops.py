@@ -13,12 +13,12 @@ from typing import ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 
+from ..options import at_least
 from ..text.splits import SPLITS
 from ..text.tokenizers import word_tokenizer
 from .buckets import check_buckets
 from .cache import derived
 from .labelled import SPECIAL, Labelled, Ragged
-from .options import at_least
 from .task import DataNote
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")

@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
+from ..options import at_least
 from ..support.documents import decode, json_lines, split_lines
 from ..support.typed import read_as
 from ..text.files import data_root, find, read, read_tar
@@ -16,7 +17,6 @@ from .buckets import check_buckets
 from .cache import Arrays, derived
 from .fetch import Source, locate
 from .labelled import CLS, PAD, SPECIAL, Labelled, Ragged
-from .options import at_least
 from .task import DataNote
 
 SOURCE = Source(

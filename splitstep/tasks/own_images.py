@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
+from ..options import at_least
 from ..text.files import find, find_own
 from ..text.splits import SPLITS
 from .digits import SOURCE, split_digits
 from .image_files import IDX, Found, Mode, find_images, is_coloured, load_pixels, open_image
 from .images import ImageOptions, Images, Pixels, Standard
-from .options import at_least
 from .task import DataNote
 
 HELD = 0.1  # the share of each class that is held out for validation, and for the test

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..options import at_least
 from ..text.tokenizers import LEARN, mark_sentences, save_tokenizer, saved_tokenizer, sentence_ids
 from .bucketed import Bucketed
 from .buckets import MULTIPLE, Buckets, choose_widths, padded
 from .cache import Arrays, derived
 from .measures import PEARSON, class_figures, class_sums, number_figures, number_sums, spearman
-from .options import at_least
 from .task import ACCURACY, Batch, Metric, check_totals, hashes
 
 FORMAT = 1  # to be raised when the same texts give other tokens, so no old cache is read

@@ -9,10 +9,10 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from ..options import at_least
 from ..text.library import library_files
 from ..text.splits import SPLITS
 from .language import Language, WindowOptions
-from .options import at_least
 from .task import DataNote
 
 TWENTIETHS = {"train": 18, "valid": 1, "test": 1}  # the shares of the splits, if a `limit` is given

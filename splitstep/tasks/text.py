@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
+from ..options import at_least
 from ..support.documents import decode
 from ..text.files import find_own, read
 from ..text.splits import SPLITS, split_at
@@ -14,7 +15,6 @@ from ..text.subwords import LEAST, check_size, learn_bpe
 from ..text.vocabulary import END, Subwords
 from .cache import derived
 from .language import Language, WindowOptions
-from .options import at_least
 from .task import DataNote, hashes
 
 HELD = 20  # of so many bytes, one is held out for validation and one for test

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, final
 import yaml
 from torch import Tensor
 
+from ..recipe import Recipe, read_recipe
 from ..support.entries import first_difference, flat
 from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
 from ..support.provenance import Provenance
 from ..support.typed import Inlined, plain, read_as
 from ..support.yaml_text import parse
-from .recipe import Recipe, read_recipe
 from .run_result import RunResult, Start
 from .tensor_file import contents
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from ..options import evaluates, learning_rate
+from ..recipe import Recipe
 from ..schemes import label
 from ..support.out_of_memory import NoMemory, no_memory
 from ..support.provenance import made
@@ -17,12 +19,10 @@ from .evaluate import evaluate, free_run
 from .journal import Journal, open_tensorboard
 from .processes import World, this_world
 from .progress import Progress
-from .recipe import Recipe, evaluates
 from .recording import Recorder
 from .result import finish, finish_diverged
 from .run import Diverged, Run
 from .run_result import RunResult
-from .schedule import learning_rate
 from .stop import NEVER, Stop, Stopped
 from .work import prefetched
 

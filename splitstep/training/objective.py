@@ -7,7 +7,6 @@ from typing import Any, Protocol, final, runtime_checkable
 
 from torch import Tensor, nn
 
-from ..support.registry import Registry
 from ..tasks import Batch, Task
 
 
@@ -40,24 +39,7 @@ def of_the_task(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Obj
 
 
 Factory = Callable[[nn.Module, Task, Mapping[str, Any]], Objective]
-OBJECTIVES: Registry[Factory] = Registry(
-    "objective", {"task": of_the_task}, paths={"distil": "splitstep.distillation.objective:distil"}
-)
-
-
-def find_objective(given: str | Mapping[str, Any]) -> tuple[Factory, dict[str, Any]]:
-    """The factory of the objective that a recipe names, and the recipe's options for it."""
-    options = {"name": given} if isinstance(given, str) else dict(given)
-    if not isinstance(options.get("name"), str):
-        raise ValueError(f"objective is {options}, and needs a name: one of {', '.join(OBJECTIVES)}")
-    return OBJECTIVES.find(options.pop("name")), options
-
-
-def objective_text(given: str | Mapping[str, Any]) -> str:
-    """An objective with its options, for people."""
-    if isinstance(given, str):
-        return given
-    return ", ".join([str(given.get("name")), *(f"{name} {value}" for name, value in given.items() if name != "name")])
+"""What makes the objective of a run, from the recipe's options; see recipe.OBJECTIVES."""
 
 
 @final

@@ -8,11 +8,11 @@ from typing import final
 
 from torch import Tensor
 
+from ..options import records
 from ..probes import observe
 from ..tasks import Batch, Task
 from .evaluate import evaluating
 from .journal import Journal
-from .recipe import records
 from .run import Run
 from .update import autocast
 

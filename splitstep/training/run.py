@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from ..models import KINDS, SplitstepConfig, SplitstepModel
-from ..models.cost import sketch
+from ..options import snapshot_steps
+from ..recipe import NETWORKS, OBJECTIVES, Recipe, objective_options
 from ..support.typed import read_as
 from ..support.words import counted
 from ..tasks import Task
@@ -19,10 +19,9 @@ from .checkpoint import Stored, generators, learned, prune, restore, save_checkp
 from .clock import Clock, Times
 from .diffusion_limit import beyond_diffusion_limit
 from .directory import RunDirectory
-from .network import NETWORKS
-from .objective import BatchSource, Learner, find_objective
+from .networks import Network
+from .objective import BatchSource, Factory, Learner
 from .processes import World
-from .recipe import Recipe, snapshot_steps
 from .sharding import Piece, choose_parallel, gathered, pieces, spread
 from .update import Captured, CapturedIfPossible, choose_mode, choose_precision, make_optimizer, make_update
 from .work import Work, dropout_seed, work_for
@@ -51,15 +50,6 @@ class Diverged(Exception):
         self.step, self.loss, self.gradient_norm, self.reason = step, loss, gradient_norm, reason
 
 
-def build_model(recipe: Recipe, task: Task, room: float = inf) -> SplitstepModel:
-    """The recipe's network, initialised from its seed alone; refused if training it takes more than `room` bytes."""
-    config = recipe.config(task)
-    check_room(config, room)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.train.seed)
-        return KINDS[task.model].model(config)
-
-
 @final
 class Run:
     """One training run; `fit` decides what it does after each step."""
@@ -72,7 +62,9 @@ class Run:
         self.precision = choose_precision(options.precision, world.device)
         self.parallel = choose_parallel(options.parallel, world)
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
-        self.network, (make, given) = NETWORKS.find(recipe.network), find_objective(recipe.objective)
+        self.network: Network = NETWORKS.find(recipe.network)
+        name, given = objective_options(recipe.objective)
+        make: Factory = OBJECTIVES.find(name)
         self.model = self.network.build(recipe, task, room)
         self.kind = self.network.kind(self.model)  # here, for a sharded model is of another class
         self.start = self.network.load_start(self.model, recipe, task, directory)
@@ -227,19 +219,6 @@ class Run:
         """Drop what was logged after the checkpoint, and old checkpoints that a killed process left."""
         self.directory.rewind(self.state.step)
         prune(self.directory.checkpoints, self.options.keep_checkpoints)
-
-
-BYTES = 16  # per parameter in training: itself, its gradient and AdamW's two moments, all in float32
-
-
-def check_room(config: SplitstepConfig, room: float) -> None:
-    """Refuse a network that cannot be trained in `room` bytes, before it takes any."""
-    parameters = sum(p.numel() for p in sketch(config).parameters())
-    if BYTES * parameters > room:
-        raise ValueError(
-            f"the model has {parameters:,} parameters, which take {BYTES * parameters / 2**30:,.0f} GiB in training, "
-            f"and the device has {room / 2**30:,.0f}: lower model.width, model.ffn or model.layers"
-        )
 
 
 def check_share(batch: int, accumulate: int, processes: int) -> None:

@@ -15,10 +15,10 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from ..models import SplitstepConfig, SplitstepModel
 from ..models.base import refuse_pickles
+from ..recipe import Recipe, dictated
 from ..tasks import Task
 from .checkpoint import list_checkpoints
 from .directory import RunDirectory
-from .recipe import Recipe, dictated
 from .run_result import Start
 
 FREE = frozenset({

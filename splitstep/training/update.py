@@ -10,11 +10,11 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from ..options import TrainOptions
 from ..support.garbage import no_collection
 from .half_precision import with_halves
 from .objective import Learner
 from .processes import World
-from .recipe import TrainOptions
 from .sharding import Spread, gathered
 from .work import Work
 

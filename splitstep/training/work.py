@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..options import TrainOptions
 from ..tasks import Batch, Task
 from .objective import BatchSource
 from .processes import World
-from .recipe import TrainOptions
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from splitstep import cli
+from splitstep.options import read_options
 from splitstep.recipes import FOLDER, list_recipes, recipe_names
 from splitstep.tasks import TASKS
-from splitstep.tasks.options import read_options
 from splitstep.training import load_recipe
 
 OWN = [name for name in TASKS if TASKS[name].__module__.startswith("splitstep.")]

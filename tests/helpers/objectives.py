@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from splitstep.recipe import OBJECTIVES
 from splitstep.tasks import Batch, Task
-from splitstep.training.objective import OBJECTIVES, Objective
+from splitstep.training.objective import Objective
 
 
 def repeated(model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:

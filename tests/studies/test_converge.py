@@ -14,12 +14,12 @@ import torch
 import splitstep as ss
 from splitstep import cli
 from splitstep.inference.runs import open_run
+from splitstep.recipe import read_recipe
 from splitstep.studies.converge.discretisation import discretisation
 from splitstep.studies.converge.discretisation_report import STUDY, discretisation_verdict, read_discretisation
 from splitstep.studies.converge.variations import fitting
 from splitstep.studies.statistics import share_interval
 from splitstep.training import train
-from splitstep.training.recipe import read_recipe
 
 SMALL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn": 32}
 RECIPES: dict[str, dict[str, Any]] = {

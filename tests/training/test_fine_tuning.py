@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 from splitstep import cli
 from splitstep.inference.predict import predict_run
 from splitstep.models import MaskedConfig, SplitstepForMaskedLM
+from splitstep.recipe import override
 from splitstep.text.tokenizers import learn_bpe, learn_wordpiece, save_tokenizer
 from splitstep.training import Recipe, RunDirectory, read_recipe, train
 from splitstep.training.processes import World
-from splitstep.training.recipe import override
 from splitstep.training.run import Run
 
 SHAPE: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn": 32, "positions": "learned"}

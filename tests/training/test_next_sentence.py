@@ -18,7 +18,7 @@ from transformers import AutoModelForMaskedLM
 from splitstep.cli import main
 from splitstep.tasks import Task
 from splitstep.training import read_recipe, train
-from splitstep.training.run import build_model
+from splitstep.training.networks import build_model
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 SECOND = {f"next_sentence.{part}.{name}" for part in ("pooler", "head") for name in ("weight", "bias")}

@@ -16,8 +16,8 @@ from torch import Tensor
 from splitstep.models import SplitstepForImageClassification
 from splitstep.tasks import Batch
 from splitstep.training import read_recipe, train
+from splitstep.training.networks import build_model
 from splitstep.training.objective import Learner, task_loss
-from splitstep.training.run import build_model
 
 PROJECT = {"name": "project", "weight": 0.5}
 
@@ -143,7 +143,7 @@ def test_a_learner_is_what_the_model_returns() -> None:
     ("objective", "message"),
     [
         ("tsk", 'there is no objective "tsk"; did you mean "task"\\?'),
-        ({"weight": 1}, "needs a name: one of task"),
+        ({"weight": 1}, "needs a name: one of .*task, distil"),
         (3, "objective is 3, and needs text or entries of its own"),
     ],
 )

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from splitstep.options import evaluates, snapshot_steps
 from splitstep.recipes import FOLDER, find_recipe, list_recipes, read_about
 from splitstep.tasks import TASKS, task
 from splitstep.training import Recipe, TrainOptions, load_recipe, override, read_recipe
-from splitstep.training.recipe import evaluates, snapshot_steps
-from splitstep.training.run import build_model
+from splitstep.training.networks import build_model
 
 FILES = sorted(FOLDER.glob("*.yaml"))
 OWN_FILES = {"translate": ["data.train=[my.en, my.de]"]}  # what a recipe leaves to its user

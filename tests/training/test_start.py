@@ -18,8 +18,9 @@ from splitstep.models import MaskedConfig, SplitstepForMaskedLM, SplitstepForSeq
 from splitstep.models.inputs import Text
 from splitstep.tasks import Task
 from splitstep.training import Recipe, RunDirectory, read_recipe, train
+from splitstep.training.networks import build_model
 from splitstep.training.processes import World
-from splitstep.training.run import Run, build_model
+from splitstep.training.run import Run
 
 SHAPE = {"layers": 2, "width": 16, "heads": 2, "ffn": 32}
 TRAIN = {"steps": 4, "batch": 16, "warmup": 2, "evaluate_every": 2, "evaluate_batch": 400, "log_every": 2}

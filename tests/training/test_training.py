@@ -22,9 +22,10 @@ from splitstep.inference.evaluate import evaluate_run
 from splitstep.inference.generate import generate
 from splitstep.inference.translate import translate_run
 from splitstep.models import SplitstepForImageClassification, SplitstepForTranslation, TranslationConfig
+from splitstep.options import learning_rate
 from splitstep.support.provenance import made
 from splitstep.tasks import Batch, Task, task
-from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, read_recipe, train
+from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, networks, read_recipe, train
 from splitstep.training import run as running
 from splitstep.training.clock import Clock, Times
 from splitstep.training.directory import Environment
@@ -33,7 +34,6 @@ from splitstep.training.objective import Learner
 from splitstep.training.processes import World
 from splitstep.training.result import device_name
 from splitstep.training.run_result import Kept
-from splitstep.training.schedule import learning_rate
 from splitstep.training.sharding import choose_parallel, spread
 from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
 from splitstep.training.work import Work, dropout_seed, prefetched, work_for
@@ -146,12 +146,12 @@ def test_the_update_is_adamw(digits: Task) -> None:
     """One process's updates against the published formulas in float64."""
     given = recipe(model={"dropout": 0.0}, clip=0.5, weight_decay=0.1)
     options = given.train
-    model = running.build_model(given, digits).double()
+    model = networks.build_model(given, digits).double()
     optimizer = make_optimizer(model, options, CPU)
     step = plain_step(spread(Learner(model), "none", ALONE), optimizer, options, torch.float32, ALONE)
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
     m, v = ({name: torch.zeros_like(p) for name, p in weights.items()} for _ in range(2))
-    other = running.build_model(given, digits).double()
+    other = networks.build_model(given, digits).double()
     for n in range(1, 5):
         work = work_for(digits, options, n - 1, ALONE)
         work = work._replace(parts=[{k: x.double() if x.is_floating_point() else x for k, x in work.parts[0].items()}])
@@ -185,7 +185,7 @@ def test_parts_weigh_by_their_items() -> None:
     given = read_recipe(
         {"task": "stdlib", "data": {"length": 16, "limit": 20_000}, "model": SHAPE | {"dropout": 0.0}}, "r"
     )
-    model = running.build_model(given, given.load_task())
+    model = networks.build_model(given, given.load_task())
     options = dataclasses.replace(given.train, accumulate=2, batch=4)
     ids = torch.arange(64).view(4, 16)
     labels = ids.clone()
@@ -389,7 +389,7 @@ def test_the_best_weights_are_chosen_by_the_figure_that_is_asked_for(
 
 def test_evaluation_counts_every_example_once(digits: Task) -> None:
     """Against one pass by hand, whatever the batches; the model stays as it was."""
-    model = running.build_model(recipe(), digits).train()
+    model = networks.build_model(recipe(), digits).train()
     [whole] = digits.batches("valid", 10_000)
     with torch.no_grad():
         logits = model.eval()(whole["pixel_values"]).logits
@@ -418,7 +418,7 @@ def test_a_run_is_a_function_of_its_recipe(tmp_path: Path) -> None:
 def test_a_finished_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = train(recipe(), tmp_path / "run", quiet=True)
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}
-    monkeypatch.setattr(running, "build_model", None)
+    monkeypatch.setattr(networks, "build_model", None)
     assert train(recipe(), tmp_path / "run", quiet=True) == first
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")} == before
 
@@ -598,7 +598,7 @@ def test_diverged_is_a_result(scheme: str, lr: float, clip: float, tmp_path: Pat
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, digits: Task, at: int, layer: int) -> None:
     """From batch `at` on, the digits' labels are fine and layer `layer` overflows."""
-    original = running.build_model
+    original = networks.build_model
 
     def build(*arguments: Any) -> Any:
         model = original(*arguments)
@@ -614,7 +614,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, digits: Task, at: int, layer: int)
         model.body.stack.layers[layer]["F"].register_forward_hook(overflow)
         return model
 
-    monkeypatch.setattr(running, "build_model", build)
+    monkeypatch.setattr(networks, "build_model", build)
 
 
 @pytest.mark.parametrize("layer", [0, 1])

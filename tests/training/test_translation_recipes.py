@@ -11,14 +11,13 @@ import pytest
 import yaml
 
 from splitstep.models import SplitstepForTranslation, TranslationConfig, cost, twin
+from splitstep.options import read_options, snapshot_steps
 from splitstep.recipes import FOLDER
 from splitstep.tasks import TASKS, task
-from splitstep.tasks.options import read_options
 from splitstep.tasks.pairs.numbers import english, german
 from splitstep.tasks.pairs.search import Search, translate
 from splitstep.tasks.pairs.translation import PairOptions, Translation
 from splitstep.training import load_recipe, train
-from splitstep.training.recipe import snapshot_steps
 
 RECIPES = FOLDER
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...models.cost import cost
+from ...recipe import Recipe, read_assignments
 from ...schemes import name_of, scheme
 from ...tasks import Task
-from ...training import Recipe, override, read_recipe
 from ...training.directory import RunDirectory
 from ..arms import FULL, Assignments, find_arms, recipe_of
 from .result import Setting
@@ -94,7 +94,7 @@ def arms_of(
     recipe: Recipe, notation: str, arms: Sequence[str], own_arms: Mapping[str, Assignments] | None
 ) -> dict[str, Recipe]:
     """The recipe of each arm of a scheme, by name; the full arm needs no name."""
-    based = read_recipe({**recipe.document(), "scheme": notation}, "the recipe")
+    based = recipe.changed({"scheme": notation})
     found = find_arms(arms, based, own_arms)
     return {"" if arm.name == FULL else arm.name: recipe_of(based, arm) for arm in found}
 
@@ -105,7 +105,7 @@ def kinds(
     """A run of each scheme, arm and setting, without its seed."""
     for notation in notations:
         for (arm, changed), setting in product(arms(notation).items(), sweep or [()]):
-            own = read_recipe(override(changed.document(), setting), "the recipe")
+            own = changed.changed(read_assignments(setting))
             folder = "-".join(filter(None, [slug(notation), arm, *map(file_name, setting)]))
             yield Planned(own.scheme, setting, own.train.seed, own, f"runs/{folder}", arm)
 

@@ -26,8 +26,8 @@ from ...tasks.pairs.translation import Translation
 from ...text.files import data_root
 from ...training import Recipe, evaluate
 from ...training.directory import RunDirectory
+from ...training.networks import build_model
 from ...training.progress import Progress
-from ...training.run import build_model
 from ..compare.plan import Planned, check_runs, plan
 from ..compare.result import RecipeEntries, Setting
 from ..compare.running import run_all

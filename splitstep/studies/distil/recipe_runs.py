@@ -16,9 +16,9 @@ from ...distillation.objective import write_cache_for
 from ...flows.layers import with_layers
 from ...opening import open_model
 from ...opening.network import PRETRAINED, sha256_of_weights
+from ...recipe import objective_options
 from ...training import Recipe, read_recipe, train
 from ...training.directory import RunDirectory
-from ...training.objective import find_objective
 from ...training.processes import this_world
 from ..compare.trials import read_curves
 from .directory import Weights
@@ -47,7 +47,7 @@ class RecipeRuns:
     def write_cache(self, methods: Sequence[str]) -> None:
         """Let the teacher read the texts once, for all methods: runs then only read its cache."""
         recipe = self.recipe()
-        _, options = find_objective(recipe.objective)
+        _, options = objective_options(recipe.objective)
         if options.get("cache"):
             task = recipe.load_task(self.data)
             write_cache_for(methods, PRETRAINED.build(recipe, task, inf), task, options)

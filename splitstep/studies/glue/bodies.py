@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...models import KINDS, SplitstepConfig
+from ...recipe import OURS
 from ...support.typed import Figure
 from ...tasks.masked.mlm import Mlm
 from ...text.tokenizers import saved_tokenizer
 from ...training.directory import RunDirectory
-from ...training.recipe import OURS
 from ...training.start import FREE, model_folder
 from ..compare.plan import split_list
 from ..compare.rows import row_name

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...models.cost import cost
+from ...recipe import load_document
 from ...support.words import did_you_mean
 from ...tasks.glue import PARTS
 from ...tasks.sentences import Sentences
 from ...training import Recipe, override, read_recipe
 from ...training.directory import RunDirectory
-from ...training.recipe import load_document
 from ..compare.plan import Planned, file_name, read_sweep
 from ..compare.result import Setting
 from .bodies import Body, Starts

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...options import at_least
 from ...text.documents import Boundary, find_files, read_parts
 from ...text.files import find_own
 from ...text.library import library_hash, read_docstrings
@@ -18,7 +19,6 @@ from ...text.subwords import LEAST, SPECIAL, Kind, continues, read_kind
 from ...text.tokenizers import TOKENIZER, save_tokenizer, saved_tokenizer
 from .. import sampler
 from ..cache import digest
-from ..options import at_least
 from ..task import IGNORED, Batch, DataNote, Metric, Task, check_split, check_totals, score_tokens
 from .masking import Choice, Masked, Unit, mask
 from .packing import piece_numbers

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from ...kernels.loss import decoder_inputs
 from ...models import SplitstepForTranslation
+from ...options import at_least
 from ...text import moses
 from ...text.lines import Lines
 from ..buckets import MULTIPLE, Buckets, check_buckets, choose_widths, padded, rows_of
-from ..options import at_least
 from ..task import IGNORED, PERPLEXITY, Batch, FreeRun, Metric, Task, check_split, check_totals, score_tokens
 from .codec import PAD, START, TOKENIZER, Codec, Form
 from .prepared import Limits, Part, Wanted, prepare

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from splitstep.options import at_least
 from splitstep.tasks.labelled import Labelled, Ragged
-from splitstep.tasks.options import at_least
 from splitstep.text.tokenizers import word_tokenizer
 
 BIT = 2  # the number of the token 0; PAD and CLS come before it

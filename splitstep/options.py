@@ -1,0 +1,207 @@
+"""Options: the entries of a section of a recipe as a frozen record, and those of training. No torch here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from math import cos, inf, pi, sqrt
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from .support.typed import nearest, read_as, spell
+from .support.words import counted
+
+T = TypeVar("T")
+
+
+def check_entries(given: Mapping[str, Any], names: Sequence[str], owner: str) -> None:
+    """Refuse entries that are not among the names."""
+    for key in given:
+        if key not in names:
+            known = f"its entries are {', '.join(names)}"
+            raise ValueError(f'{owner} has no entry "{key}"{nearest(str(key), names, known)}')
+
+
+def read_options(kind: type[T], given: Mapping[str, object], owner: str) -> T:
+    """The record of type `kind` with the entries `given`; `owner` names it in errors."""
+    hints = get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(cast(Any, kind))]
+    for key in given:
+        if key not in names:
+            known = ", ".join(f"{name} ({spell(hints[name])})" for name in names) or "none"
+            end = nearest(str(key), names, f"its options are: {known}")
+            raise ValueError(f'{owner} has no option "{key}"{end}')
+    values = {key: read_option(hints[key], value, f"{owner}: option {key}") for key, value in given.items()}
+    with errors_at(owner):
+        return kind(**values)
+
+
+@contextmanager
+def errors_at(where: str) -> Iterator[None]:
+    """Put `where` in front of each `ValueError` that is raised inside."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def read_option(kind: Any, value: object, where: str) -> Any:
+    """The value as this type. A single value is a list of one, so `path: notes.txt` needs no brackets."""
+    if get_origin(kind) is tuple and not isinstance(value, list | tuple):
+        return (read_as(get_args(kind)[0], value, where),)
+    return read_as(kind, value, where)
+
+
+def at_least(name: str, value: int | None, low: int) -> None:
+    """Refuse an option below its least value."""
+    if value is not None and value < low:
+        raise ValueError(f"option {name} is {value}, and needs at least {low}")
+
+
+def at_most(name: str, value: int, high: int) -> None:
+    """Refuse an option above its greatest value."""
+    if value > high:
+        raise ValueError(f"option {name} is {value}, and needs at most {high:,}")
+
+
+def check_int64(name: str, value: int) -> None:
+    """Refuse a whole number that neither PyTorch nor NumPy can hold."""
+    if abs(value) >= 2**63:
+        raise ValueError(f"{name} is {value}, and needs a number below 2^63")
+
+
+INSIDE: dict[str, Callable[[float], bool]] = {
+    "above 0 and finite": lambda x: 0 < x < inf,
+    "at least 0 and finite": lambda x: 0 <= x < inf,
+    "at least 0 and at most 1": lambda x: 0 <= x <= 1,
+    "at least 0 and below 1": lambda x: 0 <= x < 1,
+}
+
+
+def check_range(name: str, value: float, words: str) -> None:
+    """Refuse a number outside an interval, which is given in words."""
+    if not INSIDE[words](value):
+        raise ValueError(f"option {name} is {value}, and needs a number {words}")
+
+
+LEAST = {
+    "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
+    "evaluate_batch": 0, "average": 1, "average_every": 0, "keep_checkpoints": 0, "probe_every": 0, "probe_batch": 0,
+}  # fmt: skip
+MOST = {"batch": 10**7, "average": 10**6}  # both are listed in memory before training begins
+RANGES = {
+    "lr": "above 0 and finite", "eps": "above 0 and finite", "warmup_from": "at least 0 and finite",
+    "weight_decay": "at least 0 and finite", "clip": "at least 0 and finite",
+    "checkpoint_seconds": "at least 0 and finite", "final": "at least 0 and at most 1",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to optimise. `batch` counts examples over all processes and accumulated parts."""
+
+    steps: int = 1000
+    batch: int = 64
+    accumulate: int = 1
+    lr: float = 1e-3
+    schedule: Literal["cosine", "linear", "inverse-sqrt", "constant"] = "cosine"
+    warmup: int = 100
+    warmup_from: float = 0.0  # the learning rate at which the warm-up begins
+    final: float = 0.0  # the share of lr that cosine and linear schedules end with
+    weight_decay: float = 0.01
+    betas: tuple[float, ...] = (0.9, 0.98)
+    eps: float = 1e-8
+    clip: float = 1.0  # the largest norm of a gradient; 0: no limit
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    mode: Literal["auto", "eager", "compile", "capture", "compile+capture"] = "auto"
+    parallel: Literal["auto", "ddp", "fsdp"] = "auto"  # auto: fsdp under `accelerate launch --use_fsdp`, else ddp
+    seed: int = 0
+    log_every: int = 20
+    evaluate_every: int = 0  # steps; 0: ten times a run
+    evaluate_batch: int = 0  # examples; 0: as in training
+    keep: Literal["best", "average"] = "best"  # which weights the run ends with
+    best: Literal["metric", "loss"] = "metric"  # the validation figure that "best" goes by
+    average: int = 10  # snapshots
+    average_every: int = 0  # steps, counted back from the last; 0: at each evaluation
+    probe_every: int = 0  # steps; 0: at each evaluation
+    probe_batch: int = 0  # examples of the validation split that probes see; 0: 64
+    checkpoint_seconds: float = 60.0
+    keep_checkpoints: int = 2  # the newest, so a run survives if one is damaged; 0: all
+
+    def __post_init__(self) -> None:
+        for name, low in LEAST.items():
+            at_least(name, getattr(self, name), low)
+        for name, high in MOST.items():
+            at_most(name, getattr(self, name), high)
+        for name, words in RANGES.items():
+            check_range(name, getattr(self, name), words)
+        if len(self.betas) != 2:
+            raise ValueError(f"option betas is {list(self.betas)}, and needs two numbers such as [0.9, 0.98]")
+        for beta in self.betas:
+            check_range("betas", beta, "at least 0 and below 1")
+        if self.batch % self.accumulate:
+            raise ValueError(f"option batch is {self.batch}, and must be divisible by accumulate, {self.accumulate}")
+        if self.warmup_from > self.lr:
+            raise ValueError(f"option warmup_from is {self.warmup_from}, and must be at most lr, {self.lr}")
+        check_snapshots(self)
+
+
+def learning_rate(options: TrainOptions, step: int) -> float:
+    """The learning rate of update number `step`, counted from 0: a linear warm-up, then the schedule."""
+    if step < options.warmup:
+        return options.warmup_from + (options.lr - options.warmup_from) * (step + 1) / options.warmup
+    if options.schedule == "inverse-sqrt":
+        return options.lr * sqrt(max(options.warmup, 1) / (step + 1))
+    if options.schedule == "constant":
+        return options.lr
+    done = (step - options.warmup) / max(options.steps - options.warmup, 1)
+    rest = 1 - done if options.schedule == "linear" else (1 + cos(pi * done)) / 2
+    return options.lr * (options.final + (1 - options.final) * rest)
+
+
+def evaluation_steps(options: TrainOptions) -> int:
+    """The steps between two evaluations."""
+    return options.evaluate_every or max(1, options.steps // 10)
+
+
+def evaluates(options: TrainOptions, step: int) -> bool:
+    """Whether a run is evaluated after this step: at regular intervals, and after the last."""
+    return step == options.steps or step % evaluation_steps(options) == 0
+
+
+def records(options: TrainOptions, step: int) -> bool:
+    """Whether probes are recorded after this step: with each evaluation or, if `probe_every` is given, at such
+    intervals, before the first update (step 0) and after the last."""
+    if options.probe_every == 0:
+        return step > 0 and evaluates(options, step)
+    return step == options.steps or step % options.probe_every == 0
+
+
+def snapshot_steps(options: TrainOptions) -> tuple[int, ...]:
+    """The steps whose weights are averaged at the end of a run, ascending; none if it keeps the best."""
+    if options.keep == "best":
+        return ()
+    if options.average_every == 0:
+        every = evaluation_steps(options)
+        back = chain([options.steps], range((options.steps - 1) // every * every, 0, -every))
+    else:
+        back = iter(range(options.steps, 0, -options.average_every))
+    return tuple(reversed(list(islice(back, options.average))))
+
+
+SNAPSHOTS_SPAN = 5  # an error proposes snapshots in the last fifth of a run, much as the recipes take them
+
+
+def check_snapshots(options: TrainOptions) -> None:
+    """Refuse more snapshots than the run has; the error says what to add to the command."""
+    fit = len(snapshot_steps(options))
+    if options.keep == "average" and fit < options.average:
+        apart = f"every {counted(options.average_every, 'step')}" if options.average_every else "at each evaluation"
+        nearer = max(1, options.steps // (SNAPSHOTS_SPAN * options.average))
+        all_fit = f"train.average_every={nearer} (all {options.average} near the end) or "
+        raise ValueError(
+            f"option average is {options.average}, and {options.steps} steps hold only {counted(fit, 'snapshot')} "
+            f"{apart}: add {all_fit if options.average <= options.steps else ''}train.average={fit}"
+        )

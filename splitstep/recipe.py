@@ -1,0 +1,284 @@
+"""Recipes: what to train, on which data and how. Their text is read once, key by key; from then on they are values.
+
+Reading a recipe needs no torch, unless it names probes or what another package adds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+
+import yaml
+
+from .options import TrainOptions, check_entries, check_int64, errors_at, read_options
+from .recipes import find_recipe, read_about
+from .schemes import scheme
+from .support.documents import read_yaml
+from .support.registry import Registry
+from .support.typed import plain, read_as
+from .support.yaml_text import parse
+from .tasks import TASKS
+
+if TYPE_CHECKING:
+    from .models import SplitstepConfig
+    from .tasks import Task
+
+Entries = Mapping[str, Any]  # of a recipe by name, such as {"scheme": "A F", "train.lr": 1e-3}
+
+NETWORKS: Registry[Any] = Registry(
+    "network",
+    paths={"scheme": "splitstep.training.networks:SCHEME", "pretrained": "splitstep.opening.network:PRETRAINED"},
+)  # see training.networks.Network
+OBJECTIVES: Registry[Any] = Registry(
+    "objective",
+    paths={"task": "splitstep.training.objective:of_the_task", "distil": "splitstep.distillation.objective:distil"},
+)  # see training.objective.Factory
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One training run. `model` is the shape of the `reference` scheme's network, and `scheme` gets a twin of equal
+    cost; with `match: none` it is the scheme's own shape."""
+
+    task: str
+    scheme: str = "lie"
+    reference: str = "lie"
+    match: Literal["parameters", "flops", "none"] = "parameters"
+    data: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    train: TrainOptions = field(default_factory=TrainOptions)
+    objective: str | dict[str, Any] = "task"  # a name, or a name and options
+    probes: tuple[str, ...] = ()
+    network: str = "scheme"  # how the model is made: of a scheme, or the one that `start` names
+    start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run starts from
+
+    def __post_init__(self) -> None:
+        objective_options(self.objective)
+        if self.probes:
+            check_probes(self.probes)
+        for name in ("scheme", "reference"):  # a row's name and its notation mean the same run
+            object.__setattr__(self, name, str(scheme(getattr(self, name))))
+
+    def entries(self) -> dict[str, Any]:
+        """The entries by name, with those of each section."""
+        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return {**values, "train": {one.name: getattr(self.train, one.name) for one in dataclasses.fields(self.train)}}
+
+    def document(self) -> dict[str, Any]:
+        """The recipe as JSON and YAML store it."""
+        return plain(self)
+
+    def changed(self, entries: Entries, where: str = "the recipe") -> Recipe:
+        """The recipe with other entries, such as {"train.lr": 1e-4}; they are checked as those of a file are."""
+        changed = self.entries()
+        for path, value in entries.items():
+            changed = with_entry(changed, path.split("."), value)
+        return read_recipe(changed, where)
+
+    @cached_property
+    def options(self) -> Any:
+        """The task's options that `data` describes."""
+        return read_options(TASKS[self.task].Options, self.data, "data")
+
+    def load_task(self, data: Path | None = None, trained: Path | None = None) -> Task:
+        """The task with its data. Text is read with the tokenizer of the model that the run starts from, or of the one
+        that it `trained`, if there is one."""
+        kind, model = TASKS[self.task], self.start if trained is None else str(trained)
+        return kind(self.options if model is None else kind.with_tokenizer_of(self.options, model), data)
+
+    def config(self, task: Task) -> SplitstepConfig:
+        """The config of the network: the reference's shape, or its twin if the scheme is another."""
+        from .models import KINDS
+        from .models.cost import twin
+
+        kind, shape = KINDS.find(task.model).config, dictated(task)
+        for key in shape.keys() & self.model.keys():
+            if key != "max_positions" or self.model[key] < shape[key]:  # more positions than needed are harmless
+                raise ValueError(
+                    f"model.{key} is {self.model[key]}, and the task has {shape[key]}: leave it out of the recipe"
+                )
+        if self.scheme == self.reference or self.match == "none":
+            return kind(**{**shape, **self.model, "scheme": self.scheme})
+        reference = kind(**{**shape, **self.model, "scheme": self.reference})
+        return twin(reference, self.scheme, self.match, task.length)
+
+
+RENAMED = {"max_length": "max_positions", "labels": "num_labels"}
+
+
+def dictated(task: Task) -> dict[str, Any]:
+    """The config entries that the task's data decide."""
+    names = {"id2label": dict(enumerate(task.labels)), "label2id": {name: i for i, name in enumerate(task.labels)}}
+    return {RENAMED.get(key, key): value for key, value in task.shape.items()} | (names if task.labels else {})
+
+
+SECTIONS, ABOUT = ("data", "model", "train"), "about"
+ABLATE = "ablate"  # a section that `splitstep ablate` reads; it is not part of a run
+OURS = frozenset({"scheme", "format", "matched"})  # config entries that a recipe's `model` does not take
+
+
+def read_recipe(document: Entries, where: str) -> Recipe:
+    """The recipe of a parsed document, with every key and type checked."""
+    if not isinstance(document, Mapping):
+        raise ValueError(f"{where} is not a recipe: it needs entries such as `task: digits`")
+    names = [f.name for f in dataclasses.fields(Recipe)]
+    check_entries(document, [*names, ABOUT, ABLATE], where)
+    if ABOUT in document:  # no part of the recipe: it changes nothing about a run
+        read_about(document[ABOUT], where)
+    values = read_values({key: document[key] for key in names if key in document and key not in SECTIONS}, where)
+    data, model, train = (read_section(name, document.get(name), where) for name in SECTIONS)
+    task = TASKS[values["task"]]
+    read_options(task.Options, data, f"{where}: data")
+    check_network(task.model, {**values, "model": model}, where)
+    return Recipe(**values, data=data, model=model, train=read_options(TrainOptions, train, f"{where}: train"))
+
+
+def read_values(values: Entries, where: str) -> dict[str, Any]:
+    """The entries outside the sections, checked."""
+    if "task" not in values:
+        raise ValueError(f"{where} names no task: add `task: NAME`, one of {', '.join(TASKS)}")
+    hints = get_type_hints(Recipe)
+    read = {key: read_as(hints[key], value, f"{where}: {key}") for key, value in values.items()}
+    with errors_at(where):
+        TASKS.find(read["task"])
+    return read
+
+
+def read_section(name: str, given: Any, where: str) -> dict[str, Any]:
+    """The entries of a section; none may be a whole number that is too large to compute with."""
+    section = {} if given is None else given
+    if not isinstance(section, Mapping):
+        raise ValueError(f"{where}: {name} is {section!r}, and needs entries of its own such as {name}.key=value")
+    for key, value in section.items():
+        for number in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(number, int):
+                check_int64(f"{where}: {name}.{key}", number)
+    return dict(section)
+
+
+def objective_options(given: str | Entries) -> tuple[str, dict[str, Any]]:
+    """The name of the objective that a recipe asks for, and the recipe's options for it."""
+    options: dict[str, Any] = {"name": given} if isinstance(given, str) else {**given}
+    name = options.get("name")
+    if not isinstance(name, str):
+        raise ValueError(f"objective is {options}, and needs a name: one of {', '.join(OBJECTIVES)}")
+    OBJECTIVES.check(name)
+    del options["name"]
+    return name, options
+
+
+def objective_text(given: str | Entries) -> str:
+    """An objective with its options, for people."""
+    if isinstance(given, str):
+        return given
+    return ", ".join([str(given.get("name")), *(f"{name} {value}" for name, value in given.items() if name != "name")])
+
+
+def check_probes(names: Sequence[str]) -> None:
+    """Refuse probes that there are not."""
+    from .probes import PROBES
+
+    for name in names:
+        PROBES.find(name)
+
+
+def check_network(kind: str, recipe: Entries, where: str) -> None:
+    """Refuse a recipe whose `model`, or start, is wrong for every task of this kind of model."""
+    name = recipe.get("network", Recipe.network)
+    with errors_at(where):
+        NETWORKS.check(name)
+    if name in CHECKS:
+        CHECKS[name](kind, recipe, where)
+
+
+def check_scheme_network(kind: str, recipe: Entries, where: str) -> None:
+    """Refuse entries that the task's model does not have, and values that are wrong for every task."""
+    from .models import KINDS
+
+    shaped = "scheme" if recipe.get("match") == "none" else "reference"  # whose shape `model` is
+    config, given = KINDS[kind].config, recipe["model"]
+    check_entries(given, [name for name in config.entries() if name not in OURS], f"{where}: the model")
+    with errors_at(f"{where}: model"):
+        config(**given, scheme=recipe.get(shaped, getattr(Recipe, shaped)))
+
+
+def check_pretrained_network(kind: str, recipe: Entries, where: str) -> None:
+    """Refuse what a model that `start` names cannot have. The defaults of other entries pass, for a run's own recipe
+    has all entries."""
+    for name in ("scheme", "reference", "match"):
+        usual = getattr(Recipe, name)
+        given = recipe.get(name, usual)
+        if given != usual and (name == "match" or str(scheme(given)) != str(scheme(usual))):
+            raise ValueError(
+                f"{where}: {name} is {given}, and a pretrained network is the model that start names, with its own "
+                f"layers: leave {name} out"
+            )
+    check_entries(recipe["model"], ["layers"], f"{where}: a pretrained model")
+    if "layers" in recipe["model"]:
+        read_as(int, recipe["model"]["layers"], f"{where}: model.layers")
+    if kind != "causal" or recipe.get("start") is None:
+        raise ValueError(f"{where}: a pretrained network needs a causal task, and start: the model to begin with")
+    if recipe.get("objective", "task") == "task":
+        raise ValueError(f"{where}: a pretrained network needs an objective, such as objective: {{name: distil}}")
+
+
+CHECKS: Registry[Callable[[str, Entries, str], None]] = Registry(
+    "network_check", {"scheme": check_scheme_network, "pretrained": check_pretrained_network}
+)  # by network; they need no torch
+
+TEXTS = ("scheme", "reference", "data.template")  # whose values may look like YAML, such as "Q: {prompt} A: "
+QUOTES = ("'", '"')
+
+
+def read_assignment(assignment: str) -> tuple[str, Any]:
+    """The entry and the value of an assignment such as `a.b=c`. Values are read as YAML, but for some that are text,
+    unless they stand in quotes."""
+    path, equals, text = assignment.partition("=")
+    path = path.strip()
+    if not equals or not all(path.split(".")) or path.count(".") > 1:
+        raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
+    try:
+        return path, text if path in TEXTS and text[:1] not in QUOTES else parse(text)
+    except yaml.YAMLError:
+        raise ValueError(f"override {assignment!r}: {text!r} is not a YAML value") from None
+
+
+def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:
+    """The entries that assignments change, as `Recipe.changed` takes them."""
+    return dict(map(read_assignment, assignments))
+
+
+def with_entry(document: Entries, path: Sequence[str], value: Any) -> dict[str, Any]:
+    """The document with another entry, of a section or outside of all."""
+    key, *rest = path
+    if not rest:
+        return {**document, key: value}
+    section = {} if document.get(key) is None else document[key]
+    if not isinstance(section, Mapping):
+        raise ValueError(f"{key} has no entries of its own")
+    return {**document, key: with_entry(section, rest, value)}
+
+
+def override(document: Entries, assignments: Sequence[str]) -> dict[str, Any]:
+    """The document with assignments such as `a.b=c` applied."""
+    changed = dict(document)
+    for assignment in assignments:
+        path, value = read_assignment(assignment)
+        with errors_at(f"override {assignment!r}"):
+            changed = with_entry(changed, path.split("."), value)
+    return changed
+
+
+def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
+    """The recipe in a YAML file, or the package's own of that name, with overrides."""
+    return read_recipe(load_document(path, assignments), path)
+
+
+def load_document(path: str, assignments: Sequence[str] = ()) -> Any:
+    """The document in a YAML file, or in the package's own recipe of that name, with overrides; not checked yet."""
+    document = read_yaml(find_recipe(path), path, "anything")
+    return override(document, assignments) if isinstance(document, Mapping) else document
