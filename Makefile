@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.demo
 INSTALL := $(BIN)/pip install -q -c constraints.txt torch==2.13.0
 
-.PHONY: demo test check gpu bars lint matrix clean
+.PHONY: demo test check nightly gpu bars lint matrix clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -29,10 +29,14 @@ lint: $(STAMP)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not nightly'
 
 check: $(STAMP) lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not nightly'
+
+# every test, also those that are large and say no more than a small one does
+nightly: $(STAMP) lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 gpu: $(STAMP)
 	$(BIN)/python -m pytest tests/gpu
