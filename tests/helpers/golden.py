@@ -56,16 +56,15 @@ def mark(text: str) -> str:
     return f"{hashlib.sha256(text.encode()).hexdigest()} {len(text)}"
 
 
-def differences(section: str, entries: Entries | None = None) -> Iterator[str]:
-    """What differs from the stored hashes of a section; of some of its entries, if they are given."""
+def differences(section: str, now: Entries) -> Iterator[str]:
+    """What differs from the stored hashes of a section; one without entries lacks its data."""
     before = stored().get(section, {})
-    now = sections()[section]() if entries is None else entries
     for name, make in now.items():
         if name not in before:
             yield f"{section}: {name} is new"
         elif mark(make()) != before[name]:
             yield f"{section}: {name} differs"
-    if entries is None and now:  # a section without entries lacks its data
+    if now:
         yield from (f"{section}: {name} is gone" for name in before if name not in now)
 
 
@@ -86,8 +85,10 @@ def check(names: Sequence[str]) -> int:
     for section in names:
         if ground := other_ground(section):
             print(f"{section}: {ground}: differences may come from there", flush=True)
+        if not (entries := sections()[section]()):
+            print(f"{section}: nothing is checked, for there are no data: set SPLITSTEP_DATA", flush=True)
         found = 0
-        for line in differences(section):
+        for line in differences(section, entries):
             found += 1
             print(line, flush=True)
         print(f"{section}: {found or 'no'} difference{'' if found == 1 else 's'}", flush=True)
