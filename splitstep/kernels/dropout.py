@@ -7,14 +7,13 @@ graph capture cannot change the mask.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .fusing import FUSED, checked, ordinary
+from .fusing import FUSED, FastKernel, ordinary
 
 
 def _shift(x: Tensor, n: int) -> Tensor:
@@ -49,24 +48,25 @@ def formula(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
     return x * (keep(seed, salt, x.shape, p).to(x.dtype) * (1 / (1 - p)))
 
 
-@cache
-def kernel(kind: str) -> Callable[[Tensor, float, Tensor, int], Tensor] | None:
-    """`formula` as one kernel on devices of this kind, if it runs there and the results are equal; else None.
+Multiply = Callable[[Tensor, float, Tensor, int], Tensor]
 
-    PyTorch's own operations are fifty kernels for one mask, which would be most of what a small captured model runs.
-    The first call waits for the device.
-    """
 
-    def make() -> Callable[[Tensor, float, Tensor, int], Tensor]:
-        from .dropout_kernel import multiply
+def load() -> Multiply:
+    from .dropout_kernel import multiply
 
-        seed = torch.tensor(2**31 - 2, device=kind, dtype=torch.int32)
-        x = torch.linspace(-2, 2, 50_000, device=kind)
-        for sample in ((x.to(dtype), 0.3, seed, 5) for dtype in FUSED):
-            torch.testing.assert_close(multiply(*sample), formula(*sample), rtol=0, atol=0)
-        return multiply
+    return multiply
 
-    return checked("dropout", kind, make)
+
+def check(multiply: Multiply, kind: str) -> None:
+    """An error unless the kernel does as the formula does, bit for bit."""
+    seed = torch.tensor(2**31 - 2, device=kind, dtype=torch.int32)
+    x = torch.linspace(-2, 2, 50_000, device=kind)
+    for sample in ((x.to(dtype), 0.3, seed, 5) for dtype in FUSED):
+        torch.testing.assert_close(multiply(*sample), formula(*sample), rtol=0, atol=0)
+
+
+# PyTorch's own operations are fifty kernels for one mask, which would be most of what a small captured model runs.
+kernel = FastKernel("dropout", load, check)
 
 
 def fusible(x: Tensor, seed: Tensor) -> bool:

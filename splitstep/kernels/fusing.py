@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -45,19 +45,35 @@ def transformed(*tensors: Tensor | None) -> bool:
     return any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 
 
-def checked(what: str, kind: str, make: Callable[[], T]) -> T | None:
-    """What `make` imports and checks, on devices of this kind; None if PyTorch's own operations must do.
+@final
+class FastKernel(Generic[T]):
+    """A kernel, or several, in place of many operations of PyTorch: called with a kind of device, it gives what `load`
+    imports if that runs there and `check` finds that it does as the formulas do; else None, and the formulas must do.
 
-    A missing Triton needs no warning. A missing compiler, an unknown device or wrong results are: the user
-    should know why the program is slower.
+    The first call waits for the device. A missing Triton needs no warning. A missing compiler, an unknown device or
+    wrong results are: the user should know why the program is slower.
     """
-    if kind != "cuda" or not torch.cuda.is_available():
-        return None
-    try:
-        return make()
-    except ImportError:
-        return None
-    except Exception as error:
-        reason = (str(error).splitlines() or [""])[0]
-        warnings.warn(f"{what} runs without its kernel, which fails: {type(error).__name__}: {reason}", stacklevel=2)
-        return None
+
+    def __init__(self, name: str, load: Callable[[], T], check: Callable[[T, str], None]) -> None:
+        self.name, self.load, self.check = name, load, check
+        self.known: dict[str, T | None] = {}
+
+    def __call__(self, kind: str) -> T | None:
+        if kind not in self.known:
+            self.known[kind] = self.checked(kind)
+        return self.known[kind]
+
+    def checked(self, kind: str) -> T | None:
+        """What is to be used on devices of this kind."""
+        if kind != "cuda" or not torch.cuda.is_available():
+            return None
+        try:
+            self.check(found := self.load(), kind)
+            return found
+        except ImportError:
+            return None
+        except Exception as error:
+            reason = (str(error).splitlines() or [""])[0]
+            why = f"which fails: {type(error).__name__}: {reason}"
+            warnings.warn(f"{self.name} runs without its kernel, {why}", stacklevel=3)
+            return None

@@ -8,12 +8,11 @@ tokenizer: their answers differ by what the models say, and less by chance.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import torch
 from torch import Tensor
 
-from .fusing import checked
+from .fusing import FastKernel
 
 STEP, TOKEN = 0x9E3779B97F4A7C15 - 2**64, 0xD1B54A32D192ED03 - 2**64  # odd numbers, as signed 64-bit integers
 FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64  # of splitmix64
@@ -62,21 +61,14 @@ def check(add: Add, kind: str) -> None:
             torch.testing.assert_close(add(sample, keys, step, temperature), expected, rtol=1e-12, atol=1e-12)
 
 
-@cache
-def kernel(kind: str) -> Add | None:
-    """`formula` as one kernel on devices of this kind, if it runs there and the results are equal; else None.
+def load() -> Add:
+    from .gumbel_kernel import add
 
-    PyTorch's own operations are about twenty-five kernels for each token of an answer, over large tensors. The first
-    call waits for the device.
-    """
+    return add
 
-    def make() -> Add:
-        from .gumbel_kernel import add
 
-        check(add, kind)
-        return add
-
-    return checked("sampling", kind, make)
+# PyTorch's own operations are about twenty-five kernels for each token of an answer, over large tensors.
+kernel = FastKernel("sampling", load, check)
 
 
 def add_gumbel(scores: Tensor, keys: Tensor, step: int, temperature: float = 1.0) -> Tensor:

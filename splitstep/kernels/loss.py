@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .fusing import FUSED, checked, ordinary, transformed
+from .fusing import FUSED, FastKernel, ordinary, transformed
 
 IGNORED = -100  # a label that no loss counts
 
@@ -74,20 +73,14 @@ def check(kernels: Kernels, kind: str) -> None:
         torch.testing.assert_close(slopes, expected, rtol=1e-5 + 2 * torch.finfo(dtype).eps, atol=1e-5)
 
 
-@cache
-def kernels(kind: str) -> Kernels | None:
-    """The loss as one kernel and its gradient as another on devices of this kind, if they run there; else None.
+def load() -> Kernels:
+    from .loss_kernel import losses, slopes
 
-    PyTorch's own operations read the logits about ten times. The first call waits for the device.
-    """
+    return Kernels(losses, slopes)
 
-    def make() -> Kernels:
-        from .loss_kernel import losses, slopes
 
-        check(found := Kernels(losses, slopes), kind)
-        return found
-
-    return checked("cross-entropy", kind, make)
+# The loss as one kernel and its gradient as another: PyTorch's own operations read the logits about ten times.
+kernels = FastKernel("cross-entropy", load, check)
 
 
 def fusible(logits: Tensor, labels: Tensor) -> bool:

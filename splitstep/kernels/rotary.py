@@ -8,13 +8,12 @@ every layer and fuses the joining of gradients badly, which costs a fifth of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .fusing import FUSED, checked, ordinary, transformed
+from .fusing import FUSED, FastKernel, ordinary, transformed
 
 Angles = tuple[Tensor, Tensor]  # cosine and sine, [B or 1, 1, T, size]
 
@@ -92,18 +91,13 @@ def check(kernels: Kernels, kind: str) -> None:
         torch.testing.assert_close(back, join_formula(q, k, v, cos, sin), rtol=0, atol=0)
 
 
-@cache
-def kernels(kind: str) -> Kernels | None:
-    """The kernels on devices of this kind, if they do as the formulas do; else None. The first call waits."""
+def load() -> Kernels:
+    from .rotary_kernel import join, split
 
-    def make() -> Kernels:
-        from .rotary_kernel import join, split
+    return Kernels(split, join)
 
-        found = Kernels(split, join)
-        check(found, kind)
-        return found
 
-    return checked("rotary positions", kind, make)
+kernels = FastKernel("rotary positions", load, check)
 
 
 @torch.library.custom_op("splitstep::split_rotary", mutates_args=())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .fusing import FUSED, checked, ordinary
+from .fusing import FUSED, FastKernel, ordinary
 
 ENTRIES = 2**25  # that the formulas widen at a time: 128 MiB in float32
 
@@ -85,21 +84,14 @@ def check(found: Kernels, kind: str) -> None:
         torch.testing.assert_close(slopes.double(), exact, rtol=eps, atol=1e-6)
 
 
-@cache
-def kernels(kind: str) -> Kernels | None:
-    """The functions as one kernel each on devices of this kind, if they run there and agree; else None.
+def load() -> Kernels:
+    from .softmax_kernel import row_lse, scaled_exp_, weighted_kl_
 
-    PyTorch's own operations read and write wide copies of the logits about ten times. The first call waits for the
-    device.
-    """
+    return Kernels(row_lse, scaled_exp_, weighted_kl_)
 
-    def make() -> Kernels:
-        from .softmax_kernel import row_lse, scaled_exp_, weighted_kl_
 
-        check(found := Kernels(row_lse, scaled_exp_, weighted_kl_), kind)
-        return found
-
-    return checked("softmax", kind, make)
+# A kernel each: PyTorch's own operations read and write wide copies of the logits about ten times.
+kernels = FastKernel("softmax", load, check)
 
 
 def softmax_kernels(x: Tensor) -> Kernels | None:

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from splitstep.fields import Context
 from splitstep.fields import dropout as dropped
 from splitstep.kernels.dropout import FUSED, Fused, formula, keep, kernel
-from splitstep.kernels.fusing import checked
+from splitstep.kernels.fusing import FastKernel
 
 
 @TRITON
@@ -195,10 +195,14 @@ def test_a_kernel_that_fails_is_reported_and_one_that_is_missing_is_not(monkeypa
     def fail(error: Exception) -> Any:
         raise error
 
-    assert checked("dropout", "cuda", lambda: 5) == (5 if torch.cuda.is_available() else None)
+    def found(kind: str, load: Any = lambda: 5, wrong: Exception | None = None) -> Any:
+        return FastKernel[int]("dropout", load, lambda function, kind: wrong and fail(wrong))(kind)
+
+    assert found("cuda") == (5 if torch.cuda.is_available() else None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert checked("dropout", "cuda", lambda: 5) == 5
-    assert checked("dropout", "cpu", lambda: 5) is None
-    assert checked("dropout", "cuda", lambda: fail(ImportError("no triton"))) is None
-    with pytest.warns(UserWarning, match="^dropout runs without its kernel, which fails: OSError: no compiler$"):
-        assert checked("dropout", "cuda", lambda: fail(OSError("no compiler\nand more"))) is None
+    assert found("cuda") == 5
+    assert found("cpu") is None
+    assert found("cuda", lambda: fail(ImportError("no triton"))) is None
+    for how in ({"load": lambda: fail(OSError("no compiler\nand more"))}, {"wrong": OSError("no compiler\nand more")}):
+        with pytest.warns(UserWarning, match="^dropout runs without its kernel, which fails: OSError: no compiler$"):
+            assert found("cuda", **how) is None

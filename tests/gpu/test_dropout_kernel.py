@@ -28,7 +28,7 @@ def test_a_kernel_that_differs_or_fails_is_not_used(monkeypatch: pytest.MonkeyPa
     for multiply, used in ((wrong, False), (broken, False), (formula, True)):
         monkeypatch.setitem(sys.modules, "splitstep.kernels.dropout_kernel", SimpleNamespace(multiply=multiply))
         with nullcontext() if used else pytest.warns(UserWarning, match="runs without its kernel"):
-            assert (kernel.__wrapped__("cuda") is not None) == used
+            assert (kernel.checked("cuda") is not None) == used
 
 
 def test_a_gpu_does_as_the_formula_does() -> None:

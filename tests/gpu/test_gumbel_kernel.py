@@ -29,7 +29,7 @@ def test_a_kernel_that_differs_or_fails_is_not_used(monkeypatch: pytest.MonkeyPa
     for add, used in ((wrong, False), (broken, False), (formula, True)):
         monkeypatch.setitem(sys.modules, "splitstep.kernels.gumbel_kernel", SimpleNamespace(add=add))
         with nullcontext() if used else pytest.warns(UserWarning, match="runs without its kernel"):
-            assert (kernel.__wrapped__("cuda") is not None) == used
+            assert (kernel.checked("cuda") is not None) == used
 
 
 def test_a_gpu_does_as_the_formula_does() -> None:

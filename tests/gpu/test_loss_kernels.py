@@ -34,7 +34,7 @@ def test_kernels_that_differ_or_fail_are_not_used(monkeypatch: pytest.MonkeyPatc
         module = SimpleNamespace(losses=losses, slopes=right.slopes)
         monkeypatch.setitem(sys.modules, "splitstep.kernels.loss_kernel", module)
         with nullcontext() if used else pytest.warns(UserWarning, match="runs without its kernel"):
-            assert (kernels.__wrapped__("cuda") is not None) == used
+            assert (kernels.checked("cuda") is not None) == used
 
 
 def test_a_gpu_does_as_the_formula_does() -> None:

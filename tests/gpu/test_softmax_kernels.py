@@ -31,7 +31,7 @@ def test_kernels_that_differ_or_fail_are_not_used(monkeypatch: pytest.MonkeyPatc
         module = SimpleNamespace(**FORMULAS._replace(row_lse=row_lse)._asdict())
         monkeypatch.setitem(sys.modules, "splitstep.kernels.softmax_kernel", module)
         with nullcontext() if used else pytest.warns(UserWarning, match="runs without its kernel"):
-            assert (kernels.__wrapped__("cuda") is not None) == used
+            assert (kernels.checked("cuda") is not None) == used
 
 
 def test_a_gpu_does_as_the_formulas_do() -> None:
