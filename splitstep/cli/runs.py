@@ -216,13 +216,13 @@ def evaluate(
       splitstep evaluate my-model --task text data.path=notes.txt
     """
     from ..inference.evaluate import evaluate_model, evaluate_run
-    from ..inference.translate import Wanted
+    from ..inference.translate import SearchOverrides
     from ..support.words import counted
     from ..training.progress import counting
 
     output = beside(Path(model), as_json, out)
     evaluated, translated = counting("evaluated", unit="batches"), counting("translated")
-    wanted = Wanted(beams, length_penalty)
+    wanted = SearchOverrides(beams, length_penalty)
     if task is None:
         result = evaluate_run(_a_run(model, options), split, data, wanted, evaluated, translated)
     else:
@@ -268,13 +268,13 @@ def translate(
     from ..support.imports import lean, uncollected
 
     with uncollected(), lean():
-        from ..inference.translate import Wanted, translate_run
+        from ..inference.translate import SearchOverrides, translate_run
         from ..text.lines import lines_of
         from ..training.progress import counting
 
     output = beside(run, as_json, out)
     lines = lines_of(sys.stdin.buffer.read(), "standard input")
-    found, longer, search = translate_run(run, lines, Wanted(beams, length_penalty), counting("translated"))
+    found, longer, search = translate_run(run, lines, SearchOverrides(beams, length_penalty), counting("translated"))
     if longer:
         many = "1 line is" if len(longer) == 1 else f"{len(longer):,} lines are"
         print(f"{many} more than twice as long as any in training, line {longer[0]} first.", file=sys.stderr)

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from ..fields.attention import unplanned_attention
-from .language_model import TextCodec, open_language_model
-from .sampling import Sampling
-from .streaming import EndTokens, StopWords, text_pieces, until_stopped
+from .runs import TextCodec, open_language_model
+from .sampling import EndTokens, Sampling, StopWords, text_pieces, until_stopped
 
 MOST_TOKENS = 1_000_000  # they are made one by one
 AS_IT_IS = Sampling()

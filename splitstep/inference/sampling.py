@@ -1,9 +1,11 @@
-"""How the next token is drawn from a model's logits."""
+"""Tokens drawn from a model's logits, and their text as it comes: whole characters, and nothing from a stop word on."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import final
 
 import torch
 from torch import Tensor
@@ -60,3 +62,100 @@ class Sampling:
             likelier = shares.cumsum(-1) - shares  # the probability of all likelier tokens; 0 for the likeliest
             scaled = scaled.index_fill(0, places[likelier >= self.top_p], -math.inf)
         return scaled
+
+
+PART = "\ufffd"  # what a decoder writes for bytes that are not a character, such as the beginning of one
+
+
+@final
+class TextStream:
+    """Tokens to text, piece by piece. The pieces together are what `decode` makes of all tokens.
+
+    A token is decoded after those of the piece before it, since a decoder may join words by blanks. A character whose
+    bytes are in several tokens is held back until it is whole.
+    """
+
+    def __init__(self, decode: Callable[[list[int]], str], before: Sequence[int] = ()) -> None:
+        self.decode = decode
+        self.window = list(before)  # tokens whose text is there already
+        self.context = len(self.window)  # how many tokens of the window are shown as a whole
+        self.shown = len(decode(self.window)) if self.window else 0  # characters of the window's text
+
+    def push(self, token: int) -> str:
+        """The text that this token adds."""
+        self.window.append(token)
+        text = self.decode(self.window)
+        whole = not text.endswith(PART)
+        piece = text[self.shown : len(text) if whole else len(text) - 1]
+        self.shown += len(piece)
+        if whole:
+            self.window = self.window[self.context :]
+            self.context, self.shown = len(self.window), len(self.decode(self.window))
+        return piece
+
+    def end(self) -> str:
+        """The text that was held back."""
+        return self.decode(self.window)[self.shown :] if self.window else ""
+
+
+def text_pieces(tokens: Iterable[int], decode: Callable[[list[int]], str], before: Sequence[int] = ()) -> Iterator[str]:
+    """The text of the tokens after those `before`, as soon as it is certain."""
+    stream = TextStream(decode, before)
+    for token in tokens:
+        yield stream.push(token)
+    yield stream.end()
+
+
+@final
+class EndTokens:
+    """Lets tokens through up to the first that ends a text, which is left out."""
+
+    def __init__(self, ends: frozenset[int]) -> None:
+        self.ends = ends
+        self.found: int | None = None
+
+    def before(self, tokens: Iterable[int]) -> Iterator[int]:
+        """The tokens before the end."""
+        for token in tokens:
+            if token in self.ends:
+                self.found = token
+                return
+            yield token
+
+
+@final
+class StopWords:
+    """Lets text through up to the first stop word, which is left out. Text that may be the beginning of one is held
+    back. The first is the one that ends first, and of several that end together the longest."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        if "" in words:
+            raise ValueError('a stop word is empty: give some text, such as --stop "."')
+        self.words, self.held = tuple(words), ""
+        self.found: str | None = None
+
+    def push(self, text: str) -> str:
+        """What can be shown of the text so far."""
+        self.held += text
+        ends = [(start + len(word), start, word) for word in self.words if (start := self.held.find(word)) >= 0]
+        if ends:
+            _, start, self.found = min(ends)
+            return self.held[:start]
+        keep = max((self._begun(word) for word in self.words), default=0)
+        free = len(self.held) - keep
+        piece, self.held = self.held[:free], self.held[free:]
+        return piece
+
+    def _begun(self, word: str) -> int:
+        """How many of the last characters are a beginning of the word."""
+        longest = min(len(word) - 1, len(self.held))
+        return next((n for n in range(longest, 0, -1) if self.held.endswith(word[:n])), 0)
+
+
+def until_stopped(pieces: Iterable[str], stop: StopWords) -> Iterator[str]:
+    """The pieces up to a stop word."""
+    for piece in pieces:
+        yield stop.push(piece)
+        if stop.found is not None:
+            return
+    yield stop.held

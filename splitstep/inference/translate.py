@@ -17,7 +17,7 @@ from ..tasks.pairs.translation import PairOptions, Translation
 from .runs import find_run
 
 
-class Wanted(NamedTuple):
+class SearchOverrides(NamedTuple):
     """Search options that a user asks for; None: as in the run's recipe."""
 
     beams: int | None = None
@@ -34,11 +34,11 @@ class Wanted(NamedTuple):
 
     def refuse_for(self, task: str) -> None:
         """Refuse search options for a task in which nothing is searched for."""
-        if self != Wanted():
+        if self != SearchOverrides():
             raise ValueError(f'task "{task}" has no translations to search for: leave out --beams and --length-penalty')
 
 
-AS_TRAINED = Wanted()
+AS_TRAINED = SearchOverrides()
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Translations(NamedTuple):
 
 
 def translate_run(
-    path: Path, lines: Sequence[str], wanted: Wanted = AS_TRAINED, progress: Progress | None = None
+    path: Path, lines: Sequence[str], wanted: SearchOverrides = AS_TRAINED, progress: Progress | None = None
 ) -> Translations:
     """Lines translated by a run's model, without the run's data."""
     run = find_run(path)
