@@ -52,10 +52,9 @@ def ablate(
     command continues: finished runs are kept.
     """
     name, document = document_of("ablate", list(words or []), task)
-    from ..studies.ablate import STUDY
+    from ..experiments.arms import read_ablate, split_arms
     from ..studies.ablate import ablate as study
     from ..studies.ablate.plan import read_rates
-    from ..studies.arms import read_ablate, split_arms
 
     recipe, options = recipe_for(task, name, document), read_ablate(document, name)
     count = next(given for given in (seeds, options.seeds, SEEDS) if given is not None)
@@ -72,4 +71,4 @@ def ablate(
         data=data,
         command=shlex.join(context.obj),
     )
-    output.emit_study(STUDY, result)
+    output.emit_result(result)

@@ -76,19 +76,19 @@ def approximate(
     if train_steps < 0:
         raise ValueError(f"--train-steps {train_steps} must be 0 or a positive number.")
     output = Output(as_json, out).check()
-    from ..studies.approximate import STUDY, approximation
+    from ..studies.approximate import approximation
     from ..training.progress import counting
 
     positions = "none" if no_positions else "learned"
     command, progress = shlex.join(context.obj), counting("approximate  training the twin", True, "steps")
     result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, positions, command, say, progress)
-    output.open().emit(result.document(), lambda: STUDY.to_terminal(result))
+    output.open()
     if out is not None:
         from ..models.base import silent
 
         with silent():
             built.model.save_pretrained(out / "model")
-        print(f"Report: {STUDY.write_page(result, out)}", file=sys.stderr)
+    output.emit_result(result)
 
 
 def say(text: str) -> None:

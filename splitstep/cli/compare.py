@@ -88,9 +88,9 @@ def compare(
       splitstep compare distil --help    methods of distillation
     """
     name, document = document_of("compare", list(words or []), task, [] if match is None else [f"match={match}"])
+    from ..experiments.arms import read_ablate, split_arms
+    from ..experiments.plan import read_sweep, split_schemes
     from ..studies import compare as study
-    from ..studies.arms import read_ablate, split_arms
-    from ..studies.compare.plan import read_sweep, split_schemes
 
     recipe, output = recipe_for(task, name, document), Output(as_json, out).check()
     result = study.compare(
@@ -105,7 +105,7 @@ def compare(
         data=data,
         command=shlex.join(context.obj),
     )
-    output.emit_study(study.STUDY, result)
+    output.emit_result(result)
 
 
 def document_of(verb: str, words: list[str], task: str | None, more: Sequence[str] = ()) -> tuple[str, Any]:

@@ -128,7 +128,7 @@ def compare_distil(asked: Asked) -> None:
     refuse_launchers("compare distil")
     from ..distillation.judging.answers import Writing
     from ..jobs.engines import check_engine
-    from ..studies.distil import STUDY, compare_methods
+    from ..studies.distil import compare_methods
     from ..studies.distil.directory import check_directory, check_weights, left_out
     from ..studies.distil.exams import ExamFiles, make_exam
     from ..studies.distil.plan import plan, split_methods
@@ -156,7 +156,7 @@ def compare_distil(asked: Asked) -> None:
         command=asked.command,
     )  # fmt: skip
     fewer = left_out(asked.out, methods, seeds)
-    output.emit_study(STUDY, result)
+    output.emit_result(result)
     if fewer:
         print(fewer, file=sys.stderr)
 

@@ -67,7 +67,7 @@ def compare_glue(
         if "=" not in word:
             raise ValueError(f"compare glue takes entries to change, such as train.steps=500, but not {word!r}.")
     refuse_launchers("compare glue")
-    from ..studies.glue import STUDY, glue, read_starts
+    from ..studies.glue import glue, read_starts
     from ..studies.glue.scores import DEFAULT
 
     output = Output(as_json, out).check()
@@ -84,4 +84,4 @@ def compare_glue(
         data=data,
         command=shlex.join(context.obj),
     )
-    output.emit_study(STUDY, result)
+    output.emit_result(result)

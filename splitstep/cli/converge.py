@@ -143,7 +143,6 @@ def deepen(
     seeds = checked_count(1 if seeds is None else seeds)
     name, document = document_of("converge", words, task)
     from ..studies.converge.limit import continuous_limit, read_depths
-    from ..studies.converge.limit_report import STUDY
 
     recipe = recipe_for(task, name, document)
     layers = read_depths(depths)
@@ -152,16 +151,15 @@ def deepen(
     output = Output(as_json, out)
     numbers = range(recipe.train.seed, recipe.train.seed + seeds)
     result = continuous_limit(recipe, layers, numbers, out, engine=engine, data=data, command=command)
-    output.emit_study(STUDY, result)
+    output.emit_result(result)
 
 
 def discretise(
     run: Path, out: Path | None, grid: Grid, examples: int | None, data: Path | None, as_json: bool, command: str
 ) -> None:
     """Run the study of a trained network and write its page."""
-    from ..studies.compare.plan import split_schemes
+    from ..experiments.plan import split_schemes
     from ..studies.converge import discretisation as study
-    from ..studies.converge.discretisation_report import STUDY
     from ..training.progress import counting
 
     named = run if run.name else run.resolve()  # "." has no name
@@ -175,19 +173,18 @@ def discretise(
         run, chosen, counts, factors, many, data, command, counting("converge", unit="passes")
     )
     output = Output(as_json, out).open()
-    output.emit_study(STUDY, result)
+    output.emit_result(result)
 
 
 def discretise_model(
     name: str, out: Path | None, grid: Grid, text: Path | None, tokens: int | None, as_json: bool, command: str
 ) -> None:
     """Run the study of a pretrained model and write its page."""
+    from ..experiments.plan import split_schemes
     from ..opening import open_model
     from ..opening.texts import default_texts, read_texts
-    from ..studies.compare.plan import split_schemes
     from ..studies.converge import discretisation
     from ..studies.converge import pretrained as study
-    from ..studies.converge.pretrained_report import STUDY
     from ..training.progress import counting
 
     out = Path("runs") / f"converge-{Path(name).resolve().stem}" if out is None else out
@@ -200,7 +197,7 @@ def discretise_model(
     shown = [counting(f"converge{what}", unit=unit) for what, unit in (("", "ways"), (", local errors", "layers"))]
     result = study.discretised_flow(open_model(name), texts, many, chosen, counts, factors, command, *shown)
     output = Output(as_json, out).open()
-    output.emit_study(STUDY, result)
+    output.emit_result(result)
 
 
 def check_free(out: Path, study: str) -> None:

@@ -83,7 +83,7 @@ def inspect(
     clusters, ranks, attention, Jacobians. Beside it stands the same architecture with random weights. The result is one
     page, report.html, and result.json. A run of this package sees validation examples of its task.
     """
-    from ..studies.inspect import STUDY, inspection
+    from ..studies.inspect import inspection
     from ..studies.inspect.measuring import DEFAULT, Plan
     from ..studies.inspect.sources import Wanted
     from ..studies.inspect.study import read_layers, read_probes, states_folder
@@ -101,7 +101,7 @@ def inspect(
     command, progress = shlex.join(context.obj), counting("inspect", at_once=True, unit="texts")
     result = inspection(model, wanted, plan, against, trust_remote_code, device, command, progress)
     output = Output(as_json, out).open()
-    output.emit_study(STUDY, result)
+    output.emit_result(result)
 
 
 def slug(model: str) -> str:

@@ -12,7 +12,7 @@ from ..support.typed import json_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..studies import Study
+    from ..experiments.result import Result
 
 
 class Output(NamedTuple):
@@ -50,11 +50,13 @@ class Output(NamedTuple):
             shown = table()
             sys.stdout.write(shown if isinstance(shown, str) else _drawn(shown))
 
-    def emit_study(self, study: Study[Any], result: Any) -> None:
+    def emit_result(self, result: Result) -> None:
         """Emit the result of a study, and write its page if there is a directory for it."""
-        self.emit(result.document(), lambda: study.to_terminal(result))
+        from ..report.drawing import document_to_terminal
+
+        self.emit(result.json(), lambda: document_to_terminal(result.document()))
         if self.out is not None:
-            print(f"Report: {study.write_page(result, self.out)}", file=sys.stderr)
+            print(f"Report: {result.save_page(self.out)}", file=sys.stderr)
 
 
 def _drawn(table: RenderableType) -> str:

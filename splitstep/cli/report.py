@@ -14,7 +14,7 @@ from .options import Json
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..studies import Study
+    from ..experiments.study import Study
 
 
 def report(
@@ -53,6 +53,8 @@ def report(
         raise ValueError("--losses prints a Markdown table, which the page always has: add --markdown.")
     if first and not (as_markdown or out):
         raise ValueError("--against does not change what the comparison wrote: add --markdown, or --out DIR.")
+    from ..report.drawing import document_to_terminal
+
     found = [_read(directory, first) for directory in directories]
     if as_markdown:
         sys.stdout.write(_markdown(found, "losses" if only_losses else ""))
@@ -61,8 +63,8 @@ def report(
         raise ValueError(f"--json and --out need one directory, not {len(found)}: leave them out, or name one.")
     output = Output(as_json, out).open()
     for one in found:
-        page = one.study.write_page(one.result, out or one.directory)
-        output.emit(one.document, lambda one=one: one.study.to_terminal(one.result))
+        page = one.result.save_page(out or one.directory)
+        output.emit(one.document, lambda one=one: document_to_terminal(one.result.document()))
         print(f"Report: {page}", file=sys.stderr)
 
 
@@ -77,7 +79,7 @@ class _Found(NamedTuple):
 
 def _read(directory: Path, first: str | None) -> _Found:
     """The result in a directory; if a scheme is named, with differences to it."""
-    from ..studies import study_of
+    from ..experiments.study import study_of
 
     file = directory / "result.json"
     if not file.is_file():
@@ -93,21 +95,22 @@ def _read(directory: Path, first: str | None) -> _Found:
     if study.against is None:
         raise ValueError(f"{file} has no differences between schemes: leave out --against.")
     result = study.against(result, first)
-    return _Found(directory, result.document(), study, result)
+    return _Found(directory, result.json(), study, result)
 
 
 def _markdown(found: Sequence[_Found], only: str) -> str:
     """The verdicts and tables of all results, study by study; only the tables of one name, if it is given."""
-    from ..report.tables import EVERYWHERE, to_markdown
-    from ..report.verdict import verdicts_to_markdown
+    from ..report.drawing import documents_to_markdown
+    from ..report.tables import to_markdown
 
     parts = list[str]()
     for study in dict.fromkeys(one.study for one in found):
         named = [(one.directory.absolute().name, one.result) for one in found if one.study == study]
-        if study.verdict is not None and not only:
-            parts.append(verdicts_to_markdown([(name, study.verdict(result)) for name, result in named]))
-        tables = study.all_tables(named)
-        parts += [to_markdown(one) for one in tables if (one.name == only if only else one.detail == EVERYWHERE)]
+        tables = study.tables(named)
+        if only:
+            parts += [to_markdown(one) for one in tables if one.name == only]
+        else:
+            parts.append(documents_to_markdown([(name, result.document()) for name, result in named], tables))
     if not parts:
         raise ValueError(f"There is no table of {only} in these results: leave out --{only}.")
     return "\n".join(parts)

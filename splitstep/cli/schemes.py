@@ -39,11 +39,11 @@ def schemes(
     from ..schemes import scheme
 
     texts = [str(scheme(text)) for text in notations or []]  # refuses a wrong one before torch is imported
-    from ..studies.orders import STUDY, orders
+    from ..studies.orders import orders
 
     output = Output(as_json, out).open()
     result = orders(texts, measure)
-    output.emit_study(STUDY, result)
+    output.emit_result(result)
     if svg is not None:
         from ..report.diagram import picture
         from ..support.files import write_atomically

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
-EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES = 0, 1, 2  # levels of detail: where a column or a table is shown
+NOT_ON_PAGES, EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES = (
+    -1,
+    0,
+    1,
+    2,
+)  # levels of detail: where columns and tables are
 FOLDED = 12  # characters after which a long word may be broken on a terminal
 GAP = 2  # characters between columns on a terminal
 HEAD = 14  # characters after which a head is wrapped on a terminal

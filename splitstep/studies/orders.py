@@ -22,23 +22,20 @@ import torch
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
+from ..experiments.result import Result
+from ..experiments.study import Study
 from ..integrate import Field, State, Step, Time, integrate, refine, uniform
 from ..notation import shortened
 from ..order import HIGHEST, Colouring, letter
 from ..report.charts import Axis, Line, LineChart, SmallMultiples
-from ..report.diagram import diagrams
-from ..report.drawing import chart_to_html
-from ..report.page import page
-from ..report.tables import Code, Column, Table, to_html
-from ..report.verdict import Verdict, verdict_to_html
+from ..report.document import Diagrams, Document, Heading, Note, Verdict
+from ..report.tables import Code, Column, Table
 from ..scheme import Scheme, with_tableau
 from ..schemes import SCHEMES, name_of, scheme
-from ..support.typed import Figure, plain
+from ..support.typed import Figure
 from ..support.words import counted
 from ..tableau import BUTCHER5
-from . import Study, read_document
 
-FORMAT = 1  # of result.json
 TITLE = "Orders of schemes"
 ERRORS = (
     "Of a problem that depends on time, in float64: if a scheme has order p, twice the steps make the error 2^p times "
@@ -97,14 +94,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Orders:
+class Orders(Result):
     """The result of the study: a row per scheme."""
 
-    rows: tuple[Row, ...]
+    study = "orders"
 
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {"study": "orders", "format": FORMAT, **plain(self)}
+    rows: tuple[Row, ...]
 
 
 def orders(texts: Iterable[str] = (), measured: bool = False) -> Orders:
@@ -254,11 +249,6 @@ def _reference(terms: tuple[Term, ...]) -> Tensor:
     return end if terms[0].half else end[0]
 
 
-def read_orders(document: Any, where: str) -> Orders:
-    """The orders that a result.json holds."""
-    return read_document(Orders, document, where, FORMAT)
-
-
 def orders_tables(result: Orders) -> list[Table]:
     """A row per scheme with its cost and its orders, and with slopes if they were measured."""
     heads = ("evals", "split", "order", "own", "f(x)", "f(t,x)", "f_i")
@@ -304,17 +294,14 @@ def _span(orders: Set[int | None]) -> str:
     return f"order {found[0]}" if len(found) == 1 else f"orders {found[0]} to {found[-1]}"
 
 
-def orders_page(result: Orders) -> str:
-    """The verdict, the measured errors if there are any, the table and a picture of each scheme."""
+def document(result: Orders) -> Document:
+    """The measured errors if there are any, the table and a picture of each scheme."""
     charts = [SmallMultiples("Errors against the number of steps", _error_charts(result))]
-    drawn = [chart_to_html(one) for one in charts if one.charts]
-    said = f'<p class="soft">{ERRORS}</p>'
+    drawn = [one for one in charts if one.charts]
     figures = [(row.name or row.notation, scheme(row.notation)) for row in result.rows]
-    body = [
-        f"<h1>{TITLE}</h1>", verdict_to_html(orders_verdict(result)), *([*drawn, said] if drawn else []),
-        *map(to_html, orders_tables(result)), "<h2>One step of each</h2>", diagrams(figures),
-    ]  # fmt: skip
-    return page(TITLE, body)
+    said = [*drawn, Note(ERRORS)] if drawn else []
+    parts = [*said, *orders_tables(result), Heading("One step of each"), Diagrams(figures)]
+    return Document(TITLE, parts, orders_verdict(result))
 
 
 def _error_charts(result: Orders) -> list[LineChart]:
@@ -330,4 +317,4 @@ def _error_charts(result: Orders) -> list[LineChart]:
     ]
 
 
-STUDY = Study(TITLE, read_orders, orders_tables, orders_page, verdict=orders_verdict)
+STUDY = Study(Orders, document)

@@ -11,6 +11,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Literal,
     NotRequired,
     TypeVar,
@@ -100,7 +101,7 @@ def nearest(name: str, names: Iterable[str], known: str = "") -> str:
 
 def read_record(kind: Any, value: dict[str, Any], where: str) -> Any:
     """A dataclass, a named tuple or a typed dictionary from an object; unknown entries are ignored."""
-    hints, inner = get_type_hints(kind), inlined(kind)
+    hints, inner = types_of(kind), inlined(kind)
     if missing := sorted(required(kind) - inner - value.keys()):
         raise ValueError(f"{where} has no {missing[0]}")
     known = {name: read_as(hints[name], value[name], f"{where}.{name}") for name in hints if name in value}
@@ -112,6 +113,11 @@ def inlined(kind: Any) -> Set[str]:
     """The records in a record whose entries stand among its own."""
     hints = get_type_hints(kind, include_extras=True)
     return {name for name, hint in hints.items() if INLINED in getattr(hint, "__metadata__", ())}
+
+
+def types_of(kind: Any) -> dict[str, Any]:
+    """The types of a record's entries, without what belongs to the class."""
+    return {name: hint for name, hint in get_type_hints(kind).items() if get_origin(hint) is not ClassVar}
 
 
 def required(kind: Any) -> Set[str]:
@@ -137,7 +143,7 @@ def plain(value: Any) -> Any:
         return [plain(one) for one in value] if isinstance(value, list | tuple) else value
     kind = type(value)
     needed, inner, entries = required(kind), inlined(kind), dict[str, Any]()
-    for name in get_type_hints(kind):
+    for name in types_of(kind):
         one = getattr(value, name)
         if name in inner:
             entries |= plain(one)

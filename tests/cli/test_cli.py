@@ -16,7 +16,11 @@ import pytest
 from typer.main import get_command
 
 from splitstep import SCHEMES, cli
+from splitstep.experiments.study import STUDIES
 from splitstep.studies import orders
+
+read_orders = STUDIES["orders"].read
+
 
 COMMAND: Any = get_command(cli.app)
 VERBS = sorted(COMMAND.commands)

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from splitstep import cli
-from splitstep.studies.distil.reading import read_distil
+from splitstep.experiments.study import STUDIES
+
+read_distil = STUDIES["distil"].read
+
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "results" / "distil"

@@ -10,10 +10,12 @@ from statistics import fmean
 import pytest
 
 from splitstep import cli, scheme
-from splitstep.studies.compare.result import read_comparison
+from splitstep.experiments.statistics import paired_difference
+from splitstep.experiments.study import STUDIES
 from splitstep.studies.compare.rows import figures
 from splitstep.studies.compare.tables import difference_on_test_set
-from splitstep.studies.statistics import paired_difference
+
+read_comparison = STUDIES["compare"].read
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -76,6 +78,7 @@ PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in DOCS.glob(
 def test_verdicts_and_tables_of_comparisons_are_what_the_command_prints(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+
     monkeypatch.chdir(ROOT)
     text = (ROOT / file).read_text()
     for found in REPORT.finditer(text):

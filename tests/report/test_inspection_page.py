@@ -12,7 +12,7 @@ import pytest
 from pages import chromium, visit
 from pretrained_folders import llama, saved
 
-from splitstep.studies.inspect import STUDY, Inspection, inspection
+from splitstep.studies.inspect import Inspection, inspection
 from splitstep.studies.inspect.measuring import Plan
 from splitstep.studies.inspect.sources import Wanted
 
@@ -38,7 +38,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
 
 @pytest.fixture(scope="module")
 def file(found: Inspection, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return STUDY.write_page(found, tmp_path_factory.mktemp("page"))
+    return found.save_page(tmp_path_factory.mktemp("page"))
 
 
 def test_tokens_move_when_played_and_hovering_says_which_they_are(browser: Any, file: Path) -> None:

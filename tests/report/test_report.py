@@ -19,16 +19,18 @@ from pages import CONTRAST, chromium, visit
 from rich.console import Console
 
 from splitstep import SCHEMES, cli
+from splitstep.experiments.study import STUDIES
 from splitstep.report.diagram import draw
-from splitstep.report.drawing import chart_to_html
+from splitstep.report.drawing import chart_to_html, document_to_page
 from splitstep.report.tables import to_markdown, to_terminal
 from splitstep.schemes import scheme
-from splitstep.studies.compare import STUDY
 from splitstep.studies.compare.charts import band, differences, quality
-from splitstep.studies.compare.page import compare_page
-from splitstep.studies.compare.result import Comparison, Curve, read_comparison
+from splitstep.studies.compare.result import Comparison, Curve
 from splitstep.studies.compare.tables import comparison_tables, main_scores, tables_together
-from splitstep.studies.orders import orders, orders_page
+from splitstep.studies.orders import orders
+
+read_comparison = STUDIES["compare"].read
+
 
 STORED = Path(__file__).parents[2] / "results" / "compare"
 WIDTHS = (1280, 390)
@@ -91,7 +93,7 @@ def browser() -> Iterator[Any]:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_browser_is_content_with_the_page(browser: Any, tmp_path: Path, name: str, width: int) -> None:
-    file = STUDY.write_page(PAGES[name](), tmp_path)
+    file = PAGES[name]().save_page(tmp_path)
     page, wrong = visit(browser, file, width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("[...document.images].length") == 0
@@ -116,7 +118,7 @@ def test_a_browser_is_content_with_the_page(browser: Any, tmp_path: Path, name: 
 def test_hovering_tells_step_mean_and_interval_on_every_chart(browser: Any, tmp_path: Path, width: int) -> None:
     file = STORED / "wikitext2" / "result.json"
     result = read_comparison(json.loads(file.read_text()), str(file))
-    page, wrong = visit(browser, STUDY.write_page(result, tmp_path), width)
+    page, wrong = visit(browser, result.save_page(tmp_path), width)
     said = dict[str, str]()
     for chart in page.query_selector_all(".chart"):
         area, tip = chart.query_selector(".area"), chart.query_selector(".tip")
@@ -144,7 +146,7 @@ def test_hovering_tells_step_mean_and_interval_on_every_chart(browser: Any, tmp_
 
 @pytest.mark.slow
 def test_the_arrow_keys_move_along_a_chart(browser: Any, tmp_path: Path) -> None:
-    page, _ = visit(browser, STUDY.write_page(made("lie", "macaron"), tmp_path), 1280)
+    page, _ = visit(browser, made("lie", "macaron").save_page(tmp_path), 1280)
     area = page.query_selector("#chart-train .area")
     area.focus()
     for step in (10, 20, 30):
@@ -157,7 +159,7 @@ def test_the_arrow_keys_move_along_a_chart(browser: Any, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_dark_screen_has_a_dark_page_and_words_that_can_be_read(browser: Any, tmp_path: Path) -> None:
-    file = STUDY.write_page(made("lie", "macaron"), tmp_path)
+    file = made("lie", "macaron").save_page(tmp_path)
     selectors = ("body", ".verdict", ".soft", ".marks-x span", ".legend span", "thead th", "pre")
     lines = {}
     for colours in ("light", "dark"):
@@ -176,7 +178,7 @@ def test_a_dark_screen_has_a_dark_page_and_words_that_can_be_read(browser: Any, 
 
 @pytest.mark.slow
 def test_hostile_text_stays_text(browser: Any, tmp_path: Path) -> None:
-    file = STUDY.write_page(hostile(), tmp_path)
+    file = hostile().save_page(tmp_path)
     page, wrong = visit(browser, file, 1280)
     assert page.evaluate("document.querySelector('h1').textContent").startswith(HOSTILE)
     assert page.evaluate("document.title").startswith(HOSTILE)
@@ -188,7 +190,7 @@ def test_hostile_text_stays_text(browser: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_charts_are_side_by_side_on_a_desk_and_stacked_on_a_phone(browser: Any, tmp_path: Path) -> None:
-    file = STUDY.write_page(made("lie", "macaron"), tmp_path)
+    file = made("lie", "macaron").save_page(tmp_path)
     tops = {}
     for width in WIDTHS:
         page, _ = visit(browser, file, width)
@@ -202,7 +204,7 @@ def test_charts_are_side_by_side_on_a_desk_and_stacked_on_a_phone(browser: Any, 
 
 def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
     result = made("lie", "macaron", "strang-midpoint")
-    text = STUDY.write_page(result, tmp_path).read_text()
+    text = result.save_page(tmp_path).read_text()
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     for heading in ("Training loss", "Validation accuracy", "Validation loss, difference to lie", "Losses at the end",
                     "Quality against cost", "The schemes", "What was matched", "All runs",
@@ -223,7 +225,7 @@ def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seeds", [5, 1])
 def test_a_page_of_translators_has_every_test_set(seeds: int) -> None:
     result = translation(seeds)
-    own = re.sub(r"<script.*?</script>", "", compare_page(result), flags=re.DOTALL)
+    own = re.sub(r"<script.*?</script>", "", document_to_page(result.document()), flags=re.DOTALL)
     assert "<h2>Test sets</h2>" in own
     for one in result.tests:
         name = "lie" if one.scheme == "A F" else "macaron"
@@ -239,7 +241,7 @@ def test_a_page_of_translators_has_every_test_set(seeds: int) -> None:
     assert "tok:13a" in own
     assert "Validation BLEU" not in own  # nobody computed it within the run
     assert "the mean of 10, steps 5,010 to 6,000" in own
-    assert "Test sets" not in compare_page(made("lie"))
+    assert "Test sets" not in document_to_page(made("lie").document())
 
 
 @pytest.mark.parametrize("file", sorted(STORED.glob("*/result.json")), ids=lambda file: file.parent.name)
@@ -247,11 +249,11 @@ def test_stored_results_stay_readable(file: Path) -> None:
     result = read_comparison(json.loads(file.read_text()), str(file))
     assert result.tests == ()
     assert not any(trial.splits for trial in result.trials)
-    assert f"{result.trials[0].best_step:,} of {result.trials[0].steps:,}" in compare_page(result)
+    assert f"{result.trials[0].best_step:,} of {result.trials[0].steps:,}" in document_to_page(result.document())
 
 
 def test_a_page_tells_of_runs_that_diverged() -> None:
-    text = compare_page(PAGES["diverged"]())
+    text = document_to_page(PAGES["diverged"]().document())
     assert "Diverged, and left out of the means: 2 runs." in text
     assert "1 of 2 diverged" in text
     assert "1 of 1 diverged" in text
@@ -415,7 +417,7 @@ def test_two_comparisons_of_one_task_are_told_apart_by_their_directories(
 ) -> None:
     for name in ("small", "large"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "result.json").write_text(json.dumps(made("lie").document()))
+        (tmp_path / name / "result.json").write_text(json.dumps(made("lie").json()))
     task = made("lie").task
     assert cli.main(["report", str(tmp_path / "small"), "--markdown"]) == 0
     assert [row[0] for row in markdown_tables(after_verdicts(capsys.readouterr().out))[0]][2:] == [task]
@@ -432,7 +434,7 @@ def test_a_long_setting_of_a_sweep_is_shown_whole(
     result = made("lie", "macaron")
     rows = tuple(dataclasses.replace(row, setting=setting) for row in result.rows)
     trials = tuple(dataclasses.replace(trial, setting=setting) for trial in result.trials)
-    document = dataclasses.replace(result, rows=rows, trials=trials, sweep=(setting,)).document()
+    document = dataclasses.replace(result, rows=rows, trials=trials, sweep=(setting,)).json()
     (tmp_path / "result.json").write_text(json.dumps(document))
     assert cli.main(["report", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -442,10 +444,10 @@ def test_a_long_setting_of_a_sweep_is_shown_whole(
 
 def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = made("lie", "macaron")
-    (tmp_path / "result.json").write_text(json.dumps(result.document()))
+    (tmp_path / "result.json").write_text(json.dumps(result.json()))
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "result.json").read_text())
-    assert (tmp_path / "report.html").read_text() == compare_page(result)
+    assert (tmp_path / "report.html").read_text() == document_to_page(result.document())
     assert cli.main(["report", str(tmp_path), "--out", str(tmp_path / "there")]) == 0
     assert "macaron" in capsys.readouterr().out
     assert sorted(os.listdir(tmp_path / "there")) == ["report.html", "result.json"]
@@ -485,7 +487,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", ["diverged", "sweep", "translation, one seed"])
 @pytest.mark.parametrize("wrong", ["nothing", None, "x", -1, []], ids=str)
 def test_a_document_with_anything_wrong_is_drawn_or_refused_in_one_line(name: str, wrong: Any) -> None:
-    text = json.dumps(PAGES[name]().document())
+    text = json.dumps(PAGES[name]().json())
     refused = list[str]()
     for *path, last in places(json.loads(text)):
         document = inner = json.loads(text)
@@ -507,7 +509,7 @@ def test_a_document_with_anything_wrong_is_drawn_or_refused_in_one_line(name: st
 
 
 def test_what_is_wrong_in_a_document_has_its_place() -> None:
-    document = json.loads(json.dumps(made("lie", "macaron").document()))
+    document = json.loads(json.dumps(made("lie", "macaron").json()))
     document["rows"][1]["test"]["mean"] = "high"
     with pytest.raises(
         ValueError, match=r"^f is damaged: the document\.rows\[1\]\.test\.mean is 'high', and needs a number\."
@@ -517,14 +519,14 @@ def test_what_is_wrong_in_a_document_has_its_place() -> None:
 
 def test_the_page_of_orders_draws_errors_whose_slope_is_the_order() -> None:
     result = orders(("lie", "strang-midpoint", "rk4"), measured=True)
-    text = orders_page(result)
+    text = document_to_page(result.document())
     assert re.findall(r"<h3>(.*?)</h3>", text) == ["Order 1", "Order 2", "Order 4"]
     for row in result.rows:
         assert row.errors is not None
         assert row.order is not None
         assert math.log2(row.errors[3] / row.errors[4]) == pytest.approx(row.order, abs=0.1)
         assert f"{row.name}: {row.errors[2]:.2e}" in text
-    assert "<h3>" not in orders_page(orders(("lie",)))
+    assert "<h3>" not in document_to_page(orders(("lie",)).document())
 
 
 def test_a_picture_is_a_file_of_its_own_that_follows_the_reader_s_colours(tmp_path: Path) -> None:

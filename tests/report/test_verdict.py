@@ -11,12 +11,12 @@ import pytest
 from made_up import LOSS, comparison, translation, trial
 
 from splitstep import cli
-from splitstep.studies.compare.page import compare_page
+from splitstep.experiments.statistics import detectable
+from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare.result import Comparison
 from splitstep.studies.compare.rows import rows_of
 from splitstep.studies.compare.verdict import compare_verdict
 from splitstep.studies.orders import orders, orders_verdict
-from splitstep.studies.statistics import detectable
 
 NOISE = (0.000, 0.004, -0.004, 0.002)
 
@@ -118,7 +118,7 @@ def test_the_verdict_of_orders_is_the_largest_gap() -> None:
 
 def test_it_is_the_same_sentence_three_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = compared(("macaron", 0.0))
-    (tmp_path / "result.json").write_text(json.dumps(result.document()))
+    (tmp_path / "result.json").write_text(json.dumps(result.json()))
     sentence = compare_verdict(result).sentence
     assert cli.main(["report", str(tmp_path)]) == 0
     assert " ".join(capsys.readouterr().out.split()).startswith(sentence)
@@ -126,5 +126,5 @@ def test_it_is_the_same_sentence_three_times(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out.startswith(f"{sentence}\n\n| task")
     assert cli.main(["report", str(tmp_path), str(tmp_path), "--markdown"]) == 0
     assert capsys.readouterr().out.startswith(f"- {tmp_path.name}: {sentence}\n- {tmp_path.name}: {sentence}\n\n| task")
-    [shown] = re.findall(r'</h1>\n<p class="verdict open">(.*?)</p>', compare_page(result))
+    [shown] = re.findall(r'</h1>\n<p class="verdict open">(.*?)</p>', document_to_page(result.document()))
     assert unescape(shown) == sentence

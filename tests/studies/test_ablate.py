@@ -15,22 +15,24 @@ import torch
 from inline import here
 from made_up import ablation, about, outcome, trial
 
+from splitstep.experiments.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
+from splitstep.experiments.plan import plan
+from splitstep.experiments.statistics import Bounds, estimate
+from splitstep.experiments.study import STUDIES
+from splitstep.report.drawing import document_to_page
 from splitstep.studies.ablate import STUDY, ablate
-from splitstep.studies.ablate.page import ablation_page
 from splitstep.studies.ablate.plan import default_rates, equal_shapes, rate_stage, read_rates, seed_stage
 from splitstep.studies.ablate.records import read_watched
-from splitstep.studies.ablate.result import ArmResult, Lost, read_ablation
+from splitstep.studies.ablate.result import ArmResult, Lost
 from splitstep.studies.ablate.similar import cka_layers
 from splitstep.studies.ablate.verdict import claims_of
-from splitstep.studies.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
 from splitstep.studies.compare import compare, running
-from splitstep.studies.compare.page import compare_page
-from splitstep.studies.compare.plan import plan
-from splitstep.studies.compare.result import read_comparison
 from splitstep.studies.compare.rows import against
-from splitstep.studies.statistics import Bounds, estimate
 from splitstep.training import Recipe, RunDirectory, read_recipe
 from splitstep.training.run_result import Divergence
+
+read_comparison = STUDIES["compare"].read
+read_ablation = STUDIES["ablate"].read
 
 
 def tiny(**entries: Any) -> Recipe:
@@ -166,9 +168,9 @@ def test_an_ablation_trains_measures_and_reads_back_what_it_wrote(inline: None, 
     result = ablate(tiny(), tmp_path, arms=("full", "no-norm"), rates=(1e-3, 3e-3), seeds=(0, 1, 2), quiet=True)
     assert [arm.name for arm in result.arms] == ["full", "no-norm"]
     assert {(t.arm, t.seed) for t in result.trials} == {(arm, s) for arm in ("full", "no-norm") for s in (0, 1, 2)}
-    text = json.dumps(result.document(), allow_nan=False)
-    assert read_ablation(json.loads(text), "there").document() == result.document()
-    assert "no-norm" in STUDY.write_page(result, tmp_path).read_text()
+    text = json.dumps(result.json(), allow_nan=False)
+    assert read_ablation(json.loads(text), "there").document() == result.json()
+    assert "no-norm" in result.save_page(tmp_path).read_text()
     again = ablate(tiny(), tmp_path, arms=("full", "no-norm"), rates=(1e-3, 3e-3), seeds=(0, 1, 2), quiet=True)
     assert again.arms == result.arms  # from the runs that were there
 
@@ -195,11 +197,11 @@ def test_a_comparison_has_a_row_for_each_scheme_and_arm(inline: None, tmp_path: 
     assert len({trial.folder for trial in result.trials}) == 6
     assert result.trials[0].folder == "runs/lie-seed0"  # as without arms
     assert result.rows[1].cost.parameters < result.rows[0].cost.parameters
-    again = read_comparison(json.loads(json.dumps(result.document())), "there")
+    again = read_comparison(json.loads(json.dumps(result.json())), "there")
     assert again.rows == result.rows
     other = against(result, "lie, no-norm")
     assert (other.rows[0].name, other.rows[1].difference is None) == ("lie, no-norm", False)
-    assert "lie, no-norm" in compare_page(result)
+    assert "lie, no-norm" in document_to_page(result.document())
 
 
 def test_arms_of_a_comparison_that_are_the_same_run_are_refused() -> None:
@@ -290,8 +292,8 @@ def test_a_claim_about_an_arm_that_was_not_run_is_undecided() -> None:
 @pytest.mark.parametrize("lost", ["", "no-norm", "full"])
 def test_the_page_shows_every_analysis_and_says_what_diverged(lost: str) -> None:
     found = ablation(lost=lost)
-    again = read_ablation(json.loads(json.dumps(found.document(), allow_nan=False)), "there")
-    page = re.sub(r"<script>.*?</script>", "", ablation_page(again), count=1, flags=re.DOTALL)
+    again = read_ablation(json.loads(json.dumps(found.json(), allow_nan=False)), "there")
+    page = re.sub(r"<script>.*?</script>", "", document_to_page(again.document()), count=1, flags=re.DOTALL)
     for name in ("Drift", "Gradients", "Information plane", "Attention", "Representations", "Sensitivity", "Replay"):
         assert name in page
     assert all(f"{claim.text}: {claim.ruling}" in page for claim in found.claims)
@@ -302,7 +304,7 @@ def test_the_page_shows_every_analysis_and_says_what_diverged(lost: str) -> None
 
 def test_several_ablations_share_a_table_of_claims_and_one_of_arms() -> None:
     one, two = ablation(), ablation(lost="no-norm")
-    [claims, arms] = STUDY.all_tables([("here", one), ("there", two)])
+    [claims, arms] = STUDY.tables([("here", one), ("there", two)])
     assert [column.head for column in claims.columns] == ["claim", "digits (here)", "digits (there)"]
     assert [row[1:] for row in claims.rows] == [
         [here.ruling, there.ruling] for here, there in zip(one.claims, two.claims, strict=True)
@@ -318,11 +320,11 @@ def test_several_ablations_share_a_table_of_claims_and_one_of_arms() -> None:
         "",
     ]
     assert any("3 of 3 diverged" in row[3] for row in arms.rows)
-    assert [table.name for table in STUDY.all_tables([("here", one)])] == [table.name for table in STUDY.tables(one)]
+    assert [table.name for table in STUDY.tables([("here", one)])] == [table.name for table in one.document().tables]
 
 
 def test_a_result_is_small_even_for_a_deep_network_and_many_runs() -> None:
-    assert len(json.dumps(ablation(layers=12, seeds=5).document(), indent=2)) < 1_000_000
+    assert len(json.dumps(ablation(layers=12, seeds=5).json(), indent=2)) < 1_000_000
 
 
 # What is measured, against the runs' own files
@@ -379,7 +381,7 @@ def test_an_arm_that_diverges_is_a_result(inline: None, tmp_path: Path) -> None:
     result = ablate(recipe, tmp_path, arms=("wild",), own_arms=wild, rates=(1e-3,), seeds=(0, 1, 2), quiet=True)
     found = result.by_name["wild"].own
     assert (found.finished, len(found.lost), found.not_finite, found.test) == (0, 3, 3, None)
-    page = ablation_page(result)
+    page = document_to_page(result.document())
     assert "3 of 3 diverged" in page
     assert "Runs that diverged" in page
 

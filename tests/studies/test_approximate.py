@@ -13,8 +13,8 @@ import torch
 import splitstep as ss
 from splitstep import cli
 from splitstep.approximation.certificate import sampled_error
+from splitstep.report.drawing import document_to_page
 from splitstep.studies.approximate import STUDY, approximation
-from splitstep.studies.approximate.report import approximation_page
 from splitstep.studies.approximate.study import RATES, SIDE, STOPS, attention_of, train_at
 
 
@@ -46,14 +46,14 @@ def test_each_variable_that_a_surface_does_not_show_has_a_slider() -> None:
     [found] = [one for one in result.surfaces if (one.positions, one.moved, one.at) == ([1], 4, 0.25)]
     np.testing.assert_array_equal(found.target, built.target.map(x)[..., 0, 0])
     np.testing.assert_allclose(found.network, built(x)[..., 0, 0], atol=1e-14)
-    page = approximation_page(result)
+    page = document_to_page(result.document())
     assert page.count('<div class="slider"') == 4  # two variables at each of two positions
     assert page.count('<div class="stop"') == 4 * len(STOPS)
 
 
 def test_a_slider_starts_in_the_middle_where_the_text_says_that_it_does() -> None:
     result, _ = approximation("product", 2, 2, [0.4], train_steps=0)
-    page = approximation_page(result)
+    page = document_to_page(result.document())
     assert re.findall(r'<span class="at"[^>]*>(.*?)</span>', page) == 2 * ["variable 2 = 0.5", "variable 4 = 0.5"]
     assert re.findall(r'<input type="range"[^>]* value="(\d)"', page) == 4 * ["2"]
     shown = ["hidden" not in one for one in re.findall(r'<div class="stop"([^>]*)>', page)]
@@ -64,7 +64,7 @@ def test_equal_colours_of_target_and_network_are_equal_values() -> None:
     result, _ = approximation("product", 2, 2, [0.4], train_steps=0)
     values = [abs(one) for s in result.surfaces for rows in (s.target, s.network) for row in rows for one in row]
     apart = [np.abs(np.subtract(s.network, s.target)).max() for s in result.surfaces]
-    notes = set(re.findall(r"The strongest colour is ([^<]*)\.", approximation_page(result)))
+    notes = set(re.findall(r"The strongest colour is ([^<]*)\.", document_to_page(result.document())))
     assert notes == {f"{max(values):.3f}", f"{max(apart):.4f}"}
 
 
@@ -80,7 +80,7 @@ def test_the_weight_on_the_other_tokens_is_the_softmaxs_and_below_its_bound(toke
 def test_one_token_has_no_chart_of_the_others() -> None:
     for tokens in (1, 2):
         result, _ = approximation("polynomial", tokens, 1, [0.2], train_steps=0)
-        assert ('id="chart-attention"' in approximation_page(result)) == (tokens > 1)
+        assert ('id="chart-attention"' in document_to_page(result.document())) == (tokens > 1)
 
 
 def test_what_runs_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

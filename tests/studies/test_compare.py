@@ -26,22 +26,31 @@ from inline import here
 from jobs import answer, clear_up, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, comparison, translation, trial
 
+from splitstep.experiments.plan import Planned, file_name, plan, read_sweep, split_schemes
+from splitstep.experiments.statistics import (
+    draw_sentences,
+    estimate,
+    mean_difference,
+    resampled_differences,
+    two_sided_p,
+)
+from splitstep.experiments.study import STUDIES
+from splitstep.experiments.trials import read_curves, thinned
 from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
 from splitstep.jobs.progress import RunsProgress
+from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare import compare, running, tables
 from splitstep.studies.compare.bleu import bleu_of, sentence_counts
-from splitstep.studies.compare.page import compare_page
-from splitstep.studies.compare.plan import Planned, file_name, plan, read_sweep, split_schemes
-from splitstep.studies.compare.result import Comparison, Curve, read_comparison
+from splitstep.studies.compare.result import Comparison, Curve
 from splitstep.studies.compare.rows import against, choose_setting, rows_of
-from splitstep.studies.compare.trials import read_curves, thinned
 from splitstep.studies.compare.wording import widths
-from splitstep.studies.statistics import draw_sentences, estimate, mean_difference, resampled_differences, two_sided_p
 from splitstep.tasks import Metric
 from splitstep.tasks.task import PERPLEXITY
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 from splitstep.training.run_result import Shape
+
+read_comparison = STUDIES["compare"].read
 
 
 def tiny(**train: Any) -> Recipe:
@@ -174,13 +183,13 @@ def test_figures_that_are_not_finite_are_counted_apart_and_in_no_mean() -> None:
         (3, 0, 1), (3, 0, 1), (1, 0, 1),
     ]  # fmt: skip
     result = comparison(trials)
-    text = json.dumps(result.document(), allow_nan=False)
+    text = json.dumps(result.json(), allow_nan=False)
     again = read_comparison(json.loads(text), "there")
     assert again.rows == result.rows
     for cells in (tables.comparison_tables(again)[0], tables.tables_together([("it", again)])[0]):
         assert [row[2][-1] for row in cells.rows] == ["1 of 3 not finite", "1 of 3 not finite", "1 of 1 not finite"]
         assert "Figures not finite, and left out of the means: 3 runs." in cells.notes[0]
-    page = re.sub(r"<script>.*?</script>", "", compare_page(again), count=1, flags=re.DOTALL)
+    page = re.sub(r"<script>.*?</script>", "", document_to_page(again.document()), count=1, flags=re.DOTALL)
     assert "NaN" not in page
     assert "Infinity" not in page
 
@@ -283,7 +292,7 @@ def test_a_comparison_runs_everything_and_its_document_reads_back(tmp_path: Path
         assert t.valid_metric.steps == (3, 6)
         assert t.valid is not None
         assert t.valid["accuracy"] == max(t.valid_metric.values)
-    text = json.dumps(result.document(), allow_nan=False)
+    text = json.dumps(result.json(), allow_nan=False)
     assert str(tmp_path) not in text
     assert read_comparison(json.loads(text), "there") == result
     matched = result.rows[1].matched
@@ -337,7 +346,7 @@ def test_a_run_that_diverges_is_a_result(tmp_path: Path) -> None:
     [row] = result.rows
     assert (row.test, row.finished, row.diverged) == (None, 0, 1)
     assert result.trials[0].diverged is not None
-    json.dumps(result.document(), allow_nan=False)
+    json.dumps(result.json(), allow_nan=False)
 
 
 @pytest.fixture
@@ -399,7 +408,7 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
     assert second.difference == mean_difference(gaps, resampled)
     assert [pair.difference for pair in second.pairs] == gaps.tolist()
     assert [pair.p for pair in second.pairs] == [two_sided_p(gaps[n], resampled[:, n]) for n in (0, 1)]
-    text = json.dumps(result.document(), allow_nan=False)
+    text = json.dumps(result.json(), allow_nan=False)
     assert read_comparison(json.loads(text), "there") == result
     assert lines["A F", 0][0] not in text
     assert compare(translators, ["lie", "macaron"], range(2), out, quiet=True).tests == result.tests  # from files
@@ -417,9 +426,9 @@ def test_translators_that_diverge_are_in_no_pair(translators: Recipe, tmp_path: 
     lost = dataclasses.replace(translators, train=dataclasses.replace(translators.train, lr=1e30, warmup=0, clip=0.0))
     result = compare(lost, ["lie", "macaron"], [0], tmp_path / "out", quiet=True)
     assert [(one.lines, one.scores, one.difference) for one in result.tests] == [(0, (), None)] * 2
-    text = json.dumps(result.document(), allow_nan=False)
+    text = json.dumps(result.json(), allow_nan=False)
     again = read_comparison(json.loads(text), "there")
-    assert json.dumps(again.document()) == text
+    assert json.dumps(again.json()) == text
     [found, _] = [t.diverged for t in again.trials]
     assert found is not None
     assert math.isnan(found.loss)
@@ -442,7 +451,7 @@ def test_a_document_of_ten_translators_is_small() -> None:
         for t in result.trials
     ]  # fmt: skip
     assert len(trials) == 10
-    document = dataclasses.replace(result, trials=tuple(trials)).document()
+    document = dataclasses.replace(result, trials=tuple(trials)).json()
     assert len(json.dumps(document, indent=2)) < 1_000_000
     assert read_comparison(json.loads(json.dumps(document)), "there").tests == result.tests
 
@@ -471,8 +480,8 @@ def test_large_perplexities_have_commas_in_tables_and_read_back() -> None:
         for (text, seed), value in values.items()
     ]
     result = comparison(trials, metric=PERPLEXITY, rows=tuple(rows_of(trials, PERPLEXITY)))
-    assert read_comparison(json.loads(json.dumps(result.document())), "there") == result
-    page = compare_page(result)
+    assert read_comparison(json.loads(json.dumps(result.json())), "there") == result
+    page = document_to_page(result.document())
     assert "1,232.50" in page
     assert "+11,114.75" in page
 

@@ -16,15 +16,20 @@ from scipy import stats
 from torch import Tensor
 
 from splitstep import cli
+from splitstep.experiments.study import STUDIES
 from splitstep.models import KINDS
+from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare.result import RecipeEntries
 from splitstep.studies.converge.depth_weights import interpolated, matrices, roughness
 from splitstep.studies.converge.limit import ContinuousLimit, Trend, continuous_limit, read_depths
-from splitstep.studies.converge.limit_report import STUDY, limit_verdict, read_limit
+from splitstep.studies.converge.limit_report import limit_verdict
 from splitstep.studies.converge.problem import problem_of
 from splitstep.studies.converge.slopes import Slope, fitted_slope
 from splitstep.tasks.task import ACCURACY
 from splitstep.training import load_recipe
+
+read_limit = STUDIES["limit"].read
+
 
 SHAPE: dict[str, Any] = dict(width=16, heads=2, ffn=24, image_size=8, patch=4, num_labels=3, init_std=0.3)
 OVERRIDES = [
@@ -141,7 +146,7 @@ def test_verdicts_follow_the_written_rules(
 def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder for the study, whose runs are in this process."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("splitstep.studies.compare.running.open_engine", here)
+        patch.setattr("splitstep.experiments.running.open_engine", here)
         yield tmp_path_factory.mktemp("limit") / "out"
 
 
@@ -170,7 +175,7 @@ def test_the_study_trains_every_depth_and_goes_on_where_it_was(out: Path) -> Non
     again = study(out)
     after = {file: file.stat().st_mtime_ns for file in before}
     assert [file for file in before if before[file] == after[file]] == [f for f in before if f.parents[1] != gone]
-    assert json.dumps(again.document()) == json.dumps(result.document())
+    assert json.dumps(again.json()) == json.dumps(result.json())
 
 
 @pytest.mark.slow
@@ -179,9 +184,8 @@ def test_the_verb_continues_a_study_and_writes_what_report_reads(out: Path) -> N
     assert cli.main(words) == 0
     document = json.loads((out / "result.json").read_text())
     result = read_limit(document, "it")
-    assert result.document() == document
-    assert STUDY.page is not None
-    assert (out / "report.html").read_text() == STUDY.page(result)
+    assert result.json() == document
+    assert (out / "report.html").read_text() == document_to_page(result.document())
     assert cli.main(["report", str(out)]) == 0
     assert limit_verdict(result).kind == "too few"
     assert "Two depths are too few for a rate" in limit_verdict(result).sentence

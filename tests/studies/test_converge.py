@@ -13,13 +13,18 @@ import torch
 
 import splitstep as ss
 from splitstep import cli
+from splitstep.experiments.statistics import share_interval
+from splitstep.experiments.study import STUDIES
 from splitstep.inference.runs import open_run
 from splitstep.recipe import read_recipe
+from splitstep.report.drawing import document_to_page
 from splitstep.studies.converge.discretisation import discretisation
-from splitstep.studies.converge.discretisation_report import STUDY, discretisation_verdict, read_discretisation
+from splitstep.studies.converge.discretisation_report import discretisation_verdict
 from splitstep.studies.converge.variations import fitting
-from splitstep.studies.statistics import share_interval
 from splitstep.training import train
+
+read_discretisation = STUDIES["discretisation"].read
+
 
 SMALL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn": 32}
 RECIPES: dict[str, dict[str, Any]] = {
@@ -92,9 +97,8 @@ def test_a_result_is_read_back_as_it_was_written(run: Path, tmp_path: Path) -> N
     assert cli.main(words) == 0
     document = json.loads((tmp_path / "out" / "result.json").read_text())
     result = read_discretisation(document, "it")
-    assert result.document() == document
-    assert STUDY.page is not None
-    assert (tmp_path / "out" / "report.html").read_text() == STUDY.page(result)
+    assert result.json() == document
+    assert (tmp_path / "out" / "report.html").read_text() == document_to_page(result.document())
     assert cli.main(["report", str(tmp_path / "out")]) == 0
     assert cli.main(words) == 0  # again into the same directory
 
@@ -103,9 +107,8 @@ def test_a_result_is_read_back_as_it_was_written(run: Path, tmp_path: Path) -> N
 def test_stored_results_are_read_and_drawn(folder: Path) -> None:
     document = json.loads((folder / "result.json").read_text())
     result = read_discretisation(document, str(folder))
-    assert result.document() == document
-    assert STUDY.page is not None
-    assert "Local error of each layer" in STUDY.page(result)
+    assert result.json() == document
+    assert "Local error of each layer" in document_to_page(result.document())
 
 
 def test_wrong_input_is_one_line_and_exit_code_2(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,11 +15,13 @@ from tiny_causal import LINES, ROWS, gpt2, llama
 from splitstep import cli
 from splitstep.cli.compare_distil import Asked, document_of, models_of, sets_of
 from splitstep.distillation.judging.answers import Writing
+from splitstep.experiments.study import STUDIES
 from splitstep.opening.network import PRETRAINED
 from splitstep.studies.distil.exams import PLAIN, ExamFiles, has_room, held_out, make_exam
-from splitstep.studies.distil.reading import read_distil
 from splitstep.studies.distil.recipe_runs import RecipeRuns
 from splitstep.text.instructions import Row
+
+read_distil = STUDIES["distil"].read
 
 QUICK = ["train.steps=2", "train.batch=2", "train.warmup=1", "train.evaluate_every=1", "train.log_every=1"]
 
@@ -78,6 +80,7 @@ def test_the_whole_command(
 def test_what_is_wrong_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
+
     methods = [] if "--methods" in words else ["--methods", "ce,kl"]
     assert cli.main(["compare", "distil", *words, "--text", "a", *methods, "--out", str(tmp_path / "out")]) == 2
     found = capsys.readouterr().err

@@ -28,9 +28,10 @@ from splitstep.distillation.judging.bits import answer_bits, total
 from splitstep.distillation.judging.exam import WINDOW, Exam, Figures
 from splitstep.distillation.judging.rouge import mean_rouge
 from splitstep.distillation.judging.tokens import Causal
+from splitstep.experiments.statistics import Estimate
+from splitstep.experiments.study import STUDIES, study_of
 from splitstep.jobs.engines import open_engine
 from splitstep.report.tables import to_markdown
-from splitstep.studies import study_of
 from splitstep.studies.compare import running
 from splitstep.studies.compare.result import Curve
 from splitstep.studies.distil import STUDY, compare_methods
@@ -38,15 +39,16 @@ from splitstep.studies.distil.claims import answer, claims_of
 from splitstep.studies.distil.directory import check_directory, claim
 from splitstep.studies.distil.exams import PLAIN
 from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
-from splitstep.studies.distil.reading import read_distil
 from splitstep.studies.distil.result import BITS, ROUGE, Claim, DistilResult, DistilRun
 from splitstep.studies.distil.rows import differences_of, row_of
 from splitstep.studies.distil.running import OTHERS, Distilled, Found
 from splitstep.studies.distil.study import answers_of
 from splitstep.studies.distil.tables import ENDED, main_table
 from splitstep.studies.distil.verdict import distil_verdict
-from splitstep.studies.statistics import Estimate
 from splitstep.text.instructions import Row
+
+read_distil = STUDIES["distil"].read
+
 
 ATTACK = '<script>alert("x")</script>'
 HELD_OUT = [Row(f"Q: {ATTACK}\nA: ", f"{ATTACK} dog", ATTACK), *ROWS[2:]]
@@ -242,7 +244,7 @@ def test_the_result_does_not_depend_on_the_engine_nor_on_a_killed_worker(
 
 
 def test_the_result_is_read_back_as_it_was_written(made: tuple[DistilResult, Training, Path]) -> None:
-    document = json.loads(json.dumps(made[0].document(), allow_nan=False))
+    document = json.loads(json.dumps(made[0].json(), allow_nan=False))
     assert read_distil(document, "it") == made[0]
     assert study_of(document, "it") is STUDY
 
@@ -259,7 +261,7 @@ def test_the_table_shows_how_many_answers_end_unless_the_result_is_older(
     assert figures is not None
     assert figures.ended == pytest.approx(np.mean(shares))
     assert ENDED in main_table(result).columns
-    document = json.loads(json.dumps(result.document()))
+    document = json.loads(json.dumps(result.json()))
     for one in (*document["rows"], *document["others"].values(), *(run["figures"] or {} for run in document["runs"])):
         one.pop("ended", None)
     older = read_distil(document, "it")
@@ -277,7 +279,7 @@ def test_heads_read_as_words_in_one_line(made: tuple[DistilResult, Training, Pat
 
 
 def test_the_page_escapes_what_is_in_the_data(made: tuple[DistilResult, Training, Path]) -> None:
-    page = STUDY.write_page(made[0], made[2]).read_text()
+    page = made[0].save_page(made[2]).read_text()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; dog" in page
     assert page.count(">teacher, ") == len(made[0].shown)
@@ -310,7 +312,7 @@ def test_answers_that_are_cut_off_are_marked_on_the_page(tmp_path: Path) -> None
         assert [one["ended"] for one in kept[name]["1"]] == [one.ended for one in written[1]]
     every = [one for shown in result.shown for one in shown.answers]
     assert all((one.ended is None) == (one.who == "reference") for one in every)
-    page = STUDY.write_page(result, tmp_path).read_text()
+    page = result.save_page(tmp_path).read_text()
     assert page.count(CUT) == page.count(" …</pre>") == sum(one.ended is False for one in every)
     assert {one.ended for one in every} == {None, True, False}
 
@@ -335,12 +337,12 @@ def test_answers_of_an_older_version_are_read_and_have_no_mark(
         assert ours.answers == tuple(
             one._replace(ended=None) if one.who in ("teacher", "ce") else one for one in theirs.answers
         )
-    document = json.loads(json.dumps(result.document()))
+    document = json.loads(json.dumps(result.json()))
     for shown in document["shown"]:
         for one in shown["answers"]:
             one.pop("ended", None)
-    assert CUT in STUDY.write_page(result, tmp_path).read_text()
-    assert CUT not in STUDY.write_page(read_distil(document, "it"), tmp_path).read_text()
+    assert CUT in result.save_page(tmp_path).read_text()
+    assert CUT not in read_distil(document, "it").save_page(tmp_path).read_text()
 
 
 def test_a_student_of_another_tokenizer_is_judged_too(tmp_path: Path) -> None:
@@ -351,7 +353,7 @@ def test_a_student_of_another_tokenizer_is_judged_too(tmp_path: Path) -> None:
     assert sra is not None
     assert ce.shared is not None
     assert 0 < ce.shared < 1
-    assert f"{ce.shared:.1%} of the teacher's" in unescape(STUDY.write_page(result, tmp_path).read_text())
+    assert f"{ce.shared:.1%} of the teacher's" in unescape(result.save_page(tmp_path).read_text())
     assert result.claims[0].answer == "undecided"
     assert distil_verdict(result).kind == "too few"
 
@@ -512,7 +514,7 @@ def test_an_empty_method_or_set_is_refused() -> None:
 
 @pytest.mark.slow
 def test_the_page_is_whole_in_a_browser(made: tuple[DistilResult, Training, Path]) -> None:
-    file = STUDY.write_page(made[0], made[2])
+    file = made[0].save_page(made[2])
     with chromium() as browser:
         for width, colours in ((1280, "light"), (390, "dark")):
             page, wrong = visit(browser, file, width, colours)

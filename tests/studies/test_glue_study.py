@@ -21,17 +21,20 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from splitstep import cli
-from splitstep.studies import study_of
+from splitstep.experiments.statistics import Estimate
+from splitstep.experiments.study import STUDIES, study_of
 from splitstep.studies.glue import STUDY, glue, read_starts
 from splitstep.studies.glue.bodies import Body
 from splitstep.studies.glue.claims import answer, base_of, claims_of
 from splitstep.studies.glue.plan import Wanted, settings
-from splitstep.studies.glue.result import GlueResult, Kind, Tuned, read_glue
+from splitstep.studies.glue.result import GlueResult, Kind, Tuned
 from splitstep.studies.glue.rows import Grouped, choose_setting, differences, without_each
 from splitstep.studies.glue.scores import DEFAULT, constant_figures, majority_of, score_of
 from splitstep.studies.glue.verdict import glue_verdict
-from splitstep.studies.statistics import Estimate
 from splitstep.training import read_recipe, train
+
+read_glue = STUDIES["glue"].read
+
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 QUICK = ["train.steps=2", "train.batch=4", "sst2.train.steps=3"]
@@ -62,7 +65,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
         made_up(folder / "data", task)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr("splitstep.studies.compare.running.open_engine", here)
+        patch.setattr("splitstep.experiments.running.open_engine", here)
         for scheme in ("lie", "macaron"):
             for seed in range(3):
                 train(read_recipe(masked(folder, scheme, seed), "it"), folder / f"{scheme}-{seed}", quiet=True)
@@ -95,13 +98,13 @@ def test_the_whole_study_runs_once_and_is_read_back(room: Room, monkeypatch: pyt
     first = out / result.runs[0].folder
     assert json.loads((first / "environment.json").read_text())["start"]["loaded"] > 5
     assert not (first / "checkpoints").exists()
-    monkeypatch.setattr("splitstep.studies.compare.running.open_engine", None)  # nothing may be run again
+    monkeypatch.setattr("splitstep.experiments.running.open_engine", None)  # nothing may be run again
     again = glue(asked, out, **options)
     assert again.rows == result.rows
-    document = json.loads(json.dumps(result.document(), allow_nan=False))
+    document = json.loads(json.dumps(result.json(), allow_nan=False))
     assert read_glue(document, "it") == result
     assert study_of(document, "it") is STUDY
-    page = STUDY.write_page(result, out).read_text()
+    page = result.save_page(out).read_text()
     assert "The claim that macaron has a higher GLUE mean than lie is undecided" in page
     assert page.count("<h3") >= 3
 

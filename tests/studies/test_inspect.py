@@ -13,10 +13,11 @@ from safetensors import safe_open
 
 import splitstep as ss
 from splitstep.cli import main
+from splitstep.experiments.study import STUDIES
 from splitstep.opening import load, open_model
 from splitstep.opening.texts import default_texts
-from splitstep.studies import STUDIES
-from splitstep.studies.inspect import STUDY, Inspection, inspection
+from splitstep.report.drawing import document_to_page
+from splitstep.studies.inspect import Inspection, inspection
 from splitstep.studies.inspect.conclusions import conclusions
 from splitstep.studies.inspect.measuring import Plan
 from splitstep.studies.inspect.paths import directions, principal_plane
@@ -102,11 +103,10 @@ def test_it_is_the_same_again(folder: Path, found: Inspection) -> None:
 
 
 def test_the_document_is_read_back_and_drawn_again(found: Inspection, tmp_path: Path) -> None:
-    document = json.loads(json.dumps(found.document(), allow_nan=False))
+    document = json.loads(json.dumps(found.json(), allow_nan=False))
     back = STUDIES["inspect"].read(document, "there")
-    assert json.dumps(back.document()) == json.dumps(found.document())
-    assert STUDY.page is not None
-    assert STUDY.page(back) == STUDY.page(found)
+    assert json.dumps(back.json()) == json.dumps(found.json())
+    assert document_to_page(back.document()) == document_to_page(found.document())
 
 
 def test_another_model_may_have_another_depth(folder: Path, tmp_path: Path) -> None:
@@ -117,9 +117,8 @@ def test_another_model_may_have_another_depth(folder: Path, tmp_path: Path) -> N
     norm = result.other.find("trajectory", "norm")
     assert norm is not None
     assert norm.t == pytest.approx([i / 6 for i in range(7)])
-    assert "no null model" in STUDY.verdict(result).sentence  # pyright: ignore[reportOptionalCall]
-    assert STUDY.page is not None
-    assert "share of the depth" in STUDY.page(result)
+    assert "no null model" in result.document().verdict.sentence  # pyright: ignore[reportOptionalMemberAccess]
+    assert "share of the depth" in document_to_page(result.document())
 
 
 def test_chosen_layers_are_those_of_the_whole(folder: Path, found: Inspection) -> None:

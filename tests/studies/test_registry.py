@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from splitstep.studies import STUDIES, Study, study_of
+from splitstep.experiments.study import STUDIES, Study, study_of
 
 EXTENDING = (Path(__file__).parents[2] / "docs" / "guide" / "extending.md").read_text()
 [CODE] = [code for code in re.findall(r"```python\n(.*?)```", EXTENDING, re.S) if "import Study" in code]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from splitstep.studies.statistics import Bounds, Estimate, detectable, estimate, jointly, paired_difference
+from splitstep.experiments.statistics import Bounds, Estimate, detectable, estimate, jointly, paired_difference
 
 RANDOM = np.random.default_rng(0)
 

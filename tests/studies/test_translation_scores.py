@@ -14,12 +14,7 @@ from made_up import trial
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from splitstep.inference.translate import translate_split
-from splitstep.models import SplitstepForTranslation, TranslationConfig
-from splitstep.studies.compare.bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
-from splitstep.studies.compare.test_splits import System, on_test_sets
-from splitstep.studies.compare.trials import Ended
-from splitstep.studies.statistics import (
+from splitstep.experiments.statistics import (
     Estimate,
     Figure,
     draw_sentences,
@@ -27,6 +22,11 @@ from splitstep.studies.statistics import (
     resampled_differences,
     two_sided_p,
 )
+from splitstep.experiments.trials import Ended
+from splitstep.inference.translate import translate_split
+from splitstep.models import SplitstepForTranslation, TranslationConfig
+from splitstep.studies.compare.bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
+from splitstep.studies.compare.test_splits import System, on_test_sets
 from splitstep.tasks import task
 from splitstep.tasks.pairs.codec import END, PAD, Codec, Form, learn
 from splitstep.tasks.pairs.scores import multi_bleu, score, split_compounds
@@ -364,7 +364,7 @@ def test_a_split_is_translated_and_scored(tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(made, Translation)
     found = translate_split(model_for(made.codec), made, "valid", Search(beams=2))
     assert (found.lines, len(found.hypotheses)) == (5, 5)
-    document = found.document()
+    document = found.json()
     assert [one["name"] for one in document["scores"]] == ["sacreBLEU", "chrF", "exact match"]  # no papers' BLEU
     assert document["search"]["beams"] == 2
     assert translate_split(model_for(made.codec), made, "valid").search == Search(5, 1.0)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+from ...experiments.records import Curve
+from ...experiments.statistics import Estimate
 from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Trail, TrailChart
 from ..compare.charts import LOSS, STEP, band
-from ..compare.result import Curve
-from ..statistics import Estimate
 from .plan import setting_of
 from .records import GROUP
 from .result import Ablation, ArmResult, Series

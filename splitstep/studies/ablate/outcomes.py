@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ...experiments.arms import FULL
+from ...experiments.records import Trial
+from ...experiments.statistics import Bounds, estimate, paired_difference
 from ...tasks import Metric
-from ..arms import FULL
-from ..compare.result import Trial
 from ..compare.rows import figures
-from ..statistics import Bounds, estimate, paired_difference
 from .pairs import along, at_last, compared, other_seeds, same_seed
 from .plan import setting_of
 from .records import (

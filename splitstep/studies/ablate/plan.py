@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+from ...experiments.plan import Planned, file_name
+from ...experiments.records import Setting
 from ...tasks import Task
 from ...training import Recipe
-from ..compare.plan import Planned, file_name
-from ..compare.result import Setting
 
 FACTORS = (1 / 3, 1.0, 3.0)  # of the recipe's rate, where no rates are given
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from ...experiments.records import Trial
+from ...experiments.statistics import UNBOUNDED, Bounds, Estimate, estimate
 from ...training.directory import RunDirectory
-from ..compare.result import Trial
-from ..statistics import UNBOUNDED, Bounds, Estimate, estimate
 from .result import Series
 
 PROBES = ("drift", "gradients", "information", "attention", "sensitivity", "states")

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...experiments.arms import ARMS, Assignments
+from ...experiments.records import Trial
+from ...experiments.statistics import Bounds, estimate, paired_difference
 from ...inference.runs import find_run
 from ...models.rebuilt import replayed
 from ...probes import observe
@@ -19,9 +22,6 @@ from ...training import Recipe, evaluate
 from ...training.evaluate import evaluating
 from ...training.recording import EXAMPLES, first_examples
 from ...training.update import autocast
-from ..arms import ARMS, Assignments
-from ..compare.result import Trial
-from ..statistics import Bounds, estimate, paired_difference
 from .records import Values, profile_of
 from .result import Replayed
 from .similar import cka_layers, cosine_layers

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from ...experiments.arms import FULL
+from ...experiments.records import RecipeEntries, Trial
+from ...experiments.result import Result
+from ...experiments.statistics import Estimate
 from ...schemes import scheme
-from ...support.typed import Figure, plain
+from ...support.typed import Figure
 from ...tasks.task import Metric
 from ...training.run_result import Divergence
-from .. import read_document
-from ..arms import FULL
-from ..compare.result import RecipeEntries, Trial
-from ..statistics import Estimate
-
-FORMAT = 1  # of result.json; a reader refuses a newer one
 
 Ruling = Literal["supported", "not supported", "undecided"]
 
@@ -88,8 +86,10 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ablation:
+class Ablation(Result):
     """The result of the study; the full arm is the first, and differences are to it."""
+
+    study = "ablate"
 
     task: str
     metric: Metric
@@ -114,10 +114,6 @@ class Ablation:
         for arm in self.arms:
             scheme(arm.scheme)
 
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {"study": "ablate", "format": FORMAT, **plain(self)}
-
     @property
     def full(self) -> ArmResult:
         return self.arms[0]
@@ -129,8 +125,3 @@ class Ablation:
     @property
     def devices(self) -> list[str]:
         return sorted({trial.device for trial in self.trials})
-
-
-def read_ablation(document: Any, where: str) -> Ablation:
-    """The ablation that a result.json holds."""
-    return read_document(Ablation, document, where, FORMAT)

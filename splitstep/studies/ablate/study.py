@@ -8,6 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ...experiments.arms import FULL, PAPER, Assignments, find_arms, recipes_of
+from ...experiments.plan import Planned, check_runs
+from ...experiments.records import RecipeEntries, Trial
+from ...experiments.running import run_all
+from ...experiments.trials import thinned
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...support.provenance import stamp
@@ -15,12 +20,7 @@ from ...tasks import Metric, Task
 from ...text.files import data_root
 from ...training import Recipe
 from ...training.progress import Progress
-from ..arms import FULL, PAPER, Assignments, find_arms, recipes_of
-from ..compare.plan import Planned, check_runs
-from ..compare.result import RecipeEntries, Trial
 from ..compare.rows import choose_setting
-from ..compare.running import run_all
-from ..compare.trials import thinned
 from .outcomes import outcomes_of
 from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage, setting_of
 from .records import PROBES, RECORDS

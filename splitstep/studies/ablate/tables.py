@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
+from ...experiments.statistics import Estimate
 from ...notation import shortened
-from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
+from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
 from ...tasks.task import title_of
 from ..compare.tables import estimated, signed, status_cell
-from ..statistics import Estimate
 from .plan import rate_of
 from .records import BIAS
 from .result import Ablation, ArmResult, Outcome
 
 ARM = Column("arm", text=True)
-
-
-def ablation_tables(result: Ablation) -> list[Table]:
-    """Claims, arms, what diverged, replay, all runs."""
-    first = [claims_table(result), arms_table(result), measures_table(result)]
-    more = [*lost_table(result), *replay_table(result), *information_table(result), *attention_table(result)]
-    return [*first, *more, runs_table(result)]
 
 
 def claims_table(result: Ablation) -> Table:
@@ -37,7 +31,7 @@ def claims_table(result: Ablation) -> Table:
         for claim in result.claims
     ]
     note = "The verdict is that of each arm's own learning rate. The rules are in docs/theory/laboratory.md."
-    return Table.of(records, "Claims", [note])
+    return replace(Table.of(records, "Claims", [note]), detail=NOT_ON_PAGES)  # pages have the claims in words
 
 
 def measures_table(result: Ablation) -> Table:

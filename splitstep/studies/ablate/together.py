@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from ...report.tables import Cell, Code, Column, Record, Table
 from ...tasks.task import title_of
 from ..compare.tables import estimated, signed
+from .document import document
 from .result import Ablation, ArmResult, Claim
-from .tables import ARM, ablation_tables, aligned, measured, tested
+from .tables import ARM, aligned, measured, tested
 from .verdict import RULES
 
 Named = tuple[str, Ablation]
@@ -18,7 +19,7 @@ Named = tuple[str, Ablation]
 def tables_together(results: Sequence[Named]) -> list[Table]:
     """The claims and the arms of several ablations; all tables of a single one."""
     if len(results) == 1:
-        return ablation_tables(results[0][1])
+        return document(results[0][1]).tables
     tasks = Counter(result.task for _, result in results)
     named = [(one.task if tasks[one.task] == 1 else f"{one.task} ({folder})", one) for folder, one in results]
     return [claims_beside(named), arms_below(named)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...report.verdict import Verdict
-from ..arms import FULL
-from ..statistics import Estimate
+from ...experiments.arms import FULL
+from ...experiments.statistics import Estimate
+from ...report.document import Verdict
 from .result import Ablation, ArmResult, Claim, Outcome, Ruling
 
 DRIFT = 0.1  # a network drifts if the cosine between its last layer and its input is below this

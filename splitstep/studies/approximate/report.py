@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from html import escape
-from typing import Any
 
+from ...experiments.sections import reproduced
+from ...experiments.study import Study
 from ...report.charts import Axis, HeatMap, Line, LineChart, SliderChart, SmallMultiples
-from ...report.drawing import chart_to_html
-from ...report.page import page, pairs, side_by_side
-from ...report.tables import Column, Table, to_html
-from ...report.verdict import Verdict, verdict_to_html
+from ...report.document import Beside, Document, Heading, Note, Verdict
+from ...report.tables import Column, Table
 from ...support.words import counted
-from .. import Study, read_document
-from .study import FORMAT, MIDDLE, SIDE, STOPS, Approximation, Surface, across
+from .study import MIDDLE, SIDE, STOPS, Approximation, Surface, across
 
 TITLE = "A Transformer of one layer, built"
 ROWS_NOTE = (
@@ -30,11 +27,6 @@ SURFACES_NOTE = (
 SLIDERS_NOTE = "A slider moves one of the other variables, from 0.5; the rest stays at 0.5."
 Values = list[list[float]]
 TICKS = [f"{i / (SIDE - 1):g}" for i in range(SIDE)]
-
-
-def read(document: Any, where: str) -> Approximation:
-    """The result that a result.json holds."""
-    return read_document(Approximation, document, where, FORMAT)
 
 
 def verdict(result: Approximation) -> Verdict:
@@ -100,7 +92,7 @@ def largest(many: Iterable[Values]) -> float:
     return max((abs(one) for values in many for row in values for one in row), default=0.0)
 
 
-def surface_charts(result: Approximation) -> Iterator[str]:
+def surface_charts(result: Approximation) -> Iterator[SmallMultiples | SliderChart]:
     """For each group of positions a row of charts, or a slider for each of the other variables."""
     rows = defaultdict[tuple[str, int | None], list[SmallMultiples]](list)
     most = largest(values for one in result.surfaces for values in (one.target, one.network))
@@ -110,9 +102,9 @@ def surface_charts(result: Approximation) -> Iterator[str]:
         rows[where, one.moved].append(small_charts(result, one, most, most_apart))
     for (where, moved), charts in sorted(rows.items(), key=lambda item: item[0][0]):
         if moved is None:
-            yield chart_to_html(replace(charts[0], title=where))
+            yield replace(charts[0], title=where)
         else:
-            yield chart_to_html(SliderChart(f"{where}:", f"variable {moved}", charts, start=STOPS.index(MIDDLE)))
+            yield SliderChart(f"{where}:", f"variable {moved}", charts, start=STOPS.index(MIDDLE))
 
 
 def small_charts(result: Approximation, surface: Surface, most: float, most_apart: float) -> SmallMultiples:
@@ -134,7 +126,7 @@ def attention(result: Approximation) -> str:
     return f"No positions: heads compute exponential means of the tokens, of sharpness 0 and ±{result.beta:g}."
 
 
-def attention_charts(result: Approximation) -> list[str]:
+def attention_charts(result: Approximation) -> list[LineChart]:
     """The leak of a head that copies one of several tokens; heads without positions copy none."""
     if result.positions != "learned" or result.tokens < 2:
         return []
@@ -145,38 +137,35 @@ def attention_charts(result: Approximation) -> list[str]:
         "What the other tokens add to a head, against its sharpness", Axis("beta", "{:g}", log=True),
         Axis("weight", "{:.1e}", log=True), [bound, lost], name="chart-attention",
     )  # fmt: skip
-    return [chart_to_html(chart)]
+    return [chart]
 
 
-def cost_charts(result: Approximation) -> list[str]:
+def cost_charts(result: Approximation) -> list[LineChart]:
     if len(result.rows) < 2:
         return []
     eps = [row.eps for row in result.rows]
     kinds = (("units", [row.units for row in result.rows]), ("parameters", [row.parameters for row in result.rows]))
     lines = [Line(name, eps, list(map(float, values))) for name, values in kinds]
     axes = Axis("eps", "{:g}", log=True), Axis("number", "{:,.0f}", log=True)
-    return [chart_to_html(LineChart("Units and parameters against eps", *axes, lines, name="chart-cost"))]
+    return [LineChart("Units and parameters against eps", *axes, lines, name="chart-cost")]
 
 
-def approximation_page(result: Approximation) -> str:
-    """The whole page."""
-    title = f"{result.target}: {counted(result.tokens, 'token')} of dimension {result.dim}"
+def document(result: Approximation) -> Document:
+    """The tables, the surfaces, the charts, how to reproduce them."""
     constant = "unknown" if result.lipschitz is None else f"{result.lipschitz:g}, an assumption"
-    body = [
-        f"<h1>{escape(title)}</h1>",
-        verdict_to_html(verdict(result)),
-        f'<p class="soft">One layer, scheme A F, no norm, float64. Lipschitz constant in the sup norm: '
-        f"{escape(constant)}. {escape(attention(result))}</p>",
-        *map(to_html, tables(result)),
-        "<h2>Surfaces</h2>",
-        f'<p class="soft">{SURFACES_NOTE}{" " + SLIDERS_NOTE if result.tokens * result.dim > 2 else ""}</p>',
+    about = f"One layer, scheme A F, no norm, float64. Lipschitz constant in the sup norm: {constant}."
+    made = [("fits", "; ".join(result.how)), ("commit", result.commit or "unknown"), ("date", result.date)]
+    parts = [
+        Note(f"{about} {attention(result)}"),
+        *tables(result),
+        Heading("Surfaces"),
+        Note(f"{SURFACES_NOTE} {SLIDERS_NOTE}" if result.tokens * result.dim > 2 else SURFACES_NOTE),
         *surface_charts(result),
-        side_by_side([*attention_charts(result), *cost_charts(result)]),
-        "<h2>How to reproduce</h2>",
-        f"<pre>{escape(result.command or 'splitstep.approximate(...)')}</pre>",
-        pairs([("fits", "; ".join(result.how)), ("commit", result.commit or "unknown"), ("date", result.date)]),
+        Beside([*attention_charts(result), *cost_charts(result)]),
+        *reproduced(result.command or "splitstep.approximate(...)", made),
     ]
-    return page(title, body)
+    title = f"{result.target}: {counted(result.tokens, 'token')} of dimension {result.dim}"
+    return Document(title, parts, verdict(result))
 
 
-STUDY = Study(TITLE, read, tables, approximation_page, verdict=verdict)
+STUDY = Study(Approximation, document)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import exp
 from typing import Any, Literal
 
@@ -13,13 +13,12 @@ import torch
 from ...approximation import Built, Say, approximate, nothing
 from ...approximation.certificate import Step, outputs, sampled_error
 from ...approximation.targets import samples
+from ...experiments.result import Result
 from ...models.vectors import SplitstepVectorsModel
 from ...support.provenance import stamp
-from ...support.typed import plain
 from ...training.progress import Counting
 from ..converge.slopes import Slope, fitted_slope
 
-FORMAT = 2
 SIDE = 21  # points of a surface in each direction
 STOPS = (0.0, 0.25, 0.5, 0.75, 1.0)  # where a slider holds one of the other variables; the rest stays in the middle
 MIDDLE = 0.5
@@ -86,8 +85,11 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Approximation:
+class Approximation(Result):
     """What was built for a target, and what is known about it."""
+
+    study = "approximate"
+    format = 2
 
     target: str
     tokens: int
@@ -110,9 +112,6 @@ class Approximation:
     @property
     def best(self) -> Row:
         return self.rows[-1]
-
-    def document(self) -> dict[str, Any]:
-        return {"study": "approximate", "format": FORMAT, **plain(asdict(self))}
 
 
 def approximation(

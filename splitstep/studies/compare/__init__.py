@@ -1,13 +1,12 @@
-"""Schemes against each other at equal cost: runs, statistics, result, tables, page."""
+"""Schemes against each other at equal cost: runs, statistics, result, document."""
 
-from .. import Study
-from .page import compare_page
-from .result import read_comparison
+from ...experiments.study import Study
+from .document import document
+from .result import Comparison
 from .rows import against
 from .study import compare
-from .tables import comparison_tables, tables_together
-from .verdict import compare_verdict
+from .tables import tables_together
 
 __all__ = ["STUDY", "compare"]
 
-STUDY = Study("Comparison", read_comparison, comparison_tables, compare_page, tables_together, against, compare_verdict)
+STUDY = Study(Comparison, document, tables_together, against)

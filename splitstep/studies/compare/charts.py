@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ...experiments.records import Curve
+from ...experiments.statistics import Estimate, paired_difference
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart, Point, PointChart
 from ...tasks.task import title_of
-from ..statistics import Estimate, paired_difference
-from .result import Comparison, Curve
+from .result import Comparison
 
 STEP = Axis("step", "{:,.0f}")
 LOSS = Axis("loss", log=True)

@@ -4,45 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Any, Literal, NamedTuple
 
+from ...experiments.records import RecipeEntries, Setting, Trial
+from ...experiments.result import Result
+from ...experiments.statistics import Estimate
 from ...models.cost import Cost
 from ...schemes import scheme
-from ...support.typed import plain
 from ...tasks.task import Metric
-from ...training.run_result import Matched, RunOutcome, Shape
-from .. import read_document
-from ..statistics import Estimate
-
-FORMAT = 1  # of result.json; a reader refuses a newer one
-
-Setting = tuple[str, ...]  # the assignments of one point of a sweep, such as ("train.lr=1e-3",)
-
-
-class Curve(NamedTuple):
-    """A figure against the step."""
-
-    steps: tuple[int, ...]
-    values: tuple[float, ...]
-
-
-class RecipeEntries(TypedDict):
-    """A recipe as documents keep it."""
-
-    train: NotRequired[dict[str, Any]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial(RunOutcome):
-    """One run: a scheme with a setting of the sweep and a seed."""
-
-    scheme: str
-    setting: Setting
-    folder: str  # relative to the comparison's own
-    train_loss: Curve
-    valid_loss: Curve
-    valid_metric: Curve
-    arm: str = ""  # of an ablation; older documents have none
+from ...training.run_result import Matched, Shape
 
 
 @dataclass(frozen=True)
@@ -104,8 +74,10 @@ class OnTestSet:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Result):
     """The result of the study; rows are the schemes in the order given, and differences are to the first."""
+
+    study = "compare"
 
     task: str
     metric: Metric
@@ -127,10 +99,6 @@ class Comparison:
 
     def __post_init__(self) -> None:
         check_sense(self)
-
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {"study": "compare", "format": FORMAT, **plain(self)}
 
     @property
     def devices(self) -> list[str]:
@@ -156,8 +124,3 @@ def check_sense(found: Comparison) -> None:
                 raise ValueError(f"{trial.folder} has no {name} on {split}")
         if any(len(x) != len(y) for x, y in (trial.train_loss, trial.valid_loss, trial.valid_metric)):
             raise ValueError(f"{trial.folder} has a curve with unequal numbers of steps and values")
-
-
-def read_comparison(document: Any, where: str) -> Comparison:
-    """The comparison that a result.json holds."""
-    return read_document(Comparison, document, where, FORMAT)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ...experiments.records import Setting, Trial
+from ...experiments.statistics import Bounds, estimate, paired_difference
 from ...schemes import label, scheme
 from ...tasks import Metric
-from ..statistics import Bounds, estimate, paired_difference
-from .result import Comparison, Row, Setting, Trial
+from .result import Comparison, Row
 
 
 def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:

@@ -6,6 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ...experiments.arms import FULL, Assignments
+from ...experiments.plan import Planned, check_runs, plan
+from ...experiments.records import RecipeEntries, Setting
+from ...experiments.running import run_all
+from ...experiments.trials import Ended
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...schemes import scheme
@@ -15,13 +20,9 @@ from ...tasks.pairs.translation import Translation
 from ...text.files import data_root
 from ...training import Recipe
 from ...training.progress import Progress
-from ..arms import FULL, Assignments
-from .plan import Planned, check_runs, plan
-from .result import Comparison, OnTestSet, RecipeEntries, Row, Setting
+from .result import Comparison, OnTestSet, Row
 from .rows import rows_of
-from .running import run_all
 from .test_splits import System, on_test_sets
-from .trials import Ended
 
 
 def compare(

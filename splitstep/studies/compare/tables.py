@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ...experiments.statistics import Estimate, estimate, paired_difference
 from ...notation import shortened
 from ...report.tables import EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES, Cell, Code, Column, Record, Table, lines
 from ...schemes import label
@@ -13,7 +14,6 @@ from ...support.words import counted
 from ...tasks.pairs.translation import EXACT_MATCH
 from ...tasks.task import title_of
 from ...training.run_result import RunOutcome
-from ..statistics import Estimate, estimate, paired_difference
 from .result import Comparison, OnTestSet, Row, Scored
 from .rows import is_finite, losses, row_name, rows_of
 from .wording import kept_text, widths

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...tasks.pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
 from ...tasks.pairs.translation import EXACT_MATCH, Translation
-from ..statistics import (
+from ...experiments.statistics import (
     Bounds,
     Estimate,
     Figure,
@@ -19,9 +19,11 @@ from ..statistics import (
     resampled_differences,
     two_sided_p,
 )
+from ...experiments.trials import Ended
+from ...tasks.text_pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
+from ...tasks.translation import EXACT_MATCH, Translation
 from .bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
 from .result import OnTestSet, Pair, Scored
-from .trials import Ended
 
 PERCENT = Bounds(0.0, 100.0)  # of all scores of text
 

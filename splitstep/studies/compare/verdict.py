@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...experiments.statistics import FEWEST, Bounds, Estimate, detectable, jointly
 from ...notation import shortened
-from ...report.verdict import Verdict
+from ...report.document import Verdict
 from ...support.words import counted, listed
 from ...tasks.task import title_of
-from ..statistics import FEWEST, Bounds, Estimate, detectable, jointly
 from .result import Comparison, Row
 from .wording import difference_text
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ...experiments.statistics import estimate
 from ...kernels.loss import IGNORED, decoder_inputs, shifted
 from ...support.typed import Figure
 from ...training.progress import Counting
-from ..statistics import estimate
 from .problem import Problem
 from .variations import Way
 

@@ -6,26 +6,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...experiments.result import Result
+from ...experiments.statistics import Estimate, share_interval
 from ...inference.runs import Trained, open_run
 from ...kernels.loss import IGNORED, shifted
 from ...models import CausalConfig
 from ...models.base import all_stacks
 from ...support.provenance import stamp
-from ...support.typed import plain
 from ...tasks import Batch, Metric
 from ...tasks.pairs.translation import Translation
 from ...training.progress import Counting
-from ..statistics import Estimate, share_interval
 from .local_errors import LocalError, local_errors
 from .problem import check_equation, problem_of
 from .variations import Variation, Way, chosen_batches, fitting, in_double, majority, part_of, run_ways
 
-FORMAT = 1  # of result.json
 FINE = 16  # sub-steps of the continuous limit
 FACTORS = tuple(2 ** (k / 2) for k in range(-4, 5))  # of the step
 SUBSTEPS = (1, 2, 4, 8)
@@ -35,9 +33,11 @@ EXAMPLES = 256
 
 
 @dataclass(frozen=True)
-class Discretisation:
+class Discretisation(Result):
     """The result of the study. `limit` is the continuous limit, and `coarser` the same by half the sub-steps: its
     error. `ways` are schemes x sub-steps; `longer` has the network and its limit at every factor of the step."""
+
+    study = "discretisation"
 
     run: str
     task: str
@@ -60,10 +60,6 @@ class Discretisation:
     versions: dict[str, str]
     commit: str | None
     date: str
-
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {"study": "discretisation", "format": FORMAT, **plain(self)}
 
     @property
     def middle(self) -> float:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
-from typing import Any
 
+from ...experiments.sections import made, reproduced
+from ...experiments.study import Study
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
-from ...report.drawing import chart_to_html
-from ...report.page import page, pairs, side_by_side
-from ...report.tables import Code, Column, Table, to_html
-from ...report.verdict import Verdict, verdict_to_html
+from ...report.document import Beside, Document, Note, Verdict
+from ...report.tables import Code, Column, Table
 from ...schemes import label
 from ...support.words import counted
 from ...tasks.task import title_of
-from .. import Study, read_document
-from .discretisation import FINE, FORMAT, Discretisation
+from .discretisation import FINE, Discretisation
 from .local_errors import LocalError
 from .local_errors_report import errors_chart, errors_table
 from .variations import Variation
@@ -35,11 +32,6 @@ SHRINKS = (
     "The splitting part minus its leading term, relative to the splitting part. It falls in proportion to the step "
     "where the step is short enough for the leading term to lead."
 )
-
-
-def read_discretisation(document: Any, where: str) -> Discretisation:
-    """The result that a result.json holds."""
-    return read_document(Discretisation, document, where, FORMAT)
 
 
 def discretisation_verdict(result: Discretisation) -> Verdict:
@@ -181,22 +173,20 @@ def remainder_line(errors: Sequence[LocalError], layer: int) -> Line | None:
     return Line(f"layer {layer}", [x for x, _ in own], [y for _, y in own]) if own else None
 
 
-def discretisation_page(result: Discretisation) -> str:
-    """The verdict, the charts, the tables and how to reproduce them."""
+def document(result: Discretisation) -> Document:
+    """The charts, the tables and how to reproduce them."""
     title = f"{TITLE}: {result.task}, {name_of(result.own)}"
     commutators = remainder_chart(result)
     charts = [errors_chart(result.errors, result.step), *([commutators] if commutators else [])]
-    body = [
-        f"<h1>{escape(title)}</h1>",
-        verdict_to_html(discretisation_verdict(result)),
-        f'<p class="soft">{escape(summary(result))}</p>',
-        side_by_side([chart_to_html(orders_chart(result)), chart_to_html(steps_chart(result))]),
-        f'<p class="soft">{escape(f"The limit: rk4 on the sum of the fields, {FINE} sub-steps a layer.")}</p>',
-        side_by_side([chart_to_html(one) for one in charts]),
-        *map(to_html, discretisation_tables(result)),
-        *reproduce(result),
+    parts = [
+        Note(summary(result)),
+        Beside([orders_chart(result), steps_chart(result)]),
+        Note(f"The limit: rk4 on the sum of the fields, {FINE} sub-steps a layer."),
+        Beside(charts),
+        *discretisation_tables(result),
+        *reproduced(result.command or f"splitstep converge {result.run}", made(result)),
     ]
-    return page(title, body)
+    return Document(title, parts, discretisation_verdict(result))
 
 
 def summary(result: Discretisation) -> str:
@@ -204,13 +194,4 @@ def summary(result: Discretisation) -> str:
     return f"{result.run}: {step}; {counted(result.examples, 'validation example')}; {result.date}."
 
 
-def reproduce(result: Discretisation) -> list[str]:
-    known = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    return [
-        "<h2>How to reproduce</h2>",
-        f"<pre>{escape(result.command or f'splitstep converge {result.run}')}</pre>",
-        pairs([("commit", result.commit or "unknown"), ("versions", known), ("date", result.date)]),
-    ]
-
-
-STUDY = Study(TITLE, read_discretisation, discretisation_tables, discretisation_page, verdict=discretisation_verdict)
+STUDY = Study(Discretisation, document)

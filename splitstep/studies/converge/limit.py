@@ -8,11 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ...experiments.plan import Planned, check_runs, plan
+from ...experiments.records import RecipeEntries, Setting
+from ...experiments.result import Result
+from ...experiments.running import run_all
 from ...inference.runs import find_run
 from ...jobs.engines import check_engine
 from ...jobs.progress import RunsProgress
@@ -20,7 +24,7 @@ from ...models import SplitstepModel
 from ...probes.similarity import linear_cka
 from ...schemes import scheme
 from ...support.provenance import stamp
-from ...support.typed import Figure, plain
+from ...support.typed import Figure
 from ...tasks import Batch, Metric, Task
 from ...tasks.pairs.translation import Translation
 from ...text.files import data_root
@@ -28,16 +32,14 @@ from ...training import Recipe, evaluate
 from ...training.directory import RunDirectory
 from ...training.networks import build_model
 from ...training.progress import Progress
-from ..compare.plan import Planned, check_runs, plan
 from ..compare.result import RecipeEntries, Setting
-from ..compare.running import run_all
+from ...training.run import build_model
 from ..pinned import PinnedRow, order_reduction, pinned_orders
 from .depth_weights import interpolated, learnt, matrices, roughness
 from .problem import check_equation, problem_of
 from .slopes import Slope, fitted_slope
 from .variations import chosen_batches
 
-FORMAT = 1  # of result.json
 Kind = Literal["interpolated", "free", "smooth"]
 KINDS: tuple[Kind, ...] = ("interpolated", "free", "smooth")
 MODES = 3  # waves of the smooth start
@@ -80,8 +82,10 @@ class Trend(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ContinuousLimit:
+class ContinuousLimit(Result):
     """The result of the study."""
+
+    study = "limit"
 
     task: str
     metric: Metric
@@ -103,10 +107,6 @@ class ContinuousLimit:
     versions: dict[str, str]
     commit: str | None
     date: str
-
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {"study": "limit", "format": FORMAT, **plain(self)}
 
     def slope(self, kind: str, what: str) -> Slope | None:
         return next((one.slope for one in self.trends if (one.kind, one.what) == (kind, what)), None)

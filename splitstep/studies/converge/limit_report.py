@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from html import escape
-from typing import Any
 
+from ...experiments.sections import made, recipe_of_all, reproduced
+from ...experiments.study import Study
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
-from ...report.drawing import chart_to_html
-from ...report.page import page, pairs, side_by_side
-from ...report.tables import EVERYWHERE, ON_PAGES, Code, Column, Table, to_html
-from ...report.verdict import Verdict, verdict_to_html
+from ...report.document import Document, Note, Verdict, in_pairs
+from ...report.tables import EVERYWHERE, ON_PAGES, Code, Column, Table
 from ...schemes import label
 from ...support.words import counted, listed
 from ...tasks.task import title_of
-from .. import Study, read_document
 from ..pinned import PinnedRow
-from .limit import FORMAT, KINDS, ContinuousLimit, Gap
+from .limit import KINDS, ContinuousLimit, Gap
 from .slopes import Slope
 
 TITLE = "The continuous limit"
@@ -34,6 +31,7 @@ ROUGH_NOTE = (
     "Roughness: the root of sum |W(l+1) - W(l)|\u00b2 / sum |W(l)|\u00b2 over the matrices of all layers, 1.41 if "
     "layers are independent. Learnt: of what training added to the start."
 )
+RECIPE_NOTE = "The recipe, with all defaults written out; the layers and the step differ from run to run:"
 PINNED_NOTE = (
     "u' = alpha d\u00b2u/ds\u00b2 + r(s) u in float64, both parts exact, against a matrix exponential. Measured: the "
     "slope of the error when the number of steps doubles for the last time."
@@ -43,11 +41,6 @@ STIFF_NOTE = (
     "measured order falls below the order, that is order reduction."
 )
 SHORT = 5  # rows of a table that a terminal shows
-
-
-def read_limit(document: Any, where: str) -> ContinuousLimit:
-    """The result that a result.json holds."""
-    return read_document(ContinuousLimit, document, where, FORMAT)
 
 
 def decided(slope: Slope | None, level: float) -> bool | None:
@@ -262,23 +255,22 @@ def charts(result: ContinuousLimit) -> list[LineChart]:
     ]  # fmt: skip
 
 
-def limit_page(result: ContinuousLimit) -> str:
-    """The verdict, the charts, the tables and how to reproduce them."""
+def document(result: ContinuousLimit) -> Document:
+    """The charts, the tables and how to reproduce them."""
     title = f"{TITLE}: {result.task}, {shortened(label(result.scheme))}"
     tables = limit_tables(result)
     trained, pinned = tables[:-2], tables[-2:]
-    drawn = [chart_to_html(one) for one in charts(result) if one.lines]
-    body = [
-        f"<h1>{escape(title)}</h1>",
-        verdict_to_html(limit_verdict(result)),
-        f'<p class="soft">{escape(summary(result))}</p>',
-        *(side_by_side(drawn[i : i + 2]) for i in range(0, len(drawn), 2)),
-        *map(to_html, trained),
-        chart_to_html(pinned_chart(result)),
-        *map(to_html, pinned),
-        *reproduce(result),
+    drawn = [one for one in charts(result) if one.lines]
+    parts = [
+        Note(summary(result)),
+        *in_pairs(drawn),
+        *trained,
+        pinned_chart(result),
+        *pinned,
+        *reproduced(result.command or "splitstep.studies.converge.limit.continuous_limit(...)", made(result)),
+        *recipe_of_all(dict(result.recipe), RECIPE_NOTE),
     ]
-    return page(title, body)
+    return Document(title, parts, limit_verdict(result))
 
 
 def summary(result: ContinuousLimit) -> str:
@@ -291,18 +283,4 @@ def summary(result: ContinuousLimit) -> str:
     )
 
 
-def reproduce(result: ContinuousLimit) -> list[str]:
-    import yaml
-
-    known = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    recipe: dict[str, Any] = dict(result.recipe)
-    return [
-        "<h2>How to reproduce</h2>",
-        f"<pre>{escape(result.command or 'splitstep.studies.converge.limit.continuous_limit(...)')}</pre>",
-        pairs([("commit", result.commit or "unknown"), ("versions", known), ("date", result.date)]),
-        "<p>The recipe, with all defaults written out; the layers and the step differ from run to run:</p>",
-        f"<pre>{escape(yaml.safe_dump(recipe, sort_keys=False))}</pre>",
-    ]
-
-
-STUDY = Study(TITLE, read_limit, limit_tables, limit_page, verdict=limit_verdict)
+STUDY = Study(ContinuousLimit, document)

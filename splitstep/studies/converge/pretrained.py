@@ -7,18 +7,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ...experiments.result import Result
 from ...flows import Flow
 from ...notation import read, shown
 from ...opening import Opened, load
 from ...opening.texts import batches_of
 from ...scheme import Scheme, with_tableau
 from ...support.provenance import stamp
-from ...support.typed import Figure, plain
+from ...support.typed import Figure
 from ...tableau import EULER, MIDPOINT, RK4
 from ...training.progress import Counting
 from .changes import Changed, Predicts, aligned_labels, inputs_of, predicts, run_on_texts
@@ -26,7 +27,6 @@ from .local_errors import Exactness, LocalError, local_errors
 from .problem import Problem, check_equation, no_equation, problem_of_flow
 from .variations import Way, fitting
 
-FORMAT = 1  # of result.json
 SUBSTEPS = (1, 2, 4, 8)
 FACTORS = tuple(2 ** (k / 2) for k in range(-4, 5))  # of the step
 TOKENS = 64  # of each text
@@ -43,9 +43,11 @@ class Undefined(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DiscretisedFlow:
+class DiscretisedFlow(Result):
     """The result of the study. `own` is the model by its own scheme, so it changes nothing but rounding; `ways` are
     schemes x sub-steps; `strang` and `merged` are None where they are not defined; `longer` has other step lengths."""
+
+    study = "discretised-flow"
 
     model: str
     architecture: str
@@ -70,10 +72,6 @@ class DiscretisedFlow:
     commit: str | None
     date: str
     chance: Figure | None = None  # the loss of a uniform guess
-
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {"study": "discretised-flow", "format": FORMAT, **plain(self)}
 
 
 def strang_of(own: Scheme) -> Scheme | None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 from typing import Any
 
+from ...experiments.sections import made, reproduced
+from ...experiments.study import Study
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
-from ...report.drawing import chart_to_html
-from ...report.page import page, pairs, side_by_side
-from ...report.tables import Code, Column, Table, to_html
-from ...report.verdict import Verdict, verdict_to_html
+from ...report.document import Beside, Document, Note, Verdict
+from ...report.tables import Code, Column, Table
 from ...schemes import label
 from ...support.words import counted
-from .. import Study, read_document
 from .changes import Change, Changed
 from .local_errors_report import NOT_DEFINED, errors_chart, errors_table
-from .pretrained import FORMAT, PROBED_TOKENS, DiscretisedFlow
+from .pretrained import PROBED_TOKENS, DiscretisedFlow
 
 GUESS = 0.5  # nats per token below a uniform guess: a model that is no better has learnt next to nothing
 CLOSE = 0.1  # nats per token: the change of the loss that decides
@@ -32,11 +30,6 @@ LONGER = "The same fields with a longer or a shorter step, so over another time.
 MERGED = (
     "Merged: every two neighbouring layers are one step, their fields added at the same state, so half as many steps."
 )
-
-
-def read_discretised_flow(document: Any, where: str) -> DiscretisedFlow:
-    """The result that a result.json holds."""
-    return read_document(DiscretisedFlow, document, where, FORMAT)
 
 
 def discretised_flow_verdict(result: DiscretisedFlow) -> Verdict:
@@ -211,20 +204,18 @@ def steps_chart(result: DiscretisedFlow) -> LineChart:
     return LineChart(title, x, axis_of(result), [line], name="chart-steps")
 
 
-def discretised_flow_page(result: DiscretisedFlow) -> str:
-    """The verdict, the charts, the tables and how to reproduce them."""
+def document(result: DiscretisedFlow) -> Document:
+    """The charts, the tables and how to reproduce them."""
     charts = [*([] if len(result.ways) < 2 else [substeps_chart(result)]), steps_chart(result)]
-    local = [side_by_side([chart_to_html(errors_chart(result.errors, 1.0))])] if result.errors else []
-    body = [
-        f"<h1>{escape(TITLE)} {escape(result.model)}</h1>",
-        verdict_to_html(discretised_flow_verdict(result)),
-        *(f'<p class="soft">{escape(one)}</p>' for one in (summary(result), *result.notes)),
-        side_by_side([chart_to_html(one) for one in charts]),
+    local = [Beside([errors_chart(result.errors, 1.0)])] if result.errors else []
+    parts = [
+        *(Note(one) for one in (summary(result), *result.notes)),
+        Beside(charts),
         *local,
-        *map(to_html, discretised_flow_tables(result)),
-        *reproduce(result),
+        *discretised_flow_tables(result),
+        *reproduced(result.command or f"splitstep converge {result.model}", made(result)),
     ]
-    return page(f"{TITLE} {result.model}", body)
+    return Document(f"{TITLE} {result.model}", parts, discretised_flow_verdict(result))
 
 
 def summary(result: DiscretisedFlow) -> str:
@@ -235,15 +226,4 @@ def summary(result: DiscretisedFlow) -> str:
     )
 
 
-def reproduce(result: DiscretisedFlow) -> list[str]:
-    known = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    return [
-        "<h2>How to reproduce</h2>",
-        f"<pre>{escape(result.command or f'splitstep converge {result.model}')}</pre>",
-        pairs([("commit", result.commit or "unknown"), ("versions", known), ("date", result.date)]),
-    ]
-
-
-STUDY = Study(
-    TITLE, read_discretised_flow, discretised_flow_tables, discretised_flow_page, verdict=discretised_flow_verdict
-)
+STUDY = Study(DiscretisedFlow, document)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from ..statistics import FEWEST, LEVEL, estimate, student_t
+from ...experiments.statistics import FEWEST, LEVEL, estimate, student_t
 
 Points = Sequence[tuple[float, float]]  # (h, y)
 

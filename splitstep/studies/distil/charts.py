@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...distillation.judging.pairs import LayerDistance
+from ...experiments.statistics import Estimate
 from ...report.charts import Axis, Line, LineChart, Point, PointChart, SmallMultiples
 from ..compare.charts import LOSS, STEP, band
-from ..statistics import Estimate
 from .result import START, DistilResult
 
 LAYER = Axis("layer of the student", "{:.0f}", apart=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from ...experiments.statistics import Estimate
 from ...support.words import counted
-from ..statistics import Estimate
 from .result import BITS, ROUGE, Claim, Difference
 
 FEWEST = 3  # pairs of runs with the same seed

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...distillation.method import Method, parse_method
-from ..compare.plan import split_list
+from ...experiments.plan import split_list
 
 PLAIN = "ce"  # what every method without a base of its own is compared with
 ADDED = "mta."  # terms that are added to another method

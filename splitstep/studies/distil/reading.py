@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from .. import read_document
 from .claims import claims_of
-from .result import FORMAT, DistilResult
+from .result import DistilResult
 
 
-def read_distil(document: Any, where: str) -> DistilResult:
-    """The result that a result.json holds. Older ones have claims with the base minus the method in bits per byte."""
-    found = read_document(DistilResult, document, where, FORMAT)
+def with_claims(found: DistilResult) -> DistilResult:
+    """The result with its claims made again."""
     return replace(found, claims=tuple(claims_of(found.differences)))

@@ -13,6 +13,7 @@ from typing import Any, final
 from ...distillation.judging.batch_size import release_memory
 from ...distillation.judging.tokens import Causal
 from ...distillation.objective import write_cache_for
+from ...experiments.trials import read_curves
 from ...flows.layers import with_layers
 from ...opening import open_model
 from ...opening.network import PRETRAINED, sha256_of_weights
@@ -20,7 +21,6 @@ from ...recipe import objective_options
 from ...training import Recipe, read_recipe, train
 from ...training.directory import RunDirectory
 from ...training.processes import this_world
-from ..compare.trials import read_curves
 from .directory import Weights
 from .running import Distilled
 

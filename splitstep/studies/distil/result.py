@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ...distillation.judging.exam import Figures
-from ...support.typed import plain
-from ..compare.result import Curve
-from ..statistics import Estimate
+from ...experiments.records import Curve
+from ...experiments.result import Result
+from ...experiments.statistics import Estimate
 
-FORMAT = 1  # of result.json; a reader refuses a newer one
 ROUGE, BITS = "ROUGE-L", "bits per byte"
 TEACHER, START, REFERENCE = "teacher", "student before", "reference"
 
@@ -83,8 +82,10 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DistilResult:
+class DistilResult(Result):
     """The result of the study."""
+
+    study = "distil"
 
     seeds: tuple[int, ...]
     sets: tuple[str, ...]
@@ -106,10 +107,6 @@ class DistilResult:
     def __post_init__(self) -> None:
         if not self.rows:
             raise ValueError("it has no rows")
-
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {"study": "distil", "format": FORMAT, **plain(self)}
 
     @property
     def devices(self) -> list[str]:

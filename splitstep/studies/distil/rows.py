@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ...distillation.judging.exam import Figures
 from ...distillation.method import parse_method
-from ..statistics import Bounds, Estimate, estimate, paired_difference
+from ...experiments.statistics import Bounds, Estimate, estimate, paired_difference
 from .plan import base_of
 from .result import BITS, ROUGE, Difference, DistilRun, MethodRow
 

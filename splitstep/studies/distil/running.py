@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Protocol
 from ...distillation.judging.answers import Answer
 from ...distillation.judging.exam import Answers, Exam, Figures, judge
 from ...distillation.judging.tokens import Causal
+from ...experiments.records import Curve
+from ...experiments.running import Job, run_jobs
 from ...jobs.progress import RunsProgress
 from ...support.files import write_atomically
 from ...support.typed import json_text, plain, read_as
-from ..compare.result import Curve
-from ..compare.running import Job, run_jobs
 from .plan import Planned
 from .result import START, TEACHER, DistilRun
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...distillation.judging.exam import Figures
+from ...experiments.statistics import Estimate
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
 from ..compare.tables import estimated
-from ..statistics import Estimate
 from .result import BITS, ROUGE, Difference, DistilResult, DistilRun, MethodRow
 
 NAME = Column("method", text=True)

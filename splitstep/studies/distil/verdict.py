@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...report.verdict import Verdict
+from ...report.document import Verdict
 from ...support.words import listed
 from .claims import BETTER
 from .result import BITS, ROUGE, Claim, DistilResult

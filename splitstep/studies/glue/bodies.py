@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...experiments.plan import split_list
 from ...models import KINDS, SplitstepConfig
 from ...recipe import OURS
 from ...support.typed import Figure
@@ -14,7 +15,6 @@ from ...tasks.masked.mlm import Mlm
 from ...text.tokenizers import saved_tokenizer
 from ...training.directory import RunDirectory
 from ...training.start import FREE, model_folder
-from ..compare.plan import split_list
 from ..compare.rows import row_name
 
 FORM = "--start NAME=RUN,NAME=RUN or --start DIR of a comparison"
@@ -91,11 +91,11 @@ def chosen_runs(folder: Path) -> Iterator[tuple[str, Path]]:
     """The name and the folder of each finished run. A comparison that has not ended yet has no result to choose by."""
     import json
 
-    from ..compare.result import read_comparison
+    from ...experiments.study import STUDIES
 
     file = folder / "result.json"
     if file.is_file():
-        result = read_comparison(json.loads(file.read_text(encoding="utf-8")), str(file))
+        result = STUDIES["compare"].read(json.loads(file.read_text(encoding="utf-8")), str(file))
         trials = [(row.name, trial) for row in result.rows for trial in result.chosen(row)]
         yield from ((name, folder / trial.folder) for name, trial in trials if trial.status == "finished")
         return

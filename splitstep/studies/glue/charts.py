@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...experiments.statistics import Estimate
 from ...report.charts import Axis, Point, PointChart, SmallMultiples
 from ...tasks.glue import PARTS
-from ..statistics import Estimate
 from .result import GlueResult
 
 READS = "points, mean [95% interval]"

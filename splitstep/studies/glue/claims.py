@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from ...experiments.statistics import Estimate
 from ...schemes import scheme
 from ...support.words import counted
-from ..statistics import Estimate
 from .result import LOSS, MEAN, Claim, Difference, Row
 from .scores import DEFAULT
 

@@ -8,6 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...experiments.plan import Planned, file_name, read_sweep
+from ...experiments.records import Setting
 from ...models.cost import cost
 from ...recipe import load_document
 from ...support.words import did_you_mean
@@ -15,7 +17,6 @@ from ...tasks.glue import PARTS
 from ...tasks.sentences import Sentences
 from ...training import Recipe, override, read_recipe
 from ...training.directory import RunDirectory
-from ..compare.plan import Planned, file_name, read_sweep
 from ..compare.result import Setting
 from .bodies import Body, Starts
 from .result import Kind

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from ...support.typed import plain
+from ...experiments.records import Setting
+from ...experiments.result import Result
+from ...experiments.statistics import Estimate
 from ...training.run_result import RunOutcome
-from .. import read_document
-from ..compare.result import Setting
-from ..statistics import Estimate
 from .bodies import Body
 
-FORMAT = 1  # of result.json; a reader refuses a newer one
 Kind = Literal["pre-trained", "scratch"]
 LOSS = "masked loss"
 MEAN = "mean"
@@ -88,8 +86,10 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GlueResult:
+class GlueResult(Result):
     """The result of the study."""
+
+    study = "glue"
 
     tasks: tuple[str, ...]
     in_mean: tuple[str, ...]
@@ -113,15 +113,6 @@ class GlueResult:
         if not self.rows:
             raise ValueError("it has no rows")
 
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {"study": "glue", "format": FORMAT, **plain(self)}
-
     @property
     def devices(self) -> list[str]:
         return sorted({run.device for run in self.runs})
-
-
-def read_glue(document: Any, where: str) -> GlueResult:
-    """The result that a result.json holds."""
-    return read_document(GlueResult, document, where, FORMAT)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
-from ..compare.result import Setting
-from ..statistics import Bounds, Estimate, estimate, paired_difference
+from ...experiments.records import Setting
+from ...experiments.statistics import Bounds, Estimate, estimate, paired_difference
 from .bodies import Body
 from .result import LOSS, MEAN, Difference, Kind, OnTask, Row, Tuned
 from .scores import POINTS, bounds_of, figures_of, score_of

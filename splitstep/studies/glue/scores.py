@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ...experiments.statistics import Bounds
 from ...tasks.glue import PARTS
 from ...tasks.measures import F1_ACCURACY, PEARSON, class_figures
 from ...tasks.sentences import Sentences
-from ..statistics import Bounds
 from .result import Majority
 
 DEFAULT = ("cola", "sst2", "mrpc", "rte", "stsb")

@@ -10,6 +10,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ...experiments.plan import Planned
+from ...experiments.running import run_all
+from ...experiments.trials import Ended
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...support.provenance import stamp
@@ -18,9 +21,6 @@ from ...text.files import data_root
 from ...training.directory import RunDirectory
 from ...training.progress import Progress
 from ...training.run_result import RunOutcome
-from ..compare.plan import Planned
-from ..compare.running import run_all
-from ..compare.trials import Ended
 from .bodies import Starts, find_bodies
 from .claims import base_of, claims_of
 from .plan import Tuning, Wanted, base_recipe, by_task, check_runs, check_tasks, plan, with_entries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...report.verdict import Verdict
+from ...report.document import Verdict
 from ...support.words import listed
 from .result import Claim, GlueResult, Row
 

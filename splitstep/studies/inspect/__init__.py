@@ -1,7 +1,10 @@
 """The study of a pretrained model as a dynamical system: what its layers do to tokens, beside a null model."""
 
-from .report import STUDY
+from ...experiments.study import Study
+from .document import document
 from .result import Inspection
 from .study import inspection
 
 __all__ = ["STUDY", "Inspection", "inspection"]
+
+STUDY = Study(Inspection, document)

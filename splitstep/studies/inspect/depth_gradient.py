@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...experiments.statistics import Estimate, estimate
 from ...probes.communities import spearman
-from ...report.verdict import Verdict
-from ..statistics import Estimate, estimate
+from ...report.document import Verdict
 from .result import Inspection, Looked
 
 Decision = Literal["supported", "not supported", "undecided"]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from ...support.typed import Figure, plain
+from ...experiments.result import Result
+from ...support.typed import Figure
 
-FORMAT = 1  # of result.json
 Along = Literal["state", "layer", "pair", "number"]
 """What a series runs along: the L + 1 states, the L layers, the L - 1 pairs of layers, or something else."""
 
@@ -125,8 +125,10 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Inspection:
+class Inspection(Result):
     """A model and, beside it, its null model or another one, on the same texts."""
+
+    study = "inspect"
 
     model: Looked
     other: Looked | None
@@ -141,10 +143,6 @@ class Inspection:
     versions: dict[str, str]
     commit: str | None
     date: str
-
-    def document(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return {"study": "inspect", "format": FORMAT, **plain(self)}
 
     @property
     def null(self) -> Looked | None:

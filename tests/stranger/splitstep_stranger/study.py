@@ -1,30 +1,26 @@
-"""A study of somebody else's: a typed result, how it is read and its table."""
+"""A study of somebody else's: a typed result and what it says."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from splitstep.experiments.result import Result
+from splitstep.experiments.study import Study
+from splitstep.report.document import Document
 from splitstep.report.tables import Column, Table
-from splitstep.studies import Study
-from splitstep.support.typed import read_as
 
 
 @dataclass(frozen=True)
-class Tally:
+class Tally(Result):
     """How often each word was counted."""
+
+    study = "tally"
 
     words: dict[str, int]
 
-    def document(self) -> dict[str, Any]:
-        return {"study": "tally", **asdict(self)}
 
-
-def read(document: Any, where: str) -> Tally:
-    return read_as(Tally, document, where)
-
-
-def tables(result: Tally) -> list[Table]:
+def document(result: Tally) -> Document:
     columns = (Column("word", text=True), Column("times"))
-    return [Table(columns, [(word, f"{times:,}") for word, times in result.words.items()], title="A tally")]
+    rows = [(word, f"{times:,}") for word, times in result.words.items()]
+    return Document("Tally", [Table(columns, rows, title="A tally")])
 
 
-TALLY = Study("Tally", read, tables)
+TALLY = Study(Tally, document)

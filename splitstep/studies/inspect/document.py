@@ -1,10 +1,10 @@
-"""The page of an inspection: one file that people would rather look at than read."""
+"""What an inspection says: a document that people would rather look at than read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 
+from ...experiments.sections import reproduced
 from ...report.charts import (
     Axis,
     ComplexPlane,
@@ -16,42 +16,34 @@ from ...report.charts import (
     Particles,
     SliderChart,
 )
-from ...report.drawing import chart_to_html
-from ...report.page import page, pairs, side_by_side
+from ...report.document import Document, Heading, Note, Part, in_pairs
 from ...report.particles import visible
-from ...report.tables import Table, to_html
-from ...report.verdict import Verdict, verdict_to_html
 from ...support.words import counted
 from .curves import curves, other_curves
+from .depth_gradient import depth_gradient
 from .result import Inspection, Looked, label_of
+from .tables import conclusions_table, gradient_table, layers_table, missing_table, models_table, short_table
 
 SECTIONS = ("Trajectories", "Tokens", "Attention", "Jacobians", "Splitting", "Logit lens", "Communities")
 SHOWN = 32  # tokens of a heat map
 
 
-def inspection_page(result: Inspection, verdict: Verdict, tables: Sequence[Table]) -> str:
-    """The whole page: particles first, then what to do, then the charts, then the tables."""
-    title = f"Inside {label_of(result.model)}"
-    models, *others = tables
-    body = [
-        f"<h1>{escape(title)}</h1>",
-        verdict_to_html(verdict),
-        f'<p class="soft">{escape(about(result))}</p>',
-        *map(drawn, particle_charts(result)),
-        *(to_html(one) for one in others if one.title == "What to do with it"),
+def document(result: Inspection) -> Document:
+    """Particles first, then what to do, then the charts, then the tables."""
+    short = [conclusions_table(result), short_table(result)]
+    long = [models_table(result), layers_table(result), gradient_table(result), missing_table(result)]
+    conclusions, layers = [[one] if one.rows else [] for one in short]
+    parts = [
+        Note(about(result)),
+        *particle_charts(result),
+        *conclusions,
+        *layers,
         *skip_chart(result),
         *sections(result),
-        to_html(models),
-        *(to_html(one) for one in others if one.title != "What to do with it"),
-        "<h2>How to reproduce</h2>",
-        f"<pre>{escape(result.command or 'splitstep.studies.inspect.inspection(...)')}</pre>",
-        pairs(provenance(result)),
+        *(one for one in long if one.rows),
+        *reproduced(result.command or "splitstep.studies.inspect.inspection(...)", provenance(result)),
     ]
-    return page(title, body)
-
-
-def drawn(chart: Explained) -> str:
-    return chart_to_html(chart)
+    return Document(f"Inside {label_of(result.model)}", parts, depth_gradient(result))
 
 
 def about(result: Inspection) -> str:
@@ -97,7 +89,7 @@ def particles(looked: Looked, name: str) -> ParticleChart:
     return ParticleChart(f"Tokens through depth: {label_of(looked)}", *axes, states, texts, name=name)
 
 
-def skip_chart(result: Inspection) -> Iterator[str]:
+def skip_chart(result: Inspection) -> Iterator[Explained]:
     """What each layer costs when it is left out."""
     looked = result.model
     if not looked.skipped:
@@ -112,27 +104,24 @@ def skip_chart(result: Inspection) -> Iterator[str]:
     )  # fmt: skip
     equation = "loss(without l) - loss" if looked.losses else "|y(without l) - y| / |y|"
     reading = f"Each layer is really left out, one at a time, on {counted(len(every[0]), 'text')}."
-    yield drawn(Explained(chart, equation, reading, "skipped.csv"))
+    yield Explained(chart, equation, reading, "skipped.csv")
 
 
-def sections(result: Inspection) -> Iterator[str]:
+def sections(result: Inspection) -> Iterator[Part]:
     for name in SECTIONS:
         charts = [*extra(result, name), *curves(result, name)]
         if charts:
-            yield f"<h2>{escape(name)}</h2>"
-            yield from in_pairs(charts)
+            yield Heading(name)
+            yield from arranged(charts)
     if rest := list(other_curves(result)):
-        yield "<h2>Other probes</h2>"
-        yield from in_pairs(rest)
+        yield Heading("Other probes")
+        yield from arranged(rest)
 
 
-def in_pairs(charts: Sequence[Explained]) -> Iterator[str]:
+def arranged(charts: Sequence[Explained]) -> list[Part]:
     """Spectra take the whole width, other charts stand in pairs."""
     wide = [one for one in charts if isinstance(one.chart, SliderChart)]
-    narrow = [one for one in charts if not isinstance(one.chart, SliderChart)]
-    yield from map(drawn, wide)
-    for i in range(0, len(narrow), 2):
-        yield side_by_side([drawn(one) for one in narrow[i : i + 2]])
+    return [*wide, *in_pairs([one for one in charts if not isinstance(one.chart, SliderChart)])]
 
 
 def extra(result: Inspection, section: str) -> Iterable[Explained]:

@@ -1,18 +1,12 @@
-"""An inspection as verdict and tables."""
+"""The tables of an inspection."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...report.tables import ON_PAGES, Column, Table, lines
-from ...report.verdict import Verdict
-from .. import Study, read_document
+from ...report.tables import NOT_ON_PAGES, ON_PAGES, Column, Table, lines
 from .conclusions import conclusions, own_loss
-from .depth_gradient import depth_gradient, parts_of, shown
-from .page import inspection_page
-from .result import FORMAT, Inspection, Looked, label_of
+from .depth_gradient import parts_of, shown
+from .result import Inspection, Looked, label_of
 
-TITLE = "Inspection"
 COLUMNS = (
     ("cosine", "drift", "previous", "{:.3f}"),
     ("step", "sizes", "relative", "{:.3g}"),
@@ -22,7 +16,6 @@ COLUMNS = (
     ("[A, F]", "commutator", "A F", "{:.2f}"),
     ("sink", "attention", "first token", "{:.2f}"),
 )
-SHORT = "layers"
 READING = (
     "x_l is the state after a layer, x_l-1 the one before it. Cosine: cos(x_l, x_l-1); step: |x_l - x_l-1| / |x_l-1|; "
     "largest s: the largest singular value of the layer's Jacobian; sink: attention on the first token; if skipped: "
@@ -30,24 +23,6 @@ READING = (
 )
 SHORT_NOTE = "Means over texts; the page has their spread and the other model beside them."
 LAYERS_NOTE = "Means over texts; small print: the standard deviation over texts, and the other model's mean."
-
-
-def read_inspection(document: Any, where: str) -> Inspection:
-    """The result that a result.json holds."""
-    return read_document(Inspection, document, where, FORMAT)
-
-
-def verdict(result: Inspection) -> Verdict:
-    return depth_gradient(result)
-
-
-def tables(result: Inspection) -> list[Table]:
-    """Models, conclusions, layers, the parts of the verdict, what was not measured."""
-    found = [
-        models_table(result), conclusions_table(result), short_table(result), layers_table(result),
-        gradient_table(result), missing_table(result),
-    ]  # fmt: skip
-    return [one for one in found if one.rows]
 
 
 def models_table(result: Inspection) -> Table:
@@ -88,7 +63,7 @@ def short_table(result: Inspection) -> Table:
     """A row per layer with means alone, in one line each: for terminals."""
     whole = layers_table(result)
     rows = [[lines(one)[0] for one in row] for row in whole.rows]
-    return Table(whole.columns, rows, "Layers", [SHORT_NOTE, READING], name=SHORT)
+    return Table(whole.columns, rows, "Layers", [SHORT_NOTE, READING], NOT_ON_PAGES)
 
 
 def cell(result: Inspection, layer: int, probe: str, name: str, form: str) -> tuple[str, ...]:
@@ -137,10 +112,3 @@ def missing_table(result: Inspection) -> Table:
             found.setdefault((gap.probe, gap.why), []).append(label_of(one))
     rows = [[probe, ", ".join(models), why] for (probe, why), models in found.items()]
     return Table(columns, rows, "Not measured")
-
-
-def page_of(result: Inspection) -> str:
-    return inspection_page(result, verdict(result), [one for one in tables(result) if one.name != SHORT])
-
-
-STUDY = Study(TITLE, read_inspection, tables, page_of, verdict=verdict)

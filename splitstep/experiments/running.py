@@ -9,11 +9,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ...jobs.engines import Engine, open_engine, threads_per_job
-from ...jobs.progress import RunsProgress
-from ...support.out_of_memory import NoMemory, no_memory
-from ...support.words import counted
-from ...training.directory import InUse, RunDirectory
+from ..jobs.engines import Engine, open_engine, threads_per_job
+from ..jobs.progress import RunsProgress
+from ..support.out_of_memory import NoMemory, no_memory
+from ..support.words import counted
+from ..training.directory import InUse, RunDirectory
 from .plan import Planned
 from .trials import Ended, read_ended
 
@@ -85,7 +85,7 @@ def in_worker(threads: int, wait_seconds: float, act: Callable[..., T], *argumen
 
 def run_one(run: Planned, out: Path, data: Path) -> Ended:
     """Train one run, and return all that the study needs: the worker's disk may not be ours."""
-    from ...training import train
+    from ..training import train
 
     result = train(run.recipe, out / run.folder, data, quiet=True)
     return read_ended(run, RunDirectory(out / run.folder), result)

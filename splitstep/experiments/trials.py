@@ -12,8 +12,12 @@ from ...tasks.task import Metric, title_of
 from ...training import TrainOptions
 from ...training.directory import RunDirectory
 from ...training.run_result import RunOutcome, RunResult
+from ..tasks.task import Metric, title_of
+from ..training import TrainOptions
+from ..training.directory import RunDirectory
+from ..training.run_result import RunOutcome, RunResult
 from .plan import Planned
-from .result import Curve, Trial
+from .records import Curve, Trial
 
 POINTS = 200  # of a loss curve, at most
 

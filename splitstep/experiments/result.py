@@ -1,0 +1,47 @@
+"""What every study returns: a record that becomes JSON, a document, a page, a table of figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..report.document import Document, Verdict
+from ..report.drawing import document_to_notebook, document_to_page
+from ..support.files import write_atomically
+from ..support.typed import json_text, plain
+from .study import STUDIES
+
+RESULT, PAGE = "result.json", "report.html"
+
+
+class Result:
+    """A result; a study's own is a frozen dataclass of this kind, which names its study and the format of its JSON."""
+
+    study: ClassVar[str]
+    format: ClassVar[int] = 1
+
+    def json(self) -> dict[str, Any]:
+        """The result as JSON values, as the study's `read` takes them."""
+        return {"study": self.study, "format": self.format, **plain(self)}
+
+    def document(self) -> Document:
+        """What the result says."""
+        return STUDIES[self.study].document(self)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The result in one sentence."""
+        return self.document().verdict
+
+    def save(self, folder: Path) -> Path:
+        """Write result.json and report.html into a folder, and return the page."""
+        write_atomically(folder / RESULT, json_text(self.json()))
+        return self.save_page(folder)
+
+    def save_page(self, folder: Path) -> Path:
+        """Write report.html into a folder."""
+        write_atomically(folder / PAGE, document_to_page(self.document()))
+        return folder / PAGE
+
+    def _repr_html_(self) -> str:
+        return document_to_notebook(self.document())

@@ -1,0 +1,134 @@
+"""A document as a value: what a result says, built once and drawn in four ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeVar
+
+from ..scheme import Scheme
+from ..support.words import did_you_mean
+from .charts import (
+    BarChart,
+    Chart,
+    ComplexPlane,
+    Explained,
+    HeatMap,
+    LineChart,
+    ParticleChart,
+    PointChart,
+    SliderChart,
+    SmallMultiples,
+    TrailChart,
+)
+from .tables import Table
+
+CHARTS = (
+    LineChart, PointChart, TrailChart, ComplexPlane, BarChart, HeatMap, SmallMultiples, SliderChart, ParticleChart,
+    Explained,
+)  # fmt: skip
+T = TypeVar("T")
+
+
+class Verdict(NamedTuple):
+    """One sentence made from the figures, and whether it settles something, leaves it open or lacks the data.
+
+    Among the parts of a document it is for pages, which then do not repeat the document's own.
+    """
+
+    kind: Literal["settled", "open", "too few"]
+    sentence: str
+
+
+class Heading(NamedTuple):
+    """A heading of the second level, or of the third."""
+
+    text: str
+    level: int = 2
+
+
+class Note(NamedTuple):
+    """A sentence or two between other parts, in small print unless it is plain."""
+
+    text: str
+    plain: bool = False
+
+
+class Verbatim(NamedTuple):
+    """Text with its own line breaks, such as a command or a recipe; an answer of a model scrolls in a box."""
+
+    text: str
+    answer: bool = False
+
+
+class Pairs(NamedTuple):
+    """Names and values."""
+
+    rows: Sequence[tuple[str, str]]
+
+
+class Diagrams(NamedTuple):
+    """Schemes as pictures beside each other, each under its name."""
+
+    schemes: Sequence[tuple[str, Scheme]]
+
+
+class Beside(NamedTuple):
+    """Parts beside each other if there is room."""
+
+    parts: Sequence[Part | Stacked]
+
+
+class Stacked(NamedTuple):
+    """Parts one below the other, in one place of `Beside`."""
+
+    parts: Sequence[Part]
+
+
+Part = Verdict | Heading | Note | Verbatim | Pairs | Diagrams | Beside | Table | Chart
+
+
+@dataclass(frozen=True)
+class Document:
+    """A title, a verdict, and parts in the order of the page. On a terminal and in Markdown it has the verdict and the
+    tables whose detail goes there."""
+
+    title: str
+    parts: Sequence[Part]
+    verdict: Verdict | None = None
+
+    @property
+    def tables(self) -> list[Table]:
+        """All tables, in order."""
+        return list(of_kind(Table, self.parts))
+
+    @property
+    def charts(self) -> list[Chart]:
+        """All charts, in order."""
+        return [part for part in flat(self.parts) if isinstance(part, CHARTS)]
+
+    def table(self, name: str) -> Table:
+        """The table of this name."""
+        found = {one.name: one for one in self.tables if one.name}
+        if name not in found:
+            raise ValueError(f"{self.title} has no table {name!r}. {did_you_mean(name, found)}")
+        return found[name]
+
+
+def flat(parts: Iterable[Part | Stacked]) -> Iterator[Part]:
+    """All parts, also those beside each other."""
+    for part in parts:
+        if isinstance(part, Beside | Stacked):
+            yield from flat(part.parts)
+        else:
+            yield part
+
+
+def of_kind(kind: type[T], parts: Iterable[Part | Stacked]) -> Iterator[T]:
+    """The parts of one kind."""
+    return (part for part in flat(parts) if isinstance(part, kind))
+
+
+def in_pairs(parts: Sequence[Part]) -> list[Beside]:
+    """Parts two by two beside each other."""
+    return [Beside(parts[i : i + 2]) for i in range(0, len(parts), 2)]
