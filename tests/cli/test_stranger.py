@@ -60,7 +60,7 @@ def test_a_strangers_task_letter_and_probe_are_trained_and_compared(site: Path, 
 
 
 def test_a_strangers_result_is_reported(site: Path, tmp_path: Path) -> None:
-    (tmp_path / "result.json").write_text(json.dumps({"study": "tally", "words": {"<b>": 3, "two": 1234}}))
+    (tmp_path / "result.json").write_text(json.dumps({"study": "tally", "format": 1, "words": {"<b>": 3, "two": 1234}}))
     run = splitstep(site, "report", str(tmp_path))
     assert run.returncode == 0, run.stderr
     assert "1,234" in run.stdout

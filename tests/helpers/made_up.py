@@ -9,12 +9,13 @@ from typing import Any
 
 from splitstep.experiments.arms import PAPER
 from splitstep.experiments.plan import slug
+from splitstep.experiments.records import Curve, Trial
 from splitstep.experiments.statistics import Estimate
 from splitstep.models.cost import Cost
 from splitstep.schemes import scheme
 from splitstep.studies.ablate.result import Ablation, ArmResult, Lost, Outcome, Replayed, Series
 from splitstep.studies.ablate.verdict import claims_of
-from splitstep.studies.compare.result import Comparison, Curve, OnTestSet, Pair, Scored, Trial
+from splitstep.studies.compare.result import Comparison, OnTestSet, Pair, Scored
 from splitstep.studies.compare.rows import rows_of
 from splitstep.tasks import Metric
 from splitstep.training.run_result import Divergence, Kept, Shape

@@ -16,10 +16,10 @@ from scipy import stats
 from torch import Tensor
 
 from splitstep import cli
+from splitstep.experiments.records import RecipeEntries
 from splitstep.experiments.study import STUDIES
 from splitstep.models import KINDS
 from splitstep.report.drawing import document_to_page
-from splitstep.studies.compare.result import RecipeEntries
 from splitstep.studies.converge.depth_weights import interpolated, matrices, roughness
 from splitstep.studies.converge.limit import ContinuousLimit, Trend, continuous_limit, read_depths
 from splitstep.studies.converge.limit_report import limit_verdict
