@@ -80,7 +80,9 @@ def test_what_is_wrong_is_one_line(
 
 
 def test_own_studies_are_imported_when_they_are_asked_for() -> None:
-    code = "import sys, splitstep.experiments.study as s; assert 'compare' in s.STUDIES; assert 'torch' not in sys.modules"
+    code = (
+        "import sys, splitstep.experiments.study as s; assert 'compare' in s.STUDIES; assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert isinstance(STUDIES["compare"], Study)
     assert study_of({"study": "compare"}, "there") is STUDIES["compare"]
