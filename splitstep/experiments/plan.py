@@ -10,16 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from ...models.cost import cost
-from ...recipe import Recipe, read_assignments
-from ...schemes import name_of, scheme
-from ...tasks import Task
-from ...training.directory import RunDirectory
-from .result import Setting
 from ..models.cost import cost
+from ..recipe import Recipe, read_assignments
 from ..schemes import name_of, scheme
 from ..tasks import Task
-from ..training import Recipe, override, read_recipe
 from ..training.directory import RunDirectory
 from .arms import FULL, Assignments, find_arms, recipe_of
 from .records import Setting

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from ...options import evaluates
-from ...tasks.task import Metric, title_of
-from ...training import TrainOptions
-from ...training.directory import RunDirectory
-from ...training.run_result import RunOutcome, RunResult
+from ..options import evaluates
 from ..tasks.task import Metric, title_of
 from ..training import TrainOptions
 from ..training.directory import RunDirectory

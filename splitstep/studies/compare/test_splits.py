@@ -20,8 +20,6 @@ from ...experiments.statistics import (
 from ...experiments.trials import Ended
 from ...tasks.pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
 from ...tasks.pairs.translation import EXACT_MATCH, Translation
-from ...tasks.text_pairs.scores import Score, Texts, as_papers_count, as_people_write, as_sacrebleu_counts, matches
-from ...tasks.translation import EXACT_MATCH, Translation
 from .bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
 from .result import OnTestSet, Pair, Scored
 

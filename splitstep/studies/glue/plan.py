@@ -17,7 +17,6 @@ from ...tasks.glue import PARTS
 from ...tasks.sentences import Sentences
 from ...training import Recipe, override, read_recipe
 from ...training.directory import RunDirectory
-from ..compare.result import Setting
 from .bodies import Body, Starts
 from .result import Kind
 
