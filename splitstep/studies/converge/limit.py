@@ -32,7 +32,6 @@ from ...training import Recipe, evaluate
 from ...training.directory import RunDirectory
 from ...training.networks import build_model
 from ...training.progress import Progress
-from ..compare.result import RecipeEntries, Setting
 from ..pinned import PinnedRow, order_reduction, pinned_orders
 from .depth_weights import interpolated, learnt, matrices, roughness
 from .problem import check_equation, problem_of
