@@ -13,7 +13,7 @@ from children import Program
 from inline import here
 
 from splitstep import cli
-from splitstep.studies.compare import running
+from splitstep.experiments import running
 
 SMALL = ["data.patch=4", "model.layers=1", "model.width=16", "model.heads=2", "model.ffn=32", "train.batch=8"]
 

@@ -24,8 +24,8 @@ from inline import here
 from safetensors.torch import load_file, save_file
 
 from splitstep import cli
+from splitstep.experiments import running
 from splitstep.inference import runs
-from splitstep.studies.compare import running
 from splitstep.text.vocabulary import Words
 
 TINY = """

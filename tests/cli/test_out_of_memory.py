@@ -12,8 +12,8 @@ from jobs import fill_device, fill_device_in_training
 
 from splitstep import cli
 from splitstep.distillation import cached_teacher
+from splitstep.experiments import running
 from splitstep.studies import orders
-from splitstep.studies.compare import running
 from splitstep.support.out_of_memory import no_memory
 from splitstep.training import loop
 

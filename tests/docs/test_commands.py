@@ -14,7 +14,7 @@ from inline import here
 from PIL import Image
 
 from splitstep import cli
-from splitstep.studies.compare import running
+from splitstep.experiments import running
 
 ROOT = Path(__file__).parents[2]
 FILES = ["README.md", "CONTRIBUTING.md", *sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("docs/**/*.md"))]

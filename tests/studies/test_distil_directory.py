@@ -14,7 +14,7 @@ from tiny_causal import LINES, gpt2, llama
 
 from splitstep import cli
 from splitstep.distillation.cached_teacher import NO_DISK
-from splitstep.studies.compare import running
+from splitstep.experiments import running
 from splitstep.studies.distil.directory import Weights, check_directory, check_weights, claim_weights, left_out
 
 QUICK = ["train.steps=1", "train.batch=2", "train.warmup=1", "data.test=2", "data.valid=2", "--answer-tokens", "2"]

@@ -28,12 +28,12 @@ from splitstep.distillation.judging.bits import answer_bits, total
 from splitstep.distillation.judging.exam import WINDOW, Exam, Figures
 from splitstep.distillation.judging.rouge import mean_rouge
 from splitstep.distillation.judging.tokens import Causal
+from splitstep.experiments import running
 from splitstep.experiments.records import Curve
 from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.study import STUDIES, study_of
 from splitstep.jobs.engines import open_engine
 from splitstep.report.tables import to_markdown
-from splitstep.studies.compare import running
 from splitstep.studies.distil import STUDY, compare_methods
 from splitstep.studies.distil.claims import answer, claims_of
 from splitstep.studies.distil.directory import check_directory, claim
