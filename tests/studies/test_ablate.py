@@ -15,6 +15,7 @@ import torch
 from inline import here
 from made_up import ablation, about, outcome, trial
 
+from splitstep.experiments import running
 from splitstep.experiments.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
 from splitstep.experiments.plan import plan
 from splitstep.experiments.statistics import Bounds, estimate
@@ -26,7 +27,7 @@ from splitstep.studies.ablate.records import read_watched
 from splitstep.studies.ablate.result import ArmResult, Lost
 from splitstep.studies.ablate.similar import cka_layers
 from splitstep.studies.ablate.verdict import claims_of
-from splitstep.studies.compare import compare, running
+from splitstep.studies.compare import compare
 from splitstep.studies.compare.rows import against
 from splitstep.training import Recipe, RunDirectory, read_recipe
 from splitstep.training.run_result import Divergence

@@ -26,6 +26,7 @@ from inline import here
 from jobs import answer, clear_up, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, comparison, translation, trial
 
+from splitstep.experiments import running
 from splitstep.experiments.plan import Planned, file_name, plan, read_sweep, split_schemes
 from splitstep.experiments.records import Curve
 from splitstep.experiments.statistics import (
@@ -41,7 +42,7 @@ from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
 from splitstep.jobs.progress import RunsProgress
 from splitstep.report.drawing import document_to_page
-from splitstep.studies.compare import compare, running, tables
+from splitstep.studies.compare import compare, tables
 from splitstep.studies.compare.bleu import bleu_of, sentence_counts
 from splitstep.studies.compare.result import Comparison
 from splitstep.studies.compare.rows import against, choose_setting, rows_of
