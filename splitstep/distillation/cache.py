@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -21,17 +21,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..flows.keys import Key
+from ..flows.keys import places as placed
 from ..support.files import is_leftover, naming, sweep, write_atomically
 from ..support.typed import plain, read_as
 from ..tasks.buckets import places
 from ..tasks.task import Batch
 from .geometry import token_weights
-from .records import Shape, Shown, TopK, top_k
-from .terms.term import Needs
+from .records import IDS, LOGITS, OUTPUT, Outputs, Shape, top_k
 
 MANIFEST, FORMAT = "manifest.json", 2
-OUTPUT = "output.bin"
+MATRIX = "output.bin"
 WHOLE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int32": torch.int32}
+READ_AS = {"states": Tensor.float, "final": Tensor.float, "weights": Tensor.float, "ids": Tensor.long}
 Precision = Literal["float16", "bfloat16", "float32"]
 # What to type, whichever verb it is: all of them take recipe entries, and only one has --cache.
 ANOTHER = "name another --out and, if you named the cache's folder, another one with objective.cache=DIR"
@@ -78,45 +80,41 @@ class Manifest:
             raise ValueError(f"{self.done} of {self.rows} rows are done")
 
     @property
+    def keys(self) -> list[Key]:
+        """What is kept of each token."""
+        return [Key.read(name) for name in self.fields]
+
+    @property
     def sizes(self) -> dict[str, int]:
         """The bytes of each file."""
         found = {f"{name}.bin": self.tokens * one.bytes for name, one in self.fields.items()}
-        return found | ({OUTPUT: 4 * prod(self.output)} if self.output else {})
+        return found | ({MATRIX: 4 * prod(self.output)} if self.output else {})
 
     @property
     def bytes(self) -> int:
         return sum(self.sizes.values())
 
 
-def fields_for(needs: Needs, shape: Shape, largest: int, precision: Precision) -> dict[str, Field]:
-    """The files that a method needs; none if it does not ask the teacher."""
-    found = {
-        f"states.{layer}": Field((shape.width,), precision) for layer in sorted({pair[0] for pair in needs.layers})
-    }
-    found |= {f"weights.{layer}": Field((), "float32") for layer in sorted(needs.weighted)}
-    if "logits" in needs.inputs:
-        found |= {"logits": Field((largest,), precision), "ids": Field((largest,), "int32")}
-        found |= {f"tail.{t:g}": Field((1,), "float32") for t in sorted(needs.temperatures)}
-    if "masses" in needs.inputs:
-        found["masses"] = Field((), "float32")
-    if "final" in needs.inputs:
-        found["final"] = Field((shape.width,), precision)
-    return found
+def fields_for(wanted: Collection[Key], shape: Shape, largest: int, precision: Precision) -> dict[str, Field]:
+    """The files that these keys need; none if the teacher is not asked. The output matrix has a file of its own."""
+    kinds = {
+        "states": Field((shape.width,), precision), "weights": Field((), "float32"),
+        "logits": Field((largest,), precision), "ids": Field((largest,), "int32"), "tail": Field((1,), "float32"),
+        "masses": Field((), "float32"), "final": Field((shape.width,), precision),
+    }  # fmt: skip
+    keys = {*wanted, IDS} if LOGITS in wanted else wanted
+    return {str(key): kind for what, kind in kinds.items() for key in sorted(keys) if key.what == what}
 
 
-def entries_of(shown: Shown, manifest: Manifest) -> dict[str, Tensor]:
+def entries_of(shown: Outputs, manifest: Manifest) -> dict[str, Tensor]:
     """What a teacher shows, by the names of the files, [B, T, ...]."""
-    found: dict[str, Tensor] = {f"states.{layer}": x for layer, x in shown.states.items()}
-    for layer, x in shown.states.items():
-        if f"weights.{layer}" in manifest.fields:
-            found[f"weights.{layer}"] = token_weights(x, shown.real)
-    if "logits" in manifest.fields:
-        assert isinstance(shown.logits, Tensor)
-        temperatures = tuple(float(name.removeprefix("tail.")) for name in manifest.fields if name.startswith("tail."))
-        kept = top_k(shown.logits, manifest.largest, temperatures)
-        found |= {"logits": kept.logits, "ids": kept.ids, **{f"tail.{t:g}": x for t, x in kept.tails.items()}}
-    found |= {name: x for name, x in (("masses", shown.masses), ("final", shown.final)) if x is not None}
-    return {name: found[name] for name in manifest.fields}
+    found = dict(shown.shown)
+    for layer in placed("weights", manifest.keys):
+        found[Key("weights", layer)] = token_weights(shown[Key("states", layer)], shown.real)
+    if LOGITS in manifest.keys:
+        kept = top_k(shown[LOGITS], manifest.largest, tuple(placed("tail", manifest.keys)))
+        found |= {LOGITS: kept.logits, IDS: kept.ids, **{Key("tail", t): x for t, x in kept.tails.items()}}
+    return {str(key): found[key] for key in manifest.keys}
 
 
 @final
@@ -126,7 +124,7 @@ class Cache:
     def __init__(self, folder: Path, manifest: Manifest, offsets: np.ndarray) -> None:
         self.folder, self.manifest, self.offsets = folder, manifest, offsets
         self.maps = {name: self.mapped(f"{name}.bin", manifest.tokens, one) for name, one in manifest.fields.items()}
-        self.output = self.mapped(OUTPUT, 1, Field(manifest.output, "float32"))[0] if manifest.output else None
+        self.output = self.mapped(MATRIX, 1, Field(manifest.output, "float32"))[0] if manifest.output else None
 
     def mapped(self, name: str, entries: int, one: Field) -> Tensor:
         """The file as a tensor; it is made if it is not there."""
@@ -136,7 +134,7 @@ class Cache:
             flat = torch.from_file(str(self.folder / name), shared=True, size=size, dtype=WHOLE[one.dtype])
         return flat.view(entries, *one.shape)
 
-    def write(self, rows: range, shown: Shown) -> None:
+    def write(self, rows: range, shown: Outputs) -> None:
         """Keep what was shown of these rows, padded right. Numbers that the precision cannot hold are refused."""
         for name, x in entries_of(shown, self.manifest).items():
             target = self.maps[name]
@@ -172,7 +170,7 @@ class Cache:
         write_manifest(self.folder, self.manifest)
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
-        """What was shown of these rows, padded with zeros to this width, by names that `shown_of` reads."""
+        """What was shown of these rows, padded with zeros to this width, by names that `outputs_of` reads."""
         where, mask = places(self.offsets, rows, width)
         found = {f"cache.{name}": taken(x, where, ~mask) for name, x in self.maps.items()}
         if "ids" in self.maps:
@@ -210,17 +208,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / MANIFEST, json.dumps(plain(manifest), indent=2) + "\n")
 
 
-def shown_of(batch: Batch, real: Tensor, layers: int, output: Tensor | None) -> Shown:
+def outputs_of(batch: Batch, real: Tensor, layers: int, output: Tensor | None) -> Outputs:
     """What the cached entries of a batch say."""
-    found = {name.removeprefix("cache."): x for name, x in batch.items() if name.startswith("cache.")}
-
-    def numbered(kind: str) -> dict[int, Tensor]:
-        return {int(name.split(".", 1)[1]): x.float() for name, x in found.items() if name.startswith(f"{kind}.")}
-
-    tails = {float(name.removeprefix("tail.")): x for name, x in found.items() if name.startswith("tail.")}
-    logits = TopK(found["logits"], found["ids"].long(), tails) if "logits" in found else None
-    final = found["final"].float() if "final" in found else None
-    return Shown(real, layers, logits, numbered("states"), numbered("weights"), found.get("masses"), final, output)
+    found = {Key.read(name.removeprefix("cache.")): x for name, x in batch.items() if name.startswith("cache.")}
+    shown = {key: READ_AS[key.what](x) if key.what in READ_AS else x for key, x in found.items()}
+    return Outputs(real, layers, shown if output is None else shown | {OUTPUT: output})
 
 
 def text_sha256(tokens: np.ndarray, offsets: np.ndarray) -> str:

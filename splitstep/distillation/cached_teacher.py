@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from errno import ENOSPC
 from pathlib import Path
 from typing import final
@@ -11,17 +12,17 @@ from typing import final
 import numpy as np
 import torch
 
+from ..flows.keys import Key
 from ..support.out_of_memory import NoMemory, no_memory
 from ..support.words import counted
 from ..tasks.buckets import padded
 from ..tasks.task import Batch
 from ..training.progress import counting
-from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, shown_of, text_sha256
-from .records import Shown
-from .showing import Shower, Wanted
+from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, outputs_of, text_sha256
+from .records import OUTPUT, Outputs
 from .source import TeacherSource
+from .subject import Subject
 from .teacher import Teacher
-from .terms.term import Input, Needs
 from .texts import Texts, teacher_inputs
 
 ROWS = 16  # of a pass of the teacher; a killed cache continues after a whole number of them
@@ -48,7 +49,9 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def wanted_manifest(source: TeacherSource, texts: Texts, needs: Needs, largest: int, precision: Precision) -> Manifest:
+def wanted_manifest(
+    source: TeacherSource, texts: Texts, wanted: Collection[Key], largest: int, precision: Precision
+) -> Manifest:
     """The cache that a method needs of a teacher and texts."""
     if not largest < source.vocabulary:
         raise ValueError(
@@ -68,8 +71,8 @@ def wanted_manifest(source: TeacherSource, texts: Texts, needs: Needs, largest: 
         precision=precision,
         rows=len(known.lengths),
         tokens=len(known.tokens),
-        fields=fields_for(needs, source.shape, largest, precision),
-        output=(source.vocabulary, source.shape.width) if "output" in needs.inputs else (),
+        fields=fields_for(wanted, source.shape, largest, precision),
+        output=(source.vocabulary, source.shape.width) if OUTPUT in wanted else (),
     )
 
 
@@ -87,7 +90,7 @@ def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manif
             missing, rows = found.rows - found.done, counted(found.rows, "row")
             say(f"{source.name} reads {missing:,} of {rows} once; {folder} takes {size_of(found)}")
             try:
-                fill(cache, source.shower, texts)
+                fill(cache, source.subject, texts)
             except (RuntimeError, MemoryError) as error:
                 if not no_memory(error):
                     raise
@@ -105,28 +108,21 @@ def mebibytes(size: int) -> str:
     return f"{size / 2**20:,.0f} MiB"
 
 
-def wanted_of(manifest: Manifest) -> Wanted:
-    """What the teacher shows for all files of a cache, which may be more than the present method needs."""
-    layers = {int(name.split(".")[1]) for name in manifest.fields if name.startswith("states.")}
-    kinds: tuple[Input, ...] = ("logits", "masses", "final")
-    return Wanted(frozenset(kind for kind in kinds if kind in manifest.fields), tuple(sorted(layers)))
-
-
 @torch.no_grad()
-def fill(cache: Cache, shower: Shower, texts: Texts) -> None:
+def fill(cache: Cache, subject: Subject, texts: Texts) -> None:
     """Write the rows that are missing, a few at a time, on a GPU if there is one."""
-    wanted = wanted_of(cache.manifest)
-    shower.prepare(wanted)
+    wanted = set(cache.manifest.keys)
+    subject.prepare(wanted)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    shower.model.to(device)
+    subject.model.to(device)
     if cache.output is not None:
-        cache.output.copy_(shower.output)
+        cache.output.copy_(subject.output)
     known, show = texts.teacher, counting("the teacher has read", unit="rows") if speaks() else None
     for first in range(cache.manifest.done, cache.manifest.rows, ROWS):
         rows = range(first, min(first + ROWS, cache.manifest.rows))
         ids, mask = padded(known.tokens, known.offsets, np.array(rows), int(known.lengths[rows].max()), 0)
         ids, mask = torch.from_numpy(ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)
-        cache.write(rows, shower.show(ids, mask, wanted))
+        cache.write(rows, subject.show(ids, mask, wanted))
         cache.finish_rows(rows.stop)
         if show is not None:
             show(rows.stop, cache.manifest.rows)
@@ -143,8 +139,8 @@ class CachedTeacher(Teacher):
     def batch(self, rows: np.ndarray, width: int) -> Batch:
         return self.cache.batch(rows, self.texts.sizes(width).teacher)
 
-    def show(self, batch: Batch) -> Shown:
+    def show(self, batch: Batch) -> Outputs:
         ids, mask = teacher_inputs(batch)
         if self.output is not None and self.output.device != ids.device:
             self.output = self.output.to(ids.device)
-        return shown_of(batch, mask.bool(), self.cache.manifest.layers, self.output)
+        return outputs_of(batch, mask.bool(), self.cache.manifest.layers, self.output)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..flows.keys import Key
 from .geometry import token_weights
-from .records import Shapes, Shown, wide
+from .records import Outputs, Shapes, wide
 
 Layers = tuple[int, ...]
 WORDS, PHRASES = (1 / 2,), (3 / 4, 1.0)
@@ -80,27 +81,27 @@ class States(NamedTuple):
     student: Tensor
 
 
-def theirs(layers: Layers, teacher: Shown, student: Shown) -> list[int]:
+def theirs(layers: Layers, teacher: Outputs, student: Outputs) -> list[int]:
     """The teacher's layers for some of the student's."""
     return [teacher_layer(layer, student.layers, teacher.layers) for layer in layers]
 
 
-def states_at(layers: Layers, teacher: Shown, student: Shown) -> States:
+def states_at(layers: Layers, teacher: Outputs, student: Outputs) -> States:
     """The states at these layers of the student, in float32 or better."""
 
     def make() -> States:
-        known = [teacher.states[layer] for layer in theirs(layers, teacher, student)]
-        return States(wide(torch.stack(known)), wide(torch.stack([student.states[layer] for layer in layers])))
+        known = [teacher[Key("states", layer)] for layer in theirs(layers, teacher, student)]
+        return States(wide(torch.stack(known)), wide(torch.stack([student[Key("states", layer)] for layer in layers])))
 
     return student.once((states_at, teacher, layers), make)
 
 
-def weights_at(layers: Layers, teacher: Shown, student: Shown) -> Tensor:
+def weights_at(layers: Layers, teacher: Outputs, student: Outputs) -> Tensor:
     """MTA's token weights at the teacher's layers for these of the student, [K, B, T], 0 at padding."""
 
     def one(layer: int) -> Tensor:
-        known = teacher.weights.get(layer)
-        return token_weights(teacher.states[layer], teacher.real) if known is None else known
+        known = teacher.shown.get(Key("weights", layer))
+        return token_weights(teacher[Key("states", layer)], teacher.real) if known is None else known
 
     def make() -> Tensor:
         found = torch.stack([one(layer) for layer in theirs(layers, teacher, student)])

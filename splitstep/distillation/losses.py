@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from ..kernels.loss import IGNORED, shifted
 from ..kernels.softmax import softmax_of
-from .records import Aligned, Distribution, Shown, TopK, each, present, wide
+from .records import LOGITS, Aligned, Distribution, Outputs, TopK, each, wide
 
 ENTRIES = 2**25  # 128 MiB in float32
 Divergence = Callable[[Tensor, Tensor], Tensor]
@@ -132,11 +132,10 @@ def teacher_shape(teacher: Distribution) -> torch.Size:
 
 
 def mean_divergence(
-    teacher: Shown, student: Shown, aligned: Aligned, divergence: Divergence, temperature: float
+    teacher: Outputs, student: Outputs, aligned: Aligned, divergence: Divergence, temperature: float
 ) -> Tensor:
     """temperature² times the mean of a divergence over the positions that predict the answer."""
-    p, q = present(teacher.logits, "the teacher's logits"), student.logits
-    assert isinstance(q, Tensor), "the student's logits must be whole"
+    p, q = teacher.logits, student[LOGITS]
     check_vocabularies(p, q)
 
     values = row_divergences(each(lambda x: x.flatten(0, 1), p), q.flatten(0, 1), divergence, temperature)

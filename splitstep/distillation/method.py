@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from ..support.typed import nearest, read_as
-from .records import Aligned, Shapes, Shown
+from .records import Aligned, Outputs, Shapes
 from .terms import TERMS, Needs, Term
 
 NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
@@ -100,13 +100,13 @@ class MethodLoss(nn.Module):
         made = {key: one.term.projectors(shapes, source) for key, one in zip(self.names, method.summands, strict=True)}
         self.projectors = nn.ModuleDict({module_key(key): nn.ModuleDict(dict(own)) for key, own in made.items() if own})
 
-    def forward(self, teacher: Shown, student: Shown, aligned: Aligned) -> Tensor:
+    def forward(self, teacher: Outputs, student: Outputs, aligned: Aligned) -> Tensor:
         """The loss, a 0-d tensor in float32 or better."""
         values = self.values(teacher, student, aligned)
         weighted = [one.weight * x for one, x in zip(self.method.summands, values.values(), strict=True)]
         return torch.stack(weighted).sum()
 
-    def values(self, teacher: Shown, student: Shown, aligned: Aligned) -> dict[str, Tensor]:
+    def values(self, teacher: Outputs, student: Outputs, aligned: Aligned) -> dict[str, Tensor]:
         """Each term without its weight, by name; a second term of a name has a number."""
         return {
             key: one.term(teacher, student, aligned, self.own(key))

@@ -20,9 +20,9 @@ from ..training.objective import Objective
 from .cache import Precision
 from .cached_teacher import CachedTeacher, say, wanted_manifest, write_cache
 from .method import Method, MethodLoss, parse_method
-from .records import Aligned, Shapes, Shown
-from .showing import Shower, Wanted
+from .records import LOGITS, Aligned, Outputs, Shapes
 from .source import TeacherSource
+from .subject import Subject
 from .teacher import NoTeacher, OnlineTeacher, Teacher
 from .terms.term import Needs
 from .texts import MULTIPLE, Texts, aligned_of
@@ -56,10 +56,10 @@ class Distillation(nn.Module):
 
     vocabulary: Tensor | None
 
-    def __init__(self, loss: MethodLoss, student: Shower, teacher: Teacher, texts: Texts, needs: Needs) -> None:
+    def __init__(self, loss: MethodLoss, student: Subject, teacher: Teacher, texts: Texts, needs: Needs) -> None:
         super().__init__()
         self.loss, self.student, self.teacher, self.texts, self.needs = loss, student, teacher, texts, needs
-        self.wanted, self.kinds = Wanted.of(needs, 1), sorted(needs.spans)
+        self.kinds = sorted(needs.spans)
         self.register_buffer("vocabulary", texts.vocabulary, persistent=False)
 
     def batch(self, seed: int, step: int, size: int) -> Batch:
@@ -79,9 +79,9 @@ class Distillation(nn.Module):
 
     def shown(
         self, batch: Batch, items: Tensor | None = None, teacher: Teacher | None = None
-    ) -> tuple[Shown, Shown, Aligned]:
+    ) -> tuple[Outputs, Outputs, Aligned]:
         """The three arguments of every term; the teacher may be another than the run's."""
-        student = self.student.show(batch["input_ids"], batch["attention_mask"], self.wanted)
+        student = self.student.show(batch["input_ids"], batch["attention_mask"], self.needs.student)
         return (teacher or self.teacher).show(batch), student, aligned_of(batch, self.kinds, self.vocabulary, items)
 
 
@@ -90,18 +90,18 @@ def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objectiv
     if not isinstance(task, Instruct):
         raise ValueError(f'the objective "distil" needs the task instruct, not {task.name}: it aligns whole texts')
     given = read_options(DistilOptions, options, "objective")
-    method, student = parse_method(given.method), Shower(model, "the student")
+    method, student = parse_method(given.method), Subject(model, "the student")
     check_length(student, task.shape["max_length"])
     check_tokens(student, [one.tokens for one in task.encoded.values()])
     check_weights(student)
     alone = Shapes(student.shape, student.shape)
-    if not method.needs(alone).of_teacher:
+    if not method.needs(alone).teacher:
         loss = MethodLoss(method, alone, torch.initial_seed() % 2**31)
         return Distillation(loss, student, NoTeacher(), Texts(task, task.tokenizer), method.needs(alone))
     return with_teacher(method, student, task, given)
 
 
-def with_teacher(method: Method, student: Shower, task: Instruct, given: DistilOptions) -> Distillation:
+def with_teacher(method: Method, student: Subject, task: Instruct, given: DistilOptions) -> Distillation:
     """The objective of a method that asks the teacher, or a cache of what it shows."""
     folder = None if given.cache is None else Path(given.cache)
     source = TeacherSource(given.teacher, folder)
@@ -109,17 +109,17 @@ def with_teacher(method: Method, student: Shower, task: Instruct, given: DistilO
     needs = method.needs(shapes)
     check_pair(method, needs, texts, source, student)
     if source.kept is None:
-        check_length(source.shower, texts.longest)
-        check_tokens(source.shower, [texts.teacher.tokens])
-    if "vocabulary" in needs.inputs:
+        check_length(source.subject, texts.longest)
+        check_tokens(source.subject, [texts.teacher.tokens])
+    if needs.vocabulary:
         texts.find_vocabulary(source.vocabulary, student.vocabulary)
     texts.find_spans(needs.spans)
     tell_left_out(texts, needs)
-    student.prepare(Wanted.of(needs, 1))
+    student.prepare(needs.student)
     loss = MethodLoss(method, shapes, torch.initial_seed() % 2**31)
     if folder is None:
         return Distillation(loss, student, online(source, needs), texts, needs)
-    wanted = wanted_manifest(source, texts, needs, given.largest, given.precision)
+    wanted = wanted_manifest(source, texts, needs.teacher, given.largest, given.precision)
     cached = CachedTeacher(write_cache(folder, source, texts, wanted), texts)
     found = Distillation(loss, student, cached, texts, needs)
     if source.kept is None:
@@ -129,9 +129,8 @@ def with_teacher(method: Method, student: Shower, task: Instruct, given: DistilO
 
 def online(source: TeacherSource, needs: Needs) -> OnlineTeacher:
     """The teacher itself."""
-    wanted = Wanted.of(needs, 0)
-    source.shower.prepare(wanted)
-    return OnlineTeacher(source.shower, wanted)
+    source.subject.prepare(needs.teacher)
+    return OnlineTeacher(source.subject, needs.teacher)
 
 
 def write_cache_for(methods: Sequence[str], model: nn.Module, task: Task, options: Mapping[str, Any]) -> None:
@@ -169,40 +168,41 @@ def lost(exact: float, kept: float) -> float:
 
 
 def what_to_do(needs: Needs) -> str:
-    more = "raise objective.largest" if "logits" in needs.inputs else "set objective.precision=float32"
+    more = "raise objective.largest" if LOGITS in needs.teacher else "set objective.precision=float32"
     return f"{more} with another --out, or use --online"
 
 
-def check_length(shower: Shower, tokens: int) -> None:
+def check_length(subject: Subject, tokens: int) -> None:
     """Refuse rows of more tokens, with their padding, than a model has positions for."""
-    most = positions(shower.model)
+    most = positions(subject.model)
     if most is not None and 0 < most < tokens:
         fitting = most // MULTIPLE * MULTIPLE or most
         raise ValueError(
-            f"{shower.name} reads at most {most:,} tokens, and rows are padded to {tokens:,}: set data.length={fitting}"
+            f"{subject.name} reads at most {most:,} tokens, and rows are padded to {tokens:,}: set "
+            f"data.length={fitting}"
         )
 
 
-def check_tokens(shower: Shower, tokens: Sequence[np.ndarray]) -> None:
+def check_tokens(subject: Subject, tokens: Sequence[np.ndarray]) -> None:
     """Refuse a model whose tokenizer makes tokens that it does not have."""
     most = max(int(one.max()) for one in tokens)
-    if most >= shower.vocabulary:
+    if most >= subject.vocabulary:
         raise ValueError(
-            f"{shower.name} has {shower.vocabulary:,} tokens, and its tokenizer makes number {most:,}: save the "
+            f"{subject.name} has {subject.vocabulary:,} tokens, and its tokenizer makes number {most:,}: save the "
             "tokenizer of this model beside it"
         )
 
 
-def check_weights(shower: Shower) -> None:
+def check_weights(subject: Subject) -> None:
     """Refuse a model whose weights are not finite: nothing can be learnt from where it begins."""
-    for name, x in shower.model.state_dict().items():
+    for name, x in subject.model.state_dict().items():
         if not x.isfinite().all():
             raise ValueError(
-                f"{shower.name} has weights that are not finite ({name}): name a student that works, or save it again"
+                f"{subject.name} has weights that are not finite ({name}): name a student that works, or save it again"
             )
 
 
-def check_pair(method: Method, needs: Needs, texts: Texts, teacher: TeacherSource, student: Shower) -> None:
+def check_pair(method: Method, needs: Needs, texts: Texts, teacher: TeacherSource, student: Subject) -> None:
     """Refuse a method that these two models cannot have."""
     if not needs.same_tokens:
         return
@@ -213,7 +213,7 @@ def check_pair(method: Method, needs: Needs, texts: Texts, teacher: TeacherSourc
             f"terms like {listed(named)} compare the same tokens, and the tokenizers of {teacher.name} and the student "
             "differ: use sra, uld or ce"
         )
-    if "logits" in needs.inputs and teacher.vocabulary != student.vocabulary:
+    if LOGITS in needs.teacher and teacher.vocabulary != student.vocabulary:
         raise ValueError(
             f'method "{method}" compares logits, and {teacher.name} has {teacher.vocabulary:,} of them and the student '
             f"{student.vocabulary:,}: use a student of the same vocabulary, or uld"

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, final
 import torch
 from torch import Tensor
 
+from ..flows.keys import ONCE, Key, places
 from ..kernels.softmax import wide
 
 Kind = TypeVar("Kind")
@@ -93,26 +94,38 @@ def each(change: Callable[[Tensor], Tensor], given: Distribution) -> Distributio
     return TopK(change(given.logits), change(given.ids), {t: change(tail) for t, tail in given.tails.items()})
 
 
+LOGITS, IDS, MASSES, FINAL, OUTPUT = map(Key, ONCE)
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class Shown:
+class Outputs:
     """What one model shows of a batch of texts: only what the method needs is there. One is equal to itself only.
 
-    real: booleans [B, T], false at padding. layers: how many layers the model has. logits: [B, T, V], or of a teacher
-    the largest. states: the state after layer l = 1 .. layers, before the final norm, [B, T, d]. weights: MTA's token
-    weights at these layers, [B, T]; they are computed from the states if they are missing. masses: SRA's token masses,
-    [B, T]. final: the states after the final norm, [B, T, d]. output: the output matrix, [V, d].
+    real: booleans [B, T], false at padding. layers: how many layers the model has. shown: `logits` [B, T, V], or of a
+    cache the K largest with their `ids` and the rest as `tail.t`, t the temperature. `states.l`: the state after layer
+    l = 1 .. layers, before the final norm, [B, T, d]. `weights.l`: MTA's token weights at such a layer, [B, T]; they
+    are computed from the states if they are missing. `masses`: SRA's token masses, [B, T]. `final`: the states after
+    the final norm, [B, T, d]. `output`: the output matrix, [V, d].
     """
 
     real: Tensor
     layers: int = 0
-    logits: Distribution | None = None
-    states: Mapping[int, Tensor] = field(default_factory=dict)
-    weights: Mapping[int, Tensor] = field(default_factory=dict)
-    masses: Tensor | None = None
-    final: Tensor | None = None
-    output: Tensor | None = None
+    shown: Mapping[Key, Tensor] = field(default_factory=dict)
     shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __getitem__(self, key: Key) -> Tensor:
+        """What a term has declared, so that it must be there."""
+        assert key in self.shown, f"the method needs {key}"
+        return self.shown[key]
+
+    @property
+    def logits(self) -> Distribution:
+        """All logits, or the largest and the rest as one class."""
+        if IDS not in self.shown:
+            return self[LOGITS]
+        tails = {at: self[Key("tail", at)] for at in places("tail", self.shown)}
+        return TopK(self[LOGITS], self[IDS], tails)
 
     def once(self, key: Hashable, make: Callable[[], Kind]) -> Kind:
         """What `make` returns, computed once for all terms that ask for it with this key in a pass."""
@@ -141,12 +154,6 @@ class Aligned:
     vocabulary: Tensor | None = None
     items: Tensor | int | None = None
     rows: Tensor | int | None = None
-
-
-def present(given: Kind | None, name: str) -> Kind:
-    """A part of a record that a term has declared, so that it must be there."""
-    assert given is not None, f"the method needs {name}"
-    return given
 
 
 class Shape(NamedTuple):

@@ -14,7 +14,7 @@ from ..text.open_tokenizer import open_tokenizer
 from ..training.directory import RunDirectory
 from .cache import MANIFEST, Manifest, read_manifest
 from .records import Shape
-from .showing import Shower
+from .subject import Subject
 
 FILES = ("*.json", "*.safetensors")  # of a model's folder: all that decides what the model says
 
@@ -32,8 +32,8 @@ class TeacherSource:
         return open_model(self.name)
 
     @cached_property
-    def shower(self) -> Shower:
-        return Shower(self.opened.model.float().eval().requires_grad_(False), self.name)
+    def subject(self) -> Subject:
+        return Subject(self.opened.model.float().eval().requires_grad_(False), self.name)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -41,15 +41,15 @@ class TeacherSource:
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.kept.layers, self.kept.width) if self.kept else self.shower.shape
+        return Shape(self.kept.layers, self.kept.width) if self.kept else self.subject.shape
 
     @property
     def vocabulary(self) -> int:
-        return self.kept.vocabulary if self.kept else self.shower.vocabulary
+        return self.kept.vocabulary if self.kept else self.subject.vocabulary
 
     @cached_property
     def weights_sha256(self) -> str:
-        return self.kept.teacher_sha256 if self.kept else sha256_of_weights(self.shower.model)
+        return self.kept.teacher_sha256 if self.kept else sha256_of_weights(self.subject.model)
 
 
 def files_sha256(name: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import final
 
 import numpy as np
 import torch
 
+from ..flows.keys import Key
 from ..tasks import Batch
-from .records import Shown
-from .showing import Shower, Wanted
+from .records import Outputs
+from .subject import Subject
 from .texts import teacher_inputs
 
 
@@ -22,7 +24,7 @@ class Teacher(ABC):
         """What has to be in a batch of these training rows, padded to this width."""
 
     @abstractmethod
-    def show(self, batch: Batch) -> Shown:
+    def show(self, batch: Batch) -> Outputs:
         """What the teacher shows of a batch."""
 
 
@@ -33,23 +35,23 @@ class NoTeacher(Teacher):
     def batch(self, rows: np.ndarray, width: int) -> Batch:
         return {}
 
-    def show(self, batch: Batch) -> Shown:
-        return Shown(teacher_inputs(batch)[1].bool())
+    def show(self, batch: Batch) -> Outputs:
+        return Outputs(teacher_inputs(batch)[1].bool())
 
 
 @final
 class OnlineTeacher(Teacher):
     """A teacher that is kept beside the student, and reads each batch again. It moves to the batch's device."""
 
-    def __init__(self, shower: Shower, wanted: Wanted) -> None:
-        self.shower, self.wanted = shower, wanted
+    def __init__(self, subject: Subject, wanted: Collection[Key]) -> None:
+        self.subject, self.wanted = subject, wanted
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
         return {}
 
     @torch.no_grad()
-    def show(self, batch: Batch) -> Shown:
+    def show(self, batch: Batch) -> Outputs:
         ids, mask = teacher_inputs(batch)
-        if self.shower.model.device != ids.device:
-            self.shower.model.to(ids.device)
-        return self.shower.show(ids, mask, self.wanted)
+        if self.subject.model.device != ids.device:
+            self.subject.model.to(ids.device)
+        return self.subject.show(ids, mask, self.wanted)

@@ -18,7 +18,9 @@ from tiny import tiny
 from transformers import GenerationConfig
 
 from splitstep import cli
-from splitstep.distillation.showing import Shower, Wanted
+from splitstep.distillation.records import FINAL, LOGITS, MASSES, OUTPUT
+from splitstep.distillation.subject import Subject
+from splitstep.flows.keys import Key
 from splitstep.training import read_recipe, train
 
 
@@ -139,40 +141,40 @@ def test_the_student_stops_at_the_end_that_it_learnt_as_well(place: Path, tmp_pa
     assert found == [*([] if named is None else named if isinstance(named, list) else [named]), end]
 
 
+STATES = [Key("states", layer) for layer in (1, 2, 3)]
+
+
 @pytest.mark.parametrize("teacher", ["llama", "gpt2"])
 def test_states_are_those_of_hugging_face_and_the_last_is_before_the_final_norm(teacher: str) -> None:
     model = {"llama": llama, "gpt2": gpt2}[teacher](bpe(), 3, 16).eval()
     ids, mask = torch.randint(0, 50, (2, 9)), torch.ones(2, 9, dtype=torch.long)
     mask[1, 6:] = 0
-    shower, wanted = Shower(model, "it"), Wanted(frozenset({"logits", "final", "masses", "output"}), (1, 2, 3))
-    shower.prepare(wanted)
-    shown = shower.show(ids, mask, wanted)
+    subject, wanted = Subject(model, "it"), {LOGITS, FINAL, MASSES, OUTPUT, *STATES}
+    subject.prepare(wanted)
+    shown = subject.show(ids, mask, wanted)
     model.set_attn_implementation("eager")  # the only one that tells its weights
     output = model(ids, attention_mask=mask, output_hidden_states=True, output_attentions=True)
     norm = model.model.norm if teacher == "llama" else model.transformer.ln_f
-    assert shower.shape == (3, 16)
+    assert subject.shape == (3, 16)
     for layer in (1, 2):
-        torch.testing.assert_close(shown.states[layer], output.hidden_states[layer])
-    assert shown.final is not None
-    torch.testing.assert_close(shown.final, output.hidden_states[3])
-    torch.testing.assert_close(norm(shown.states[3]), shown.final)
+        torch.testing.assert_close(shown[Key("states", layer)], output.hidden_states[layer])
+    torch.testing.assert_close(shown[FINAL], output.hidden_states[3])
+    torch.testing.assert_close(norm(shown[STATES[2]]), shown[FINAL])
     row = output.attentions[-1][1, :, 5].sum(0)
-    assert shown.masses is not None
-    torch.testing.assert_close(shown.masses[1], row / row.sum())
+    torch.testing.assert_close(shown[MASSES][1], row / row.sum())
 
 
 @pytest.mark.parametrize("scheme", ["lie", "macaron", "reversible"])
 def test_states_of_a_model_of_a_scheme_are_its_own_and_the_last_is_before_the_final_norm(scheme: str) -> None:
     model = tiny("causal", scheme, layers=3)
     ids, mask = torch.randint(2, 20, (2, 9)), torch.ones(2, 9, dtype=torch.long)
-    shown = Shower(model, "it").show(ids, mask, Wanted(frozenset({"logits", "final"}), (1, 2, 3)))
+    shown = Subject(model, "it").show(ids, mask, {LOGITS, FINAL, *STATES})
     output = model(ids, attention_mask=mask, output_hidden_states=True)
     for layer in (1, 2):
-        torch.testing.assert_close(shown.states[layer], output.hidden_states[layer])
-    assert shown.final is not None
-    assert (shown.states[3] - shown.final).abs().max() > 1
-    torch.testing.assert_close(model.body.norm(shown.states[3]), shown.final)
-    torch.testing.assert_close(shown.final, output.hidden_states[3])
+        torch.testing.assert_close(shown[Key("states", layer)], output.hidden_states[layer])
+    assert (shown[STATES[2]] - shown[FINAL]).abs().max() > 1
+    torch.testing.assert_close(model.body.norm(shown[STATES[2]]), shown[FINAL])
+    torch.testing.assert_close(shown[FINAL], output.hidden_states[3])
 
 
 @pytest.mark.parametrize("method", ["skl + mta", "sra"])

@@ -14,9 +14,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 from splitstep.distillation.geometry import attention_masses
 from splitstep.distillation.last_row import Call, watching_attention
-from splitstep.distillation.showing import Shower, Wanted
+from splitstep.distillation.records import MASSES
+from splitstep.distillation.subject import Subject
 
-WANTED = Wanted(frozenset({"masses"}), ())
+WANTED = {MASSES}
 SIZES: dict[str, Any] = dict(
     vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=3, num_attention_heads=4,
     num_key_value_heads=2, initializer_range=0.5,
@@ -49,11 +50,11 @@ def test_masses_are_those_of_the_weights_that_the_model_tells(name: str, padded:
     model: Any = MODELS[name]().eval()
     ids, mask = texts()
     mask = mask if padded else torch.ones_like(mask)
-    shower = Shower(model, name)
-    shower.prepare(WANTED)
-    assert shower.fused
+    subject = Subject(model, name)
+    subject.prepare(WANTED)
+    assert subject.fused
     assert model.config._attn_implementation == "sdpa"
-    found = shower.show(ids, mask, WANTED).masses
+    found = subject.show(ids, mask, WANTED)[MASSES]
     model.set_attn_implementation("eager")
     expected = written_out(model, ids, mask)
     torch.testing.assert_close(found, expected)
@@ -64,26 +65,26 @@ def test_masses_are_those_of_the_weights_that_the_model_tells(name: str, padded:
 def test_our_own_models_need_not_write_their_attention_out(scheme: str) -> None:
     model = tiny("causal", scheme, layers=2, vocab_size=64, max_positions=32).eval()
     ids, mask = texts()
-    shower = Shower(model, scheme)
-    shower.prepare(WANTED)
-    assert shower.fused
-    torch.testing.assert_close(shower.show(ids, mask, WANTED).masses, written_out(model, ids, mask))
+    subject = Subject(model, scheme)
+    subject.prepare(WANTED)
+    assert subject.fused
+    torch.testing.assert_close(subject.show(ids, mask, WANTED)[MASSES], written_out(model, ids, mask))
 
 
 def test_a_model_without_fused_attention_writes_its_weights_out() -> None:
     model = llama(bpe(), 3, 16).eval()
     ids, mask = texts()
     model.set_attn_implementation("eager")
-    shower = Shower(model, "eager")
-    shower.prepare(WANTED)
-    assert not shower.fused
-    torch.testing.assert_close(shower.show(ids, mask, WANTED).masses, written_out(model, ids, mask))
+    subject = Subject(model, "eager")
+    subject.prepare(WANTED)
+    assert not subject.fused
+    torch.testing.assert_close(subject.show(ids, mask, WANTED)[MASSES], written_out(model, ids, mask))
 
 
 def test_trying_draws_no_random_number_and_leaves_the_mode() -> None:
     model = gpt2(bpe(), 2, 16).train()
-    shower, before = Shower(model, "gpt2"), torch.get_rng_state()
-    shower.prepare(WANTED)
+    subject, before = Subject(model, "gpt2"), torch.get_rng_state()
+    subject.prepare(WANTED)
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training
 

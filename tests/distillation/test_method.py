@@ -10,10 +10,11 @@ from made_up_distil import SHAPES, one_tokenizer
 
 from splitstep.distillation.layers import key_layers, teacher_layer
 from splitstep.distillation.method import ALIASES, PRESETS, MethodLoss, parse_method
-from splitstep.distillation.records import Shape, Shapes
+from splitstep.distillation.records import LOGITS, Shape, Shapes
 from splitstep.distillation.terms import TERMS
 from splitstep.distillation.terms.divergences import SkewedKL
 from splitstep.distillation.terms.states import SpanStructure
+from splitstep.flows.keys import places
 
 CANONICAL = {
     "skl + 2 mta.dsa + .2 mta.hid": "skl + 2 mta.dsa + 0.2 mta.hid",
@@ -112,16 +113,18 @@ def test_the_total_is_the_weighted_sum() -> None:
 def test_a_method_declares_what_a_cache_must_hold() -> None:
     shapes = Shapes(Shape(30, 576), Shape(10, 576))
     needs = parse_method("mta").needs(shapes)
-    assert (needs.inputs, needs.temperatures) == ({"logits"}, {1.0})
-    assert needs.layers == {(15, 5), (24, 8), (30, 10)}
-    assert needs.weighted == {15, 24, 30}
+    layers = ["states.15", "states.24", "states.30"]
+    weights = ["weights.15", "weights.24", "weights.30"]
+    assert sorted(map(str, needs.teacher)) == ["logits", *layers, "tail.1", *weights]
+    assert sorted(map(str, needs.student)) == ["logits", "states.10", "states.5", "states.8"]
     assert (needs.spans, needs.same_tokens) == ({"words", "phrases"}, True)
-    assert parse_method("mta.dsa(words=5)").needs(shapes).weighted == {15}
-    assert parse_method("mta.hid(phrases=8)").needs(shapes).weighted == {24}
+    assert set(map(str, parse_method("mta.dsa(words=5)").needs(shapes).teacher)) == {"states.15", "weights.15"}
+    assert set(map(str, parse_method("mta.hid(phrases=8)").needs(shapes).teacher)) == {"states.24", "weights.24"}
     other = parse_method("sra").needs(shapes)
-    assert other.inputs == {"masses", "final", "output", "vocabulary"}
-    assert (other.spans, other.layers, other.same_tokens) == ({"aligned"}, set(), False)
-    assert parse_method("ce").needs(shapes).inputs == set()
+    assert set(map(str, other.teacher)) == {"masses", "final", "output"}
+    assert other.student == {*other.teacher, LOGITS}
+    assert (other.spans, other.vocabulary, other.same_tokens) == ({"aligned"}, True, False)
+    assert not parse_method("ce").needs(shapes).teacher
 
 
 def test_projectors_are_built_for_widths_and_key_layers() -> None:
@@ -150,7 +153,8 @@ def test_projectors_between_equal_widths_start_as_the_identity() -> None:
 
 def test_key_layers_are_the_papers_for_gpt2() -> None:
     needs = parse_method("mta").needs(Shapes(Shape(48, 1600), Shape(12, 768)))
-    assert sorted(needs.layers) == [(24, 6), (36, 9), (48, 12)]
+    assert places("states", needs.teacher) == [24, 36, 48]
+    assert places("states", needs.student) == [6, 9, 12]
 
 
 @given(st.integers(1, 60), st.integers(1, 60))

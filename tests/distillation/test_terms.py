@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
 import pytest
 import torch
-from made_up_distil import SHAPES, Made, map_rows, one_tokenizer, random, shortened, two_tokenizers
+from made_up_distil import SHAPES, Made, changed, map_rows, one_tokenizer, random, shortened, states, two_tokenizers
 from torch import Tensor
 from torch.nn import functional
 
 from splitstep.distillation.losses import answers
 from splitstep.distillation.method import MethodLoss, parse_method
-from splitstep.distillation.records import Aligned, Shown, Spans
+from splitstep.distillation.records import LOGITS, MASSES, Aligned, Outputs, Spans
 from splitstep.distillation.terms import TERMS
+from splitstep.flows.keys import Key
 
 CROSS = ("uld", "uld(at=ends)", "sra.centre", "sra.geometry", "sra.vocabulary")
 TEXTS = [*(name for name in TERMS if name not in CROSS), *CROSS, "kl(temperature=2)", "hidden(layers=1,3)"]
@@ -26,19 +30,9 @@ def built(text: str) -> MethodLoss:
     return MethodLoss(parse_method(f"1 {text}"), SHAPES).double()
 
 
-def leaves(made: Made) -> list[Tensor]:
-    """All that the student shows: logits, final states, output matrix, states."""
-    student = made.student
-    found = (student.logits, student.final, student.output, *student.states.values())
-    return [x for x in found if isinstance(x, Tensor)]
-
-
-def with_leaves(made: Made, values: tuple[Tensor, ...]) -> Made:
-    logits, final, output, *states = values
-    student = made.student
-    layers = dict(zip(student.states, states, strict=True))
-    shown = Shown(student.real, student.layers, logits, layers, {}, student.masses, final, output)
-    return made._replace(student=shown)
+def leaves(made: Made) -> dict[Key, Tensor]:
+    """All that the student shows and learns by: logits, final states, output matrix, states."""
+    return {key: x for key, x in made.student.shown.items() if key != MASSES}
 
 
 CASES = [*((text, made_for(text)) for text in TEXTS), *((text, shortened(made_for(text))) for text in SHORT)]
@@ -48,10 +42,10 @@ CASES = [*((text, made_for(text)) for text in TEXTS), *((text, shortened(made_fo
 def test_gradients_are_those_of_finite_differences(text: str, made: Made) -> None:
     loss = built(text)
     values = leaves(made)
-    inputs = [x.clone().requires_grad_() for x in values]
+    inputs = [x.clone().requires_grad_() for x in values.values()]
 
     def function(*given: Tensor) -> Tensor:
-        return loss(*with_leaves(made, given))
+        return loss(*made._replace(student=changed(made.student, dict(zip(values, given, strict=True)))))
 
     slopes = torch.autograd.grad(function(*inputs), inputs, allow_unused=True)
     used = [i for i, slope in enumerate(slopes) if slope is not None and bool(slope.any())]
@@ -59,7 +53,7 @@ def test_gradients_are_those_of_finite_differences(text: str, made: Made) -> Non
 
     def of_used(*given: Tensor) -> Tensor:
         chosen = dict(zip(used, given, strict=True))
-        return function(*(chosen.get(i, x) for i, x in enumerate(values)))
+        return function(*(chosen.get(i, x) for i, x in enumerate(values.values())))
 
     assert torch.autograd.gradcheck(of_used, [inputs[i] for i in used], fast_mode=True)
     if len(used) == 1:
@@ -127,13 +121,8 @@ def test_parts_of_a_batch_add_up_to_its_mean(text: str) -> None:
     torch.testing.assert_close(part(0, 1) + part(1, rows), loss(*made), rtol=1e-12, atol=1e-13)
 
 
-def halved(x: Shown) -> Shown:
-    def half(given: Tensor | None) -> Tensor | None:
-        return None if given is None else given.bfloat16()
-
-    assert isinstance(x.logits, Tensor)
-    states = {layer: state.bfloat16() for layer, state in x.states.items()}
-    return Shown(x.real, x.layers, x.logits.bfloat16(), states, {}, half(x.masses), half(x.final), half(x.output))
+def halved(x: Outputs) -> Outputs:
+    return changed(x, {key: y.bfloat16() for key, y in x.shown.items()})
 
 
 @pytest.mark.parametrize("autocast", [True, False], ids=["autocast", "plain"])
@@ -153,27 +142,17 @@ def test_a_term_reads_what_it_declares_and_nothing_else(text: str) -> None:
     made, loss = made_for(text), built(text)
     needs = loss.method.needs(SHAPES)
 
-    def limited(x: Shown, layers: set[int], own: bool) -> Shown:
-        return Shown(
-            x.real,
-            x.layers,
-            x.logits if own or "logits" in needs.inputs else None,
-            {layer: x.states[layer] for layer in layers},
-            {},
-            x.masses if "masses" in needs.inputs else None,
-            x.final if "final" in needs.inputs else None,
-            x.output if "output" in needs.inputs else None,
-        )
+    def limited(x: Outputs, keys: Collection[Key]) -> Outputs:
+        return replace(x, shown={key: y for key, y in x.shown.items() if key in keys})
 
     texts = made.aligned
     aligned = Aligned(
         texts.labels,
-        texts.teacher_labels if "teacher_labels" in needs.inputs else None,
+        texts.teacher_labels,
         {kind: texts.spans[kind] for kind in needs.spans},
-        texts.vocabulary if "vocabulary" in needs.inputs else None,
+        texts.vocabulary if needs.vocabulary else None,
     )
-    teacher = limited(made.teacher, {theirs for theirs, _ in needs.layers}, False)
-    student = limited(made.student, {own for _, own in needs.layers}, True)
+    teacher, student = limited(made.teacher, needs.teacher), limited(made.student, needs.student)
     torch.testing.assert_close(loss(teacher, student, aligned), loss(*made), rtol=0, atol=0)
 
 
@@ -188,8 +167,8 @@ def test_terms_state_their_equation() -> None:
 
 def test_a_student_that_is_its_teacher_has_nothing_to_learn() -> None:
     made = one_tokenizer()
-    states = {layer: random(3, 7, 6, seed=layer) for layer in (2, 3, 4)}
-    teacher = Shown(made.teacher.real, 4, made.teacher.logits, states)
+    found = states({layer: random(3, 7, 6, seed=layer) for layer in (2, 3, 4)})
+    teacher = Outputs(made.teacher.real, 4, {LOGITS: made.teacher[LOGITS], **found})
     shapes = SHAPES._replace(teacher=SHAPES.teacher._replace(layers=4), student=SHAPES.student._replace(width=6))
     loss = MethodLoss(parse_method("skl + mta + hidden"), shapes).double()
     assert loss(teacher, teacher, made.aligned).item() == pytest.approx(0, abs=1e-12)

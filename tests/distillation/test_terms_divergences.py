@@ -15,6 +15,7 @@ from made_up_distil import (
     IGNORED,
     SHAPES,
     Made,
+    changed,
     kl,
     merged,
     mix,
@@ -31,7 +32,7 @@ from torch.nn import functional
 from splitstep.distillation import losses
 from splitstep.distillation.losses import kl_divergence, row_divergences
 from splitstep.distillation.method import MethodLoss, parse_method
-from splitstep.distillation.records import TopK, top_k
+from splitstep.distillation.records import LOGITS, TopK, top_k
 from splitstep.kernels import softmax as long_softmax
 
 Formula = Callable[[Sequence[float], Sequence[float]], float]
@@ -61,9 +62,7 @@ def scored(labels: Tensor) -> Iterator[tuple[int, int]]:
 
 
 def logits_of(made: Made) -> tuple[list[list[list[float]]], list[list[list[float]]]]:
-    p, q = made.teacher.logits, made.student.logits
-    assert isinstance(p, Tensor)
-    assert isinstance(q, Tensor)
+    p, q = made.teacher[LOGITS], made.student[LOGITS]
     return p.tolist(), q.tolist()
 
 
@@ -207,8 +206,8 @@ def test_jensen_shannon_is_symmetric_and_at_most_log_2() -> None:
     torch.testing.assert_close(term("js", made), term("js", swapped))
     apart = torch.full((3, 7, 11), -1e4, dtype=torch.float64)
     far = Made(
-        replace(made.teacher, logits=apart.index_fill(2, torch.tensor(0), 0)),
-        replace(made.student, logits=apart.index_fill(2, torch.tensor(1), 0)),
+        changed(made.teacher, {LOGITS: apart.index_fill(2, torch.tensor(0), 0)}),
+        changed(made.student, {LOGITS: apart.index_fill(2, torch.tensor(1), 0)}),
         made.aligned,
     )
     assert term("js", made).item() < math.log(2)
@@ -218,9 +217,7 @@ def test_jensen_shannon_is_symmetric_and_at_most_log_2() -> None:
 def test_high_temperature_compares_centred_logits() -> None:
     """Hinton et al.: T² KL tends to the mean of (z - v)² / (2 V) of centred logits z, v."""
     made = one_tokenizer()
-    p, q = made.teacher.logits, made.student.logits
-    assert isinstance(p, Tensor)
-    assert isinstance(q, Tensor)
+    p, q = made.teacher[LOGITS], made.student[LOGITS]
     centred = (p - p.mean(-1, keepdim=True)) - (q - q.mean(-1, keepdim=True))
     expected = [float(centred[b, t].square().sum()) / 22 for b, t in scored(made.aligned.labels)]
     assert term("kl(temperature=1e4)", made).item() == pytest.approx(sum(expected) / len(expected), rel=1e-3)
@@ -228,7 +225,7 @@ def test_high_temperature_compares_centred_logits() -> None:
 
 def test_equal_distributions_have_no_divergence() -> None:
     made = one_tokenizer()
-    equal = made._replace(student=replace(made.student, logits=made.teacher.logits))
+    equal = made._replace(student=changed(made.student, {LOGITS: made.teacher[LOGITS]}))
     for name in FORMULAS:
         assert term(name, equal).item() == pytest.approx(0, abs=1e-12)
         assert term(name, shortened(equal)).item() == pytest.approx(0, abs=1e-12)
@@ -248,8 +245,8 @@ def test_classes_that_the_teacher_excludes_count_nothing() -> None:
 
 def test_cross_entropy_is_pytorchs() -> None:
     made = one_tokenizer()
-    assert isinstance(made.student.logits, Tensor)
-    expected = functional.cross_entropy(made.student.logits[:, :-1].flatten(0, 1), made.aligned.labels[:, 1:].flatten())
+    logits, labels = made.student[LOGITS][:, :-1], made.aligned.labels[:, 1:]
+    expected = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
     torch.testing.assert_close(term("ce", made), expected, rtol=0, atol=1e-10)
 
 
@@ -259,9 +256,8 @@ def test_chunks_change_neither_values_nor_gradients(name: str, k: int | None, mo
     made = one_tokenizer() if k is None else shortened(one_tokenizer(), k)
 
     def value_and_slope() -> tuple[Tensor, Tensor]:
-        assert isinstance(made.student.logits, Tensor)
-        logits = made.student.logits.clone().requires_grad_()
-        value = term(name, made._replace(student=replace(made.student, logits=logits)))
+        logits = made.student[LOGITS].clone().requires_grad_()
+        value = term(name, made._replace(student=changed(made.student, {LOGITS: logits})))
         return value.detach(), torch.autograd.grad(value, logits)[0]
 
     whole = value_and_slope()
@@ -277,8 +273,8 @@ def test_no_chunk_of_the_logits_is_kept_for_the_backward_pass(monkeypatch: pytes
     labels, real = torch.ones(2, 200, dtype=torch.long), torch.ones(2, 200, dtype=torch.bool)
     made = one_tokenizer()
     given = Made(
-        replace(made.teacher, real=real, logits=torch.randn(2, 200, 50, dtype=torch.bfloat16)),
-        replace(made.student, real=real, logits=q),
+        changed(made.teacher, {LOGITS: torch.randn(2, 200, 50, dtype=torch.bfloat16)}, real=real),
+        changed(made.student, {LOGITS: q}, real=real),
         replace(made.aligned, labels=labels),
     )
     kept: list[weakref.ref[Tensor]] = []
@@ -357,8 +353,8 @@ def test_sorted_probabilities_by_hand() -> None:
     labels = torch.tensor([[IGNORED, 1]])
     real = torch.ones(1, 2, dtype=torch.bool)
     given = Made(
-        replace(made.teacher, real=real, logits=p),
-        replace(made.student, real=real, logits=q),
+        changed(made.teacher, {LOGITS: p}, real=real),
+        changed(made.student, {LOGITS: q}, real=real),
         replace(made.aligned, labels=labels, teacher_labels=labels),
     )
     assert term("uld", given).item() == pytest.approx(0.4, abs=1e-12)

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import torch
 from made_up_distil import SHAPES, one_tokenizer, shortened
-from torch import Tensor
 
 from splitstep.distillation.geometry import SPANS
 from splitstep.distillation.losses import answers
 from splitstep.distillation.method import ALIASES, PRESETS, MethodLoss, parse_method
-from splitstep.distillation.records import TopK
+from splitstep.distillation.records import IDS, LOGITS, TopK
 from splitstep.distillation.terms import TERMS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -50,10 +49,10 @@ def test_the_guides_example_is_a_term_online_and_from_a_cache(monkeypatch: pytes
     loss = MethodLoss(parse_method("ce + .5 tv(scale=2)"), SHAPES).double()
     online = one_tokenizer()
     cached = shortened(online)
-    p, q = (side.logits.softmax(-1) for side in (online.teacher, online.student) if isinstance(side.logits, Tensor))
+    p, q = (side[LOGITS].softmax(-1) for side in (online.teacher, online.student))
     scored = answers(online.aligned.labels)
     torch.testing.assert_close(loss.values(*online)["tv"], (p - q).abs().sum(-1)[scored].mean())
     assert isinstance(cached.teacher.logits, TopK)
-    gaps = (p - q).gather(-1, cached.teacher.logits.ids)
+    gaps = (p - q).gather(-1, cached.teacher[IDS])
     rest = gaps.sum(-1).abs()  # what the largest lack, the others have
     torch.testing.assert_close(loss.values(*cached)["tv"], (gaps.abs().sum(-1) + rest)[scored].mean())

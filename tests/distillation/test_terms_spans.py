@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from made_up_distil import (
     Made,
     applied,
     centre,
+    changed,
     cosine,
     dot,
     kl,
@@ -24,12 +26,14 @@ from made_up_distil import (
     spans,
     two_tokenizers,
 )
+from made_up_distil import states as layers
 from made_up_distil import token_weights as weights_by_loops
 from torch import Tensor
 
 from splitstep.distillation.geometry import attention_masses, pooled, token_weights
 from splitstep.distillation.method import MethodLoss, parse_method
-from splitstep.distillation.records import Aligned, Shape, Shapes, Shown, Spans
+from splitstep.distillation.records import FINAL, LOGITS, MASSES, OUTPUT, Aligned, Outputs, Shape, Shapes, Spans
+from splitstep.flows.keys import Key
 
 PAIRS = {2: 4, 3: 6, 4: 8}  # the student's key layers of 4, and the teacher's of 8
 
@@ -40,8 +44,8 @@ def built(text: str) -> MethodLoss:
 
 def test_token_weights_are_their_equation_and_sum_to_one() -> None:
     teacher = one_tokenizer().teacher
-    found = token_weights(teacher.states[4], teacher.real)
-    expected = torch.tensor(weights_by_loops(teacher.states[4], teacher.real), dtype=torch.float64)
+    found = token_weights(teacher[Key("states", 4)], teacher.real)
+    expected = torch.tensor(weights_by_loops(teacher[Key("states", 4)], teacher.real), dtype=torch.float64)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
     torch.testing.assert_close(found.sum(1), torch.ones(3).double(), rtol=0, atol=1e-10)
 
@@ -71,7 +75,7 @@ def test_a_span_without_mass_has_its_plain_mean() -> None:
 
 def structure_at(made: Made, kind: str, layer: int) -> float:
     """MTA's sum over pairs at one layer: the mean over texts."""
-    teacher, student = made.teacher.states[PAIRS[layer]], made.student.states[layer]
+    teacher, student = made.teacher[Key("states", PAIRS[layer])], made.student[Key("states", layer)]
     weights = weights_by_loops(teacher, made.teacher.real)
     texts: list[float] = []
     for b, w in enumerate(weights):
@@ -93,40 +97,42 @@ def test_mta_hidden_is_its_equation() -> None:
     made, loss = one_tokenizer(), built("mta.hid")
     total = 0.0
     for layer, theirs in PAIRS.items():
-        weights = weights_by_loops(made.teacher.states[theirs], made.teacher.real)
+        weights = weights_by_loops(made.teacher[Key("states", theirs)], made.teacher.real)
         for b, row in enumerate(weights):
             for t, w in enumerate(row):
-                own = applied(loss.own("mta.hid")[f"layer{layer}"], made.student.states[layer][b, t].tolist())
-                total += w * (1 - cosine(own, made.teacher.states[theirs][b, t].tolist()))
+                own = applied(loss.own("mta.hid")[f"layer{layer}"], made.student[Key("states", layer)][b, t].tolist())
+                total += w * (1 - cosine(own, made.teacher[Key("states", theirs)][b, t].tolist()))
     assert loss(*made).item() == pytest.approx(total / 3, abs=1e-10)
+
+
+def weighted(made: Made, weights: Mapping[int, Tensor]) -> Made:
+    """The batch with these token weights of the teacher, by layer."""
+    return made._replace(teacher=changed(made.teacher, layers(weights, "weights")))
 
 
 def test_token_weights_from_a_cache_replace_those_of_the_states() -> None:
     made, loss = one_tokenizer(), built("mta.dsa + mta.hid")
-    layers = PAIRS.values()
-    known = {layer: token_weights(made.teacher.states[layer], made.teacher.real) for layer in layers}
-    torch.testing.assert_close(loss(*made._replace(teacher=replace(made.teacher, weights=known))), loss(*made))
+    known = {layer: token_weights(made.teacher[Key("states", layer)], made.teacher.real) for layer in PAIRS.values()}
+    torch.testing.assert_close(loss(*weighted(made, known)), loss(*made))
     scaled = {layer: 3 * w for layer, w in known.items()}  # only their proportions count
-    torch.testing.assert_close(loss(*made._replace(teacher=replace(made.teacher, weights=scaled))), loss(*made))
-    other = {layer: known[layer].flip(1) for layer in layers}
-    assert loss(*made._replace(teacher=replace(made.teacher, weights=other))) != loss(*made)
+    torch.testing.assert_close(loss(*weighted(made, scaled)), loss(*made))
+    other = {layer: known[layer].flip(1) for layer in PAIRS.values()}
+    assert loss(*weighted(made, other)) != loss(*made)
 
 
 def test_weights_at_padding_do_not_count() -> None:
     """A cache may hold anything there."""
     made, loss = one_tokenizer(), built("mta.dsa + mta.hid")
-    known = {n: token_weights(made.teacher.states[n], made.teacher.real) for n in PAIRS.values()}
+    known = {n: token_weights(made.teacher[Key("states", n)], made.teacher.real) for n in PAIRS.values()}
     noisy = {n: w.masked_fill(~made.teacher.real, 5.0) for n, w in known.items()}
-    torch.testing.assert_close(loss(*made._replace(teacher=replace(made.teacher, weights=noisy))), loss(*made))
+    torch.testing.assert_close(loss(*weighted(made, noisy)), loss(*made))
 
 
 @pytest.mark.parametrize("name", ["sra.centre", "sra.geometry", "sra.vocabulary"])
 def test_masses_are_detached(name: str) -> None:
     made = two_tokenizers()
-    assert made.student.masses is not None
-    assert made.student.final is not None
-    masses, final = made.student.masses.clone().requires_grad_(), made.student.final.clone().requires_grad_()
-    loss = built(name)(*made._replace(student=replace(made.student, masses=masses, final=final)))
+    masses, final = made.student[MASSES].clone().requires_grad_(), made.student[FINAL].clone().requires_grad_()
+    loss = built(name)(*made._replace(student=changed(made.student, {MASSES: masses, FINAL: final})))
     slopes = torch.autograd.grad(loss, (masses, final), allow_unused=True)
     assert slopes[0] is None
     assert slopes[1] is not None
@@ -138,8 +144,8 @@ def test_hidden_is_its_equation() -> None:
     for layer, theirs in PAIRS.items():
         for b, row in enumerate(made.student.real.tolist()):
             for t in (t for t, real in enumerate(row) if real):
-                own = applied(loss.own("hidden")[f"layer{layer}"], made.student.states[layer][b, t].tolist())
-                target = made.teacher.states[theirs][b, t].tolist()
+                own = applied(loss.own("hidden")[f"layer{layer}"], made.student[Key("states", layer)][b, t].tolist())
+                target = made.teacher[Key("states", theirs)][b, t].tolist()
                 total += math.fsum((x - y) ** 2 for x, y in zip(own, target, strict=True)) / 6 / sum(row)
     assert loss(*made).item() == pytest.approx(total / 3 / 3, abs=1e-10)
 
@@ -149,14 +155,10 @@ class Sra:
 
     def __init__(self, made: Made, b: int) -> None:
         teacher, student = made.teacher, made.student
-        assert teacher.final is not None
-        assert student.final is not None
-        assert teacher.masses is not None
-        assert student.masses is not None
         ranges = ranges_of(made.aligned.spans["aligned"], b)
-        masses = teacher.masses[b].tolist()
-        self.theirs = [centre(teacher.final[b].tolist(), masses, *span) for span, _ in ranges]
-        self.own = [centre(student.final[b].tolist(), student.masses[b].tolist(), *span) for _, span in ranges]
+        masses = teacher[MASSES][b].tolist()
+        self.theirs = [centre(teacher[FINAL][b].tolist(), masses, *span) for span, _ in ranges]
+        self.own = [centre(student[FINAL][b].tolist(), student[MASSES][b].tolist(), *span) for _, span in ranges]
         total = math.fsum(math.fsum(masses[begin:end]) for (begin, end), _ in ranges)
         self.weights = [math.fsum(masses[begin:end]) / total for (begin, end), _ in ranges]
 
@@ -180,7 +182,7 @@ def test_sra_geometry_is_its_equation() -> None:
 def test_sra_vocabulary_is_its_equation(temperature: int) -> None:
     made = two_tokenizers()
     assert made.aligned.vocabulary is not None
-    outputs = [x.output.tolist() for x in (made.teacher, made.student) if x.output is not None]
+    outputs = [x[OUTPUT].tolist() for x in (made.teacher, made.student)]
     ids = made.aligned.vocabulary.tolist()
     total = 0.0
     for one in (Sra(made, 0), Sra(made, 1)):
@@ -211,12 +213,13 @@ def by_hand() -> Made:
     """One text of four tokens in the plane; three words or spans: tokens 0 and 1, token 2, token 3."""
     real = torch.ones(1, 4, dtype=torch.bool)
     weights = exact([[[0.1, 0.3, 0.2, 0.4]]])[0]
-    states = exact([[[2, 0], [2, 0], [0, 1], [3, 3]]])
+    at = exact([[[2, 0], [2, 0], [0, 1], [3, 3]]])
     three = same([(0, 2), (2, 3), (3, 4)])
     square = torch.eye(2).double()
-    teacher = Shown(real, 2, None, {1: states, 2: states}, {1: weights, 2: weights}, weights, states, square)
+    known = {**layers({1: at, 2: at}), **layers({1: weights, 2: weights}, "weights"), MASSES: weights, FINAL: at}
+    teacher = Outputs(real, 2, {**known, OUTPUT: square})
     own = exact([[[1, 0], [1, 0], [1, 0], [0, 2]]])
-    shown = Shown(real, 2, None, {1: own, 2: own}, {}, weights, own, square)
+    shown = Outputs(real, 2, {**layers({1: own, 2: own}), MASSES: weights, FINAL: own, OUTPUT: square})
     labels = torch.tensor([[-100, -100, 0, 1]])
     kinds = {"words": three, "phrases": three, "aligned": three}
     return Made(teacher, shown, Aligned(labels, spans=kinds, vocabulary=torch.tensor([[0, 0], [1, 1]])))  # pyright: ignore
@@ -258,7 +261,7 @@ def test_sra_by_hand() -> None:
     """
     r, made = 1 / math.sqrt(2), by_hand()
     logits = torch.tensor([0.0, math.log(3)], dtype=torch.float64).expand(1, 4, 2)
-    made = made._replace(student=replace(made.student, logits=logits))
+    made = made._replace(student=changed(made.student, {LOGITS: logits}))
     found = MethodLoss(parse_method("sra"), PLANE).double()
     torch.nn.init.eye_(found.own("sra.centre")["centres"].weight)  # pyright: ignore
 

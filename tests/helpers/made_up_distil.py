@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from splitstep.distillation.records import Aligned, Shape, Shapes, Shown, Spans, TopK, top_k
+from splitstep.distillation.records import (
+    FINAL,
+    IDS,
+    LOGITS,
+    MASSES,
+    OUTPUT,
+    Aligned,
+    Outputs,
+    Shape,
+    Shapes,
+    Spans,
+    top_k,
+)
+from splitstep.flows.keys import Key
 
 IGNORED = -100
 LAYERS = {"teacher": 8, "student": 4}
@@ -21,8 +34,8 @@ SHAPES = Shapes(Shape(8, 6), Shape(4, 5))
 class Made(NamedTuple):
     """The three arguments of a term."""
 
-    teacher: Shown
-    student: Shown
+    teacher: Outputs
+    student: Outputs
     aligned: Aligned
 
 
@@ -36,19 +49,27 @@ def real_tokens(length: int, lengths: Sequence[int], left: Sequence[bool]) -> Te
     return torch.tensor(rows)
 
 
-def shown(side: str, real: Tensor, vocabulary: int, seed: int) -> Shown:
+def shown(side: str, real: Tensor, vocabulary: int, seed: int) -> Outputs:
     """A model that shows everything."""
     size, layers, width = real.shape, LAYERS[side], WIDTHS[side]
     masses = random(*size, seed=seed + 1).exp().masked_fill(~real, 0)
-    return Shown(
-        real,
-        layers,
-        logits=random(*size, vocabulary, seed=seed + 2, scale=2),
-        states={layer: random(*size, width, seed=seed + 10 + layer) for layer in range(1, layers + 1)},
-        masses=masses / masses.sum(1, keepdim=True),
-        final=random(*size, width, seed=seed + 3),
-        output=random(vocabulary, width, seed=seed + 4),
-    )
+    found = {
+        LOGITS: random(*size, vocabulary, seed=seed + 2, scale=2),
+        FINAL: random(*size, width, seed=seed + 3),
+        OUTPUT: random(vocabulary, width, seed=seed + 4),
+        **states({layer: random(*size, width, seed=seed + 10 + layer) for layer in range(1, layers + 1)}),
+        MASSES: masses / masses.sum(1, keepdim=True),
+    }
+    return Outputs(real, layers, found)
+
+
+def states(by_layer: Mapping[int, Tensor], what: str = "states") -> dict[Key, Tensor]:
+    return {Key(what, layer): x for layer, x in by_layer.items()}
+
+
+def changed(given: Outputs, found: Mapping[Key, Tensor], **more: Any) -> Outputs:
+    """The same with other tensors under these keys."""
+    return replace(given, shown={**given.shown, **found}, **more)
 
 
 def spans(rows: Sequence[Sequence[tuple[int, int, int, int]]]) -> Spans:
@@ -94,24 +115,18 @@ def two_tokenizers() -> Made:
 
 def shortened(made: Made, k: int = 3, temperatures: tuple[float, ...] = (1.0, 2.0)) -> Made:
     """The batch with the teacher's largest logits only."""
-    assert isinstance(made.teacher.logits, Tensor)
-    return made._replace(teacher=replace(made.teacher, logits=top_k(made.teacher.logits, k, temperatures)))
+    kept = top_k(made.teacher[LOGITS], k, temperatures)
+    tails = {Key("tail", t): x for t, x in kept.tails.items()}
+    return made._replace(teacher=changed(made.teacher, {LOGITS: kept.logits, IDS: kept.ids, **tails}))
 
 
 def map_rows(made: Made, change: Any, token_change: Any = None) -> Made:
     """The batch with `change` applied to tensors that have texts first, `token_change` to those with tokens second."""
     token_change = token_change or change
 
-    def side(x: Shown) -> Shown:
-        assert not isinstance(x.logits, TopK)
-        return replace(
-            x,
-            real=token_change(x.real),
-            logits=None if x.logits is None else token_change(x.logits),
-            states={layer: token_change(state) for layer, state in x.states.items()},
-            masses=None if x.masses is None else token_change(x.masses),
-            final=None if x.final is None else token_change(x.final),
-        )
+    def side(x: Outputs) -> Outputs:
+        found = {key: y if key == OUTPUT else token_change(y) for key, y in x.shown.items()}
+        return changed(x, found, real=token_change(x.real))
 
     texts = made.aligned
     aligned = replace(

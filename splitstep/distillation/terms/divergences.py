@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...kernels.loss import cross_entropy, shifted
 from ..losses import item_count, kl_divergence, mean_divergence, mixture
-from ..records import Aligned, Shapes, Shown
-from .term import Needs, Term, check_temperature
+from ..records import LOGITS, Aligned, Outputs, Shapes
+from .term import Needs, Projectors, Term, check_temperature, logits_at
 
 
 @final
@@ -21,11 +20,10 @@ class CrossEntropy(Term):
     """-log q(y), the mean over the tokens y of the answer; q is the student's distribution. It reads no teacher."""
 
     def needs(self, shapes: Shapes) -> Needs:
-        return Needs()
+        return Needs(student=frozenset({LOGITS}))
 
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
-        assert isinstance(student.logits, Tensor), "the student's logits must be whole"
-        return cross_entropy(student.logits, shifted(aligned.labels), item_count(aligned))
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
+        return cross_entropy(student[LOGITS], shifted(aligned.labels), item_count(aligned))
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,13 @@ class Divergence(Term):
         check_temperature(self.temperature)
 
     def needs(self, shapes: Shapes) -> Needs:
-        return Needs(frozenset({"logits"}), frozenset({self.temperature}), same_tokens=True)
+        return logits_at(self.temperature) | Needs(same_tokens=True)
 
     @abstractmethod
     def between(self, log_p: Tensor, log_q: Tensor) -> Tensor:
         """The divergence of each row, [N], from log probabilities [N, classes]."""
 
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
         return mean_divergence(teacher, student, aligned, self.between, self.temperature)
 
 

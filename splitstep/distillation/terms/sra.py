@@ -7,18 +7,17 @@ spans of a text. A text compares its first `spans` spans, 1024 in the paper. Our
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ..geometry import SPANS, Pooled, angles, normalised, pooled, structure
 from ..layers import projected, projector
 from ..losses import row_count, row_mean
-from ..records import Aligned, Shapes, Shown, present
+from ..records import FINAL, MASSES, OUTPUT, Aligned, Outputs, Shapes
 from ..span_divergence import Side, weighted_kl
-from .term import Needs, Term, check_limit, check_temperature
+from .term import Needs, Projectors, Term, check_limit, check_temperature
 
 
 class Centres(NamedTuple):
@@ -29,13 +28,13 @@ class Centres(NamedTuple):
     weights: Tensor
 
 
-def centres_of(shown: Shown, ranges: Tensor, mask: Tensor) -> Pooled:
+def centres_of(shown: Outputs, ranges: Tensor, mask: Tensor) -> Pooled:
     """The spans of one model: C_i = sum of w_t H_t / sum of w_t, with H after the final norm and w_t detached."""
-    masses = present(shown.masses, "attention masses").detach().masked_fill(~shown.real, 0)
-    return pooled(present(shown.final, "the final states"), masses, ranges, mask)
+    masses = shown[MASSES].detach().masked_fill(~shown.real, 0)
+    return pooled(shown[FINAL], masses, ranges, mask)
 
 
-def span_centres(teacher: Shown, student: Shown, aligned: Aligned, limit: int) -> Centres:
+def span_centres(teacher: Outputs, student: Outputs, aligned: Aligned, limit: int) -> Centres:
     """The first `limit` spans of each text; a span's weight is its share of the teacher's mass in all of them."""
 
     def make() -> Centres:
@@ -56,9 +55,8 @@ class OfSpans(Term):
         check_limit(self.spans)
 
     def needs(self, shapes: Shapes) -> Needs:
-        return Needs(
-            frozenset({"final", "masses"}), spans=frozenset({"aligned"}), limits=frozenset({("aligned", self.spans)})
-        )
+        keys = frozenset({FINAL, MASSES})
+        return Needs(keys, keys, frozenset({"aligned"}), frozenset({("aligned", self.spans)}))
 
 
 @final
@@ -71,10 +69,10 @@ class SpanCentres(OfSpans):
 
     spans: int = SPANS
 
-    def projectors(self, shapes: Shapes, seed: Generator) -> Mapping[str, nn.Module]:
+    def projectors(self, shapes: Shapes, seed: Generator) -> Projectors:
         return {"centres": projector(shapes, seed)}
 
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
         centres = span_centres(teacher, student, aligned, self.spans)
         gaps = angles(projected(projectors, "centres", centres.student), centres.teacher)
         return row_mean((centres.weights * gaps).sum(1), aligned)
@@ -91,7 +89,7 @@ class SpanGeometry(OfSpans):
 
     spans: int = SPANS
 
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
         centres = span_centres(teacher, student, aligned, self.spans)
         return row_mean(structure(centres.teacher, centres.student, centres.weights), aligned)
 
@@ -113,13 +111,12 @@ class SharedVocabulary(OfSpans):
         check_temperature(self.temperature)
 
     def needs(self, shapes: Shapes) -> Needs:
-        return super().needs(shapes) | Needs(frozenset({"output", "vocabulary"}))
+        return super().needs(shapes) | Needs(frozenset({OUTPUT}), frozenset({OUTPUT}), vocabulary=True)
 
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
         centres = span_centres(teacher, student, aligned, self.spans)
-        shared = present(aligned.vocabulary, "the shared vocabulary")
-        theirs = present(teacher.output, "the teacher's output matrix").index_select(0, shared[:, 0])
-        own = present(student.output, "the student's output matrix").index_select(0, shared[:, 1])
+        assert aligned.vocabulary is not None, "the method needs the shared vocabulary"
+        theirs, own = (x[OUTPUT].index_select(0, aligned.vocabulary[:, i]) for i, x in enumerate((teacher, student)))
         known, learning = (x.flatten(0, 1) / self.temperature for x in (centres.teacher, centres.student))
         weights = centres.weights / row_count(centres.weights, aligned)
         total = weighted_kl(Side(known, theirs), Side(learning, own), weights.flatten())

@@ -6,19 +6,20 @@ MTA has words in the lower key layers and phrases in the higher ones.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.nn import functional
 
+from ...flows.keys import Key
 from ..geometry import SPANS, angles, centres, normalised, shares, structure
 from ..layers import PHRASES, WORDS, key_layers, layer_pairs, layer_projectors, projected_at, states_at, weights_at
 from ..losses import row_mean
-from ..records import Aligned, Shapes, Shown, SpanKind, wide
-from .term import Needs, Term, check_limit, check_tokens
+from ..records import Aligned, Outputs, Shapes, SpanKind, wide
+from .term import Needs, Projectors, Term, check_limit, check_tokens
 
 
 def granular_layers(words: tuple[int, ...], phrases: tuple[int, ...], depth: int) -> list[tuple[SpanKind, int]]:
@@ -30,20 +31,31 @@ def granular_layers(words: tuple[int, ...], phrases: tuple[int, ...], depth: int
     return [*(("words", layer) for layer in lower), *(("phrases", layer) for layer in higher)]
 
 
+def needed_at(layers: tuple[int, ...], shapes: Shapes, weighted: bool) -> Needs:
+    """The states at these layers of the student and at the teacher's for them, perhaps with the teacher's weights."""
+    pairs = layer_pairs(layers, shapes)
+    kinds = ("states", "weights") if weighted else ("states",)
+    theirs = frozenset(Key(kind, layer) for kind in kinds for layer, _ in pairs)
+    return Needs(theirs, frozenset(Key("states", layer) for _, layer in pairs), same_tokens=True)
+
+
 class Projected(Term):
     """A term that compares states token by token, the student's in the teacher's width by a linear map for each layer.
 
     The teacher's layer for layer l of the student is floor(l N_T / N_S).
     """
 
+    weighted: ClassVar[bool] = False
+    """Whether the teacher's token weights are read, too."""
+
     @abstractmethod
     def keys(self, depth: int) -> tuple[int, ...]:
         """The key layers of a student of this depth."""
 
     def needs(self, shapes: Shapes) -> Needs:
-        return Needs(layers=layer_pairs(self.keys(shapes.student.layers), shapes), same_tokens=True)
+        return needed_at(self.keys(shapes.student.layers), shapes, self.weighted)
 
-    def projectors(self, shapes: Shapes, seed: Generator) -> Mapping[str, nn.Module]:
+    def projectors(self, shapes: Shapes, seed: Generator) -> Projectors:
         return layer_projectors(self.keys(shapes.student.layers), shapes, seed)
 
 
@@ -61,7 +73,7 @@ class HiddenStates(Projected):
     def keys(self, depth: int) -> tuple[int, ...]:
         return key_layers(self.layers, WORDS + PHRASES, depth)
 
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
         check_tokens(teacher, student, "hidden")
         layers = self.keys(student.layers)
         states = states_at(layers, teacher, student)
@@ -82,17 +94,14 @@ class WeightedHidden(Projected):
     identity between equal widths.
     """
 
+    weighted = True
     words: tuple[int, ...] = ()
     phrases: tuple[int, ...] = ()
 
     def keys(self, depth: int) -> tuple[int, ...]:
         return tuple(dict.fromkeys(layer for _, layer in granular_layers(self.words, self.phrases, depth)))
 
-    def needs(self, shapes: Shapes) -> Needs:
-        needs = super().needs(shapes)
-        return needs | Needs(weighted=frozenset(theirs for theirs, _ in needs.layers))
-
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
         check_tokens(teacher, student, "mta.hid")
         layers = self.keys(student.layers)
         states = states_at(layers, teacher, student)
@@ -123,17 +132,11 @@ class SpanStructure(Term):
 
     def needs(self, shapes: Shapes) -> Needs:
         keys = granular_layers(self.words, self.phrases, shapes.student.layers)
-        pairs = layer_pairs(tuple(layer for _, layer in keys), shapes)
         kinds: frozenset[SpanKind] = frozenset(kind for kind, _ in keys)
-        return Needs(
-            layers=pairs,
-            weighted=frozenset(theirs for theirs, _ in pairs),
-            spans=kinds,
-            limits=frozenset((kind, self.spans) for kind in kinds),
-            same_tokens=True,
-        )
+        states = needed_at(tuple(layer for _, layer in keys), shapes, weighted=True)
+        return states | Needs(spans=kinds, limits=frozenset((kind, self.spans) for kind in kinds))
 
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
         check_tokens(teacher, student, "mta.dsa")
         kinds, layers = zip(*granular_layers(self.words, self.phrases, student.layers), strict=True)
         spans = [aligned.spans[kind].at_most(self.spans) for kind in kinds]

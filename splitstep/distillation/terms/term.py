@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, final
+from dataclasses import dataclass, fields
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
-from ..records import Aligned, Shapes, Shown, SpanKind
-
-Input = Literal["logits", "masses", "final", "output", "vocabulary", "teacher_labels"]
+from ...flows.keys import Key
+from ..records import LOGITS, Aligned, Outputs, Shapes, SpanKind
 
 
 @final
@@ -23,34 +22,27 @@ class Needs:
     `a | b` is what two terms need together.
     """
 
-    inputs: frozenset[Input] = frozenset()
-    temperatures: frozenset[float] = frozenset()
-    """At which temperatures the tail of the teacher's logits is needed."""
-    layers: frozenset[tuple[int, int]] = frozenset()
-    """Pairs of layers, (teacher's, student's), whose states are needed."""
-    weighted: frozenset[int] = frozenset()
-    """The teacher's layers of which MTA's token weights are needed."""
+    teacher: frozenset[Key] = frozenset()
+    student: frozenset[Key] = frozenset()
     spans: frozenset[SpanKind] = frozenset()
     limits: frozenset[tuple[SpanKind, int]] = frozenset()
     """How many spans of a text, of which kind, a term compares with each other at most: the first ones."""
     same_tokens: bool = False
     """Whether both models must read the same tokens."""
-
-    @property
-    def of_teacher(self) -> bool:
-        """Whether the teacher is asked at all."""
-        return bool(self.inputs or self.layers or self.weighted)
+    vocabulary: bool = False
+    """Whether the tokens that both models have must be known."""
 
     def __or__(self, other: Needs) -> Needs:
-        return Needs(
-            self.inputs | other.inputs,
-            self.temperatures | other.temperatures,
-            self.layers | other.layers,
-            self.weighted | other.weighted,
-            self.spans | other.spans,
-            self.limits | other.limits,
-            self.same_tokens or other.same_tokens,
-        )
+        return Needs(*(getattr(self, one.name) | getattr(other, one.name) for one in fields(self)))
+
+
+def logits_at(temperature: float) -> Needs:
+    """The logits of both models, with the rest of the teacher's at a temperature."""
+    return Needs(frozenset({LOGITS, Key("tail", temperature)}), frozenset({LOGITS}))
+
+
+Projectors = Mapping[str, nn.Module]
+"""Modules of a term's own, by name."""
 
 
 class Term(ABC):
@@ -63,12 +55,12 @@ class Term(ABC):
     def needs(self, shapes: Shapes) -> Needs:
         """What the term reads; layers that do not exist are refused here."""
 
-    def projectors(self, shapes: Shapes, seed: torch.Generator) -> Mapping[str, nn.Module]:
+    def projectors(self, shapes: Shapes, seed: torch.Generator) -> Projectors:
         """Modules of the term's own that are trained with the student, by the names under which they are passed."""
         return {}
 
     @abstractmethod
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
         """The loss, a 0-d tensor in float32 or better: this part's share of the batch's mean."""
 
 
@@ -82,7 +74,7 @@ def check_limit(spans: int) -> None:
         raise ValueError(f"spans is {spans}: give at least 2, such as spans=1024.")
 
 
-def check_tokens(teacher: Shown, student: Shown, name: str) -> None:
+def check_tokens(teacher: Outputs, student: Outputs, name: str) -> None:
     """An error unless both models read the same number of tokens."""
     if teacher.real.shape != student.real.shape:
         raise ValueError(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from ..losses import answers, cooled, in_chunks, item_count
-from ..records import Aligned, Distribution, Shapes, Shown, each, present
-from .term import Needs, Term, check_temperature
+from ..records import LOGITS, Aligned, Distribution, Outputs, Shapes, each
+from .term import Needs, Projectors, Term, check_temperature, logits_at
 
 
 @final
@@ -36,14 +35,10 @@ class SortedProbabilities(Term):
         check_temperature(self.temperature)
 
     def needs(self, shapes: Shapes) -> Needs:
-        logits = Needs(frozenset({"logits"}), frozenset({self.temperature}))
-        if self.at == "ends":
-            return logits | Needs(spans=frozenset({"aligned"}))
-        return logits | Needs(frozenset({"teacher_labels"}))
+        return logits_at(self.temperature) | Needs(spans=frozenset({"aligned"} if self.at == "ends" else ()))
 
-    def __call__(self, teacher: Shown, student: Shown, aligned: Aligned, projectors: Mapping[str, nn.Module]) -> Tensor:
-        p, q = present(teacher.logits, "the teacher's logits"), student.logits
-        assert isinstance(q, Tensor), "the student's logits must be whole"
+    def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
+        p, q = teacher.logits, student[LOGITS]
         theirs, own, mask = by_order(aligned) if self.at == "order" else by_ends(aligned)
         known = each(lambda x: picked(x, theirs), p)
         values = in_chunks(known, picked(q, own), self.distance, q.shape[-1])

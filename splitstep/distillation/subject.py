@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -12,31 +11,17 @@ from torch import Tensor, nn
 
 from ..flows.blocks import first_float
 from ..flows.examples import made_up
+from ..flows.keys import Key, places
 from ..flows.layers import check_causal, layers_of
 from ..models import SplitstepModel
 from ..models.base import all_stacks
 from .geometry import attention_masses, masses_of_rows
 from .last_row import Call, watching_attention
-from .records import Shape, Shown
-from .terms.term import Input, Needs
+from .records import FINAL, LOGITS, MASSES, OUTPUT, Outputs, Shape
 
 
 @final
-@dataclass(frozen=True)
-class Wanted:
-    """What one of the two models has to show."""
-
-    inputs: frozenset[Input]
-    layers: tuple[int, ...]
-
-    @staticmethod
-    def of(needs: Needs, side: int) -> Wanted:
-        """What a method needs of the teacher (0) or of the student (1)."""
-        return Wanted(needs.inputs, tuple(sorted({pair[side] for pair in needs.layers})))
-
-
-@final
-class Shower:
+class Subject:
     """A causal model that shows what is wanted. It is not a module: what it holds is neither trained nor saved."""
 
     def __init__(self, model: Any, name: str) -> None:
@@ -48,10 +33,10 @@ class Shower:
         self.vocabulary = int(head.weight.shape[0])
         self.fused = False  # whether masses follow from a call of fused attention; else all weights are written out
 
-    def prepare(self, wanted: Wanted) -> None:
+    def prepare(self, wanted: Collection[Key]) -> None:
         """Make ready for a method. Masses are read from the last layer's fused attention if it has one; else attention
         is written out in all layers."""
-        if "masses" not in wanted.inputs:
+        if MASSES not in wanted:
             return
         self.fused = self.calls_fused_attention()
         if not self.fused and not isinstance(self.model, SplitstepModel):
@@ -77,27 +62,22 @@ class Shower:
         last: Any = self.layers[-1]
         return list(last.values()) if isinstance(self.model, SplitstepModel) else [last]
 
-    def show(self, ids: Tensor, mask: Tensor, wanted: Wanted) -> Shown:
+    def show(self, ids: Tensor, mask: Tensor, wanted: Collection[Key]) -> Outputs:
         """One pass of the model."""
-        own, masses = isinstance(self.model, SplitstepModel), "masses" in wanted.inputs
-        more = {"output_hidden_states": True} if own and wanted.layers else {}
-        more |= {"output_attentions": True} if masses and not self.fused else {}
-        watched = self.last_modules if masses and self.fused else []
+        own, layers = isinstance(self.model, SplitstepModel), places("states", wanted)
+        more = {"output_hidden_states": True} if own and layers else {}
+        more |= {"output_attentions": True} if MASSES in wanted and not self.fused else {}
+        watched = self.last_modules if MASSES in wanted and self.fused else []
         with self.watching(wanted) as seen, watching_attention(watched) as attention:
             output = self.model(input_ids=ids, attention_mask=mask, use_cache=False, **more)
-        states = {layer: seen[f"{layer}"] for layer in wanted.layers if f"{layer}" in seen}
+        real, found = mask.bool(), {LOGITS: output.logits, **seen}
         if own:
-            states |= {layer: output.hidden_states[layer] for layer in wanted.layers if layer < self.shape.layers}
-        real = mask.bool()
-        return Shown(
-            real,
-            self.shape.layers,
-            output.logits,
-            states,
-            masses=self.masses(attention.call, output, real) if masses else None,
-            final=seen.get("final"),
-            output=self.output if "output" in wanted.inputs else None,
-        )
+            found |= {Key("states", n): output.hidden_states[int(n)] for n in layers if n < self.shape.layers}
+        if MASSES in wanted:
+            found[MASSES] = self.masses(attention.call, output, real)
+        if OUTPUT in wanted:
+            found[OUTPUT] = self.output
+        return Outputs(real, self.shape.layers, found)
 
     def masses(self, call: Call | None, output: Any, real: Tensor) -> Tensor:
         """SRA's masses of tokens, [B, T]."""
@@ -112,26 +92,26 @@ class Shower:
         return self.model.get_output_embeddings().weight
 
     @contextmanager
-    def watching(self, wanted: Wanted) -> Iterator[dict[str, Tensor]]:
-        """The states after layers, by their number, and after the final norm, in passes inside of this context."""
-        seen: dict[str, Tensor] = {}
+    def watching(self, wanted: Collection[Key]) -> Iterator[dict[Key, Tensor]]:
+        """The states after layers and after the final norm, in passes inside of this context."""
+        seen: dict[Key, Tensor] = {}
 
-        def keep(name: str) -> Any:
+        def keep(key: Key) -> Any:
             def hook(module: nn.Module, args: Any, result: Any) -> None:
                 found = first_float(result)
                 assert found is not None
-                seen[name] = found
+                seen[key] = found
 
             return hook
 
         def keep_final(module: nn.Module, args: Any) -> None:
-            seen["final"] = args[0]
+            seen[FINAL] = args[0]
 
         with ExitStack() as held:
-            for layer in wanted.layers:
-                if (module := self.module_after(layer)) is not None:
-                    held.enter_context(module.register_forward_hook(keep(f"{layer}")))
-            if "final" in wanted.inputs:
+            for layer in places("states", wanted):
+                if (module := self.module_after(int(layer))) is not None:
+                    held.enter_context(module.register_forward_hook(keep(Key("states", layer))))
+            if FINAL in wanted:
                 held.enter_context(self.model.get_output_embeddings().register_forward_pre_hook(keep_final))
             yield seen
 
