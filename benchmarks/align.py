@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from splitstep.distillation.alignment import align
-from splitstep.distillation.offsets import encode, placed, token_bytes, utf8
-from splitstep.distillation.pieces import pieces_of
-from splitstep.distillation.spans import phrases, tokens_of, words
 from splitstep.support.provenance import stamp
+from splitstep.text.alignment import align
+from splitstep.text.pieces import pieces_of
+from splitstep.text.spans import phrases, tokens_of, words
+from splitstep.text.token_bytes import encode, placed, token_bytes, utf8
 from splitstep.text.tokenizers import learn_bpe, learn_wordpiece
 
 CHARACTERS, REPEATS, WORDS, VOCABULARY = 1_000_000, 3, 20_000, 8_000

@@ -12,10 +12,10 @@ from torch import Tensor
 from ..tasks.buckets import padded
 from ..tasks.instruct import Encoded, Instruct, encode_rows, joined
 from ..tasks.task import IGNORED, Batch
-from .alignment import Alignment, collate
-from .offsets import token_bytes
+from ..text.alignment import Alignment
+from ..text.spans import text_spans
+from ..text.token_bytes import Ints, token_bytes
 from .records import Aligned, SpanKind, Spans
-from .spans import text_spans
 from .vocabulary import shared_vocabulary
 
 MULTIPLE = 16  # spans and the teacher's tokens are padded to multiples of this
@@ -108,6 +108,32 @@ class Texts:
             teacher = width if self.same_tokens else rounded_up(int(self.teacher.lengths[rows].max()))
             self.padded_sizes[width] = Sizes(teacher, rounded_up(int(self.span_counts[rows].max())))
         return self.padded_sizes[width]
+
+
+def collate(
+    rows: Sequence[Alignment],
+    teacher_starts: Sequence[int] | None = None,
+    student_starts: Sequence[int] | None = None,
+    size: int | None = None,
+) -> Spans:
+    """The spans of a batch of texts, padded to the most that a text has, or to `size`.
+
+    A start is the place of a row's first token in the padded token axis: 0 for texts padded on the right, the
+    number of padding tokens for texts padded on the left.
+    """
+    counts = np.array([len(row) for row in rows], np.int64)
+    most = int(counts.max(initial=0)) if size is None else size
+    teacher = padded_ranges([row.teacher for row in rows], most, teacher_starts)
+    student = padded_ranges([row.student for row in rows], most, student_starts)
+    return Spans(teacher, student, torch.from_numpy(np.arange(most) < counts[:, None]))
+
+
+def padded_ranges(rows: Sequence[Ints], size: int, starts: Sequence[int] | None) -> Tensor:
+    """The ranges of each row, moved by its start, and zeros, [B, size, 2]."""
+    found = np.zeros((len(rows), size, 2), np.int64)
+    for number, row in enumerate(rows):
+        found[number, : len(row)] = row if starts is None else row + starts[number]
+    return torch.from_numpy(found)
 
 
 def read_by_teacher(task: Instruct, tokenizer: Any) -> Encoded:

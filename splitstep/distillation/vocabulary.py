@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .offsets import encode, placed, utf8
-from .pieces import BLANK_BEFORE, ONE_BYTE, Affixes, Pieces, Reader, backend, pieces_of, plain, tokenizer_name
+from ..text.pieces import BLANK_BEFORE, ONE_BYTE, Affixes, Pieces, Reader, backend, pieces_of, plain, tokenizer_name
+from ..text.token_bytes import encode, placed, utf8
 
 PROBE = "a é €"  # the euro sign has bytes that every kind of tokenizer spells differently
 

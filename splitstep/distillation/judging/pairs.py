@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from ...probes.similarity import linear_cka
+from ...text.alignment import align
 from ...text.instructions import Row
-from ..alignment import align
+from ...text.token_bytes import token_bytes, utf8
 from ..layers import teacher_layer
-from ..offsets import token_bytes, utf8
 from ..records import wide
 from ..vocabulary import shared_vocabulary
 from .batch_size import rows_to_read

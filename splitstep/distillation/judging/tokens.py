@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...text.instructions import Row
-from ..offsets import TokenBytes, token_bytes, utf8
+from ...text.token_bytes import TokenBytes, token_bytes, utf8
 
 LIMITS = ("max_position_embeddings", "n_positions", "max_positions")  # as configs call how many tokens they read
 

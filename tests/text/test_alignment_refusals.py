@@ -6,8 +6,8 @@ from tokenizer_kinds import tokenizer
 from tokenizers import PreTokenizedString, Tokenizer, models, pre_tokenizers, processors
 from transformers import ByT5Tokenizer
 
-from splitstep.distillation.alignment import align
-from splitstep.distillation.offsets import Characters, TokenBytes, token_bytes
+from splitstep.text.alignment import align
+from splitstep.text.token_bytes import Characters, TokenBytes, token_bytes
 
 
 class Shouting(ByT5Tokenizer):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from .offsets import Ints, TokenBytes, token_bytes
-from .records import Spans
+from .token_bytes import Ints, TokenBytes, token_bytes
 
 
 @dataclass(frozen=True)
@@ -75,29 +71,3 @@ def ranges(begin: int, ends: Ints) -> Ints:
     """Ranges that follow each other, [S, 2]."""
     begins = np.concatenate([np.array([begin], np.int64), ends])[: len(ends)]
     return np.stack([begins, ends], axis=1)
-
-
-def collate(
-    rows: Sequence[Alignment],
-    teacher_starts: Sequence[int] | None = None,
-    student_starts: Sequence[int] | None = None,
-    size: int | None = None,
-) -> Spans:
-    """The spans of a batch of texts, padded to the most that a text has, or to `size`.
-
-    A start is the place of a row's first token in the padded token axis: 0 for texts padded on the right, the
-    number of padding tokens for texts padded on the left.
-    """
-    counts = np.array([len(row) for row in rows], np.int64)
-    most = int(counts.max(initial=0)) if size is None else size
-    teacher = padded_ranges([row.teacher for row in rows], most, teacher_starts)
-    student = padded_ranges([row.student for row in rows], most, student_starts)
-    return Spans(teacher, student, torch.from_numpy(np.arange(most) < counts[:, None]))
-
-
-def padded_ranges(rows: Sequence[Ints], size: int, starts: Sequence[int] | None) -> Tensor:
-    """The ranges of each row, moved by its start, and zeros, [B, size, 2]."""
-    found = np.zeros((len(rows), size, 2), np.int64)
-    for number, row in enumerate(rows):
-        found[number, : len(row)] = row if starts is None else row + starts[number]
-    return torch.from_numpy(found)

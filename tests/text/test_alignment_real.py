@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from tokenizer_kinds import LINES, texts
 from transformers import AutoTokenizer
 
-from splitstep.distillation.alignment import align
-from splitstep.distillation.offsets import token_bytes
 from splitstep.distillation.vocabulary import shared_vocabulary
+from splitstep.text.alignment import align
 from splitstep.text.open_tokenizer import open_tokenizer
+from splitstep.text.token_bytes import token_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the reader of GGUF files
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizer_kinds import KINDS, texts, tokenizer
 
-from splitstep.distillation.alignment import collate
-from splitstep.distillation.offsets import TokenBytes, token_bytes
-from splitstep.distillation.spans import noun_chunks, phrases, text_spans, tokens_of, unit_spans, words
+from splitstep.distillation.texts import collate
+from splitstep.text.spans import noun_chunks, phrases, text_spans, tokens_of, unit_spans, words
+from splitstep.text.token_bytes import TokenBytes, token_bytes
 
 
 def cut(text: str, ranges: np.ndarray) -> list[str]:

@@ -19,7 +19,7 @@ import numpy as np
 import regex
 
 from .alignment import Alignment, align
-from .offsets import Ints, TokenBytes, byte_starts, code_points, utf8
+from .token_bytes import Ints, TokenBytes, byte_starts, code_points, utf8
 
 BOUNDARY = regex.compile(r"\b", regex.VERSION1 | regex.WORD)
 WORD_LIKE = regex.compile(r"[\p{Alphabetic}\p{N}\p{Extended_Pictographic}\p{Regional_Indicator}]", regex.VERSION1)

@@ -9,9 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizer_kinds import EXACT, KINDS, texts, tokenizer
 
-from splitstep.distillation.alignment import Alignment, align, align_text, collate
-from splitstep.distillation.offsets import Characters, TokenBytes, encode, token_bytes
-from splitstep.distillation.pieces import pieces_of
+from splitstep.distillation.texts import collate
+from splitstep.text.alignment import Alignment, align, align_text
+from splitstep.text.pieces import pieces_of
+from splitstep.text.token_bytes import Characters, TokenBytes, encode, token_bytes
 
 MANY = settings(max_examples=150)
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
