@@ -63,7 +63,7 @@ def test_an_exported_program_takes_any_batch_and_length(kind: str, positions: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize("positions", ["rotary", pytest.param("learned", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(("kind", "scheme"), [*((k, "macaron") for k in KINDS), ("causal", "strang-midpoint")])
 def test_onnxruntime_gives_the_same_logits(kind: str, scheme: str, positions: str, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

@@ -83,7 +83,7 @@ def test_the_card_of_a_cut_student_says_so_and_has_no_prompt_after_plain_text(pl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("parallel", ["fsdp", pytest.param("ddp", marks=pytest.mark.nightly)])
 def test_two_processes_learn_what_one_learns(place: Path, tmp_path: Path, parallel: str) -> None:
     given = document(place, "skl + mta", "teacher") | {"model": {"layers": 2}}
     run(given, tmp_path / "one")

@@ -47,7 +47,7 @@ def pushed_logits(flow: TracedFlow, inputs: Any, push: Tensor) -> Tensor:
     return flow.head(ss.integrate(flow.scheme, flow.steps[1:], x, context), context)
 
 
-@pytest.mark.parametrize("std", [0.02, 0.2])
+@pytest.mark.parametrize("std", [0.2, pytest.param(0.02, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow]) for name in SCHEMES]
 )

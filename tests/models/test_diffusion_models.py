@@ -130,7 +130,9 @@ def test_checkpointed_steps_give_the_same_gradients(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["causal", "sequence", "image"])
+@pytest.mark.parametrize(
+    "kind", ["sequence", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("causal", "image"))]
+)
 def test_a_compiled_model_is_one_graph_and_agrees(kind: str) -> None:
     model = model_of(kind, scheme="D/2@exact A F S D/2")
     given: dict[str, Any] = {"pixel_values": torch.randn(2, 1, 16, 16)}

@@ -441,7 +441,7 @@ def plain_stack(scheme: str) -> ss.Stack:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["macaron", "a:A+F b:F @midpoint"])
+@pytest.mark.parametrize("scheme", ["macaron", pytest.param("a:A+F b:F @midpoint", marks=pytest.mark.nightly)])
 def test_inductor_compiles_forward_and_backward_in_one_graph(scheme: str) -> None:
     stack = plain_stack(scheme)
     x = torch.randn(B, T, D, requires_grad=True)
@@ -457,7 +457,7 @@ def test_inductor_compiles_forward_and_backward_in_one_graph(scheme: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("padded", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_compiled_layers_read_the_cosines_of_rotary_positions(padded: bool) -> None:
     """They are worked out once a pass: no kernel of a layer, forward or backward, holds a cosine."""
     from torch._inductor.utils import run_and_get_code

@@ -91,7 +91,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [WIDTHS[-1], *(pytest.param(one, marks=pytest.mark.nightly) for one in WIDTHS[:-1])])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_browser_is_content_with_the_page(browser: Any, tmp_path: Path, name: str, width: int) -> None:
     file = PAGES[name]().save_page(tmp_path)

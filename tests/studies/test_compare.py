@@ -636,7 +636,7 @@ def dask_workers(address: str, number: int) -> Iterator[list[subprocess.Popen[by
             process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 def test_a_dask_worker_that_falls_silent_and_wakes_up_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -685,7 +685,7 @@ def test_a_dask_worker_that_falls_silent_and_wakes_up_loses_nothing(
     assert same(local, remote)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 def test_a_dask_cluster_brings_translations_back(translators: Recipe, tmp_path: Path) -> None:
     from distributed import LocalCluster

@@ -71,7 +71,7 @@ def test_schemes_approach_the_limit_at_their_own_order(run: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["causal", "sequence"])
+@pytest.mark.parametrize("kind", ["sequence", pytest.param("causal", marks=pytest.mark.nightly)])
 def test_the_study_runs_on_every_kind_of_model_with_one_stack(kind: str, tmp_path: Path) -> None:
     train(read_recipe(RECIPES[kind], "the recipe"), tmp_path / "run", quiet=True)
     found = discretisation(tmp_path / "run", examples=8, substeps=(1,), factors=(1.0,))

@@ -40,7 +40,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("student", "methods"), [("student", "ce,skl,skl+mta"), ("other", "ce,uld,sra")])
+@pytest.mark.parametrize(
+    ("student", "methods"),
+    [("student", "ce,skl,skl+mta"), pytest.param("other", "ce,uld,sra", marks=pytest.mark.nightly)],
+)
 def test_the_whole_command(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], student: str, methods: str
 ) -> None:

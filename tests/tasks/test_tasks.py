@@ -577,7 +577,7 @@ def test_unwritable_cache_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.
         derived("listops", {}, ["x"], lambda: {"x": np.zeros(1)})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_lra_listops_is_whole() -> None:
     described = task("listops", {"variant": "lra"}).describe()
     assert described["examples"] == {"train": 96_000, "valid": 2_000, "test": 2_000}
@@ -816,7 +816,7 @@ def test_shorten_keeps_the_first_tokens(rows: list[list[int]], most: int) -> Non
     assert [part.tolist() for part in np.split(short.tokens, short.offsets[1:-1])] == [row[:most] for row in rows]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_newsgroups_and_its_linear_baseline(data: Path) -> None:
     made = task("newsgroups", {}, data)
     assert isinstance(made, Newsgroups)

@@ -743,7 +743,7 @@ def test_a_second_name_of_a_split_is_not_prepared(cache: Path, tmp_path: Path, m
     assert not list(cache.glob("translation/*/test.*"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_real_data_has_its_published_size(data: Path) -> None:
     made = task("multi30k", {"direction": "de-en"}, data)
     assert made.tests == ("test2016", "test2017", "coco")  # `test` is the first under a second name

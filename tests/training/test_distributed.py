@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +227,7 @@ def test_the_others_wait_for_the_first_as_long_as_it_takes(alone: Path, tmp_path
     agree(tmp_path / "run", alone)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_save_takes_little_memory(tmp_path: Path) -> None:
     """At most half of the bytes of a process's own weights and moments, and the largest tensor."""
     script = Path(__file__).parents[2] / "benchmarks" / "save_memory.py"
@@ -309,7 +308,10 @@ def test_parameters_are_cut_up_once(scheme: str, by: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["torchrun", "accelerate", "accelerate-fsdp"])
+@pytest.mark.parametrize(
+    "launcher",
+    ["torchrun", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("accelerate", "accelerate-fsdp"))],
+)
 def test_launchers(launcher: str, alone: Path, tmp_path: Path) -> None:
     """`torchrun -m splitstep train` and `accelerate launch -m splitstep train`, the same recipe."""
     file, out = tmp_path / "recipe.yaml", tmp_path / "run"
@@ -333,7 +335,14 @@ def test_launchers(launcher: str, alone: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "parallel"),
-    [*product(["macaron", "reversible"], ["ddp", "fsdp"]), ("A F D/2@exact D/2", "fsdp")],
+    [
+        ("macaron", "ddp"),
+        ("reversible", "fsdp"),
+        *(
+            pytest.param(*x, marks=pytest.mark.nightly)
+            for x in (("macaron", "fsdp"), ("reversible", "ddp"), ("A F D/2@exact D/2", "fsdp"))
+        ),
+    ],
 )
 def test_language_models_too(parallel: str, scheme: str, tmp_path: Path) -> None:
     """Tied embeddings, a loss per token, a reversible stack."""
@@ -346,7 +355,7 @@ def test_language_models_too(parallel: str, scheme: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("parallel", "keep"),
-    [("ddp", "average"), ("fsdp", "best"), *(pytest.param(*x, marks=pytest.mark.slow) for x in MORE)],
+    [("ddp", "average"), ("fsdp", "best"), *(pytest.param(*x, marks=pytest.mark.nightly) for x in MORE)],
 )
 def test_the_first_process_translates_for_all(
     parallel: str, keep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

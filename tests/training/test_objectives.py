@@ -40,7 +40,9 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("mode", ["eager", "accumulated", "bfloat16", pytest.param("compiled", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "mode", ["eager", "accumulated", "bfloat16", pytest.param("compiled", marks=pytest.mark.nightly)]
+)
 def test_an_objective_that_repeats_the_tasks_loss_changes_no_bit(mode: str, tmp_path: Path) -> None:
     for objective in ("task", "repeat"):
         run(recipe(objective, **MODES[mode]), tmp_path / objective)

@@ -118,7 +118,7 @@ def test_a_translator_is_a_function_of_its_recipe(
 
 
 @pytest.mark.parametrize(
-    "share", [0.3, 0.6, 0.75, *(pytest.param(x, marks=pytest.mark.slow) for x in (0.5, 0.7, 0.8, 0.85, 0.95, 0.99))]
+    "share", [0.3, 0.6, 0.75, *(pytest.param(x, marks=pytest.mark.nightly) for x in (0.5, 0.7, 0.8, 0.85, 0.95, 0.99))]
 )
 def test_a_translator_killed_before_a_file_operation(
     share: float, translator: tuple[dict[str, Any], int, dict[str, str]], tmp_path: Path

@@ -199,7 +199,10 @@ def test_parts_weigh_by_their_items() -> None:
 
 
 @pytest.mark.slow
-def test_compiled_is_eager(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.nightly)])
+def test_compiled_is_eager(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda call, dynamic: compile_(call, backend=backend, dynamic=dynamic))
     found = {}
     for mode in ("eager", "compile"):
         train(recipe(mode=mode, steps=12), tmp_path / mode, quiet=True)
