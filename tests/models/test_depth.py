@@ -6,37 +6,21 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import inputs, tiny
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import DynamicCache
 
 import splitstep as ss
-from splitstep.fields import SelfAttention, exact_attention
-from splitstep.models import KINDS, coarsened, cost, refined
+from splitstep.fields import SelfAttention
+from splitstep.models import KINDS, coarsened, refined
 from splitstep.models.base import all_stacks
-from splitstep.models.cost import sketch
 from splitstep.models.inputs import Text
 
-SMALL: dict[str, Any] = dict(layers=4, width=16, heads=4, ffn=24, max_positions=16, init_std=0.3)
-TEXT: dict[str, Any] = {**SMALL, "vocab_size": 20}
 SCHEMES = ["lie", "macaron", "strang-heun", "symmetrised-heun", "reversible"]
 
 
 def build(kind: str, scheme: str, **more: Any) -> Any:
-    torch.manual_seed(0)
-    shape = {"image": {**SMALL, "image_size": 8}, "vectors": SMALL}.get(kind, TEXT)
-    decoder = {"decoder_layers": 2} if kind == "translation" else {}
-    return KINDS[kind].model(KINDS[kind].config(**(shape | decoder | more), scheme=scheme)).eval()
-
-
-def inputs(kind: str) -> dict[str, Tensor]:
-    draw = torch.Generator().manual_seed(1)
-    if kind == "image":
-        return {"pixel_values": torch.randn(2, 1, 8, 8, generator=draw)}
-    if kind == "vectors":
-        return {"values": torch.randn(2, 7, 1, generator=draw)}
-    tokens = torch.randint(3, 20, (2, 7), generator=draw)
-    return {"input_ids": tokens} | ({"decoder_input_ids": tokens} if kind == "translation" else {})
+    return tiny(kind, scheme, sharp=False, **({"layers": 4} | more))
 
 
 def with_substeps(model: Any, substeps: int) -> Any:
@@ -86,15 +70,6 @@ def test_hidden_states_are_one_per_layer_whatever_the_substeps(scheme: str) -> N
     out = model(**inputs("causal"), output_hidden_states=True, observe=watch)
     assert len(out.hidden_states) == 4 + 1
     assert all(torch.equal(a, b) for a, b in zip(out.hidden_states[:4], starts, strict=True))
-
-
-@pytest.mark.parametrize("kind", list(KINDS))
-def test_flops_count_substeps(kind: str) -> None:
-    config = build(kind, "strang-midpoint", substeps=3).config
-    length = 4 if kind == "image" else 7
-    with FlopCounterMode(display=False) as counter, exact_attention(), torch.no_grad():
-        sketch(config).to_empty(device="cpu").eval()(**{name: x[:1] for name, x in inputs(kind).items()})
-    assert cost(config, length).flops == round(counter.get_total_flops() / length)
 
 
 def test_substeps_share_one_dropout_mask_a_layer() -> None:

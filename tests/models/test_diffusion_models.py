@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
-from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 
-import splitstep as ss
-from splitstep.fields import exact_attention
-from splitstep.models import KINDS, cost
-from splitstep.models.cost import sketch
-from splitstep.models.inputs import Text
+from splitstep.models import KINDS
 
 SMALL: dict[str, Any] = dict(layers=2, width=16, heads=4, ffn=24, max_positions=16, init_std=0.3, diffusion=0.4)
 TEXT: dict[str, Any] = {**SMALL, "vocab_size": 20}
@@ -29,88 +23,6 @@ def model_of(kind: str, **entries: Any) -> Any:
 
 def close(found: Any, expected: Any, atol: float = 1e-5) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=atol)
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "left-padded"])
-def test_cached_and_uncached_states_agree(scheme: str, static: bool, padded: bool) -> None:
-    model = model_of("causal", scheme=scheme)
-    mask = torch.ones_like(TOKENS)
-    mask[1, :3] = not padded
-    masks: dict[str, Any] = {"attention_mask": mask} if padded else {}
-    whole = model(TOKENS, use_cache=False, **masks).logits
-    cache = StaticCache(config=model.config, max_cache_len=9) if static else DynamicCache(config=model.config)
-    found = [model(TOKENS[:, :4], past_key_values=cache, **{k: v[:, :4] for k, v in masks.items()}).logits]
-    for i in range(4, 7):
-        seen = {name: value[:, : i + 1] for name, value in masks.items()}
-        found.append(model(TOKENS[:, i : i + 1], past_key_values=cache, **seen).logits)
-    close(torch.cat(found, 1)[mask.bool()], whole[mask.bool()])
-    assert len(cache.layers) == 2 * (ss.scheme(scheme).count("A") + ss.scheme(scheme).count("D"))
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("implementation", [None, "static"])
-def test_generation_with_a_cache_writes_what_it_writes_without(scheme: str, implementation: str | None) -> None:
-    model = model_of("causal", scheme=scheme, pad_token_id=0)
-    mask = torch.ones_like(TOKENS)
-    mask[1, :3] = 0
-    options: dict[str, Any] = dict(attention_mask=mask, max_new_tokens=6, do_sample=False)
-    free = model.generate(TOKENS, use_cache=False, **options)
-    assert torch.equal(model.generate(TOKENS, cache_implementation=implementation, **options), free)
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_translator_decodes_with_a_cache_as_without(scheme: str) -> None:
-    model = model_of("translation", scheme=scheme, decoder_layers=2)
-    source = TOKENS.flip(0)
-    whole = model(source, decoder_input_ids=TOKENS, use_cache=False).logits
-    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-    found = [model(source, decoder_input_ids=TOKENS[:, i : i + 1], past_key_values=cache).logits for i in range(7)]
-    close(torch.cat(found, 1), whole)
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_packed_texts_do_not_diffuse_into_each_other(scheme: str) -> None:
-    model = model_of("causal", scheme=scheme)
-    a, b = TOKENS[:1, :3], TOKENS[:1, 3:]
-    positions = torch.tensor([[0, 1, 2, 0, 1, 2, 3]])
-    packed = model(TOKENS[:1], position_ids=positions, use_cache=False).logits
-    close(packed, torch.cat([model(a, use_cache=False).logits, model(b, use_cache=False).logits], 1))
-
-
-@pytest.mark.parametrize("ends", ["reflecting", "fixed"])
-@pytest.mark.parametrize("kind", ["masked", "translation"])
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_padding_changes_nothing_in_an_encoder(scheme: str, kind: str, ends: str) -> None:
-    model = model_of(kind, scheme=scheme, ends=ends, positions="rotary")
-    encoder = model.encoder
-    alone = encoder(Text(TOKENS[:1, :5]))
-    for left in (0, 2):
-        row = torch.full((1, 7), 3)
-        row[:, left : left + 5] = TOKENS[:1, :5]
-        mask = torch.zeros(1, 7, dtype=torch.long)
-        mask[:, left : left + 5] = 1
-        batch, masks = torch.cat([row, TOKENS[1:]]), torch.cat([mask, torch.ones(1, 7, dtype=torch.long)])
-        close(encoder(Text(batch, masks))[:1, left : left + 5], alone)
-
-
-@pytest.mark.parametrize("kind", list(KINDS))
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_model_learns_alpha_and_counts_what_it_computes(kind: str, scheme: str) -> None:
-    model = model_of(kind, scheme=scheme)
-    given = {"pixel_values": torch.randn(2, 1, 16, 16)} if kind == "image" else {"input_ids": TOKENS}
-    labels = torch.tensor([0, 1]) if kind in ("image", "sequence") else TOKENS
-    if kind == "vectors":
-        given, labels = {"values": torch.randn(2, 7, 1)}, torch.randn(2, 7, 1)
-    model.train()(**given, labels=labels).loss.backward()
-    alphas = [p for name, p in model.named_parameters() if name.endswith(".D.a")]
-    assert len(alphas) == (8 if kind == "translation" else 2)
-    assert all(p.grad.abs().max() > 0 for p in alphas)
-    if kind in ("causal", "sequence", "masked"):
-        with FlopCounterMode(display=False) as counter, exact_attention(), torch.no_grad():
-            sketch(model.config).to_empty(device="cpu").eval()(torch.zeros(1, 8, dtype=torch.long))
-        assert counter.get_total_flops() == 8 * cost(model.config, 8).flops
 
 
 @pytest.mark.parametrize("kind", ["causal", "sequence"])

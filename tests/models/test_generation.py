@@ -1,7 +1,7 @@
 """Cached and uncached generation agree token for token, for every row; padding changes nothing.
 
 The models run in float64: what is compared is the bookkeeping of cache, masks and positions, and no near-tie of two
-tokens can hide or fake a mistake. One test compares float32 logits.
+tokens can hide or fake a mistake.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import left_mask, right_mask, tiny
+from tiny import tokens as drawn
 from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 
@@ -18,43 +20,29 @@ import splitstep as ss
 from splitstep.fields import attention_weights
 from splitstep.models.body import sinusoids
 
-VOCAB, NEW = 29, 8
+NEW = 8
 GREEDY: dict[str, Any] = {"do_sample": False}
 BEAMS: dict[str, Any] = {"do_sample": False, "num_beams": 3}
 SAMPLE: dict[str, Any] = {"do_sample": True, "top_k": 0, "temperature": 1.0}
 MODES = {"greedy": GREEDY, "beams": BEAMS, "sampling": SAMPLE}
 
 
-def causal(scheme: str, **more: Any) -> ss.SplitstepForCausalLM:
-    shape = {"layers": 2, "width": 16, "heads": 4, "ffn": 24, "vocab_size": VOCAB, "init_std": 0.3}
-    shape |= {"max_positions": 32, "pad_token_id": 0, "bos_token_id": 1, "tie_word_embeddings": False}
-    torch.manual_seed(0)
-    return sharpen(ss.SplitstepForCausalLM(ss.CausalConfig(scheme=scheme, **(shape | more))))
+def causal(scheme: str, **more: Any) -> Any:
+    return tiny("causal", scheme, **more).double()
 
 
-def translation(scheme: str, **more: Any) -> ss.SplitstepForTranslation:
-    shape = {"layers": 2, "decoder_layers": 2, "width": 16, "heads": 4, "ffn": 24, "vocab_size": VOCAB}
-    shape |= {"max_positions": 32, "init": "normal", "init_std": 0.3, "tie_word_embeddings": False}
-    torch.manual_seed(0)
-    return sharpen(ss.SplitstepForTranslation(ss.TranslationConfig(scheme=scheme, **(shape | more))))
-
-
-def sharpen(model: Any) -> Any:
-    """In float64, with tokens that differ by far and attention that prefers some keys by far: no dull repetitions."""
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            if "embedding" in name:
-                p.mul_(10.0)
-            if "qkv" in name or ".C.q" in name or ".C.kv" in name:
-                p.mul_(2.0)
-    return model.double().eval()
+def translation(scheme: str, **more: Any) -> Any:
+    return tiny("translation", scheme, **more).double()
 
 
 def left_padded() -> tuple[Tensor, Tensor]:
     """Prompts of 5, 2 and 4 tokens."""
-    tokens = torch.randint(3, VOCAB, (3, 5), generator=torch.Generator().manual_seed(2))
-    mask = (torch.arange(5) >= torch.tensor([[0], [3], [1]])).long()
-    return tokens * mask, mask
+    return drawn(2, length=5) * left_mask(5), left_mask(5)
+
+
+def right_padded() -> tuple[Tensor, Tensor]:
+    """Sources of 6, 3 and 5 tokens."""
+    return drawn(4, length=6) * right_mask(6), right_mask(6)
 
 
 def generated(model: Any, tokens: Tensor, mask: Tensor | None, use_cache: bool, **how: Any) -> Any:
@@ -108,18 +96,6 @@ def test_positions_and_shared_keys_and_free_heads_survive_the_cache(
     assert layer.keys.shape[1::2] == (kv_heads or 4, head_size or 4)
 
 
-@pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal"])
-@pytest.mark.parametrize("scheme", list(ss.SCHEMES))
-def test_a_padded_prompt_continues_as_it_does_alone(scheme: str, positions: str) -> None:
-    model = causal(scheme, positions=positions, layers=1)
-    tokens, mask = left_padded()
-    together = generated(model, tokens, mask, True, **GREEDY).sequences[:, tokens.shape[1] :]
-    for i, row in enumerate(together):
-        alone = tokens[i : i + 1, mask[i] > 0]
-        for given in (None, torch.ones_like(alone)):
-            assert torch.equal(generated(model, alone, given, True, **GREEDY).sequences[0, alone.shape[1] :], row)
-
-
 def test_generation_without_a_pad_token_derives_no_mask_from_token_zero() -> None:
     """Token 0 is an ordinary token where the config names no padding."""
     model = causal("lie", pad_token_id=None)
@@ -130,28 +106,6 @@ def test_generation_without_a_pad_token_derives_no_mask_from_token_zero() -> Non
         step = model(expected, use_cache=False).logits[:, -1:].argmax(-1)
         expected = torch.cat((expected, step), 1)
     assert torch.equal(new, expected)
-
-
-@pytest.mark.parametrize("scheme", list(ss.SCHEMES))
-def test_a_cache_fed_in_pieces_gives_the_logits_of_the_whole(scheme: str) -> None:
-    """Chunks of several tokens over a filled cache, in float32, padded and not."""
-    model = causal(scheme, positions="rotary").float()
-    tokens, mask = left_padded()
-    for given in (None, mask):
-        whole = model(tokens, given, use_cache=False).logits
-        cache, pieces = DynamicCache(), []
-        for start, end in ((0, 1), (1, 4), (4, 5)):
-            out = model(tokens[:, start:end], None if given is None else given[:, :end], past_key_values=cache)
-            pieces.append(out.logits)
-        here = torch.ones_like(mask) if given is None else given
-        torch.testing.assert_close(torch.cat(pieces, 1)[here > 0], whole[here > 0], atol=1e-4, rtol=1e-4)
-
-
-def right_padded() -> tuple[Tensor, Tensor]:
-    """Sources of 6, 3 and 5 tokens."""
-    tokens = torch.randint(3, VOCAB, (3, 6), generator=torch.Generator().manual_seed(4))
-    mask = (torch.arange(6) < torch.tensor([[6], [3], [5]])).long()
-    return tokens * mask, mask
 
 
 @pytest.mark.parametrize("scheme", list(ss.SCHEMES))
@@ -199,18 +153,6 @@ def test_sinusoids_are_the_same_within_the_table_and_beyond(width: int, tmp_path
         found = [each(**given).logits for each in (model, loaded, longer)]
         assert torch.equal(found[0], found[1])
         assert torch.equal(found[0], found[2])
-
-
-@pytest.mark.parametrize("scheme", list(ss.SCHEMES))
-def test_a_padded_source_translates_as_it_does_alone(scheme: str) -> None:
-    model = translation(scheme, layers=1, decoder_layers=1)
-    tokens, mask = right_padded()
-    for how in (GREEDY, BEAMS):
-        together = generated(model, tokens, mask, True, **how).sequences
-        for i, row in enumerate(together):
-            alone = generated(model, tokens[i : i + 1, mask[i] > 0], None, True, **how).sequences[0]
-            assert torch.equal(alone, row[: len(alone)])
-            assert (row[len(alone) :] == 0).all()  # sources that end early are filled with padding
 
 
 @pytest.mark.parametrize("kind", ["causal", "translation"])

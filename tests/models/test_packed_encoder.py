@@ -21,28 +21,6 @@ def pieces(x: Tensor) -> list[Tensor]:
     return [part[None] for row, sizes in zip(x, LENGTHS, strict=True) for part in row.split(sizes)]
 
 
-@pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal", "none"])
-@pytest.mark.parametrize("scheme", ["lie", "macaron", "lie-postnorm", "strang-midpoint", "reversible", "D A F"])
-def test_a_packed_row_gives_the_logits_of_each_text_alone(scheme: str, positions: str) -> None:
-    """In double precision: attention that prefers some keys by far makes more of rounding."""
-    model, ids = tiny.tiny("masked", scheme, positions=positions).double(), tiny.tokens(rows=3, length=12)
-    packed, plain = model(ids, seq_idx=SEQ_IDX).logits, model(ids).logits
-    for text, logits in zip(pieces(ids), pieces(packed), strict=True):
-        torch.testing.assert_close(logits, model(text).logits, rtol=1e-9, atol=1e-9)
-    assert not torch.allclose(packed[0], plain[0], atol=1e-2)
-    torch.testing.assert_close(packed[1], plain[1], rtol=1e-9, atol=1e-9)  # one text: the plain row
-
-
-@pytest.mark.parametrize("positions", ["learned", "rotary"])
-@pytest.mark.parametrize("scheme", ["lie", "macaron"])
-def test_so_it_does_in_single_precision(scheme: str, positions: str) -> None:
-    model, ids = tiny.tiny("masked", scheme, sharp=False, positions=positions), tiny.tokens(rows=3, length=12)
-    packed = model(ids, seq_idx=SEQ_IDX).logits
-    assert packed.std() > 0.1
-    for text, logits in zip(pieces(ids), pieces(packed), strict=True):
-        torch.testing.assert_close(logits, model(text).logits, **CLOSE)
-
-
 def test_the_model_without_a_head_packs_as_well() -> None:
     torch.manual_seed(0)
     model, ids = ss.models.SplitstepMaskedModel(ss.MaskedConfig(**tiny.SHAPES["masked"])).eval(), tiny.tokens(0, 3, 12)

@@ -6,34 +6,23 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import inputs, tiny
 from torch import Tensor, nn
 
 import splitstep as ss
-from splitstep.models import KINDS
+from splitstep.fields import Context
 from splitstep.models.base import all_stacks
 from splitstep.models.rebuilt import replayed
 
-SMALL: dict[str, Any] = dict(layers=3, width=16, heads=4, ffn=24, max_positions=16, init_std=0.3)
 TIED = {"F0": "F", "F1": "F"}
 
 
 def build(kind: str, scheme: str = "A F", **more: Any) -> Any:
-    torch.manual_seed(0)
-    shape: dict[str, Any] = {**SMALL, "image_size": 8} if kind == "image" else {**SMALL, "vocab_size": 20}
-    decoder: dict[str, Any] = {"decoder_layers": 2} if kind == "translation" else {}
-    model = KINDS[kind].model(KINDS[kind].config(**(shape | decoder | more), scheme=scheme)).eval()
+    model = tiny(kind, scheme, sharp=False, **({"layers": 3} | more))
     with torch.no_grad():  # norms and biases too, so that a lost one is seen
         for weight in model.parameters():
             weight.add_(0.1 * torch.randn_like(weight))
     return model
-
-
-def inputs(kind: str) -> dict[str, Tensor]:
-    draw = torch.Generator().manual_seed(1)
-    if kind == "image":
-        return {"pixel_values": torch.randn(2, 1, 8, 8, generator=draw)}
-    tokens = torch.randint(3, 20, (2, 7), generator=draw)
-    return {"input_ids": tokens} | ({"decoder_input_ids": tokens} if kind == "translation" else {})
 
 
 def logits(model: Any, kind: str) -> Tensor:
@@ -59,14 +48,8 @@ def test_substeps_of_a_replay_are_refined_steps(kind: str) -> None:
     new = replayed(model, substeps=3)
     [old], [stack] = all_stacks(model), all_stacks(new)
     x = torch.randn(2, 4, 16)
-    expected = ss.integrate(old.scheme, ss.refine(old.steps(), 3), x, _causal(kind))
-    assert torch.equal(stack(x, _causal(kind)), expected)
-
-
-def _causal(kind: str) -> Any:
-    from splitstep.fields import Context
-
-    return Context(causal=kind == "causal")
+    expected = ss.integrate(old.scheme, ss.refine(old.steps(), 3), x, Context(causal=kind == "causal"))
+    assert torch.equal(stack(x, Context(causal=kind == "causal")), expected)
 
 
 def test_a_replay_runs_another_scheme_on_the_same_fields() -> None:

@@ -1,0 +1,176 @@
+"""What every model promises, for every row of the table, for diffusion and for letters of other packages: later
+tokens change nothing, padding changes nothing, packed texts do not mix, a cache changes nothing, costs are counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tiny import LENGTH, VOCAB, inputs, labels, left_mask, right_mask, tiny, tokens
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import DynamicCache, EncoderDecoderCache, StaticCache
+
+import splitstep as ss
+from splitstep.fields import exact_attention
+from splitstep.letters import LETTERS
+from splitstep.models import KINDS, cost
+from splitstep.models.cost import sketch
+
+ROWS = list(ss.SCHEMES)
+DIFFUSING = ["A F D@exact", "D/2 A F D/2", "D/2@exact F/2 A F/2 D/2 @heun"]
+KEEPING = ["A F G", "A/2 G F A/2 @midpoint"]  # G keeps the past of a text, and reads no mask; H keeps nothing
+STRANGE = ["A F G", "F0/2 A G+H F1/2 @heun", "A N F M G P H"]
+TEXT = ["causal", "masked", "sequence", "translation"]
+ALPHA: dict[str, Any] = {"diffusion": 0.4}
+LENGTHS = ((5, 1, 6), (12,), (2, 3, 7))  # of the texts in each row of 12 tokens
+SEQ_IDX = torch.tensor([[n for n, size in enumerate(row) for _ in range(size)] for row in LENGTHS])
+RESTARTS = torch.tensor([[i for size in row for i in range(size)] for row in LENGTHS])
+
+pytestmark = pytest.mark.usefixtures("stranger")
+
+
+def exact(kind: str, scheme: str, **more: Any) -> Any:
+    """A model in double precision: attention that prefers some keys by far makes much of rounding."""
+    return tiny(kind, scheme, **(ALPHA | more)).double()
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def moved(ids: Tensor, at: Any) -> Tensor:
+    """Other tokens at these places."""
+    other = ids.clone()
+    other[at] = (other[at] + 5) % (VOCAB - 1) + 1
+    return other
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize("scheme", ROWS + DIFFUSING + KEEPING)
+@pytest.mark.parametrize("kind", ["causal", "translation"])
+def test_no_output_moves_when_a_later_token_moves(kind: str, scheme: str, positions: str) -> None:
+    model, name = (
+        exact(kind, scheme, positions=positions),
+        "decoder_input_ids" if kind == "translation" else "input_ids",
+    )
+    given = {**inputs(kind), "attention_mask": torch.ones(3, LENGTH).long()}
+    for masked in (given, {key: x for key, x in given.items() if key != "attention_mask"}):
+        plain = model(**masked).logits
+        for j in (1, 4, LENGTH - 1):
+            changed = model(**{**masked, name: moved(given[name], (slice(None), j))}).logits
+            assert torch.equal(changed[:, :j], plain[:, :j])
+            assert not torch.allclose(changed[:, j:], plain[:, j:])
+    if kind == "translation":  # whose source is seen whole
+        changed = model(**(given | {"input_ids": moved(given["input_ids"], (slice(None), -1))})).logits
+        assert not torch.allclose(changed[:, :1], plain[:, :1])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("scheme", ROWS + DIFFUSING)
+@pytest.mark.parametrize("kind", TEXT)
+def test_padding_changes_nothing(kind: str, scheme: str, side: str) -> None:
+    """What stands there has no influence, and each row is read as it is alone."""
+    mask = left_mask() if side == "left" else right_mask()
+    given, per_token = {**inputs(kind), "attention_mask": mask}, kind in ("causal", "masked")
+    for more in ({}, {"ends": "fixed"}) if scheme in DIFFUSING and kind != "causal" else ({},):
+        model = exact(kind, scheme, **more)
+        plain = model(**given).logits
+        changed = model(**(given | {"input_ids": moved(given["input_ids"], mask == 0)})).logits
+        if per_token:
+            assert torch.equal(changed[mask > 0], plain[mask > 0])
+            assert not torch.allclose(changed[mask == 0], plain[mask == 0])
+        else:
+            assert torch.equal(changed, plain)
+        for i, real in enumerate(mask > 0):
+            row = {
+                name: x[i : i + 1] if name.startswith("decoder") else x[i : i + 1, real] for name, x in given.items()
+            }
+            close(plain[i, real] if per_token else plain[i], model(**row).logits[0])
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "sinusoidal", "none"])
+@pytest.mark.parametrize("scheme", ["lie", "macaron", "lie-postnorm", "strang-midpoint", "reversible", *DIFFUSING])
+@pytest.mark.parametrize("kind", ["causal", "masked"])
+def test_packed_texts_do_not_mix(kind: str, scheme: str, positions: str) -> None:
+    model, ids = exact(kind, scheme, positions=positions), tokens(length=12)
+    packing = {"position_ids": RESTARTS} if kind == "causal" else {"seq_idx": SEQ_IDX}
+    packed, plain = model(ids, use_cache=False, **packing).logits, model(ids, use_cache=False).logits
+    for found, row, sizes in zip(packed, ids, LENGTHS, strict=True):
+        for logits, text in zip(found.split(sizes), row.split(sizes), strict=True):
+            close(logits, model(text[None], use_cache=False).logits[0])
+    assert not torch.allclose(packed[0], plain[0], atol=1e-2)
+    close(packed[1], plain[1])  # one text: the plain row
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "left-padded"])
+@pytest.mark.parametrize("scheme", ROWS + DIFFUSING + KEEPING)
+def test_a_cache_fed_in_pieces_gives_the_logits_of_the_whole(scheme: str, padded: bool, static: bool) -> None:
+    if scheme in KEEPING and (padded or static):
+        pytest.skip("the letter of this test reads no mask and no unused room")
+    model, ids = exact("causal", scheme, positions="rotary"), tokens()
+    mask = left_mask() if padded else torch.ones(3, LENGTH).long()
+    masks = {"attention_mask": mask} if padded else {}
+    whole = model(ids, use_cache=False, **masks).logits
+    cache = StaticCache(config=model.config, max_cache_len=LENGTH + 2) if static else DynamicCache(config=model.config)
+    pieces = [
+        model(ids[:, i:j], past_key_values=cache, **{name: x[:, :j] for name, x in masks.items()}).logits
+        for i, j in ((0, 1), (1, 4), (4, 5), (5, LENGTH))
+    ]
+    close(torch.cat(pieces, 1)[mask > 0], whole[mask > 0])
+    keeps = [name for name in ss.scheme(scheme).fields if LETTERS[name[0]].cache == "self"]
+    assert len(cache.layers) == 2 * sum(map(ss.scheme(scheme).count, keeps))
+
+
+@pytest.mark.parametrize("scheme", ROWS + DIFFUSING)
+def test_a_translator_decodes_with_a_cache_as_without(scheme: str) -> None:
+    model, ids = exact("translation", scheme), tokens(2)
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    pieces = [model(tokens(), decoder_input_ids=ids[:, i : i + 1], past_key_values=cache).logits for i in range(LENGTH)]
+    close(torch.cat(pieces, 1), model(tokens(), decoder_input_ids=ids, use_cache=False).logits)
+
+
+@pytest.mark.parametrize("scheme", [*DIFFUSING, *STRANGE])
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_parameter_learns_and_every_product_is_counted(kind: str, scheme: str) -> None:
+    model = tiny(kind, scheme, dropout=0.1, substeps=2, diffusion=0.2).train()
+    model(**inputs(kind), labels=labels(kind)).loss.backward()
+    check_gradients(model)
+    given = {name: x[:1] for name, x in inputs(kind).items() if name != "attention_mask"}
+    length = 4 if kind == "image" else LENGTH
+    with FlopCounterMode(display=False) as counter, exact_attention(), torch.no_grad():
+        sketch(model.config).to_empty(device="cpu").eval()(**given, use_cache=False)
+    assert cost(model.config, length).flops == round(counter.get_total_flops() / length)
+
+
+@pytest.mark.parametrize("scheme", ROWS)
+def test_every_parameter_of_every_row_learns(scheme: str) -> None:
+    model = tiny("translation", scheme, dropout=0.1).train()
+    model(**inputs("translation"), labels=labels("translation")).loss.backward()
+    check_gradients(model)
+
+
+def check_gradients(model: Any) -> None:
+    for name, p in model.named_parameters():
+        assert p.grad is not None, name
+        assert p.grad.isfinite().all(), name
+        if "qkv.bias" not in name and "C.kv.bias" not in name:  # a shift of all keys changes no softmax
+            assert p.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize("scheme", ["lie", "strang-midpoint", "reversible"])
+@pytest.mark.parametrize("kind", TEXT)
+def test_a_row_of_nothing_but_padding_is_a_number(kind: str, scheme: str) -> None:
+    """With attention dropout as without, and it leaves the other rows alone."""
+    model = tiny(kind, scheme, attention_dropout=0.2)
+    given = inputs(kind) | {"attention_mask": right_mask()}
+    given["attention_mask"][2] = 0
+    for mode in (True, False):
+        out = model.train(mode)(**given, labels=labels(kind), dropout_seed=torch.tensor(5))
+        assert out.logits.isfinite().all()
+        out.loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    rows = model(**{name: x[:2] for name, x in given.items()}).logits
+    torch.testing.assert_close(out.logits[:2], rows, atol=1e-4, rtol=1e-4)
