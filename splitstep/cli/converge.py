@@ -184,7 +184,7 @@ def discretise_model(
     from ..opening import open_model
     from ..opening.texts import default_texts, read_texts
     from ..studies.converge import discretisation
-    from ..studies.converge import pretrained as study
+    from ..studies.converge import discretised_flow as study
     from ..training.progress import counting
 
     out = Path("runs") / f"converge-{Path(name).resolve().stem}" if out is None else out

@@ -59,12 +59,12 @@ PATHS = {
     "ablate": "splitstep.studies.ablate:STUDY",
     "approximate": "splitstep.studies.approximate:STUDY",
     "compare": "splitstep.studies.compare:STUDY",
-    "discretisation": "splitstep.studies.converge.discretisation_report:STUDY",
-    "discretised-flow": "splitstep.studies.converge.pretrained_report:STUDY",
+    "discretisation": "splitstep.studies.converge.discretisation_document:STUDY",
+    "discretised-flow": "splitstep.studies.converge.discretised_flow_document:STUDY",
     "distil": "splitstep.studies.distil:STUDY",
     "glue": "splitstep.studies.glue:STUDY",
     "inspect": "splitstep.studies.inspect:STUDY",
-    "limit": "splitstep.studies.converge.limit_report:STUDY",
+    "limit": "splitstep.studies.converge.limit_document:STUDY",
     "orders": "splitstep.studies.orders:STUDY",
 }
 STUDIES = Registry("study", None, "studies", _checked, PATHS)

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
-NOT_ON_PAGES, EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES = (
-    -1,
-    0,
-    1,
-    2,
-)  # levels of detail: where columns and tables are
+NOT_ON_PAGES, EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES = -1, 0, 1, 2  # levels of detail: where columns and tables are
 FOLDED = 12  # characters after which a long word may be broken on a terminal
 GAP = 2  # characters between columns on a terminal
 HEAD = 14  # characters after which a head is wrapped on a terminal
@@ -63,9 +58,12 @@ class Table:
                 raise ValueError(f"The table {self.title!r} has {len(self.columns)} columns, but a row {tuple(row)!r}.")
 
     @staticmethod
-    def of(records: Sequence[Record], title: str = "", notes: Sequence[str] = ()) -> Table:
-        """A table from rows that name their columns."""
-        return Table(list(records[0]), [list(record.values()) for record in records], title, notes)
+    def of(
+        records: Sequence[Record], title: str = "", notes: Sequence[str] = (), detail: int = EVERYWHERE, name: str = ""
+    ) -> Table:
+        """A table from rows that name their columns; without rows it has none."""
+        columns = list(records[0]) if records else []
+        return Table(columns, [list(record.values()) for record in records], title, notes, detail, name)
 
     def fitted(self, detail: int) -> Columns:
         """The columns of at most this detail that have any text, each with its cells."""

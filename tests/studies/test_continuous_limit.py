@@ -16,15 +16,15 @@ from scipy import stats
 from torch import Tensor
 
 from splitstep import cli
-from splitstep.experiments.records import RecipeEntries
 from splitstep.experiments.study import STUDIES
 from splitstep.models import KINDS
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.converge.depth_weights import interpolated, matrices, roughness
 from splitstep.studies.converge.limit import ContinuousLimit, Trend, continuous_limit, read_depths
-from splitstep.studies.converge.limit_report import limit_verdict
+from splitstep.studies.converge.limit_document import limit_verdict
 from splitstep.studies.converge.problem import problem_of
 from splitstep.studies.converge.slopes import Slope, fitted_slope
+from splitstep.support.provenance import Provenance
 from splitstep.tasks.task import ACCURACY
 from splitstep.training import load_recipe
 
@@ -116,7 +116,7 @@ def result_with(rates: dict[str, tuple[float, float]], rough: dict[str, tuple[fl
     ]
     return ContinuousLimit(
         "digits", ACCURACY, "A F", 3.0, (3, 6, 12), (0, 1, 2), 3, (0.0, 1.0), 64, (), (), tuple(trends), (), (),
-        RecipeEntries(task="digits"), "local", None, {}, None, "2026-01-01",  # pyright: ignore
+        Provenance(recipe={"task": "digits"}, engine="local", versions={}, commit=None),
     )  # fmt: skip
 
 

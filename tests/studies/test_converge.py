@@ -19,7 +19,7 @@ from splitstep.inference.runs import open_run
 from splitstep.recipe import read_recipe
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.converge.discretisation import discretisation
-from splitstep.studies.converge.discretisation_report import discretisation_verdict
+from splitstep.studies.converge.discretisation_document import discretisation_verdict
 from splitstep.studies.converge.variations import fitting
 from splitstep.training import train
 

@@ -16,7 +16,8 @@ from ...inference.runs import Trained, open_run
 from ...kernels.loss import IGNORED, shifted
 from ...models import CausalConfig
 from ...models.base import all_stacks
-from ...support.provenance import stamp
+from ...support.provenance import Provenance, made
+from ...support.typed import Inlined
 from ...tasks import Batch, Metric
 from ...tasks.pairs.translation import Translation
 from ...training.progress import Counting
@@ -56,10 +57,7 @@ class Discretisation(Result):
     ways: tuple[Variation, ...]
     longer: tuple[Variation, ...]
     errors: tuple[LocalError, ...]
-    command: str | None
-    versions: dict[str, str]
-    commit: str | None
-    date: str
+    made: Inlined[Provenance]
 
     @property
     def middle(self) -> float:
@@ -126,7 +124,7 @@ def discretisation(
         layers=len(stack.layers), step=stack.step, substeps=k, examples=n, probed=probed,
         majority=majority(batches, lambda batch: labels_of(run, batch)), shared=share_interval(end.shared, n), own=own,
         limit=end, coarser=coarser, ways=tuple(rest[: len(ways)]), longer=tuple(rest[len(ways) :]),
-        errors=tuple(errors), command=command, **stamp(),
+        errors=tuple(errors), made=made(command),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...experiments.plan import Planned, check_runs, plan
-from ...experiments.records import RecipeEntries, Setting
+from ...experiments.records import Setting
 from ...experiments.result import Result
 from ...experiments.running import run_all
 from ...inference.runs import find_run
@@ -23,8 +23,8 @@ from ...jobs.progress import RunsProgress
 from ...models import SplitstepModel
 from ...probes.similarity import linear_cka
 from ...schemes import scheme
-from ...support.provenance import stamp
-from ...support.typed import Figure
+from ...support.provenance import Provenance, made
+from ...support.typed import Figure, Inlined
 from ...tasks import Batch, Metric, Task
 from ...tasks.pairs.translation import Translation
 from ...text.files import data_root
@@ -99,12 +99,7 @@ class ContinuousLimit(Result):
     trends: tuple[Trend, ...]
     pinned: tuple[PinnedRow, ...]  # of a problem whose exact solution is known
     stiff: tuple[PinnedRow, ...]  # the same on finer grids
-    recipe: RecipeEntries
-    engine: str
-    command: str | None
-    versions: dict[str, str]
-    commit: str | None
-    date: str
+    made: Inlined[Provenance]
 
     def slope(self, kind: str, what: str) -> Slope | None:
         return next((one.slope for one in self.trends if (one.kind, one.what) == (kind, what)), None)
@@ -183,7 +178,7 @@ def continuous_limit(
         seeds=tuple(seeds), modes=modes, shared_times=tuple(i * time / times for i in range(times + 1)),
         examples=sum(len(batch["labels"]) for batch in batches), networks=tuple(networks), gaps=tuple(gaps),
         trends=tuple(trends_of(networks, gaps)), pinned=pinned_orders(), stiff=order_reduction(),
-        recipe=RecipeEntries(**recipe.document()), engine=engine, command=command, **stamp(),
+        made=made(command, recipe=recipe.document(), engine=engine),
     )  # fmt: skip
 
 

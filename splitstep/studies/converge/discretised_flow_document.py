@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ...experiments.sections import made, reproduced
@@ -12,11 +11,21 @@ from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
 from ...report.document import Beside, Document, Note, Verdict
 from ...report.tables import Code, Column, Table
-from ...schemes import label
 from ...support.words import counted
 from .changes import Change, Changed
-from .local_errors_report import NOT_DEFINED, errors_chart, errors_table
-from .pretrained import PROBED_TOKENS, DiscretisedFlow
+from .discretised_flow import PROBED_TOKENS, DiscretisedFlow
+from .shared_parts import (
+    FACTOR,
+    NOT_DEFINED,
+    SUBSTEPS,
+    errors_chart,
+    errors_table,
+    lengths_table,
+    lines_by_scheme,
+    name_of,
+    scrolling,
+    ways_table,
+)
 
 GUESS = 0.5  # nats per token below a uniform guess: a model that is no better has learnt next to nothing
 CLOSE = 0.1  # nats per token: the change of the loss that decides
@@ -100,10 +109,6 @@ def spelt(change: Change | None) -> str:
     return f"{value} [{', '.join(ends)}]" if ends else value
 
 
-def name_of(one: Changed) -> str:
-    return shortened(label(one.scheme))
-
-
 def figures_of(one: Changed | None) -> dict[Column, str]:
     heads = ("loss", "KL", "shared", "output")
     if one is None:
@@ -133,33 +138,17 @@ def undefined_notes(result: DiscretisedFlow) -> list[str]:
     ]
 
 
-def ways_table(result: DiscretisedFlow) -> Table:
-    records = [
-        {
-            Column("scheme", text=True, grouped=True): name_of(one),
-            Column("notation", text=True, grouped=True, below=True): Code(shortened(one.scheme)),
-            Column("sub-steps"): str(one.substeps),
-            **figures_of(one),
-        }
-        for one in result.ways
-    ]
-    return Table.of(records, "Schemes and sub-steps")
-
-
-def longer_table(result: DiscretisedFlow) -> Table:
-    records = [{Column("step"): f"{one.factor:.3g} \u00d7", **figures_of(one)} for one in result.longer]
-    return Table.of(records, "Step lengths", [LONGER])
-
-
-def local_table(result: DiscretisedFlow) -> Table:
-    return errors_table(result.errors, f"In float32, on the first {PROBED_TOKENS} tokens of the first text, or fewer.")
-
-
-def discretised_flow_tables(result: DiscretisedFlow) -> list[Table]:
+def shown_tables(result: DiscretisedFlow) -> list[Table]:
     """What decides, schemes by sub-steps, step lengths, local errors by layer."""
-    found = [deciding_table(result), ways_table(result), longer_table(result)]
-    found += [local_table(result)] if result.errors else []
-    return [replace(table, stacked=False) for table in found]
+    where = f"In float32, on the first {PROBED_TOKENS} tokens of the first text, or fewer."
+    return scrolling(
+        [
+            deciding_table(result),
+            ways_table(result.ways, figures_of, below=True),
+            lengths_table(result.longer, figures_of, LONGER),
+            errors_table(result.errors, where),
+        ]
+    )
 
 
 def figure_of(one: Changed) -> float:
@@ -182,14 +171,9 @@ def axis_of(result: DiscretisedFlow) -> Axis:
 
 def substeps_chart(result: DiscretisedFlow) -> LineChart:
     """The change against the sub-steps, a line for each scheme."""
-    by = {
-        text: [one for one in result.ways if one.scheme == text]
-        for text in dict.fromkeys(w.scheme for w in result.ways)
-    }
-    lines = [line_of(name_of(some[0]), [one.substeps for one in some], some) for some in by.values()]
-    x = Axis("sub-steps of each layer", "{:,.0f}", log=True)
-    level = CLOSE if result.loss is not None else None
-    return LineChart(f"Change of the {what(result)}", x, axis_of(result), lines, level=level, name="chart-substeps")
+    lines, level = lines_by_scheme(result.ways, line_of), CLOSE if result.loss is not None else None
+    title = f"Change of the {what(result)}"
+    return LineChart(title, SUBSTEPS, axis_of(result), lines, level=level, name="chart-substeps")
 
 
 def what(result: DiscretisedFlow) -> str:
@@ -199,9 +183,8 @@ def what(result: DiscretisedFlow) -> str:
 def steps_chart(result: DiscretisedFlow) -> LineChart:
     """The change against the factor of the step."""
     line = line_of(name_of(result.own), [one.factor for one in result.longer], result.longer)
-    x = Axis("factor of the step", "{:.3g}", log=True)
     title = f"Change of the {what(result)} as the step grows"
-    return LineChart(title, x, axis_of(result), [line], name="chart-steps")
+    return LineChart(title, FACTOR, axis_of(result), [line], name="chart-steps")
 
 
 def document(result: DiscretisedFlow) -> Document:
@@ -212,8 +195,8 @@ def document(result: DiscretisedFlow) -> Document:
         *(Note(one) for one in (summary(result), *result.notes)),
         Beside(charts),
         *local,
-        *discretised_flow_tables(result),
-        *reproduced(result.command or f"splitstep converge {result.model}", made(result)),
+        *shown_tables(result),
+        *reproduced(result.made.command or f"splitstep converge {result.model}", made(result.made)),
     ]
     return Document(f"{TITLE} {result.model}", parts, discretised_flow_verdict(result))
 
@@ -222,7 +205,7 @@ def summary(result: DiscretisedFlow) -> str:
     loss = "" if result.loss is None else f"; its own loss is {result.loss:.3f} nats per token"
     return (
         f"{result.architecture}, {counted(result.layers, 'layer')} of {result.scheme}; "
-        f"{counted(result.texts, 'text')}, {counted(result.tokens, 'token')}{loss}; {result.date}."
+        f"{counted(result.texts, 'text')}, {counted(result.tokens, 'token')}{loss}; {result.made.date}."
     )
 
 

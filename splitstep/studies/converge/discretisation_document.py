@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 from ...experiments.sections import made, reproduced
 from ...experiments.study import Study
-from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
 from ...report.document import Beside, Document, Note, Verdict
-from ...report.tables import Code, Column, Table
-from ...schemes import label
+from ...report.tables import Column, Table
 from ...support.words import counted
 from ...tasks.task import title_of
 from .discretisation import FINE, Discretisation
-from .local_errors import LocalError
-from .local_errors_report import errors_chart, errors_table
+from .shared_parts import (
+    FACTOR,
+    LIMIT,
+    SUBSTEPS,
+    errors_chart,
+    errors_table,
+    lengths_table,
+    lines_by_scheme,
+    name_of,
+    scrolling,
+    ways_table,
+)
 from .variations import Variation
 
 CLOSE = 0.95  # the share of common predictions that decides
 TITLE = "Discretisation sensitivity"
-LIMIT = "continuous limit"
 MOST_LINES = 8  # of layers in one chart
 WAYS_NOTE = (
     "change: of the centred logits, relative to the network's own; distance: of the same to those of the continuous "
     "limit; KL: from the network's own predictions, in nats; shared: the share of equal predictions."
 )
-IN_FLOAT64 = "In float64."
+REMAINDER = "What the commutator leaves over"
 SHRINKS = (
     "The splitting part minus its leading term, relative to the splitting part. It falls in proportion to the step "
     "where the step is short enough for the leading term to lead."
@@ -59,21 +63,6 @@ def stops_text(result: Discretisation) -> str:
     return f"It works (accuracy above {result.middle:.1%}) at {min(tried):.3g} to {max(tried):.3g} times its step."
 
 
-def name_of(one: Variation) -> str:
-    return LIMIT if one.scheme is None else shortened(label(one.scheme))
-
-
-def discretisation_tables(result: Discretisation) -> list[Table]:
-    """Schemes by sub-steps, step lengths, local errors by layer."""
-    found = [
-        ways_table(result),
-        longer_table(result),
-        errors_table(result.errors, f"{IN_FLOAT64} {probed(result)}"),
-        remainder_table(result),
-    ]
-    return [replace(table, stacked=False) for table in found if table.rows]
-
-
 def figures_of(result: Discretisation, one: Variation) -> dict[Column, str]:
     form, extra = result.metric.format, {}
     if result.metric.name != "accuracy":
@@ -84,41 +73,34 @@ def figures_of(result: Discretisation, one: Variation) -> dict[Column, str]:
     }  # fmt: skip
 
 
-def ways_table(result: Discretisation) -> Table:
-    records = [
-        {
-            Column("scheme", text=True, grouped=True): name_of(one),
-            Column("notation", text=True, grouped=True): Code(shortened(one.scheme)) if one.scheme else "",
-            Column("sub-steps"): str(one.substeps),
-            **figures_of(result, one),
-        }
-        for one in (*result.ways, result.limit)
-    ]
+def shown_tables(result: Discretisation) -> list[Table]:
+    """Schemes by sub-steps, step lengths, local errors by layer."""
+
+    def figures(one: Variation) -> dict[Column, str]:
+        return figures_of(result, one)
+
     error = f"The continuous limit is known to {result.coarser.distance:.1g}, its distance to half the sub-steps."
-    return Table.of(records, "Schemes and sub-steps", [WAYS_NOTE, error])
+    on = f"On {counted(result.probed, 'validation example')}."
+    return scrolling(
+        [
+            ways_table((*result.ways, result.limit), figures, [WAYS_NOTE, error]),
+            longer_table(result),
+            errors_table(result.errors, f"In float64. {on}"),
+            remainder_table(result),
+        ]
+    )
 
 
 def longer_table(result: Discretisation) -> Table:
+    ends = {one.factor: f"{one.accuracy:.1%}" for one in result.longer if one.scheme is None}
     own = [one for one in result.longer if one.scheme is not None]
-    ends = {one.factor: one for one in result.longer if one.scheme is None}
-    records = [
-        {
-            Column("step"): f"{one.factor:.3g} \u00d7",
-            **figures_of(result, one),
-            Column(("limit's", "accuracy")): f"{ends[one.factor].accuracy:.1%}",
-        }
-        for one in own
-    ]
-    notes = [
+    note = (
         "The same operators with a longer or a shorter step, so over another time. The last column is the continuous "
         f"limit over that time. The network does not work below an accuracy of {result.middle:.1%}, the middle "
         f"between its own and that of always naming the most frequent label ({result.majority:.1%})."
-    ]
-    return Table.of(records, "Step lengths", notes)
-
-
-def probed(result: Discretisation) -> str:
-    return f"On {counted(result.probed, 'validation example')}."
+    )
+    last = Column(("limit's", "accuracy"))
+    return lengths_table(own, lambda one: {**figures_of(result, one), last: ends[one.factor]}, note)
 
 
 def remainder_table(result: Discretisation) -> Table:
@@ -128,7 +110,7 @@ def remainder_table(result: Discretisation) -> Table:
     columns = [Column("layer"), *(Column(f"h \u00d7 {fraction(factor)}") for factor in factors)]
     layers = sorted({one.layer for one in result.errors}) if any(v is not None for v in by.values()) else []
     rows = [[str(i), *(f"{by[i, factor] or 0.0:.3f}" for factor in factors)] for i in layers]
-    return Table(columns, rows, "What the commutator leaves over", [SHRINKS] if rows else [])
+    return Table(columns, rows, REMAINDER, [SHRINKS] if rows else [])
 
 
 def fraction(factor: float) -> str:
@@ -137,12 +119,11 @@ def fraction(factor: float) -> str:
 
 def orders_chart(result: Discretisation) -> LineChart:
     """The distance to the limit against the sub-steps."""
-    lines = list[Line]()
-    for text in dict.fromkeys(one.scheme for one in result.ways):
-        own = [one for one in result.ways if one.scheme == text]
-        lines.append(Line(name_of(own[0]), [one.substeps for one in own], [one.distance for one in own]))
-    x, y = Axis("sub-steps of each layer", "{:,.0f}", log=True), Axis("distance", "{:.2e}", log=True)
-    return LineChart("Distance to the continuous limit", x, y, lines, "of the centred logits", name="chart-order")
+    lines = lines_by_scheme(result.ways, lambda name, x, some: Line(name, x, [one.distance for one in some]))
+    y = Axis("distance", "{:.2e}", log=True)
+    return LineChart(
+        "Distance to the continuous limit", SUBSTEPS, y, lines, "of the centred logits", name="chart-order"
+    )
 
 
 def steps_chart(result: Discretisation) -> LineChart:
@@ -152,46 +133,41 @@ def steps_chart(result: Discretisation) -> LineChart:
         Line(name, [one.factor for one in some], [one.accuracy for one in some])
         for name, some in ((f"the network, {name_of(result.own)}", own), (LIMIT, ends))
     ]
-    x = Axis("factor of the step", "{:.3g}", log=True)
     y = Axis("accuracy", "{:.1%}")
-    return LineChart("Accuracy as the step grows", x, y, lines, level=result.middle, name="chart-steps")
+    return LineChart("Accuracy as the step grows", FACTOR, y, lines, level=result.middle, name="chart-steps")
 
 
-def remainder_chart(result: Discretisation) -> LineChart | None:
-    """What the commutator leaves over, against the step."""
+def remainder_chart(result: Discretisation) -> list[LineChart]:
+    """What the commutator leaves over, against the step; none if the scheme has no commutator."""
     layers = sorted({one.layer for one in result.errors})
     shown = layers if len(layers) <= MOST_LINES else layers[:: -(-len(layers) // MOST_LINES)]
-    lines = [line for layer in shown if (line := remainder_line(result.errors, layer)) is not None]
-    if not lines:
-        return None
-    x, y = Axis("factor of the step", "{:.3g}", log=True), Axis("left over", "{:.3f}", log=True)
-    return LineChart("What the commutator leaves over", x, y, lines, name="chart-commutator")
-
-
-def remainder_line(errors: Sequence[LocalError], layer: int) -> Line | None:
-    own = [(one.factor, one.remainder) for one in errors if one.layer == layer and one.remainder is not None]
-    return Line(f"layer {layer}", [x for x, _ in own], [y for _, y in own]) if own else None
+    known = [one for one in result.errors if one.remainder is not None]
+    by = {layer: own for layer in shown if (own := [one for one in known if one.layer == layer])}
+    lines = [
+        Line(f"layer {layer}", [one.factor for one in own], [one.remainder or 0.0 for one in own])
+        for layer, own in by.items()
+    ]
+    y = Axis("left over", "{:.3f}", log=True)
+    return [LineChart(REMAINDER, FACTOR, y, lines, name="chart-commutator")] if lines else []
 
 
 def document(result: Discretisation) -> Document:
     """The charts, the tables and how to reproduce them."""
     title = f"{TITLE}: {result.task}, {name_of(result.own)}"
-    commutators = remainder_chart(result)
-    charts = [errors_chart(result.errors, result.step), *([commutators] if commutators else [])]
     parts = [
         Note(summary(result)),
         Beside([orders_chart(result), steps_chart(result)]),
         Note(f"The limit: rk4 on the sum of the fields, {FINE} sub-steps a layer."),
-        Beside(charts),
-        *discretisation_tables(result),
-        *reproduced(result.command or f"splitstep converge {result.run}", made(result)),
+        Beside([errors_chart(result.errors, result.step), *remainder_chart(result)]),
+        *shown_tables(result),
+        *reproduced(result.made.command or f"splitstep converge {result.run}", made(result.made)),
     ]
     return Document(title, parts, discretisation_verdict(result))
 
 
 def summary(result: Discretisation) -> str:
     step = f"{counted(result.layers, 'layer')} of step {result.step:g}, so t from 0 to {result.layers * result.step:g}"
-    return f"{result.run}: {step}; {counted(result.examples, 'validation example')}; {result.date}."
+    return f"{result.run}: {step}; {counted(result.examples, 'validation example')}; {result.made.date}."
 
 
 STUDY = Study(Discretisation, document)

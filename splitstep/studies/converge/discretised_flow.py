@@ -18,8 +18,8 @@ from ...notation import read, shown
 from ...opening import Opened, load
 from ...opening.texts import batches_of
 from ...scheme import Scheme, with_tableau
-from ...support.provenance import stamp
-from ...support.typed import Figure
+from ...support.provenance import Provenance, made
+from ...support.typed import Figure, Inlined
 from ...tableau import EULER, MIDPOINT, RK4
 from ...training.progress import Counting
 from .changes import Changed, Predicts, aligned_labels, inputs_of, predicts, run_on_texts
@@ -67,10 +67,7 @@ class DiscretisedFlow(Result):
     ways: tuple[Changed, ...]
     longer: tuple[Changed, ...]
     errors: tuple[LocalError, ...]
-    command: str | None
-    versions: dict[str, str]
-    commit: str | None
-    date: str
+    made: Inlined[Provenance]
     chance: Figure | None = None  # the loss of a uniform guess
 
 
@@ -181,7 +178,7 @@ def discretised_flow(
         texts=len(texts), tokens=measured.tokens, loss=measured.loss, own=found[plan.ways[0]],
         halved=changed(found, plan.halved), strang=changed(found, plan.strang), merged=changed(found, plan.merged),
         ways=tuple(found[way] for way in dict.fromkeys(plan.ways)), longer=tuple(found[way] for way in plan.longer),
-        errors=tuple(errors), command=command, chance=math.log(model.config.get_text_config().vocab_size), **stamp(),
+        errors=tuple(errors), chance=math.log(model.config.get_text_config().vocab_size), made=made(command),
     )  # fmt: skip
 
 

@@ -36,11 +36,8 @@ from splitstep.experiments.study import STUDIES
 from splitstep.opening import Opened
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.converge.changes import Change, change_of
-from splitstep.studies.converge.pretrained import DiscretisedFlow, discretised_flow, strang_of, usual
-from splitstep.studies.converge.pretrained_report import (
-    discretised_flow_tables,
-    discretised_flow_verdict,
-)
+from splitstep.studies.converge.discretised_flow import DiscretisedFlow, discretised_flow, strang_of, usual
+from splitstep.studies.converge.discretised_flow_document import discretised_flow_verdict
 
 read_discretised_flow = STUDIES["discretised-flow"].read
 
@@ -195,7 +192,7 @@ def test_what_is_not_defined_is_said_and_is_not_zero() -> None:
     assert parallel.strang is not None
     assert all(one.splitting is None and one.subflow > 0 for one in parallel.errors)
     assert "the splitting part of local errors" in {one.what for one in parallel.undefined}
-    cells = [cell for table in discretised_flow_tables(parallel) for row in table.rows for cell in row]
+    cells = [cell for table in parallel.document().tables for row in table.rows for cell in row]
     assert cells.count("not defined") == len(parallel.errors) == parallel.layers
 
 

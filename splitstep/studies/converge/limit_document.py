@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from ...experiments.sections import made, recipe_of_all, reproduced
 from ...experiments.study import Study
@@ -17,6 +16,7 @@ from ...support.words import counted, listed
 from ...tasks.task import title_of
 from ..pinned import PinnedRow
 from .limit import KINDS, ContinuousLimit, Gap
+from .shared_parts import scrolling
 from .slopes import Slope
 
 TITLE = "The continuous limit"
@@ -91,8 +91,7 @@ def by_text(result: ContinuousLimit) -> str:
 
 def limit_tables(result: ContinuousLimit) -> list[Table]:
     """Fitted powers, distances between depths, and the networks."""
-    found = [trends_table(result), gaps_table(result), networks_table(result), *pinned_tables(result)]
-    return [replace(table, stacked=False) for table in found if table.rows]
+    return scrolling([trends_table(result), gaps_table(result), networks_table(result), *pinned_tables(result)])
 
 
 def power(slope: Slope | None) -> str | tuple[str, ...]:
@@ -140,9 +139,7 @@ def gaps_table(result: ContinuousLimit) -> Table:
         for coarse in result.depths
         if (own := [one for one in result.gaps if (one.kind, one.coarse) == (kind, coarse)])
     ]
-    columns = list(records[0]) if records else []
-    rows = [list(record.values()) for record in records]
-    return Table(columns, rows, "Distance between depths", [GAPS_NOTE])
+    return Table.of(records, "Distance between depths", [GAPS_NOTE])
 
 
 def networks_table(result: ContinuousLimit) -> Table:
@@ -189,7 +186,7 @@ def pinned_table(rows: Sequence[PinnedRow], title: str, note: str) -> Table:
         }
         for one in rows
     ]
-    return replace(Table.of(records, title, [note]), detail=ON_PAGES if len(rows) > SHORT else EVERYWHERE)
+    return Table.of(records, title, [note], ON_PAGES if len(rows) > SHORT else EVERYWHERE)
 
 
 def pinned_chart(result: ContinuousLimit) -> LineChart:
@@ -267,8 +264,8 @@ def document(result: ContinuousLimit) -> Document:
         *trained,
         pinned_chart(result),
         *pinned,
-        *reproduced(result.command or "splitstep.studies.converge.limit.continuous_limit(...)", made(result)),
-        *recipe_of_all(dict(result.recipe), RECIPE_NOTE),
+        *reproduced(result.made.command or "splitstep.studies.converge.limit.continuous_limit(...)", made(result.made)),
+        *recipe_of_all(result.made.recipe, RECIPE_NOTE),
     ]
     return Document(title, parts, limit_verdict(result))
 
@@ -279,7 +276,7 @@ def summary(result: ContinuousLimit) -> str:
         f"Networks of {depths} layers, all over t from 0 to {result.time:g} with step {result.time:g} / layers; "
         f"{counted(len(result.seeds), 'seed')}. Interpolated: the trained network of {result.depths[0]} layers with "
         f"weights interpolated in t. The smooth start is a random function of {counted(result.modes, 'wave')}. No "
-        f"dropout. Trajectories of {counted(result.examples, 'validation example')}; {result.date}."
+        f"dropout. Trajectories of {counted(result.examples, 'validation example')}; {result.made.date}."
     )
 
 
