@@ -11,7 +11,7 @@ import numpy as np
 
 from ..models.vectors import SplitstepVectorsModel
 from ..support.words import counted
-from .certificate import BUDGET, Certificate, Step, certify, outputs, report_only
+from .certificate import BUDGET, BoundTerm, Certificate, certify, outputs, report_only
 from .means import SHARPNESSES, build_from_means, fit_means
 from .network import BETA, build, build_equivariant
 from .ridges import Fit, RidgeSum, fit
@@ -19,7 +19,15 @@ from .symmetry import Symmetries, symmetries_of, within
 from .targets import TARGETS, Array, Map, Target, check_equivariant, known_or_typed, read_target
 
 __all__ = [
-    "TARGETS", "Built", "Certificate", "Say", "Step", "approximate", "certify", "known_or_typed", "nothing",
+    "TARGETS",
+    "BoundTerm",
+    "Built",
+    "Certificate",
+    "Say",
+    "approximate",
+    "certify",
+    "known_or_typed",
+    "nothing",
     "read_target",
 ]  # fmt: skip
 Say = Callable[[str], None]

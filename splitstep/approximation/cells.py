@@ -14,21 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from .local import LocalMap
+from .targets import Array
 
-Array = np.ndarray[Any, Any]
 CHUNK = 2_000_000  # cells times units at once
 MOST_CELLS = 16384  # at once
 KEYS = np.random.default_rng(0).random(64)  # a sum with these weights is a key of a row of numbers
 WIDER = 1 + 1e-12  # cells overlap a little, so rounding leaves no gap between them
 
 
-class Bound(NamedTuple):
+class ErrorBound(NamedTuple):
     """What is proved: the error is at most `error` everywhere. `found` is the largest error that a centre has."""
 
     error: float
@@ -61,7 +61,7 @@ def split(cells: Cells, sides: int) -> Cells:
     return Cells(centres.reshape(-1, m), np.repeat(cells.radii / sides, len(offsets)))
 
 
-class Part:
+class OutputGroup:
     """Outputs of one position that read the same variables, and the units that write to them."""
 
     def __init__(self, local: LocalMap, outputs: Sequence[int], reads: Array) -> None:
@@ -111,12 +111,12 @@ class Part:
         return y.numpy(), (middle.reshape(len(x), self.d, self.m).abs().sum(2) + spread).numpy()
 
 
-def parts_of(local: LocalMap) -> list[Part]:
+def output_groups(local: LocalMap) -> list[OutputGroup]:
     """The outputs of a position, together if they read the same variables."""
     through = (np.abs(local.weights) > 0).astype(float) @ (np.abs(local.directions) > 0)
     reads = (np.abs(local.slope) > 0) | (through > 0)
     patterns = dict.fromkeys(map(tuple, reads.tolist()))
-    return [Part(local, np.flatnonzero((reads == one).all(1)).tolist(), np.array(one)) for one in patterns]
+    return [OutputGroup(local, np.flatnonzero((reads == one).all(1)).tolist(), np.array(one)) for one in patterns]
 
 
 class Proof:
@@ -125,7 +125,7 @@ class Proof:
     def __init__(self, local: LocalMap, f: Callable[[Array], Array], lipschitz: float) -> None:
         """`f` [N, m] -> [N, d] is the target at this position."""
         self.f, self.lipschitz = f, lipschitz
-        self.parts, (self.d, self.m) = parts_of(local), local.slope.shape
+        self.parts, (self.d, self.m) = output_groups(local), local.slope.shape
 
     def bounds(self, cells: Cells) -> tuple[Array, Array]:
         """For each cell the error at its centre and how much more it may be elsewhere in it."""
@@ -138,7 +138,7 @@ class Proof:
         rows = np.arange(len(cells))
         return difference[rows, worst], more[rows, worst]
 
-    def run(self, goal: float, budget: int) -> Bound:
+    def run(self, goal: float, budget: int) -> ErrorBound:
         """Split cells until each is below the goal. If some point is above it, the goal moves up to 1.05 times that."""
         waiting = [cube_of(self.m, 8 if self.m < 3 else 4)]
         error, found, at, spent, left = 0.0, 0.0, [0.5] * self.m, 0, 0.0
@@ -165,4 +165,4 @@ class Proof:
             for sides in np.unique(parts):
                 chosen = np.flatnonzero(~done)[parts == sides]
                 waiting.append(split(Cells(cells.centres[chosen], cells.radii[chosen]), int(sides)))
-        return Bound(error, spent, found, at, spent + left)
+        return ErrorBound(error, spent, found, at, spent + left)

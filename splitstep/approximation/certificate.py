@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from ..models.vectors import SplitstepVectorsModel
-from .cells import Bound, Proof
+from .cells import ErrorBound, Proof
 from .local import LocalMap, Reads, local_maps
-from .targets import Target, samples
+from .targets import Array, Target, samples
 
-Array = np.ndarray[Any, Any]
 BUDGET = 60_000_000  # cells
 SAMPLES = 100_000
 GATHERING: dict[frozenset[Reads], str] = {
@@ -27,7 +25,7 @@ NO_SELECTION = "no unit has to be off: without positions every token has the sam
 
 
 @dataclass(frozen=True)
-class Step:
+class BoundTerm:
     """One term of the bound: what it is about, how large it is and how it is known."""
 
     name: str
@@ -50,7 +48,7 @@ class Certificate:
     at: list[float]
     cells: int
     cells_needed: float
-    steps: list[Step]
+    steps: list[BoundTerm]
     unproved: str = "without a Lipschitz constant"  # why, if `error` is None
 
     @property
@@ -95,7 +93,7 @@ def certify(model: SplitstepVectorsModel, target: Target, eps: float, budget: in
 def report_only(model: SplitstepVectorsModel, target: Target, eps: float, unproved: str) -> Certificate:
     """A sampled error, called so, and why nothing is proved."""
     seen, where = sampled_error(model, target)
-    steps = [Step("samples", seen, f"{SAMPLES:,} points, no proof")]
+    steps = [BoundTerm("samples", seen, f"{SAMPLES:,} points, no proof")]
     return Certificate(eps, target.lipschitz, None, seen, where, 0, 0, steps, unproved)
 
 
@@ -104,16 +102,16 @@ def extra(local: LocalMap) -> float:
     return local.gathering + 2 * local.rounding
 
 
-def bounds_of(locals_: Sequence[LocalMap], target: Target, eps: float, budget: int) -> list[Bound]:
+def bounds_of(locals_: Sequence[LocalMap], target: Target, eps: float, budget: int) -> list[ErrorBound]:
     """The bound at each position. Those with few units go first, and leave what they do not need to the others."""
-    found, left = dict[int, Bound](), budget
+    found, left = dict[int, ErrorBound](), budget
     for i in sorted(range(len(locals_)), key=lambda i: len(locals_[i].biases)):
         found[i] = bound_at(locals_[i], target, i, eps, left // (len(locals_) - len(found)))
         left = max(0, left - found[i].cells)
     return [found[i] for i in range(len(locals_))]
 
 
-def bound_at(local: LocalMap, target: Target, i: int, eps: float, budget: int) -> Bound:
+def bound_at(local: LocalMap, target: Target, i: int, eps: float, budget: int) -> ErrorBound:
     """The bound at one position."""
     assert target.lipschitz is not None
     columns = slice(i * target.dim, (i + 1) * target.dim)
@@ -121,16 +119,20 @@ def bound_at(local: LocalMap, target: Target, i: int, eps: float, budget: int) -
     return proof.run(max(eps - extra(local), eps / 100), budget)
 
 
-def steps_of(locals_: Sequence[LocalMap], bounds: Sequence[Bound], target: Target, positions: str) -> list[Step]:
+def steps_of(
+    locals_: Sequence[LocalMap], bounds: Sequence[ErrorBound], target: Target, positions: str
+) -> list[BoundTerm]:
     gathering, rounding = max(one.gathering for one in locals_), max(one.rounding for one in locals_)
     cells = sum(bound.cells for bound in bounds)
     reads = frozenset[Reads](one for local in locals_ for one in local.heads)
     return [
-        Step("gathering", gathering, GATHERING[reads]),
-        Step("selection", 0.0, NO_SELECTION if positions == "none" else SELECTION),
-        Step("cells", max(b.error for b in bounds), f"{cells:,} cells: centre + (L + slope of the network) half-width"),
-        Step("rounding", 2 * rounding, "float64, of the network and of the proof"),
-        Step("assumption", target.lipschitz or 0.0, "the Lipschitz constant of the target, in the sup norm"),
+        BoundTerm("gathering", gathering, GATHERING[reads]),
+        BoundTerm("selection", 0.0, NO_SELECTION if positions == "none" else SELECTION),
+        BoundTerm(
+            "cells", max(b.error for b in bounds), f"{cells:,} cells: centre + (L + slope of the network) half-width"
+        ),
+        BoundTerm("rounding", 2 * rounding, "float64, of the network and of the proof"),
+        BoundTerm("assumption", target.lipschitz or 0.0, "the Lipschitz constant of the target, in the sup norm"),
     ]
 
 

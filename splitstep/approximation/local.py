@@ -6,13 +6,13 @@ token's value up to an error that is bounded here; the rest is matrix products.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ..models.vectors import SplitstepVectorsModel
+from .targets import Array
 
-Array = np.ndarray[Any, Any]
 UNIT_ROUNDING = 2.0**-53
 Reads = Literal["token", "mean"]  # a head copies one token or computes the mean of all
 EQUAL = 1e-9  # scores that differ by less give a mean
@@ -55,7 +55,7 @@ class Affine(NamedTuple):
         return self.start + np.maximum(self.slope, 0).sum(1)
 
 
-class Attended(NamedTuple):
+class HeadValue(NamedTuple):
     """What a head writes at one position, and how far that may be off."""
 
     value: Affine
@@ -135,34 +135,28 @@ def scores(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Array, 
     return np.array(low), np.array(high)
 
 
-def attended(w: Weights, tokens: list[Affine], head: int, i: int) -> Attended:
-    """The value that a head copies at position i, and how far the other tokens may pull it."""
+def head_value(w: Weights, tokens: list[Affine], head: int, i: int) -> HeadValue:
+    """What a head writes at position i: the value that it copies, which the other tokens may pull, or with equal scores
+    the mean of all values, which scores that differ a little pull."""
     rows = slice(head * w.size, (head + 1) * w.size)
+    values = [times(w.v[rows], token, w.biases[2][rows]) for token in tokens]
+    size = np.max([one.size for one in values], axis=0)
     low, high = scores(w, tokens, head, i)
-    if (equal := float(high.max() - low.min())) < EQUAL:
-        return mean_of(w, tokens, rows, equal)
+    if (apart := float(high.max() - low.min())) < EQUAL:
+        mean = Affine(np.mean([one.slope for one in values], 0), np.mean([one.start for one in values], 0), size)
+        return HeadValue(mean, 2 * np.expm1(apart) * size, "mean" if len(tokens) > 1 else "token")
     best = int(np.argmax(low))
     others = [j for j in range(len(tokens)) if j != best]
     leak = np.exp(np.minimum(high[others] - low[best], 700.0)).sum()
-    values = [times(w.v[rows], token, w.biases[2][rows]) for token in tokens]
     chosen = values[best]
-    apart = [np.maximum(chosen.high - values[j].low, values[j].high - chosen.low) for j in others]
-    widest = np.max(apart, axis=0) if apart else np.zeros(w.size)
-    size = np.max([one.size for one in values], axis=0)
-    return Attended(chosen._replace(size=size), leak / (1 + leak) * np.maximum(widest, 0), "token")
-
-
-def mean_of(w: Weights, tokens: list[Affine], rows: slice, apart: float) -> Attended:
-    """The mean of all values, which a head with equal scores computes; scores that differ a little pull it."""
-    values = [times(w.v[rows], token, w.biases[2][rows]) for token in tokens]
-    size = np.max([one.size for one in values], axis=0)
-    mean = Affine(np.mean([one.slope for one in values], 0), np.mean([one.start for one in values], 0), size)
-    return Attended(mean, 2 * np.expm1(apart) * size, "mean" if len(tokens) > 1 else "token")
+    gaps = [np.maximum(chosen.high - values[j].low, values[j].high - chosen.low) for j in others]
+    widest = np.max(gaps, axis=0) if gaps else np.zeros(w.size)
+    return HeadValue(chosen._replace(size=size), leak / (1 + leak) * np.maximum(widest, 0), "token")
 
 
 def local_map(w: Weights, tokens: list[Affine], i: int) -> LocalMap:
     state, pulled = tokens[i], np.zeros(len(w.embedding))
-    heads = [attended(w, tokens, head, i) for head in range(w.heads)]
+    heads = [head_value(w, tokens, head, i) for head in range(w.heads)]
     for head, one in enumerate(heads):
         columns = w.out[:, head * w.size : (head + 1) * w.size]
         state = plus(state, times(columns, one.value, np.zeros(len(columns))))

@@ -7,19 +7,17 @@ depend on the order of the tokens, and means with several s say more about the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import torch
 
-from ..models.vectors import SplitstepVectorsModel, VectorsConfig
-from .network import units_of_one
-from .ridges import Fit, as_units, grid_and_random, hats, levels, minimax, points_beside
-from .targets import Target
+from ..models.vectors import SplitstepVectorsModel
+from .network import blank_model, parts_of, units_of_one
+from .ridges import Fit, as_units, best_of, grid_and_random, hats, levels, minimax, points_beside
+from .targets import Array, Target
 
-Array = np.ndarray[Any, Any]
 SHARPNESSES = (0.0, 12.0, -12.0)  # the mean, a soft maximum and a soft minimum
 MOST_LEVELS = 2  # the third takes a minute and has some thousand units
 
@@ -35,34 +33,26 @@ def fit_means(target: Target, enough: float) -> Fit:
     """A sum of ridge functions of the features: the error on points is at most `enough`, or the least found."""
     points = [grid_and_random(target.variables), points_beside(target.variables)]
     (z, beside), (y, there) = map(features, points), (target(x)[:, 0] for x in points)
-    best, itself = None, [tuple(range(z.shape[1]))]
-    for found, pieces, largest in islice(levels(z.shape[1], itself, flat=False), MOST_LEVELS):
-        values, error = minimax(hats(z, found, pieces), y, enough)
-        sums = as_units(values, found, pieces)
-        error = max(error, float(np.abs(sums(beside) - there).max()))
-        if best is None or error < best.error:
-            best = Fit(sums, error, f"exponential means, directions up to {largest}, {pieces} pieces")
-        if best.error <= enough:
-            break
-    assert best is not None
-    return best
+    itself = [tuple(range(z.shape[1]))]
+
+    def fits() -> Iterator[Fit]:
+        for found, pieces, largest in islice(levels(z.shape[1], itself, flat=False), MOST_LEVELS):
+            values, error = minimax(hats(z, found, pieces), y, enough)
+            sums = as_units(values, found, pieces)
+            error = max(error, float(np.abs(sums(beside) - there).max()))
+            yield Fit(sums, error, f"exponential means, directions up to {largest}, {pieces} pieces")
+
+    return best_of(fits(), enough)
 
 
 def build_from_means(fit: Fit, tokens: int, sharpnesses: Sequence[float] = SHARPNESSES) -> SplitstepVectorsModel:
     """The network: one head for each mean. The state holds the token's own number, the means and the output."""
     units, constant = units_of_one(fit.function, (0,), 0)
     many = len(sharpnesses)
-    config = VectorsConfig(
-        scheme="A F", layers=1, norm="none", activation="relu", width=many + 2, heads=many, head_size=1,
-        ffn=max(1, len(units)), positions="none", max_positions=tokens, inputs=1, outputs=1,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        model = SplitstepVectorsModel(config).double().eval()
-    attention, feed_forward = (model.body.stack.layers[0][name] for name in "AF")  # pyright: ignore
+    model = blank_model(many + 2, many, 1, len(units), tokens, "none")
+    embedding, attention, feed_forward = parts_of(model)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        model.embedding.weight[0] = 1.0
+        embedding.weight[0] = 1.0
         attention.qkv.bias[:many] = torch.tensor(sharpnesses, dtype=torch.float64)
         attention.qkv.weight[many:, 0] = 1.0  # keys and values
         attention.out.weight[1 : many + 1] = torch.eye(many, dtype=torch.float64)

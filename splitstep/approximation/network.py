@@ -8,15 +8,15 @@ slot of the gathered sequence. The feed-forward network reads the slots and writ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
 
 from ..models.vectors import SplitstepVectorsModel, VectorsConfig
 from .ridges import RidgeSum
+from .targets import Array
 
-Array = np.ndarray[Any, Any]
 BETA = 64.0  # attention's sharpness: exp(-64) is below the rounding of float64
 
 
@@ -53,22 +53,37 @@ class Layout(NamedTuple):
         return slice(self.slots.stop, self.slots.stop + self.dim)
 
 
+def blank_model(
+    width: int, heads: int, dim: int, units: int, tokens: int, positions: Literal["learned", "none"]
+) -> SplitstepVectorsModel:
+    """A network of one layer `A F` in float64, all of whose weights are 0. No random number of the caller is drawn."""
+    config = VectorsConfig(
+        scheme="A F", layers=1, norm="none", activation="relu", width=width, heads=heads, head_size=dim,
+        ffn=max(1, units), positions=positions, max_positions=tokens, inputs=dim, outputs=dim,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        model = SplitstepVectorsModel(config).double().eval()
+        for parameter in model.parameters():
+            parameter.zero_()
+    return model
+
+
+def parts_of(model: SplitstepVectorsModel) -> tuple[Any, Any, Any]:
+    """The embedding of the vectors, and the attention and the feed-forward network of the one layer."""
+    embedding, layer = cast(Any, model.embedding), cast(Any, model.body.stack.layers[0])
+    return embedding, layer["A"], layer["F"]
+
+
 def build(functions: Sequence[RidgeSum], tokens: int, dim: int, beta: float = BETA) -> SplitstepVectorsModel:
     """The network whose output at position i, coordinate c is functions[i * dim + c] of the whole sequence."""
     at = Layout(tokens, dim)
     units, constants = units_of(functions, tokens, dim)
-    config = VectorsConfig(
-        scheme="A F", layers=1, norm="none", activation="relu", width=at.output.stop, heads=tokens, head_size=dim,
-        ffn=max(1, len(units)), positions="learned", max_positions=tokens, inputs=dim, outputs=dim,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        model = SplitstepVectorsModel(config).double().eval()
+    model = blank_model(at.output.stop, tokens, dim, len(units), tokens, "learned")
+    embedding, attention, feed_forward = parts_of(model)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        write_embedding(model, at)
-        write_attention(model, at, beta)
-        write_feed_forward(model, at, units)
+        write_embedding(model, embedding, at)
+        write_attention(attention, at, beta)
+        write_feed_forward(feed_forward, at, units)
         model.head.weight[:, at.output] = torch.eye(dim, dtype=torch.float64)
         model.head.weight[:, at.codes] = torch.from_numpy(constants)
     return model
@@ -77,21 +92,13 @@ def build(functions: Sequence[RidgeSum], tokens: int, dim: int, beta: float = BE
 def build_equivariant(functions: Sequence[RidgeSum], dim: int) -> SplitstepVectorsModel:
     """The network of two tokens without positions. One head computes the mean, so the other token is 2 mean - own, and
     the same function of (own, other) serves both positions: functions[c] of the first position."""
-    config = VectorsConfig(
-        scheme="A F", layers=1, norm="none", activation="relu", width=3 * dim, heads=1, head_size=dim, ffn=1,
-        positions="none", max_positions=2, inputs=dim, outputs=dim,
-    )  # fmt: skip
     found = [units_of_one(functions[c], (0,), c) for c in range(dim)]
     units = [unit for many, _ in found for unit in many]
-    config.ffn = max(1, len(units))
-    with torch.random.fork_rng(devices=[]):
-        model = SplitstepVectorsModel(config).double().eval()
-    attention, feed_forward = (model.body.stack.layers[0][name] for name in "AF")  # pyright: ignore
+    model = blank_model(3 * dim, 1, dim, len(units), 2, "none")
+    embedding, attention, feed_forward = parts_of(model)
     eye = torch.eye(dim, dtype=torch.float64)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        model.embedding.weight[:dim] = eye
+        embedding.weight[:dim] = eye
         attention.qkv.weight[2 * dim :, :dim] = eye
         attention.out.weight[dim : 2 * dim] = eye
         model.head.weight[:, 2 * dim :] = eye
@@ -104,15 +111,14 @@ def build_equivariant(functions: Sequence[RidgeSum], dim: int) -> SplitstepVecto
     return model
 
 
-def write_embedding(model: SplitstepVectorsModel, at: Layout) -> None:
+def write_embedding(model: SplitstepVectorsModel, embedding: Any, at: Layout) -> None:
     assert model.positions is not None
-    model.embedding.weight[at.own] = torch.eye(at.dim, dtype=torch.float64)
+    embedding.weight[at.own] = torch.eye(at.dim, dtype=torch.float64)
     model.positions.weight[:, at.codes] = torch.eye(at.tokens, dtype=torch.float64)
 
 
-def write_attention(model: SplitstepVectorsModel, at: Layout, beta: float) -> None:
+def write_attention(field: Any, at: Layout, beta: float) -> None:
     """Head h: a score of beta for the token at position h, 0 for the others; it copies that token's vector."""
-    field: Any = model.body.stack.layers[0]["A"]  # pyright: ignore[reportIndexIssue]
     inner = at.tokens * at.dim
     for head in range(at.tokens):
         first = head * at.dim
@@ -123,9 +129,8 @@ def write_attention(model: SplitstepVectorsModel, at: Layout, beta: float) -> No
             field.out.weight[at.slots.start + first + c, first + c] = 1.0
 
 
-def write_feed_forward(model: SplitstepVectorsModel, at: Layout, units: Sequence[Unit]) -> None:
+def write_feed_forward(field: Any, at: Layout, units: Sequence[Unit]) -> None:
     """A unit that does not belong to a position is pushed below 0 there, further than its input can lift it."""
-    field: Any = model.body.stack.layers[0]["F"]  # pyright: ignore[reportIndexIssue]
     for number, unit in enumerate(units):
         field.up.weight[number, at.slots] = torch.tensor(unit.direction, dtype=torch.float64)
         field.up.bias[number] = unit.bias

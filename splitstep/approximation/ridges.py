@@ -12,7 +12,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 
-Array = np.ndarray[Any, Any]
+from .targets import Array
+
 Direction = tuple[int, ...]
 Function = Callable[[Array], Array]  # [N, m] -> [N]
 EXACT = 1e-11  # a residual that is rounding
@@ -25,21 +26,11 @@ LEVELS: dict[int, list[tuple[int, int]]] = {  # by variables: the largest entry 
     4: [(1, 6), (1, 12), (2, 8), (2, 16)],
 }
 TRANSLATED = [
-    (1, 4),
-    (1, 8),
-    (2, 8),
-    (1, 16),
-    (2, 16),
-    (2, 32),
-    (3, 32),
-    (4, 32),
-    (5, 40),
-    (6, 48),
-]  # for functions of differences
+    (1, 4), (1, 8), (2, 8), (1, 16), (2, 16), (2, 32), (3, 32), (4, 32), (5, 40), (6, 48),
+]  # fmt: skip
+"""The same for functions of differences."""
 POINTS = {1: 4000, 2: 16000, 3: 20000, 4: 30000}
 HOPELESS = 3.0  # a fit this many times too bad after a few rounds is given up
-
-
 Level = tuple[list[list[Direction]], int, int]
 
 
@@ -238,15 +229,24 @@ def fit(f: Function, variables: int, symmetries: Sequence[Sequence[int]], enough
     if found is not None:
         return found
     beside, slope = points_beside(variables), translation(f, x, y)
-    rest, best = y - (slope or 0.0) * x.mean(1), None
-    for orbits_of_level, pieces, largest in levels(variables, symmetries, slope is not None):
-        values, error = minimax(hats(x, orbits_of_level, pieces), rest, enough)
-        sums = as_units(values, orbits_of_level, pieces)
-        sums = sums._replace(linear=sums.linear + (slope or 0.0) / variables)
-        error = max(error, float(np.abs(sums(beside) - f(beside)).max()))
-        if best is None or error < best.error:
-            best = Fit(sums, error, f"directions up to {largest}, {pieces} pieces")
-        if best.error <= 1.1 * enough:
+    there, linear = f(beside), (slope or 0.0) / variables
+
+    def fits() -> Iterator[Fit]:
+        for found, pieces, largest in levels(variables, symmetries, slope is not None):
+            values, error = minimax(hats(x, found, pieces), y - (slope or 0.0) * x.mean(1), enough)
+            sums = as_units(values, found, pieces)
+            sums = sums._replace(linear=sums.linear + linear)
+            error = max(error, float(np.abs(sums(beside) - there).max()))
+            yield Fit(sums, error, f"directions up to {largest}, {pieces} pieces")
+
+    return best_of(fits(), 1.1 * enough)
+
+
+def best_of(fits: Iterator[Fit], enough: float) -> Fit:
+    """The first fit whose error is small enough, else the best of all."""
+    found = list[Fit]()
+    for one in fits:
+        found.append(one)
+        if one.error <= enough:
             break
-    assert best is not None
-    return best
+    return min(found, key=lambda one: one.error)

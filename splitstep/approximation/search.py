@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from .targets import Array
 
 if TYPE_CHECKING:
     from . import Built
 
-Array = np.ndarray[Any, Any]
 AT_ONCE = 50_000  # points
 APART = 1e-6  # of the points of a difference quotient
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from .targets import Target, samples
+from .targets import Array, Target, samples
 
-Array = np.ndarray[Any, Any]
 MANY = 512  # samples
 SAME = 1e-12
 MOST_VARIABLES = 5  # of which all permutations are tried

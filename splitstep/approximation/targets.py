@@ -46,7 +46,7 @@ def product(x: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Known:
+class NamedTarget:
     """A target of the package: its map, its Lipschitz constant and what it is."""
 
     map: Map
@@ -55,12 +55,12 @@ class Known:
 
 
 TARGETS = {
-    "sort": Known(sort, 1.0, "each coordinate sorted along the sequence"),
-    "max": Known(maximum, 1.0, "the maximum of each coordinate, at every position"),
-    "convolution": Known(convolution, 1.5, "tanh(x_i - x_{i+1} / 2), around the circle"),
-    "polynomial": Known(polynomial, 2.0, "x_i times the mean of the sequence"),
-    "shift": Known(shift, 1.0, "the token before, around the circle"),
-    "product": Known(product, 3.1623, "x_1 sin(3 x_n) at position 1, 0 elsewhere"),
+    "sort": NamedTarget(sort, 1.0, "each coordinate sorted along the sequence"),
+    "max": NamedTarget(maximum, 1.0, "the maximum of each coordinate, at every position"),
+    "convolution": NamedTarget(convolution, 1.5, "tanh(x_i - x_{i+1} / 2), around the circle"),
+    "polynomial": NamedTarget(polynomial, 2.0, "x_i times the mean of the sequence"),
+    "shift": NamedTarget(shift, 1.0, "the token before, around the circle"),
+    "product": NamedTarget(product, 3.1623, "x_1 sin(3 x_n) at position 1, 0 elsewhere"),
 }
 
 
@@ -95,10 +95,10 @@ def known_or_typed(text: str) -> tuple[Map, float | None]:
         typed = eval(text, {"np": np})  # the user typed it on the command line; texts of files never come here
     except SyntaxError as error:
         raise ValueError(f"{text!r} is not an expression of Python: {error.msg}.") from None
-    return Typed(typed), None
+    return TypedTarget(typed), None
 
 
-class Typed(NamedTuple):
+class TypedTarget(NamedTuple):
     """A typed function, which takes one sequence [n, d] after the other: x[::-1] must not reverse a batch."""
 
     of_one: Map
@@ -133,7 +133,7 @@ def read_target(name: str, map: Map, tokens: int, dim: int, lipschitz: float | N
 def check_map(target: Target) -> None:
     """Refuse a function of the wrong shape, one that is not finite, and one that is random."""
     x = samples(target, 64).reshape(-1, target.tokens, target.dim)
-    if isinstance(target.map, Typed):
+    if isinstance(target.map, TypedTarget):
         y = np.stack([checked_values(target.name, target.map.of_one, one) for one in x])
     else:
         y = checked_values(target.name, target.map, x)

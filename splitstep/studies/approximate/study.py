@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ...approximation import Built, Say, approximate, nothing
-from ...approximation.certificate import Step, outputs, sampled_error
+from ...approximation.certificate import BoundTerm, outputs, sampled_error
 from ...approximation.targets import samples
 from ...experiments.result import Result
 from ...models.vectors import SplitstepVectorsModel
@@ -98,7 +98,7 @@ class Approximation(Result):
     positions: str
     beta: float
     rows: list[Row]
-    steps: list[Step]
+    steps: list[BoundTerm]
     how: list[str]
     surfaces: list[Surface]
     attention: list[Attention]
