@@ -17,6 +17,7 @@ import yaml
 from .options import TrainOptions, check_entries, check_int64, errors_at, read_options
 from .recipes import find_recipe, read_about
 from .schemes import scheme
+from .shape import shape_of
 from .support.documents import read_yaml
 from .support.registry import Registry
 from .support.typed import plain, read_as
@@ -197,13 +198,11 @@ def check_network(kind: str, recipe: Entries, where: str) -> None:
 
 def check_scheme_network(kind: str, recipe: Entries, where: str) -> None:
     """Refuse entries that the task's model does not have, and values that are wrong for every task."""
-    from .models import KINDS
-
     shaped = "scheme" if recipe.get("match") == "none" else "reference"  # whose shape `model` is
-    config, given = KINDS[kind].config, recipe["model"]
-    check_entries(given, [name for name in config.entries() if name not in OURS], f"{where}: the model")
+    shape, given = shape_of(kind), recipe["model"]
+    check_entries(given, [name for name in shape.entries() if name not in OURS], f"{where}: the model")
     with errors_at(f"{where}: model"):
-        config(**given, scheme=recipe.get(shaped, getattr(Recipe, shaped)))
+        shape(**given, scheme=recipe.get(shaped, getattr(Recipe, shaped)))
 
 
 def check_pretrained_network(kind: str, recipe: Entries, where: str) -> None:
