@@ -43,10 +43,10 @@ from splitstep.support.provenance import stamp
 from splitstep.text.files import read
 from splitstep.training import load_recipe
 from splitstep.training.directory import RunDirectory
-from splitstep.training.processes import World
+from splitstep.training.processes import Processes
 from splitstep.training.run import Run
 from splitstep.training.update import Captured
-from splitstep.training.work import Work, prefetched
+from splitstep.training.work import UpdateBatch, prefetched
 
 BATCHES = 4  # that a way goes through
 TIME_BAR, FLOP_BAR, MEMORY_BAR = 1.20, 1.2, 1.15
@@ -94,17 +94,17 @@ class Way(NamedTuple):
     pair: str
     method: str
     run: Run
-    works: list[Work]
+    works: list[UpdateBatch]
     about: dict[str, Any]
 
     @property
     def name(self) -> str:
         return named(self.method, self.run.mode)
 
-    def update(self, work: Work) -> Any:
+    def update(self, work: UpdateBatch) -> Any:
         return self.run.update(work, self.run.options.lr)
 
-    def operators(self, work: Work) -> Any:
+    def operators(self, work: UpdateBatch) -> Any:
         """An update by calls of operators, even if a graph makes it otherwise."""
         update = self.run.update
         return update.step(work.to(update.device)) if isinstance(update, Captured) else self.update(work)
@@ -188,7 +188,7 @@ def begun(pair: Pair, method: str, mode: str, batch: int, shape: Shape, folder: 
     )  # fmt: skip
     directory = RunDirectory(folder / f"batch{batch}-{mode}")
     directory.claim(recipe.document())
-    return Run(recipe, directory, recipe.load_task(None), World(0, 1, device))
+    return Run(recipe, directory, recipe.load_task(None), Processes(0, 1, device))
 
 
 def spans_of(run: Run) -> dict[str, dict[str, float]]:

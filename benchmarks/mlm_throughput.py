@@ -42,10 +42,10 @@ from splitstep.tasks.masked.packing import Packer, row_type
 from splitstep.text.subwords import CLS, MASK, PAD, SEP
 from splitstep.training import TrainOptions, load_recipe
 from splitstep.training.objective import Learner
-from splitstep.training.processes import World
-from splitstep.training.sharding import spread
+from splitstep.training.processes import Processes
 from splitstep.training.update import choose_precision, make_optimizer, make_update
-from splitstep.training.work import Work, dropout_seed
+from splitstep.training.weights import spread
+from splitstep.training.work import UpdateBatch, dropout_seed
 
 BAR, KEPT = 1.25, 0.9  # on full rows; the share of it that must be left on the mixture
 BATCHES = 4  # batches that a way goes through; made before the clock starts
@@ -142,14 +142,14 @@ def their_batches(rows: np.ndarray, whole: bool, device: torch.device) -> list[d
     return batches
 
 
-def our_works(rows: np.ndarray, shape: Shape, device: torch.device) -> list[Work]:
+def our_works(rows: np.ndarray, shape: Shape, device: torch.device) -> list[UpdateBatch]:
     """Packed rows as the task `mlm` makes them."""
     random, count = np.random.default_rng(1), max(1, round(MASKED * shape.length))
 
-    def work(number: int, part: np.ndarray) -> Work:
+    def work(number: int, part: np.ndarray) -> UpdateBatch:
         batch = as_batch(part, mask(part, Choice(count, shape.vocab_size), random))
         items = torch.tensor(float(len(part) * count))
-        return Work([batch], [dropout_seed(0, number, 0, 0)], items, part.size).to(device)
+        return UpdateBatch([batch], [dropout_seed(0, number, 0, 0)], items, part.size).to(device)
 
     return [work(number, part) for number, part in enumerate(np.split(rows, BATCHES))]
 
@@ -195,7 +195,7 @@ def our_way(given: Ours, shape: Shape, texts: dict[str, Texts], device: torch.de
     task: Any = SimpleNamespace(model="masked", shape=data, labels=(), length=shape.length)
     model: Any = KINDS["masked"].model(recipe.config(task))
     model = model.to(device).train()
-    options, world = TrainOptions(lr=LR), World(0, 1, device)
+    options, world = TrainOptions(lr=LR), Processes(0, 1, device)
     learner, optimizer = Learner(model), make_optimizer(model, options, device)
     precision = choose_precision("auto", device)
     update = make_update(learner, spread(learner, "none", world), optimizer, options, precision, given.mode, world)

@@ -26,10 +26,10 @@ from splitstep.support.files import write_atomically
 from splitstep.support.provenance import stamp
 from splitstep.training import TrainOptions
 from splitstep.training.objective import Learner
-from splitstep.training.processes import World
-from splitstep.training.sharding import spread
+from splitstep.training.processes import Processes
 from splitstep.training.update import choose_precision, make_optimizer, make_update
-from splitstep.training.work import Work, dropout_seed
+from splitstep.training.weights import spread
+from splitstep.training.work import UpdateBatch, dropout_seed
 
 MODES = ("eager", "compile", "capture", "compile+capture")
 BAR = 3.0  # captured against eager, for the MNIST model
@@ -67,11 +67,11 @@ def make_batch(case: Case, step: int) -> dict[str, Tensor]:
     return {"input_ids": ids, "labels": ids.clone()}
 
 
-def make_works(case: Case, count: int, device: torch.device) -> list[Work]:
-    def work(step: int) -> Work:
+def make_works(case: Case, count: int, device: torch.device) -> list[UpdateBatch]:
+    def work(step: int) -> UpdateBatch:
         batch = make_batch(case, step)
         items = float(case.batch if case.kind == "image" else case.batch * 255)
-        return Work([batch], [dropout_seed(SEED, step, 0, 0)], torch.tensor(items), 0).to(device)
+        return UpdateBatch([batch], [dropout_seed(SEED, step, 0, 0)], torch.tensor(items), 0).to(device)
 
     return [work(step) for step in range(count)]
 
@@ -88,7 +88,7 @@ def measure(case: Case, mode: str, precision: str, agree: int, updates: int) -> 
     """`agree` updates whose losses are kept, then `updates` more that are timed."""
     torch._dynamo.reset()
     device = torch.device("cuda", torch.cuda.current_device())
-    world = World(0, 1, device)
+    world = Processes(0, 1, device)
     options = TrainOptions(steps=agree + updates, batch=case.batch, lr=1e-3, warmup=10)
     torch.manual_seed(SEED)
     model: Any = KINDS[case.kind].model(case.config)

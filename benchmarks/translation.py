@@ -48,11 +48,11 @@ from splitstep.tasks.pairs.translation import Translation
 from splitstep.training import RunDirectory, TrainOptions, load_recipe
 from splitstep.training.loop import fit, open_journal
 from splitstep.training.objective import Learner
-from splitstep.training.processes import World
+from splitstep.training.processes import Processes
 from splitstep.training.run import Run
-from splitstep.training.sharding import spread
 from splitstep.training.update import choose_mode, choose_precision, make_optimizer, make_update
-from splitstep.training.work import Work, work_for
+from splitstep.training.weights import spread
+from splitstep.training.work import UpdateBatch, work_for
 
 RECIPES = FOLDER
 BARS = {"lie": 150.0, "macaron": 130.0}  # updates per second in (a)
@@ -139,7 +139,7 @@ def data_options(folder: Path, size: Size) -> tuple[str, list[str]]:
     return "translate.yaml", [f"data.train={made_up_text(folder, size.pairs)}", *merges]
 
 
-def train(scheme: str, recipe: str, overrides: Sequence[str], folder: Path, size: Size, world: World) -> Updates:
+def train(scheme: str, recipe: str, overrides: Sequence[str], folder: Path, size: Size, world: Processes) -> Updates:
     """Part (a) for one scheme, with everything that `splitstep train` does."""
     shape = [f"model.{key}={value}" for key, value in (TRAINED | size.shape).items()]
     every = [f"train.{name}={size.steps}" for name in ("steps", "evaluate_every")]
@@ -239,7 +239,7 @@ class Turn(NamedTuple):
     first_seconds: float
 
 
-def seconds(act: Callable[[], Any], world: World) -> float:
+def seconds(act: Callable[[], Any], world: Processes) -> float:
     world.synchronise()
     begun = time.perf_counter()
     act()
@@ -248,7 +248,7 @@ def seconds(act: Callable[[], Any], world: World) -> float:
 
 
 def side_by_side(
-    part: str, mode: str, makers: dict[str, Callable[[], Turn]], rounds: int, world: World, until: float
+    part: str, mode: str, makers: dict[str, Callable[[], Turn]], rounds: int, world: Processes, until: float
 ) -> list[Rate]:
     """Time all models that are ready in time, in turns; medians, and ratios to Marian."""
     turns, rows = dict[str, Turn](), list[Rate]()
@@ -276,7 +276,9 @@ def side_by_side(
     return rows
 
 
-def training_turn(build: Callable[[], nn.Module], mode: str, works: Sequence[Work], updates: int, world: World) -> Turn:
+def training_turn(
+    build: Callable[[], nn.Module], mode: str, works: Sequence[UpdateBatch], updates: int, world: Processes
+) -> Turn:
     """A model in training that has seen every batch shape once."""
     torch.manual_seed(0)
     choose_mode(mode, world)
@@ -295,7 +297,7 @@ def training_turn(build: Callable[[], nn.Module], mode: str, works: Sequence[Wor
     return Turn(parameters_of(model), lambda: once(updates), tokens, first)
 
 
-def works_for(task: Translation, mode: str, count: int, world: World) -> list[Work]:
+def works_for(task: Translation, mode: str, count: int, world: Processes) -> list[UpdateBatch]:
     """Batches of all shapes, or of the commonest one if each shape would be compiled by itself."""
     options = TrainOptions(steps=1000, batch=4096)
     works = [work_for(task, options, step, world).to(world.device) for step in range(4 * count)]
@@ -311,7 +313,7 @@ def decoding_turn(
     portions: Sequence[Sequence[Sequence[int]]],
     tokens: int,
     most: int,
-    world: World,
+    world: Processes,
 ) -> Turn:
     """A model that decodes a portion of sources, in batches of about `tokens`, to as many new tokens as a source has;
     in every round the next portion."""
@@ -418,7 +420,7 @@ class Results:
 
 
 def time_real_training(
-    recipe: str, overrides: Sequence[str], folder: Path, size: Size, world: World, results: Results
+    recipe: str, overrides: Sequence[str], folder: Path, size: Size, world: Processes, results: Results
 ) -> None:
     """Part (a)."""
     for scheme in BARS:
@@ -427,7 +429,7 @@ def time_real_training(
         results.keep()
 
 
-def time_decoding(task: Translation, size: Size, world: World, until: float, results: Results) -> None:
+def time_decoding(task: Translation, size: Size, world: Processes, until: float, results: Results) -> None:
     """Part (c)."""
     models = contenders(config_for(task, size))
     models |= {PEER_WITHOUT: models[PEER]}
@@ -452,7 +454,7 @@ def time_decoding(task: Translation, size: Size, world: World, until: float, res
 
 
 def time_training(
-    task: Translation, size: Size, modes: Sequence[str], world: World, until: float, results: Results
+    task: Translation, size: Size, modes: Sequence[str], world: Processes, until: float, results: Results
 ) -> None:
     """Part (b) in some modes."""
     models = contenders(config_for(task, size))
@@ -482,7 +484,7 @@ def main() -> int:
     size, begun = SMALL if options.small else WHOLE, time.monotonic()
     until = begun + 60 * options.minutes
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
-    world = World(0, 1, device)
+    world = Processes(0, 1, device)
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         recipe, overrides = data_options(Path(scratch), size)

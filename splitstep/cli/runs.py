@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..tasks import Metric
     from ..training import Recipe
-    from ..training.run_result import Divergence, RunResult, SplitResult
+    from ..training.result import Divergence, RunResult, SplitResult
 
 DIVERGED = 1  # the exit code: the input was right, and yet there is no model
 
@@ -85,7 +85,7 @@ def run_and_tell(
 ) -> None:
     """Train a recipe, or continue it, and print its result."""
     from ..training import train as run
-    from ..training.stop import Stop, Stopped
+    from ..training.processes import Stop, Stopped
 
     prints = os.environ.get("RANK", "0") == "0"  # one of several processes
     stop = Stop(signal.SIGINT, signal.SIGTERM)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
-from ..training.run_result import RunOutcome
+from ..training.result import RunOutcome
 
 Setting = tuple[str, ...]  # the assignments of one point of a sweep, such as ("train.lr=1e-3",)
 

@@ -11,7 +11,7 @@ from ..options import evaluates
 from ..tasks.task import Metric, title_of
 from ..training import TrainOptions
 from ..training.directory import RunDirectory
-from ..training.run_result import RunOutcome, RunResult
+from ..training.result import RunOutcome, RunResult
 from .plan import Planned
 from .records import Curve, Trial
 

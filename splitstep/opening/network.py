@@ -21,8 +21,8 @@ from ..tasks.instruct import Instruct
 from ..training.card import FLAG, data_list, escaped, figures_of, kept_as, table
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
-from ..training.networks import About, Network, Norms
-from ..training.run_result import RunResult, SchemeName, Shape, Start
+from ..training.networks import Network, NetworkSummary, Norms
+from ..training.result import RunResult, SchemeName, Shape, Start
 from .load import open_model
 
 CARD = """\
@@ -81,7 +81,7 @@ class PretrainedNetwork(Network):
     def kind(self, model: Any) -> str | None:
         return None if isinstance(model, SplitstepModel) else type(model).__name__
 
-    def about(self, model: Any, task: Task) -> About:
+    def about(self, model: Any, task: Task) -> NetworkSummary:
         layers = len(layers_of(model, type(model).__name__))
         around = {
             id(p) for one in (model.get_input_embeddings(), model.get_output_embeddings()) for p in one.parameters()
@@ -93,7 +93,9 @@ class PretrainedNetwork(Network):
             matrix_flops(model, layers, width, task.length),
             task.length,
         )
-        return About(scheme_of(model), cost, None, Shape(layers, width, hidden_width(model.config, width), 1.0))
+        return NetworkSummary(
+            scheme_of(model), cost, None, Shape(layers, width, hidden_width(model.config, width), 1.0)
+        )
 
     def norms(self, model: Any, batch: Batch, seed: Any) -> Norms:
         name = type(model).__name__

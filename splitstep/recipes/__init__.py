@@ -17,7 +17,7 @@ SEE = "See `splitstep recipes`, or give the path of a YAML file."
 
 
 @dataclass(frozen=True)
-class About:
+class RecipeNote:
     """What a recipe trains and how large that is; how long a run of it took, on which machine, and which file says so.
     A recipe that was never timed has no `seconds`."""
 
@@ -33,7 +33,7 @@ class Listed(NamedTuple):
 
     name: str
     task: str
-    about: About
+    about: RecipeNote
 
 
 def recipe_names() -> list[str]:
@@ -65,15 +65,15 @@ def listed(name: str) -> Listed:
     return Listed(name, document["task"], read_about(document["about"], name))
 
 
-def read_about(entries: Any, where: str) -> About:
+def read_about(entries: Any, where: str) -> RecipeNote:
     """The `about` section of a recipe, checked."""
-    names = [field.name for field in dataclasses.fields(About)]
+    names = [field.name for field in dataclasses.fields(RecipeNote)]
     if isinstance(entries, Mapping):
         for key in entries:
             if key not in names:
                 known = f"its entries are {', '.join(names)}"
                 raise ValueError(f'{where}: about has no entry "{key}"{nearest(str(key), names, known)}')
-    return read_as(About, entries, f"{where}: about")
+    return read_as(RecipeNote, entries, f"{where}: about")
 
 
 def recipe_of_task(task: str) -> str:

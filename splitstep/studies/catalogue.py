@@ -8,7 +8,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import NamedTuple
 
-from ..recipes import About, list_recipes
+from ..recipes import RecipeNote, list_recipes
 from ..report.tables import Cell, Column, Table
 from ..tasks import TASKS
 from ..tasks.task import DataNote
@@ -22,7 +22,7 @@ class ListedRecipe(NamedTuple):
 
     name: str
     task: str
-    about: About
+    about: RecipeNote
     data: DataNote | None
 
 
@@ -107,7 +107,7 @@ def _origin(note: DataNote | None) -> str:
     return ", ".join(hosts) or origin.partition(",")[0]
 
 
-def _time(about: About) -> Cell:
+def _time(about: RecipeNote) -> Cell:
     if about.seconds is None:
         return "not measured"
     seconds = f"{about.seconds:,.0f} s" if about.seconds < 100 else f"{about.seconds / 60:,.0f} min"

@@ -16,7 +16,7 @@ from ..schemes import name_of
 from ..support.words import counted
 from ..tasks import Metric, Task
 from ..text.tokenizers import TOKENIZER
-from .run_result import Figures, RunResult
+from .result import Figures, RunResult
 
 PIPELINES = {
     "AutoModelForCausalLM": "text-generation",

@@ -21,13 +21,13 @@ from torch import Tensor
 from ..support.files import naming, remove, whole_folder
 from ..support.out_of_memory import no_memory
 from .objective import Learner
-from .processes import World
-from .sharding import Piece
+from .processes import Processes
 from .tensor_file import Rows, checksum_of, rows_of, whole_shape, write_tensors
+from .weights import LocalShard
 
 PREFIX = "step-"
 Groups = Mapping[str, Mapping[str, Tensor]]
-Pieces = Mapping[str, Piece]
+Shards = Mapping[str, LocalShard]
 
 
 def learned(learner: Learner, optimizer: torch.optim.Optimizer) -> Groups:
@@ -54,7 +54,7 @@ def set_generators(states: Mapping[str, Tensor]) -> None:
         (torch.cuda if name.startswith("cuda") else torch).set_rng_state(state)
 
 
-def share(group: Pieces, world: World) -> Pieces:
+def share(group: Shards, world: Processes) -> Shards:
     """What this process writes: its rows of sharded tensors, and its share of those that every process has."""
     return {
         name: one
@@ -64,7 +64,7 @@ def share(group: Pieces, world: World) -> Pieces:
 
 
 def save_checkpoint(
-    folder: Path, step: int, state: Mapping[str, Any], shares: Mapping[str, Pieces], world: World, keep: int
+    folder: Path, step: int, state: Mapping[str, Any], shares: Mapping[str, Shards], world: Processes, keep: int
 ) -> None:
     """Write `step-N` under `folder`, each process its shares of the groups; then delete all but the newest `keep`."""
     final = folder / f"{PREFIX}{step:09d}"
@@ -78,7 +78,7 @@ def save_checkpoint(
     world.on_first(lambda: prune(folder, keep))
 
 
-def write_shares(part: Path, shares: Mapping[str, Pieces], world: World) -> dict[str, Any]:
+def write_shares(part: Path, shares: Mapping[str, Shards], world: Processes) -> dict[str, Any]:
     """Write a file for each group, and return what `state.json` says of each."""
     files: dict[str, Any] = {}
     for group, share in shares.items():
@@ -110,10 +110,10 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 @final
-class Stored:
+class CheckpointReader:
     """A checkpoint to read: its state, and rows of its tensors. One of an older version has no checksums."""
 
-    def __init__(self, folder: Path, world: World) -> None:
+    def __init__(self, folder: Path, world: Processes) -> None:
         self.state = json.loads((folder / "state.json").read_text())
         checksum = self.state.pop("crc32", None)
         if checksum not in (None, checksum_of_state(self.state)):
@@ -130,7 +130,7 @@ class Stored:
                 group.setdefault(rows.name, []).append(rows)
 
     @torch.no_grad()
-    def fill(self, group: str, targets: Pieces) -> None:
+    def fill(self, group: str, targets: Shards) -> None:
         """Copy stored tensors into those of a run; `copy_` alone would broadcast one of another shape."""
         for name, target in targets.items():
             found = self.groups[group][name]
@@ -140,7 +140,7 @@ class Stored:
                 rows.copy_to(target)
 
 
-def restore(folder: Path, load: Callable[[Stored], None], world: World) -> str:
+def restore(folder: Path, load: Callable[[CheckpointReader], None], world: Processes) -> str:
     """Call `load` with the newest undamaged checkpoint, if there is one. Newer ones that are damaged are deleted, and
     the remark that is returned says so; if all are damaged, that is an error."""
     damaged: list[Path] = []
@@ -169,10 +169,10 @@ def others(damaged: Sequence[Path]) -> str:
     )
 
 
-def fault(path: Path, load: Callable[[Stored], None], world: World) -> str:
+def fault(path: Path, load: Callable[[CheckpointReader], None], world: Processes) -> str:
     """Why a checkpoint cannot be loaded; empty if it was loaded."""
     try:
-        load(Stored(path, world))
+        load(CheckpointReader(path, world))
     except (OSError, AttributeError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         if no_memory(error):
             raise

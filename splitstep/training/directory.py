@@ -20,7 +20,7 @@ from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write
 from ..support.provenance import Provenance
 from ..support.typed import Inlined, plain, read_as
 from ..support.yaml_text import parse
-from .run_result import RunResult, Start
+from .result import RunResult, Start
 from .tensor_file import contents
 
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from ..tasks import Batch, FreeRun, Task
-from .processes import World
+from .processes import Processes
 from .progress import Counting
 from .update import autocast
 
 PATIENCE = 2.0  # seconds before an evaluation shows its progress
 
 
-def share(batches: Iterator[Batch], world: World) -> Iterator[tuple[Batch, bool]]:
+def share(batches: Iterator[Batch], world: Processes) -> Iterator[tuple[Batch, bool]]:
     """This process's batches, and whether each counts: sharded models need equally many on all processes."""
     group: list[Batch] = []
     for batch in batches:
@@ -56,12 +56,12 @@ def evaluate(
     split: str,
     size: int,
     precision: torch.dtype,
-    world: World | None = None,
+    world: Processes | None = None,
     progress: Counting | None = None,
 ) -> dict[str, float]:
     """The figures over every example of the split; several processes share the batches and add their sums."""
     device = next(model.parameters()).device
-    world = World(0, 1, device) if world is None else world
+    world = Processes(0, 1, device) if world is None else world
     totals: dict[str, float] = {}
     each: list[Tensor] = []
     batches = reported(task.batches(split, size), lambda: sum(1 for _ in task.batches(split, size)), progress)
@@ -84,7 +84,7 @@ def evaluate(
 
 
 def free_run(
-    model: nn.Module, task: Task, split: str, precision: torch.dtype, world: World, progress: Counting | None = None
+    model: nn.Module, task: Task, split: str, precision: torch.dtype, world: Processes, progress: Counting | None = None
 ) -> FreeRun | None:
     """What the model writes for a split by itself, on the first process, with its scores, sent to all processes."""
 

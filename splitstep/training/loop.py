@@ -16,14 +16,12 @@ from ..support.provenance import made
 from ..support.words import counted
 from .directory import Environment, RunDirectory
 from .evaluate import evaluate, free_run
-from .journal import Journal, open_tensorboard
-from .processes import World, this_world
+from .finish import finish, finish_diverged
+from .log import Journal, Recorder, open_tensorboard
+from .processes import NEVER, Processes, Stop, Stopped, this_world
 from .progress import Progress
-from .recording import Recorder
-from .result import finish, finish_diverged
+from .result import RunResult
 from .run import Diverged, Run
-from .run_result import RunResult
-from .stop import NEVER, Stop, Stopped
 from .work import prefetched
 
 
@@ -128,7 +126,7 @@ def train(
             raise NoMemory(TOO_LARGE.format(out)) from None
 
 
-def begin(recipe: Recipe, directory: RunDirectory, world: World, data: Path | None, extends: bool) -> Run:
+def begin(recipe: Recipe, directory: RunDirectory, world: Processes, data: Path | None, extends: bool) -> Run:
     """The run, new or continued, with its environment recorded. The first process loads the data first and fetches
     what is missing; then the others find it."""
     task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)

@@ -8,23 +8,27 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import torch
+from torch.nn import functional
 
+from ..fields import Diffusion
 from ..models import KINDS, SplitstepConfig, SplitstepModel
 from ..models.base import all_stacks
 from ..models.cost import Cost, cost, sketch
 from ..probes import observe
 from ..recipe import Recipe
 from ..schemes import name_of, scheme
+from ..stability import beyond_limit, longest_step
+from ..stack import Stack
 from ..support.typed import read_as
 from ..tasks import Batch, Task
 from .card import model_card
 from .directory import RunDirectory
-from .run_result import Matched, RunResult, SchemeName, Shape, Start
-from .sharding import gathered
+from .result import Matched, RunResult, SchemeName, Shape, Start
 from .start import load_start
+from .weights import gathered
 
 
-class About(NamedTuple):
+class NetworkSummary(NamedTuple):
     """What a result says of a network."""
 
     scheme: SchemeName
@@ -56,7 +60,7 @@ class Network(ABC):
         """The class of a model that is not of this package; None for those that are, which have a scheme."""
 
     @abstractmethod
-    def about(self, model: Any, task: Task) -> About:
+    def about(self, model: Any, task: Task) -> NetworkSummary:
         """What the run's result says of the model."""
 
     @abstractmethod
@@ -81,9 +85,9 @@ class SchemeNetwork(Network):
     def kind(self, model: Any) -> str | None:
         return None
 
-    def about(self, model: Any, task: Task) -> About:
+    def about(self, model: Any, task: Task) -> NetworkSummary:
         config = model.config
-        return About(
+        return NetworkSummary(
             SchemeName(name_of(scheme(config.scheme)), config.scheme),
             cost(config, task.length),
             read_as(Matched | None, config.matched, "matched"),
@@ -124,3 +128,24 @@ def check_room(config: SplitstepConfig, room: float) -> None:
             f"the model has {parameters:,} parameters, which take {BYTES * parameters / 2**30:,.0f} GiB in training, "
             f"and the device has {room / 2**30:,.0f}: lower model.width, model.ffn or model.layers"
         )
+
+
+def fields_of(stack: Stack) -> list[tuple[int, Diffusion]]:
+    """The diffusions of a stack that its scheme advances explicitly, with their layers."""
+    found = [(i, field) for i, layer in enumerate(stack.layers) for field in layer.children()]
+    diffusions = [(i, field) for i, field in found if isinstance(field, Diffusion)]
+    return [(i, d) for i, d in diffusions if longest_step(stack.scheme, d.ends, d.axes)[0] < float("inf")]
+
+
+@torch.no_grad()
+def beyond_diffusion_limit(model: SplitstepModel) -> str:
+    """Which layer's alpha has grown beyond the limit of its explicit steps, and what to type; "" if none has. It waits
+    for the device, so ask as rarely as for the loss."""
+    for stack in all_stacks(model):
+        if not (fields := fields_of(stack)):
+            continue
+        alphas = functional.softplus(torch.cat([gathered(d.a).float() for _, d in fields])).tolist()
+        for alpha, (layer, d) in zip(alphas, fields, strict=True):
+            if wrong := beyond_limit(stack.scheme, alpha, stack.step / stack.substeps, d.ends, d.axes):
+                return f"layer {layer}: {wrong}"
+    return ""

@@ -1,12 +1,15 @@
-"""The processes that train together, and how they communicate."""
+"""The processes that train together: how they communicate, measure their time, and stop without losing anything."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast, final
 
 import torch
 from torch import Tensor, distributed
@@ -15,7 +18,7 @@ T = TypeVar("T")
 PATIENCE = timedelta(days=30)  # how long processes wait for one that prepares data or translates
 
 
-class World(NamedTuple):
+class Processes(NamedTuple):
     """This process's number, how many there are, its device, and the group for waiting and exchanging objects."""
 
     rank: int
@@ -100,7 +103,7 @@ def check_launch() -> None:
         )
 
 
-def this_world() -> World:
+def this_world() -> Processes:
     """The processes that torchrun or `accelerate launch` has started; this one alone without either."""
     from accelerate import PartialState
 
@@ -110,7 +113,7 @@ def this_world() -> World:
     without = "LOCAL_RANK" in os.environ and (found is None or found.type == "mps")
     state = PartialState(cpu=without or launch_flag("ACCELERATE_USE_CPU"))
     control = control_group(distributed.group.WORLD) if state.num_processes > 1 else None
-    return World(state.process_index, state.num_processes, torch.device(state.device or "cpu"), control)
+    return Processes(state.process_index, state.num_processes, torch.device(state.device or "cpu"), control)
 
 
 @cache
@@ -122,3 +125,96 @@ def control_group(everyone: Any) -> Any:
 def launch_flag(flag: str) -> bool:
     """Whether `accelerate launch` has set a flag in the environment."""
     return os.environ.get(flag, "").lower() in ("1", "true", "yes")
+
+
+class Times(NamedTuple):
+    """Seconds of the whole run; seconds of its timed updates, and the tokens of these."""
+
+    seconds: float = 0.0
+    training_seconds: float = 0.0
+    timed_tokens: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens per second of training."""
+        return self.timed_tokens / self.training_seconds if self.training_seconds else None
+
+
+@final
+class Clock:
+    """Counts on from the times of the last checkpoint. Training time does not count inside `paused`, nor before the
+    first such block ends: evaluation, checkpoints and the first update of each shape (compilation, capture)."""
+
+    def __init__(self, before: Times, world: Processes) -> None:
+        self.before, self.world = before, world
+        self.start = time.monotonic()
+        self.training, self.tokens = before.training_seconds, before.timed_tokens
+        self.since: float | None = None
+
+    def count(self, tokens: int) -> None:
+        self.tokens += tokens
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.world.synchronise()
+        if self.since is not None:
+            self.training += time.monotonic() - self.since
+            self.since = None
+        try:
+            yield
+        finally:
+            self.world.synchronise()
+            self.since = time.monotonic()
+
+    def read(self) -> Times:
+        """The times now; on a GPU they are right only after a synchronisation, such as reading the losses."""
+        now = time.monotonic()
+        running = 0.0 if self.since is None else now - self.since
+        return Times(self.before.seconds + now - self.start, self.training + running, self.tokens)
+
+
+class Stopped(Exception):
+    """A run was asked to stop, wrote a checkpoint of this step, and is not finished."""
+
+    def __init__(self, step: int, number: int) -> None:
+        super().__init__(f"stopped after step {step:,}, which is saved")
+        self.number = number
+
+
+@final
+class Stop:
+    """Handles these signals during training. By default it handles none, and they act as usual."""
+
+    def __init__(self, *signals: signal.Signals) -> None:
+        self.signals, self.asked = signals, 0
+
+    @contextmanager
+    def handling(self, world: Processes) -> Iterator[None]:
+        """Note a signal instead of ending at once. A second one ends a process that trains alone; each of several may
+        get the same one twice, from the terminal and from the launcher."""
+        before = {number: signal.getsignal(number) for number in self.signals}
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        def note(number: int, frame: Any) -> None:
+            self.asked = number
+            if world.size == 1:
+                restore()
+
+        for number in self.signals:
+            signal.signal(number, note)
+        try:
+            yield
+        finally:
+            restore()
+
+    def agreed(self, world: Processes, synced: bool) -> int:
+        """The signal that asks to stop, else 0. Several processes agree on it, at `synced` steps only."""
+        if world.size == 1 or not self.signals:
+            return self.asked
+        return (self.asked or signal.SIGTERM) if synced and world.any(self.asked) else 0
+
+
+NEVER = Stop()

@@ -15,16 +15,14 @@ from ..recipe import NETWORKS, OBJECTIVES, Recipe, objective_options
 from ..support.typed import read_as
 from ..support.words import counted
 from ..tasks import Task
-from .checkpoint import Stored, generators, learned, prune, restore, save_checkpoint, set_generators, share
-from .clock import Clock, Times
-from .diffusion_limit import beyond_diffusion_limit
+from .checkpoint import CheckpointReader, generators, learned, prune, restore, save_checkpoint, set_generators, share
 from .directory import RunDirectory
-from .networks import Network
+from .networks import Network, beyond_diffusion_limit
 from .objective import BatchSource, Factory, Learner
-from .processes import World
-from .sharding import Piece, choose_parallel, gathered, pieces, spread
+from .processes import Clock, Processes, Times
 from .update import Captured, CapturedIfPossible, choose_mode, choose_precision, make_optimizer, make_update
-from .work import Work, dropout_seed, work_for
+from .weights import LocalShard, choose_parallel, gathered, pieces, spread
+from .work import UpdateBatch, dropout_seed, work_for
 
 EXPLODED = 3.0  # a run has diverged if its loss is above this times the first update's, plus one
 
@@ -54,7 +52,7 @@ class Diverged(Exception):
 class Run:
     """One training run; `fit` decides what it does after each step."""
 
-    def __init__(self, recipe: Recipe, directory: RunDirectory, task: Task, world: World) -> None:
+    def __init__(self, recipe: Recipe, directory: RunDirectory, task: Task, world: Processes) -> None:
         self.recipe, self.directory, self.task, self.world = recipe, directory, task, world
         self.options = options = recipe.train
         check_share(options.batch, options.accumulate, world.size)
@@ -100,10 +98,10 @@ class Run:
         """Seed PyTorch's generators from the run's seed, step and process."""
         torch.manual_seed(int(dropout_seed(self.options.seed, self.state.step, self.world.rank, 0)))
 
-    def work(self, step: int) -> Work:
+    def work(self, step: int) -> UpdateBatch:
         return work_for(self.task, self.options, step, self.world, self.source)
 
-    def advance(self, work: Work, lr: float) -> None:
+    def advance(self, work: UpdateBatch, lr: float) -> None:
         """One update."""
         if work.shape in self.shapes:
             self.pending.append(self.update(work, lr))
@@ -181,7 +179,7 @@ class Run:
                 model.get_parameter(name).detach().copy_(one)
         return self.model if model is None else model.to(device=self.world.device)
 
-    def kept_pieces(self) -> dict[str, Piece]:
+    def kept_pieces(self) -> dict[str, LocalShard]:
         """What is kept, sharded as the weights are."""
         weights = pieces(self.learned["model"])
         return {name: weights[name]._replace(local=x) for name, x in self.kept.items()}
@@ -200,7 +198,7 @@ class Run:
             save_checkpoint(folder, self.state.step, document, shares | own, self.world, keep)
         self.saved = time.monotonic()
 
-    def load(self, stored: Stored) -> None:
+    def load(self, stored: CheckpointReader) -> None:
         """Restore the run from a checkpoint."""
         self.state = read_as(State, {name: stored.state[name] for name in State._fields}, "state.json")
         for name, group in self.learned.items():

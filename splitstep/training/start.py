@@ -19,7 +19,7 @@ from ..recipe import Recipe, dictated
 from ..tasks import Task
 from .checkpoint import list_checkpoints
 from .directory import RunDirectory
-from .run_result import Start
+from .result import Start
 
 FREE = frozenset({
     "format", "matched", "dropout", "attention_dropout", "activation_dropout", "init", "init_std", "rotary_bias",

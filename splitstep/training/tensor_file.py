@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from .sharding import Piece
+from .weights import LocalShard
 
 NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int64: "I64",
@@ -72,7 +72,7 @@ class Rows(NamedTuple):
     def shape(self) -> list[int]:
         return self.file.get_slice(self.name).get_shape()
 
-    def copy_to(self, target: Piece) -> None:
+    def copy_to(self, target: LocalShard) -> None:
         """Copy the rows that both have, and read no others."""
         if not target.shape:
             target.local.copy_(self.file.get_tensor(self.name))

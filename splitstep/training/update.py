@@ -12,18 +12,17 @@ from torch import Tensor, nn
 
 from ..options import TrainOptions
 from ..support.garbage import no_collection
-from .half_precision import with_halves
 from .objective import Learner
-from .processes import World
-from .sharding import Spread, gathered
-from .work import Work
+from .processes import Processes
+from .weights import Distributed, gathered, with_halves
+from .work import UpdateBatch
 
-Update = Callable[[Work, float], tuple[Tensor, Tensor]]  # (work, learning rate) -> (loss, gradient norm)
-Step = Callable[[Work], tuple[Tensor, Tensor]]
+Update = Callable[[UpdateBatch, float], tuple[Tensor, Tensor]]  # (work, learning rate) -> (loss, gradient norm)
+Step = Callable[[UpdateBatch], tuple[Tensor, Tensor]]
 SHAPES = 64  # batch shapes that are compiled, each by itself; further ones run eagerly
 
 
-def choose_mode(mode: str, world: World) -> str:
+def choose_mode(mode: str, world: Processes) -> str:
     """The mode to use; "auto" is captured graphs on a single GPU, eager elsewhere."""
     if mode == "auto":
         return "capture" if world.device.type == "cuda" and world.size == 1 else "eager"
@@ -84,12 +83,12 @@ def autocast(precision: torch.dtype, device: torch.device) -> AbstractContextMan
 
 
 def plain_step(
-    shared: Spread, optimizer: torch.optim.AdamW, options: TrainOptions, precision: torch.dtype, world: World
+    shared: Distributed, optimizer: torch.optim.AdamW, options: TrainOptions, precision: torch.dtype, world: Processes
 ) -> Step:
     """The update itself, without the learning rate. The loss is this process's share."""
     stopped: Tensor = optimizer.found_inf  # pyright: ignore[reportAttributeAccessIssue]
 
-    def step(work: Work) -> tuple[Tensor, Tensor]:
+    def step(work: UpdateBatch) -> tuple[Tensor, Tensor]:
         optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=world.device)
         for number, (part, seed) in enumerate(zip(work.parts, work.seeds, strict=True), 1):
@@ -113,7 +112,7 @@ def plain_step(
 def eager(step: Step, optimizer: torch.optim.Optimizer, device: torch.device) -> Update:
     """The update as it is."""
 
-    def update(work: Work, lr: float) -> tuple[Tensor, Tensor]:
+    def update(work: UpdateBatch, lr: float) -> tuple[Tensor, Tensor]:
         set_learning_rate(optimizer, lr)
         return step(work.to(device))
 
@@ -126,11 +125,11 @@ class Captured:
 
     def __init__(self, step: Step, learner: Learner, optimizer: torch.optim.AdamW, device: torch.device) -> None:
         self.step, self.learner, self.optimizer, self.device = step, learner, optimizer, device
-        self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]] = {}
+        self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, UpdateBatch, tuple[Tensor, Tensor]]] = {}
         self.pool: Any = None
         self.stream = torch.cuda.Stream()  # of warm-up and recording: gradients accumulate on the stream that made them
 
-    def __call__(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
+    def __call__(self, work: UpdateBatch, lr: float) -> tuple[Tensor, Tensor]:
         if work.shape not in self.graphs:
             self.graphs[work.shape] = self.capture(work)
         graph, static, (loss, norm) = self.graphs[work.shape]
@@ -154,7 +153,7 @@ class Captured:
                 tensor.copy_(before)
         torch.cuda.set_rng_state(random, self.device)
 
-    def can_capture(self, work: Work) -> bool:
+    def can_capture(self, work: UpdateBatch) -> bool:
         """Whether an update runs without waiting for a number from the device, as if it were being captured.
 
         Some models always wait. Those of transformers look into their masks, but not during a capture.
@@ -163,11 +162,11 @@ class Captured:
         with self.rehearsal(), pretended_capture():  # the first update may also wait for what it sets up
             return all(runs(lambda: self.step(static), waiting) for waiting in ("default", "error"))
 
-    def eager(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
+    def eager(self, work: UpdateBatch, lr: float) -> tuple[Tensor, Tensor]:
         """The update without a graph."""
         return eager(self.step, self.optimizer, self.device)(work, lr)
 
-    def capture(self, work: Work) -> tuple[torch.cuda.CUDAGraph, Work, tuple[Tensor, Tensor]]:
+    def capture(self, work: UpdateBatch) -> tuple[torch.cuda.CUDAGraph, UpdateBatch, tuple[Tensor, Tensor]]:
         """Warm up, restore everything, then record."""
         static = work.to(self.device).over(Tensor.clone)
         with self.rehearsal():
@@ -223,7 +222,7 @@ class CapturedIfPossible:
         self.captured = captured
         self.is_eager: bool | None = None  # None before the first
 
-    def __call__(self, work: Work, lr: float) -> tuple[Tensor, Tensor]:
+    def __call__(self, work: UpdateBatch, lr: float) -> tuple[Tensor, Tensor]:
         if self.is_eager is None:
             self.is_eager = not self.captured.can_capture(work)
             if self.is_eager:
@@ -233,12 +232,12 @@ class CapturedIfPossible:
 
 def make_update(
     learner: Learner,
-    shared: Spread,
+    shared: Distributed,
     optimizer: torch.optim.AdamW,
     options: TrainOptions,
     precision: torch.dtype,
     mode: str,
-    world: World,
+    world: Processes,
 ) -> Update:
     """The update of this mode; `shared` is the learner over all processes."""
     if "compile" in mode:

@@ -15,12 +15,12 @@ from torch import Tensor
 from ..options import TrainOptions
 from ..tasks import Batch, Task
 from .objective import BatchSource
-from .processes import World
+from .processes import Processes
 
 T = TypeVar("T")
 
 
-class Work(NamedTuple):
+class UpdateBatch(NamedTuple):
     """The data of one update on this process: parts to accumulate, a dropout seed for each, and the numbers of scored
     items and of tokens in the whole batch, over all parts and processes."""
 
@@ -29,10 +29,10 @@ class Work(NamedTuple):
     items: Tensor
     tokens: int
 
-    def to(self, device: torch.device) -> Work:
+    def to(self, device: torch.device) -> UpdateBatch:
         return self.over(lambda x: x.to(device, non_blocking=True))
 
-    def pinned(self, device: torch.device) -> Work:
+    def pinned(self, device: torch.device) -> UpdateBatch:
         """The same in page-locked memory, so copies to the GPU do not wait for its pending work.
 
         PyTorch keeps each block until the copies from it are done.
@@ -40,10 +40,10 @@ class Work(NamedTuple):
         with torch.cuda.device(device):  # a new thread would otherwise initialise the first GPU
             return self.over(Tensor.pin_memory)
 
-    def over(self, act: Callable[[Tensor], Tensor]) -> Work:
+    def over(self, act: Callable[[Tensor], Tensor]) -> UpdateBatch:
         """The work with `act` applied to every tensor."""
         parts = [{name: act(x) for name, x in part.items()} for part in self.parts]
-        return Work(parts, [act(x) for x in self.seeds], act(self.items), self.tokens)
+        return UpdateBatch(parts, [act(x) for x in self.seeds], act(self.items), self.tokens)
 
     def tensors(self) -> list[Tensor]:
         return [*(x for part in self.parts for x in part.values()), *self.seeds, self.items]
@@ -57,16 +57,18 @@ def dropout_seed(seed: int, step: int, rank: int, part: int) -> Tensor:
     return torch.tensor(int(np.random.SeedSequence([seed, step, rank, part]).generate_state(1)[0]) >> 1)
 
 
-def work_for(task: Task, options: TrainOptions, step: int, world: World, source: BatchSource | None = None) -> Work:
+def work_for(
+    task: Task, options: TrainOptions, step: int, world: Processes, source: BatchSource | None = None
+) -> UpdateBatch:
     """This process's share of update number `step`; `source` is an objective that adds to the task's batches."""
     batch = (source or task).batch(options.seed, step, options.batch)
     parts = divided(batch, world, options.accumulate)
     seeds = [dropout_seed(options.seed, step, world.rank, i) for i in range(options.accumulate)]
-    work = Work(parts, seeds, torch.tensor(float(task.items(batch))), task.tokens(batch))
+    work = UpdateBatch(parts, seeds, torch.tensor(float(task.items(batch))), task.tokens(batch))
     return work.pinned(world.device) if world.device.type == "cuda" else work
 
 
-def divided(batch: Batch, world: World, count: int) -> list[Batch]:
+def divided(batch: Batch, world: Processes, count: int) -> list[Batch]:
     """This process's rows of a batch, in so many parts. A whole batch is not cut: in each call of PyTorch this thread
     passes Python's lock back and forth with the one that starts the device's work."""
     if world.size == count == 1:

@@ -291,7 +291,7 @@ def test_a_test_figure_that_is_no_number_is_shown_and_spoils_no_table(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one seed of two: the other is the mean. What was written can be read and drawn again."""
-    from splitstep.training import result as ending
+    from splitstep.training import finish as ending
 
     evaluate, bad = ending.evaluate, ["test"]
 

@@ -18,7 +18,7 @@ from splitstep.studies.ablate.verdict import claims_of
 from splitstep.studies.compare.result import Comparison, OnTestSet, Pair, Scored
 from splitstep.studies.compare.rows import rows_of
 from splitstep.tasks import Metric
-from splitstep.training.run_result import Divergence, Kept, Shape
+from splitstep.training.result import Divergence, Kept, Shape
 
 ACCURACY = Metric("accuracy", True, "{:.2%}")
 LOSS = Metric("bits_per_byte", False, "{:.3f}")

@@ -30,7 +30,7 @@ from splitstep.studies.ablate.verdict import claims_of
 from splitstep.studies.compare import compare
 from splitstep.studies.compare.rows import against
 from splitstep.training import Recipe, RunDirectory, read_recipe
-from splitstep.training.run_result import Divergence
+from splitstep.training.result import Divergence
 
 read_comparison = STUDIES["compare"].read
 read_ablation = STUDIES["ablate"].read

@@ -50,7 +50,7 @@ from splitstep.studies.compare.wording import widths
 from splitstep.tasks import Metric
 from splitstep.tasks.task import PERPLEXITY
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
-from splitstep.training.run_result import Shape
+from splitstep.training.result import Shape
 
 read_comparison = STUDIES["compare"].read
 

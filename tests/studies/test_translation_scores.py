@@ -33,7 +33,7 @@ from splitstep.tasks.pairs.scores import multi_bleu, score, split_compounds
 from splitstep.tasks.pairs.search import Search, generate_ids, longer_than_trained, translate
 from splitstep.tasks.pairs.translation import Translation
 from splitstep.text.lines import Lines
-from splitstep.training.run_result import SplitResult
+from splitstep.training.result import SplitResult
 
 WORDS = ["the", "a", "dog", "cat", "house", "tree", "runs", "sees", "red", "blue", "and", "of", "on", "."]
 

@@ -15,7 +15,7 @@ from splitstep.tasks import task
 from splitstep.tasks.buckets import rows_of
 from splitstep.tasks.sampler import ORDER, ROWS, generator
 from splitstep.training import TrainOptions
-from splitstep.training.processes import World
+from splitstep.training.processes import Processes
 from splitstep.training.work import dropout_seed, prefetched, work_for
 
 SIZE, STEPS = 96, 60
@@ -57,7 +57,7 @@ def brute_force(data: Any, seed: int) -> Iterator[tuple[list[list[int]], list[li
 @pytest.mark.parametrize("seed", [0, 7])
 def test_batches_are_those_of_a_walk_from_the_first(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = made(tmp_path, monkeypatch)
-    options, alone = TrainOptions(steps=STEPS, batch=SIZE, seed=seed), World(0, 1, torch.device("cpu"))
+    options, alone = TrainOptions(steps=STEPS, batch=SIZE, seed=seed), Processes(0, 1, torch.device("cpu"))
     shapes = set()
     with prefetched(lambda step: work_for(data, options, step, alone), 0, STEPS) as works:
         for step, (work, (source, target, width)) in enumerate(zip(works, brute_force(data, seed), strict=False)):
@@ -79,7 +79,7 @@ def test_batches_are_those_of_a_walk_from_the_first(seed: int, tmp_path: Path, m
 def test_batches_for_a_gpu_are_the_same_in_pinned_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, options = made(tmp_path, monkeypatch), TrainOptions(steps=STEPS, batch=SIZE)
     for step in range(5):
-        here, there = (work_for(data, options, step, World(0, 1, torch.device(kind))) for kind in ("cpu", "cuda"))
+        here, there = (work_for(data, options, step, Processes(0, 1, torch.device(kind))) for kind in ("cpu", "cuda"))
         for one, two in zip(here.tensors(), there.tensors(), strict=True):
             assert two.is_pinned()
             assert torch.equal(one, two)

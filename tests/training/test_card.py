@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 import splitstep as ss
 from splitstep.training import read_recipe, train
-from splitstep.training.run_result import RunResult
+from splitstep.training.result import RunResult
 
 TINY = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
 DIGITS = {"task": "digits", "scheme": "F0/2 A F1/2", "match": "none", "model": TINY, "train": {"steps": 1, "batch": 4}}

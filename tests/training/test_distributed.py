@@ -20,7 +20,7 @@ from splitstep.models import SplitstepForTranslation
 from splitstep.tasks.pairs.translation import Translation
 from splitstep.training import Recipe, RunDirectory, read_recipe
 from splitstep.training.evaluate import evaluate
-from splitstep.training.processes import World, this_world
+from splitstep.training.processes import Processes, this_world
 from splitstep.training.run import Run
 from splitstep.training.work import work_for
 
@@ -74,7 +74,7 @@ def test_shares_add_up() -> None:
     recipe = read_recipe(RECIPE, "r")
     task = recipe.load_task()
     whole = task.batch(0, 3, 12)
-    worlds = [World(rank, 2, torch.device("cpu")) for rank in range(2)]
+    worlds = [Processes(rank, 2, torch.device("cpu")) for rank in range(2)]
     works = [work_for(task, recipe.train, 3, world) for world in worlds]
     parts = [part for work in works for part in work.parts]
     assert sorted(row.tolist() for part in parts for row in part["input_ids"]) == sorted(whole["input_ids"].tolist())

@@ -17,13 +17,13 @@ from splitstep.models import MaskedConfig, SplitstepForMaskedLM
 from splitstep.recipe import override
 from splitstep.text.tokenizers import learn_bpe, learn_wordpiece, save_tokenizer
 from splitstep.training import Recipe, RunDirectory, read_recipe, train
-from splitstep.training.processes import World
+from splitstep.training.processes import Processes
 from splitstep.training.run import Run
 
 SHAPE: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "ffn": 32, "positions": "learned"}
 TRAIN = {"steps": 4, "batch": 16, "warmup": 2, "evaluate_every": 2, "evaluate_batch": 64}
 TEXTS = [f"the {film} {verb} {word}" for film in ("film", "plot") for verb in ("is", "was") for word in ("good", "bad")]
-ALONE = World(0, 1, torch.device("cpu"))
+ALONE = Processes(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,8 +19,8 @@ from safetensors.torch import load_file, save_file
 from splitstep.support import files
 from splitstep.training import checkpoint, read_recipe, tensor_file, train
 from splitstep.training.directory import RunDirectory
-from splitstep.training.processes import World
-from splitstep.training.sharding import pieces
+from splitstep.training.processes import Processes
+from splitstep.training.weights import pieces
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +201,7 @@ def test_a_failure_at_any_stage_leaves_a_whole_checkpoint(
     """Whatever raises in `save_checkpoint`, and whenever, what can be read is the old one or the new one."""
     import torch
 
-    alone = World(0, 1, torch.device("cpu"))
+    alone = Processes(0, 1, torch.device("cpu"))
 
     def save(step: int) -> None:
         groups = {"model": {"x": torch.full((3,), float(step))}, "rng": {"y": torch.ones(1)}}

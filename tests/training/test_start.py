@@ -19,7 +19,7 @@ from splitstep.models.inputs import Text
 from splitstep.tasks import Task
 from splitstep.training import Recipe, RunDirectory, read_recipe, train
 from splitstep.training.networks import build_model
-from splitstep.training.processes import World
+from splitstep.training.processes import Processes
 from splitstep.training.run import Run
 
 SHAPE = {"layers": 2, "width": 16, "heads": 2, "ffn": 32}
@@ -29,7 +29,7 @@ LISTOPS: dict[str, Any] = {
     "task": "listops", "data": {"train": 40, "valid": 10, "test": 10},
     "model": {**SHAPE, "positions": "rotary"}, "train": TRAIN,
 }  # fmt: skip
-ALONE = World(0, 1, torch.device("cpu"))
+ALONE = Processes(0, 1, torch.device("cpu"))
 
 
 def begun(document: dict[str, Any], out: Path, task: Task | None = None) -> Run:

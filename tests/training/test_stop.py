@@ -13,7 +13,7 @@ import pytest
 from children import RECIPE, Program, everything, lines, run
 
 from splitstep.training import read_recipe, train
-from splitstep.training.stop import Stop, Stopped
+from splitstep.training.processes import Stop, Stopped
 
 DOCUMENT: dict[str, Any] = {
     **RECIPE,

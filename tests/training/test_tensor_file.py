@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-from splitstep.training.sharding import Piece
 from splitstep.training.tensor_file import NAMES, checksum_of, rows_of, whole_shape, write_tensors
+from splitstep.training.weights import LocalShard
 
 
 def test_safetensors_reads_what_is_written(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_any_rows_are_read_from_any_cut(rows: int, data: st.DataObject, tmp_path
         found += rows_of(tmp_path / f"{number}.safetensors", {"x": start})
     assert whole_shape(found) == [rows, 2, 3]
     for begin, wanted in cut(whole, data.draw(st.lists(index, max_size=3))):
-        target = Piece(torch.full_like(wanted, -1), begin, whole.shape, True)
+        target = LocalShard(torch.full_like(wanted, -1), begin, whole.shape, True)
         for one in found:
             one.copy_to(target)
         assert torch.equal(target.local, wanted)
@@ -61,7 +61,7 @@ def test_any_rows_are_read_from_any_cut(rows: int, data: st.DataObject, tmp_path
 def test_a_scalar_is_one_piece(tmp_path: Path) -> None:
     write_tensors(tmp_path / "x.safetensors", {"step": torch.tensor(7.0)})
     [found] = rows_of(tmp_path / "x.safetensors", {})
-    target = Piece(torch.zeros(()), 0, torch.Size(), False)
+    target = LocalShard(torch.zeros(()), 0, torch.Size(), False)
     found.copy_to(target)
     assert (whole_shape([found]), float(target.local)) == ([], 7.0)
 

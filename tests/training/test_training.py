@@ -27,19 +27,17 @@ from splitstep.support.provenance import made
 from splitstep.tasks import Batch, Task, task
 from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, networks, read_recipe, train
 from splitstep.training import run as running
-from splitstep.training.clock import Clock, Times
 from splitstep.training.directory import Environment
-from splitstep.training.half_precision import evaluated_once, with_halves
+from splitstep.training.finish import device_name
 from splitstep.training.objective import Learner
-from splitstep.training.processes import World
-from splitstep.training.result import device_name
-from splitstep.training.run_result import Kept
-from splitstep.training.sharding import choose_parallel, spread
+from splitstep.training.processes import Clock, Processes, Times
+from splitstep.training.result import Kept
 from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
-from splitstep.training.work import Work, dropout_seed, prefetched, work_for
+from splitstep.training.weights import choose_parallel, evaluated_once, spread, with_halves
+from splitstep.training.work import UpdateBatch, dropout_seed, prefetched, work_for
 
 CPU = torch.device("cpu")
-ALONE = World(0, 1, CPU)
+ALONE = Processes(0, 1, CPU)
 SHAPE = {"layers": 2, "width": 16, "heads": 2, "ffn": 32, "dropout": 0.1}
 SHORT = {"steps": 8, "batch": 16, "warmup": 2, "lr": 0.01, "log_every": 1, "evaluate_batch": 400}
 
@@ -194,7 +192,7 @@ def test_parts_weigh_by_their_items() -> None:
     step = plain_step(spread(Learner(model), "none", ALONE), optimizer, options, torch.float32, ALONE)
     parts = [{"input_ids": ids[i : i + 2], "labels": labels[i : i + 2]} for i in (0, 2)]
     expected = float(model(input_ids=ids, labels=labels).loss.detach())
-    loss, _ = step(Work(parts, [torch.tensor(0)] * 2, torch.tensor(34.0), 64))
+    loss, _ = step(UpdateBatch(parts, [torch.tensor(0)] * 2, torch.tensor(34.0), 64))
     assert float(loss) == pytest.approx(expected, abs=1e-6)
 
 
@@ -231,7 +229,7 @@ def test_every_shape_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     update = make_update(learner, shared, optimizer, options, torch.float32, "compile", ALONE)
     torch.compiler.reset()
     for size in range(2, 14):
-        update(Work([{"x": torch.ones(size, 4)}], [torch.tensor(0)], torch.tensor(1.0), size), 1e-3)
+        update(UpdateBatch([{"x": torch.ones(size, 4)}], [torch.tensor(0)], torch.tensor(1.0), size), 1e-3)
     assert len(compiled) == 12
 
 
@@ -516,7 +514,7 @@ def test_a_device_without_memory_is_one_line(after: int, tmp_path: Path, monkeyp
     """A run that had not begun leaves the directory to the smaller batch that is tried next."""
     advance = running.Run.advance
 
-    def full(run: running.Run, work: Work, lr: float) -> None:
+    def full(run: running.Run, work: UpdateBatch, lr: float) -> None:
         if run.state.step == after:
             raise torch.OutOfMemoryError("out of memory\nand more")
         advance(run, work, lr)
@@ -560,7 +558,7 @@ def test_the_first_line_says_what_begins(
     count = sum(p.numel() for p in last_weights(tmp_path / "run").values())
     assert first == f"digits lie seed 0  {count:,} parameters, 8 steps, cpu, float32, eager"
 
-    def stop(run: running.Run, work: Work, lr: float) -> None:
+    def stop(run: running.Run, work: UpdateBatch, lr: float) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "run" / "result.json").unlink()
@@ -677,7 +675,7 @@ def test_a_validation_that_is_no_number_diverges(tmp_path: Path, monkeypatch: py
 def test_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training is what lies between pauses; the time before the first pause ends is left out."""
     now = [100.0]
-    monkeypatch.setattr("splitstep.training.clock.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
+    monkeypatch.setattr("splitstep.training.processes.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
     clock = Clock(Times(50.0, 20.0, 400), ALONE)
     now[0] += 5.0
     with clock.paused():
@@ -700,7 +698,7 @@ def test_tokens_per_second_leaves_out_all_but_updates(tmp_path: Path, monkeypatc
     from splitstep.training import loop
 
     now = [0.0]
-    monkeypatch.setattr("splitstep.training.clock.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
+    monkeypatch.setattr("splitstep.training.processes.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
 
     def slow(function: Any, seconds: float) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
@@ -765,7 +763,7 @@ def test_prefetching_stops_with_its_reader() -> None:
 
 
 def test_modes() -> None:
-    gpu = World(0, 1, torch.device("cuda"))
+    gpu = Processes(0, 1, torch.device("cuda"))
     assert [choose_mode("auto", world) for world in (ALONE, gpu, gpu._replace(size=2))] == ["eager", "capture", "eager"]
     for world in (ALONE, gpu._replace(size=2)):
         with pytest.raises(ValueError, match="needs one process with one CUDA device"):
@@ -773,7 +771,7 @@ def test_modes() -> None:
 
 
 def test_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
-    two = World(0, 2, CPU)
+    two = Processes(0, 2, CPU)
     assert [choose_parallel(p, two) for p in ("auto", "ddp", "fsdp")] == ["ddp", "ddp", "fsdp"]
     assert choose_parallel("fsdp", ALONE) == "none"
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")

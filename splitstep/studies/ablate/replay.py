@@ -20,7 +20,7 @@ from ...probes import observe
 from ...tasks import Task
 from ...training import Recipe, evaluate
 from ...training.evaluate import evaluating
-from ...training.recording import EXAMPLES, first_examples
+from ...training.log import EXAMPLES, first_examples
 from ...training.update import autocast
 from .records import Values, profile_of
 from .result import Replayed

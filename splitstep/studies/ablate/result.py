@@ -13,7 +13,7 @@ from ...experiments.statistics import Estimate
 from ...schemes import scheme
 from ...support.typed import Figure
 from ...tasks.task import Metric
-from ...training.run_result import Divergence
+from ...training.result import Divergence
 
 Ruling = Literal["supported", "not supported", "undecided"]
 

@@ -12,7 +12,7 @@ from ...experiments.statistics import Estimate
 from ...models.cost import Cost
 from ...schemes import scheme
 from ...tasks.task import Metric
-from ...training.run_result import Matched, Shape
+from ...training.result import Matched, Shape
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ...schemes import label
 from ...support.words import counted
 from ...tasks.pairs.translation import EXACT_MATCH
 from ...tasks.task import title_of
-from ...training.run_result import RunOutcome
+from ...training.result import RunOutcome
 from .result import Comparison, OnTestSet, Row, Scored
 from .rows import is_finite, losses, row_name, rows_of
 from .wording import kept_text, widths

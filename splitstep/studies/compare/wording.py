@@ -6,7 +6,7 @@ from ...models.cost import span
 from ...schemes import scheme
 from ...shape import feed_forwards
 from ...tasks import Metric
-from ...training.run_result import Kept, Shape
+from ...training.result import Kept, Shape
 
 
 def kept_text(kept: Kept | None, best_step: int | None, steps: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from ...experiments.records import Setting
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
-from ...training.run_result import RunOutcome
+from ...training.result import RunOutcome
 from .bodies import Body
 
 Kind = Literal["pre-trained", "scratch"]

@@ -20,7 +20,7 @@ from ...tasks.sentences import Sentences
 from ...text.files import data_root
 from ...training.directory import RunDirectory
 from ...training.progress import Progress
-from ...training.run_result import RunOutcome
+from ...training.result import RunOutcome
 from .bodies import Starts, find_bodies
 from .claims import base_of, claims_of
 from .plan import Tuning, Wanted, base_recipe, by_task, check_runs, check_tasks, plan, with_entries
