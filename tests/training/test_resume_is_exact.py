@@ -227,7 +227,7 @@ def test_a_failure_at_any_stage_leaves_a_whole_checkpoint(
     files.sweep(tmp_path)
     found = checkpoint.list_checkpoints(tmp_path)
     for path in found:
-        kept, x = checkpoint.Stored(path, alone), torch.zeros(3)
+        kept, x = checkpoint.CheckpointReader(path, alone), torch.zeros(3)
         kept.fill("model", pieces({"x": x}))
         assert path.name == f"step-{kept.state['step']:09d}"
         assert x.tolist() == [kept.state["step"]] * 3
