@@ -9,6 +9,7 @@ from scipy.stats import spearmanr
 
 from splitstep.studies.inspect.depth_gradient import by_layer, depth_gradient, parts_of
 from splitstep.studies.inspect.result import Inspection, Looked, Series
+from splitstep.support.provenance import Provenance
 
 WIDTH = 100
 FALLING = ((0.9, 0.7, 0.75, 0.3, 0.2), (0.9, 0.8, 0.6, 0.5, 0.1), (0.7, 0.8, 0.6, 0.3, 0.2), (0.9, 0.8, 0.5, 0.6, 0.2))
@@ -26,13 +27,12 @@ def looked(rotation: Rows, asymmetry: Rows, ranks: Sequence[float], random: bool
         series("jacobian", "complex", rotation), series("jacobian", "J asymmetry", asymmetry),
         series("products", "effective rank", [(WIDTH, WIDTH / 2, one * WIDTH) for one in ranks]),
     )  # fmt: skip
-    return Looked(
-        "m", "A F", "stack", 5, WIDTH, 1, random, (), (), every, (), (), (), (), (), ()
-    )  # fmt: skip
+    return Looked("m", "A F", "stack", 5, WIDTH, 1, random, (), (), every, (), (), (), (), (), ())
 
 
 def result(model: Looked, null: Looked | None) -> Inspection:
-    return Inspection(model, null, 16, 4, 64, "texts", (), 4, (0, 1, 2, 3, 4), None, {}, None, "")
+    made = Provenance(versions={}, commit=None)
+    return Inspection(model, null, 16, 4, 64, "texts", (), 4, (0, 1, 2, 3, 4), made)
 
 
 NULL = looked(FLAT, FLAT, (0.8, 0.75, 0.7, 0.77), True)

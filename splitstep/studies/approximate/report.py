@@ -154,7 +154,7 @@ def document(result: Approximation) -> Document:
     """The tables, the surfaces, the charts, how to reproduce them."""
     constant = "unknown" if result.lipschitz is None else f"{result.lipschitz:g}, an assumption"
     about = f"One layer, scheme A F, no norm, float64. Lipschitz constant in the sup norm: {constant}."
-    made = [("fits", "; ".join(result.how)), ("commit", result.commit or "unknown"), ("date", result.date)]
+    made = [("fits", "; ".join(result.how)), *result.made.entries("commit", "date")]
     parts = [
         Note(f"{about} {attention(result)}"),
         *tables(result),
@@ -162,7 +162,7 @@ def document(result: Approximation) -> Document:
         Note(f"{SURFACES_NOTE} {SLIDERS_NOTE}" if result.tokens * result.dim > 2 else SURFACES_NOTE),
         *surface_charts(result),
         Beside([*attention_charts(result), *cost_charts(result)]),
-        *reproduced(result.command or "splitstep.approximate(...)", made),
+        *reproduced(result.made.command or "splitstep.approximate(...)", made),
     ]
     title = f"{result.target}: {counted(result.tokens, 'token')} of dimension {result.dim}"
     return Document(title, parts, verdict(result))

@@ -15,7 +15,8 @@ from ...approximation.certificate import BoundTerm, outputs, sampled_error
 from ...approximation.targets import samples
 from ...experiments.result import Result
 from ...models.vectors import SplitstepVectorsModel
-from ...support.provenance import stamp
+from ...support.provenance import Provenance, made
+from ...support.typed import Inlined
 from ...training.progress import Counting
 from ..converge.slopes import Slope, fitted_slope
 
@@ -104,10 +105,7 @@ class Approximation(Result):
     attention: list[Attention]
     trained: Trained | None
     exponent: Slope | None
-    command: str | None
-    versions: dict[str, str]
-    commit: str | None
-    date: str
+    made: Inlined[Provenance]
 
     @property
     def best(self) -> Row:
@@ -140,7 +138,7 @@ def approximation(
         built.target.name, tokens, dim, built.target.lipschitz, positions, built.beta, rows, built.certificate.steps,
         [one.how for one in built.fits], surfaces_of(built), attention_of(tokens),
         train(built, train_steps, progress) if train_steps else None,
-        exponent_of(rows), command, **stamp(),
+        exponent_of(rows), made(command),
     ), built  # fmt: skip
 
 

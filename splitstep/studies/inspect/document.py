@@ -41,7 +41,10 @@ def document(result: Inspection) -> Document:
         *skip_chart(result),
         *sections(result),
         *(one for one in long if one.rows),
-        *reproduced(result.command or "splitstep.studies.inspect.inspection(...)", provenance(result)),
+        *reproduced(
+            result.made.command or "splitstep.studies.inspect.inspection(...)",
+            result.made.entries("commit", "date", "versions"),
+        ),
     ]
     return Document(f"Inside {label_of(result.model)}", parts, depth_gradient(result))
 
@@ -61,11 +64,6 @@ def against(result: Inspection) -> str:
     if result.other.random:
         return f"the same architecture with random weights (its own initialisation, seed {result.seed}), in grey"
     return f"{result.other.model}, scheme {result.other.scheme}, {counted(result.other.layers, 'layer')}"
-
-
-def provenance(result: Inspection) -> list[tuple[str, str]]:
-    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    return [("commit", result.commit or "unknown"), ("date", result.date), ("versions", versions)]
 
 
 def particle_charts(result: Inspection) -> Iterator[Explained]:

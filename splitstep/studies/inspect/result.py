@@ -10,7 +10,8 @@ from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
 from ...experiments.result import Result
-from ...support.typed import Figure
+from ...support.provenance import Provenance
+from ...support.typed import Figure, Inlined
 
 Along = Literal["state", "layer", "pair", "number"]
 """What a series runs along: the L + 1 states, the L layers, the L - 1 pairs of layers, or something else."""
@@ -139,10 +140,7 @@ class Inspection(Result):
     probes: tuple[str, ...]
     differentiated: int  # texts of the probes with derivatives
     layers: tuple[int, ...]  # those that are kept
-    command: str | None
-    versions: dict[str, str]
-    commit: str | None
-    date: str
+    made: Inlined[Provenance]
 
     @property
     def null(self) -> Looked | None:

@@ -14,7 +14,7 @@ from ...flows import Flow
 from ...models.base import silent
 from ...opening import load, open_model
 from ...probes import PROBES
-from ...support.provenance import stamp
+from ...support.provenance import made
 from ...training.progress import Counting
 from .measuring import DEFAULT, Plan, look
 from .result import Inspection, Looked
@@ -61,7 +61,7 @@ def inspection(
     return Inspection(
         model=first, other=other, seed=SEED if against == RANDOM else None, texts=source.number,
         tokens=tokens, source=source.name, probes=plan.probes, differentiated=plan.differentiated,
-        layers=plan.layers or tuple(range(first.layers)), command=command, **stamp(),
+        layers=plan.layers or tuple(range(first.layers)), made=made(command),
     )  # fmt: skip
 
 
