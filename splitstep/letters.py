@@ -19,7 +19,8 @@ class Letter:
     field's keys and values are kept during generation: nowhere, in the cache of the sequence itself, or in that of the
     encoder's states, which only a decoder has. `backwards`: it may run backwards in time. `exact`: its field solves its
     own equation, by a method flow(t, h, x, context). `branch`: a network around which there may be a residual
-    connection; the others are terms that mean something as rates of change only.
+    connection; the others are terms that mean something as rates of change only. `documents`: its field must know which
+    document a token is of, beyond what masks say. `normed`: its field is made of the norm that projections have.
     """
 
     title: str
@@ -27,6 +28,8 @@ class Letter:
     backwards: bool = True
     exact: bool = False
     branch: bool = True
+    documents: bool = False
+    normed: bool = False
     field: str | Callable[[Any], Any] | None = None
     cache: Literal["none", "self", "cross"] = "none"
 
@@ -54,9 +57,10 @@ LETTERS: Registry[Letter] = Registry(
             backwards=False,
             exact=True,
             branch=False,
+            documents=True,
             field="splitstep.fields.diffusion:diffusion",
             cache="self",
         ),
-        "S": Letter("stabiliser", "#a8323e", branch=False, field="splitstep.fields.stabiliser:Stabiliser"),
+        "S": Letter("stabiliser", "#a8323e", branch=False, normed=True, field="splitstep.fields.stabiliser:Stabiliser"),
     },
 )

@@ -178,7 +178,7 @@ class Shape:
 
     def check_fields(self) -> None:
         """Refuse a scheme with fields that models do not have, and activations that do not fit its fields."""
-        for name in scheme(self.scheme).fields:
+        for name in self.fields:
             letter = LETTERS.get(name[0])
             if letter is None or not letter.free:
                 have = ", ".join(f"{key} ({one.title})" for key, one in LETTERS.items() if one.free)
@@ -211,16 +211,15 @@ class Shape:
 
     def check_terms(self) -> None:
         """Refuse norms, ends and steps that do not fit the scheme."""
-        used = {name[0] for name in scheme(self.scheme).fields}
         if self.norm_at == "both" and scheme(self.scheme).projections:
             raise ValueError(
                 f"norm_at='both' puts norms inside of the fields, which those of {self.scheme!r} do not have: it is "
                 "post-norm; use a scheme without N, M and P, or norm_at=input."
             )
-        if "S" in used and self.norm == "none":
+        if self.norm == "none" and (normed := [name for name in self.fields if LETTERS[name[0]].normed]):
             raise ValueError(
-                f"The stabiliser S of {self.scheme!r} pulls towards the norm of the state, and norm='none': use "
-                "norm=layer or norm=rms, or a scheme without S."
+                f"The {LETTERS[normed[0][0]].title} {normed[0]} of {self.scheme!r} pulls towards the norm of the "
+                f"state, and norm='none': use norm=layer or norm=rms, or a scheme without {normed[0]}."
             )
         check_choice("ends", self.ends, self.kinds_of_ends)
         self.check_diffusion()
@@ -238,6 +237,16 @@ class Shape:
             raise ValueError(f"ffn lists {counted(len(widths), 'width')}; this network has {fields}.")
         for width in widths:
             check_size("ffn", width, LARGEST)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the scheme's fields, one for each set of weights."""
+        return scheme(self.scheme).fields
+
+    @property
+    def reads_documents(self) -> bool:
+        """Whether a field must know which document a token is of."""
+        return any(LETTERS[name[0]].documents for name in self.fields)
 
     def stencils(self) -> list[str]:
         """For each stack, what diffusion does at the ends of a document."""

@@ -104,7 +104,7 @@ class Embedding(nn.Module):
 
     def __init__(self, config: TextShape) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.reads_documents = config, config.reads_documents
         self.tokens = nn.Embedding(config.vocab_size, config.width, padding_idx=config.pad_token_id)
         self.positions = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
         table = sinusoid_table(config) if config.positions == "sinusoidal" else None
@@ -132,7 +132,7 @@ class Embedding(nn.Module):
         like = self.tokens.weight
         ahead = padding_barrier(mask, like) if past is None else causal_mask(mask, length, earlier, like)
         causal = past is not None and ahead is None and length > 1
-        if documents is None and "D" in self.config.scheme:
+        if documents is None and self.reads_documents:
             documents = documents_of(mask, past is not None, earlier.room)
         angles = rotary_angles(self.config, positions, like)
         context = Context(mask=ahead, causal=causal, rotary=angles, seed=seed, documents=documents)
@@ -177,7 +177,7 @@ class Body(nn.Module):
         self.slots = slots_of(self.stack.scheme, len(self.stack.layers) * self.stack.substeps)
         self.ends = config.stencils()[number]
         two_sided = self.ends != "upwind" and config.grid is None
-        self.solves = two_sided and any(name[0] == "D" for name in self.stack.scheme.solved)
+        self.solves = two_sided and any(LETTERS[name[0]].documents for name in self.stack.scheme.solved)
         self.gradient_checkpointing = False  # transformers sets these two
         self._gradient_checkpointing_func: Any = checkpoint
 

@@ -31,6 +31,7 @@ class NumbersModel(SplitstepModel):
         self.add_module(self.numbers_at, nn.Linear(numbers, config.width))
         self.positions = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
         self.body = Body(config)
+        self.reads_documents = config.reads_documents
 
     def get_input_embeddings(self) -> Any:
         return self.get_submodule(self.numbers_at)
@@ -49,7 +50,7 @@ class NumbersModel(SplitstepModel):
             mask=padding_barrier(mask, weight),
             rotary=rotary_angles(self.config, positions, weight),
             seed=self.seed(look, x.device),
-            documents=documents_of(mask, False) if "D" in self.config.scheme else None,
+            documents=documents_of(mask, False) if self.reads_documents else None,
         )
         return self.body.shown(x, context, look)
 

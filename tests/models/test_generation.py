@@ -42,7 +42,7 @@ def left_padded() -> tuple[Tensor, Tensor]:
 
 def right_padded() -> tuple[Tensor, Tensor]:
     """Sources of 6, 3 and 5 tokens."""
-    return drawn(4, length=6) * right_mask(6), right_mask(6)
+    return drawn(8, length=6) * right_mask(6), right_mask(6)
 
 
 def generated(model: Any, tokens: Tensor, mask: Tensor | None, use_cache: bool, **how: Any) -> Any:
