@@ -20,8 +20,8 @@ from splitstep.support.provenance import stamp
 from splitstep.text.alignment import align
 from splitstep.text.pieces import pieces_of
 from splitstep.text.spans import phrases, tokens_of, words
+from splitstep.text.subwords import learn_bpe, learn_wordpiece
 from splitstep.text.token_bytes import encode, placed, token_bytes, utf8
-from splitstep.text.tokenizers import learn_bpe, learn_wordpiece
 
 CHARACTERS, REPEATS, WORDS, VOCABULARY = 1_000_000, 3, 20_000, 8_000
 SCRIPTS = [(0x61, 0x7A), (0x430, 0x44F), (0x627, 0x63A), (0x905, 0x939), (0x4E00, 0x5000), (0xAC00, 0xAD00)]

@@ -37,8 +37,9 @@ from splitstep.models import KINDS
 from splitstep.support.files import write_atomically
 from splitstep.support.provenance import stamp
 from splitstep.tasks.masked.masking import FIRST, Choice, mask
-from splitstep.tasks.masked.mlm import as_batch
+from splitstep.tasks.masked.mlm import as_arrays
 from splitstep.tasks.masked.packing import Packer, row_type
+from splitstep.tasks.task import tensors
 from splitstep.text.subwords import CLS, MASK, PAD, SEP
 from splitstep.training import TrainOptions, load_recipe
 from splitstep.training.objective import Learner
@@ -147,7 +148,7 @@ def our_works(rows: np.ndarray, shape: Shape, device: torch.device) -> list[Upda
     random, count = np.random.default_rng(1), max(1, round(MASKED * shape.length))
 
     def work(number: int, part: np.ndarray) -> UpdateBatch:
-        batch = as_batch(part, mask(part, Choice(count, shape.vocab_size), random))
+        batch = tensors(as_arrays(part, mask(part, Choice(count, shape.vocab_size), random)))
         items = torch.tensor(float(len(part) * count))
         return UpdateBatch([batch], [dropout_seed(0, number, 0, 0)], items, part.size).to(device)
 

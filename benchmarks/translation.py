@@ -350,7 +350,7 @@ def padded(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tens
 
 def sources_of(task: Translation, count: int) -> list[list[int]]:
     """The first sources of the training text."""
-    side = task._prepared.pairs["train"].source
+    side = task.prepared.pairs["train"].source
     return [side.tokens[side.offsets[row] : side.offsets[row + 1]].tolist() for row in range(count)]
 
 

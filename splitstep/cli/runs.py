@@ -19,7 +19,7 @@ from .output import Output
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..tasks import Metric
+    from ..tasks.measures import Metric
     from ..training import Recipe
     from ..training.result import Divergence, RunResult, SplitResult
 
@@ -117,7 +117,7 @@ def _run_table(result: RunResult, out: Path) -> RenderableType:
     from ..schemes import label
     from ..studies.compare.wording import kept_text, widths
     from ..support.words import counted
-    from ..tasks.task import title_of
+    from ..tasks.measures import title_of
 
     metric, cost, shape, diverged = result.metric, result.cost, result.shape, result.diverged
     name, notation = label(result.scheme.notation), result.scheme.notation

@@ -25,7 +25,7 @@ from ..flows.keys import Key
 from ..flows.keys import places as placed
 from ..support.files import is_leftover, naming, sweep, write_atomically
 from ..support.typed import plain, read_as
-from ..tasks.buckets import places
+from ..tasks.batching import places
 from ..tasks.task import Batch
 from .geometry import token_weights
 from .records import IDS, LOGITS, OUTPUT, Outputs, Shape, top_k

@@ -15,7 +15,7 @@ import torch
 from ..flows.keys import Key
 from ..support.out_of_memory import NoMemory, no_memory
 from ..support.words import counted
-from ..tasks.buckets import padded
+from ..tasks.batching import padded
 from ..tasks.task import Batch
 from ..training.progress import counting
 from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, outputs_of, text_sha256

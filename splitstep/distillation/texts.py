@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..tasks.buckets import padded
+from ..tasks.batching import padded
 from ..tasks.instruct import Encoded, Instruct, encode_rows, joined
 from ..tasks.task import IGNORED, Batch
 from ..text.alignment import Alignment

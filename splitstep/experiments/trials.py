@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from ..options import evaluates
-from ..tasks.task import Metric, title_of
+from ..tasks.measures import Metric, title_of
 from ..training import TrainOptions
 from ..training.directory import RunDirectory
 from ..training.result import RunOutcome, RunResult

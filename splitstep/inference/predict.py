@@ -18,7 +18,7 @@ from ..tasks.glue import submission_text, submissions
 from ..tasks.image_files import Mode, open_image, pixels_of
 from ..tasks.images import Standard, standardised
 from ..tasks.own_images import WHITE
-from ..tasks.pairs.search import Progress
+from ..tasks.pairs.searching import Progress
 from ..text.tokenizers import CONFIG, TOKENIZER
 from ..training.directory import RunDirectory
 from ..training.update import autocast

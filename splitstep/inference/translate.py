@@ -12,7 +12,8 @@ import torch
 from ..models import SplitstepForTranslation
 from ..tasks.pairs.codec import Codec
 from ..tasks.pairs.scores import Score
-from ..tasks.pairs.search import Progress, Search, decode_lines, longer_than_trained
+from ..tasks.pairs.search import decode_lines, longer_than_trained
+from ..tasks.pairs.searching import Progress, Search
 from ..tasks.pairs.translation import PairOptions, Translation
 from .runs import find_run
 

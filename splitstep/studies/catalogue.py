@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from inspect import getdoc
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,8 +46,7 @@ def listed_tasks() -> list[ListedTask]:
 
     def entry(name: str) -> ListedTask:
         task = TASKS[name]
-        what = (getdoc(task) or NOT_SAID).partition("\n")[0]
-        return ListedTask(name, what, task.model, task.note, tuple(one.name for one in users if one.task == name))
+        return ListedTask(name, task.what, task.model, task.note, tuple(one.name for one in users if one.task == name))
 
     return [entry(name) for name in TASKS]
 

@@ -5,20 +5,23 @@ from pathlib import Path
 
 from ..options import read_options
 from ..support.registry import Registry
-from .task import Batch, FreeRun, Metric, Task
+from .measures import Metric
+from .task import Batch, FreeRun, Task, TaskRow, as_row
 
-__all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "task"]
+__all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "TaskRow", "task"]
 
 OWN = {
-    "digits": "digits:Digits", "listops": "listops:ListOps", "stdlib": "stdlib:Stdlib", "text": "text:Text",
-    "mnist": "mnist:Mnist", "newsgroups": "newsgroups:Newsgroups", "enwik8": "enwik8:Enwik8",
-    "wikitext2": "wikitext2:Wikitext2", "classify": "classify:Classify", "glue": "glue:Glue", "mlm": "masked.mlm:Mlm",
-    "numbers": "pairs.numbers:Numbers", "parallel": "pairs.parallel:Parallel", "multi30k": "pairs.multi30k:Multi30k",
-    "tatoeba": "pairs.tatoeba:Tatoeba", "ted": "pairs.ted:Ted", "europarl": "pairs.europarl:Europarl",
-    "iwslt14": "pairs.iwslt14:Iwslt14", "wmt14": "pairs.wmt14:Wmt14", "instruct": "instruct:Instruct",
-    "images": "own_images:OwnImages",
+    "digits": "digits:DIGITS", "listops": "listops:LISTOPS", "stdlib": "byte_text:STDLIB", "text": "own_text:TEXT",
+    "mnist": "mnist:MNIST", "newsgroups": "newsgroups:NEWSGROUPS", "enwik8": "byte_text:ENWIK8",
+    "wikitext2": "wikitext2:WIKITEXT2", "classify": "classify:CLASSIFY", "glue": "glue:GLUE", "mlm": "masked.mlm:MLM",
+    "numbers": "pairs.numbers:NUMBERS", "parallel": "pairs.parallel:PARALLEL", "multi30k": "pairs.corpora:MULTI30K",
+    "tatoeba": "pairs.corpora:TATOEBA", "ted": "pairs.corpora:TED", "europarl": "pairs.wmt:EUROPARL",
+    "iwslt14": "pairs.iwslt14:IWSLT14", "wmt14": "pairs.wmt:WMT14", "instruct": "instruct:INSTRUCT",
+    "images": "own_images:OWN_IMAGES",
 }  # fmt: skip
-TASKS: Registry[type[Task]] = Registry("task", paths={name: f"{__name__}.{path}" for name, path in OWN.items()})
+TASKS: Registry[TaskRow] = Registry(
+    "task", accept=as_row, paths={name: f"{__name__}.{path}" for name, path in OWN.items()}
+)
 
 
 def task(name: str, options: Mapping[str, object] = {}, data: Path | None = None) -> Task:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import ClassVar, Literal, final
+from typing import Literal
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from ..text.splits import SPLITS
 from ..text.tables import read_table
 from .film_verdicts import verdicts
 from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
-from .task import DataNote
+from .task import Data, DataNote, task_row
 
+NAME = "classify"
 HELD = 0.1  # the share of the training file that is held out for validation, and for the test
 FEWEST = 10  # examples, so that something is held out
 MOST_CLASSES = 1_000
@@ -59,13 +60,13 @@ class Source:
         return f"{self.path}, line {example.line}"
 
 
-def read_files(options: ClassifyOptions, task: str, data: Path | None) -> dict[str, Source]:
+def read_files(options: ClassifyOptions, data: Path | None) -> dict[str, Source]:
     """The examples of the files that are given. All have the columns of the training file."""
     found: dict[str, Source] = {}
     names = (options.text, options.text2, options.label)
     for split in SPLITS:
         if name := getattr(options, split):
-            table, columns = find_columns(read_table(find_own(name, task, data)), *names)
+            table, columns = find_columns(read_table(find_own(name, NAME, data)), *names)
             found[split] = Source(table.path, labelled_rows(table, columns), columns)
             if table.named:
                 names = (columns.texts[0], columns.texts[1] if len(columns.texts) > 1 else "", columns.label)
@@ -152,37 +153,35 @@ def with_held_out(examples: dict[str, Examples], seed: int) -> dict[str, Example
     return {"train": train, "valid": found["valid"], "test": found["test"]}
 
 
-@final
-class Classify(Sentences):
-    """Labelled text of one's own: classes, or numbers, of one text or of two."""
+def read_classify(options: ClassifyOptions, data: Path | None = None) -> Data:
+    sources = read_files(options, data) if options.train else generated()
+    train = sources["train"]
+    if len(train.examples) < FEWEST:
+        raise ValueError(
+            f"{train.path} has {counted(len(train.examples), 'example')}, and at least {FEWEST} are needed: a "
+            "tenth is held out"
+        )
+    names: list[str] = []
+    if are_numbers([example.label for example in train.examples], options.labels):
+        labels = {split: numbers_in(source) for split, source in sources.items()}
+    else:
+        names = class_names(train)
+        numbers = {name: number for number, name in enumerate(names)}
+        labels = {split: classes_in(source, numbers) for split, source in sources.items()}
+    given = {
+        split: Examples([example.texts for example in source.examples], labels[split])
+        for split, source in sources.items()
+    }
+    told = {
+        "name": "own labelled text" if options.train else GENERATED,
+        "files": {split: source.path.name for split, source in sources.items()} if options.train else {},
+        "columns": [*train.columns.texts, train.columns.label],
+        "held_out": [split for split in SPLITS if split not in sources],
+    }
+    return Data(with_held_out(given, options.seed), told, labels=tuple(names))
 
-    name: ClassVar[str] = "classify"
-    Options: ClassVar[type] = ClassifyOptions
-    note = DataNote("CSV, TSV or JSONL; without a file 1,920 generated sentences", "generated")
 
-    def __init__(self, options: ClassifyOptions, data: Path | None = None) -> None:
-        sources = read_files(options, self.name, data) if options.train else generated()
-        train = sources["train"]
-        if len(train.examples) < FEWEST:
-            raise ValueError(
-                f"{train.path} has {counted(len(train.examples), 'example')}, and at least {FEWEST} are needed: a "
-                "tenth is held out"
-            )
-        names: list[str] = []
-        if are_numbers([example.label for example in train.examples], options.labels):
-            labels = {split: numbers_in(source) for split, source in sources.items()}
-        else:
-            names = class_names(train)
-            numbers = {name: number for number, name in enumerate(names)}
-            labels = {split: classes_in(source, numbers) for split, source in sources.items()}
-        given = {
-            split: Examples([example.texts for example in source.examples], labels[split])
-            for split, source in sources.items()
-        }
-        told = {
-            "name": "own labelled text" if options.train else GENERATED,
-            "files": {split: source.path.name for split, source in sources.items()} if options.train else {},
-            "columns": [*train.columns.texts, train.columns.label],
-            "held_out": [split for split in SPLITS if split not in sources],
-        }
-        self._load(with_held_out(given, options.seed), names, options, told)
+CLASSIFY = task_row(
+    NAME, "Labelled text of one's own: classes, or numbers, of one text or of two.", Sentences, ClassifyOptions,
+    DataNote("CSV, TSV or JSONL; without a file 1,920 generated sentences", "generated"), read_classify,
+)  # fmt: skip

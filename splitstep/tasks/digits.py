@@ -3,15 +3,16 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, final
 
 import numpy as np
 
 from ..text.splits import SPLITS
 from .images import ImageOptions, Images, Pixels, Standard
-from .task import DataNote
+from .task import Data, DataNote, task_row
 
 SOURCE = {"name": "sklearn.datasets.load_digits", "origin": "UCI optical recognition of handwritten digits"}
+SIDE = 8
+LABELS = tuple("0123456789")
 STANDARD = Standard(white=16.0, mean=0.3057, deviation=0.3765)
 
 
@@ -39,18 +40,20 @@ def split_digits(images: np.ndarray, labels: np.ndarray) -> dict[str, Pixels]:
     return {split: Pixels(images[rows], labels[rows]) for split, rows in chosen.items()}
 
 
-@final
-class Digits(Images):
-    """1,797 digits of 8 x 8 pixels in ten classes."""
+def load_digits_of(white: float = 16.0) -> dict[str, Pixels]:
+    """Scikit-learn's digits, from 0 to this."""
+    from sklearn.datasets import load_digits
 
-    name: ClassVar[str] = "digits"
-    Options: ClassVar[type] = DigitsOptions
-    note = DataNote("1,797 images", "built in", origin="scikit-learn")
-    labels = tuple("0123456789")
+    images, labels = load_digits(return_X_y=True)
+    grey = np.asarray(images).reshape(-1, SIDE, SIDE)
+    return split_digits(np.rint(grey * white / 16).astype(np.uint8), np.asarray(labels))
 
-    def __init__(self, options: DigitsOptions, data: Path | None = None) -> None:
-        from sklearn.datasets import load_digits
 
-        images, labels = load_digits(return_X_y=True)
-        pixels = split_digits(np.asarray(images).reshape(-1, 8, 8).astype(np.uint8), np.asarray(labels))
-        self._load(pixels, STANDARD, options, SOURCE)
+def read_digits(options: DigitsOptions, data: Path | None = None) -> Data:
+    return Data(load_digits_of(), SOURCE, STANDARD, LABELS)
+
+
+DIGITS = task_row(
+    "digits", "1,797 digits of 8 x 8 pixels in ten classes.", Images, DigitsOptions,
+    DataNote("1,797 images", "built in", origin="scikit-learn"), read_digits,
+)  # fmt: skip

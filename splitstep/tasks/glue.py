@@ -7,17 +7,18 @@ published test sets have no labels: `splitstep predict RUN --submission DIR` wri
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, final
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ..support.documents import decode, split_lines
 from ..text.files import data_root, read, require
-from .measures import F1_ACCURACY, MATTHEWS, PEARSON
+from .measures import ACCURACY, F1_ACCURACY, LABELS, MATTHEWS, NUMBERS, PEARSON, Metric
 from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
-from .task import ACCURACY, DataNote, Metric
+from .task import Data, DataNote, task_row
 
 ORIGIN = "https://gluebenchmark.com/tasks"
+NAME = "glue"
 HELD = 0.1  # of the training set, for validation
 
 
@@ -106,7 +107,7 @@ class Lines(NamedTuple):
 
 def read_lines(root: Path, part: Part, name: str) -> Lines:
     """One file of a task. Quotes are characters like any other; a row that lacks fields is refused."""
-    path = require(root, Glue.name, ORIGIN, f"glue/{part.folder}/{name}.tsv")
+    path = require(root, NAME, ORIGIN, f"glue/{part.folder}/{name}.tsv")
     written = split_lines(decode(read(path), str(path)))
     lines = [(number, line.split("\t")) for number, line in enumerate(written, 1) if line]
     if part.folder in HEADLESS and not name.startswith("test"):
@@ -175,24 +176,23 @@ def submission_text(name: str, indices: Sequence[str], predicted: Sequence[int] 
     return "\n".join(("index\tprediction", *rows)) + "\n"
 
 
-@final
-class Glue(Sentences):
-    """One of the nine tasks of GLUE."""
+def read_glue(options: GlueOptions, data: Path | None = None) -> Data:
+    part, root = PARTS[options.name], data_root(data)
+    files = {name: read_lines(root, part, name) for name in ("train", *part.devs.values())}
+    read = {name: Examples(texts_of(lines, part), labels_of(lines, part)) for name, lines in files.items()}
+    train, valid = divided(read["train"], held_out(read["train"], HELD))
+    counts = {name: len(one.labels) for name, one in read.items()}
+    published = {name: part.counts[name] for name in counts}
+    source = {"name": f"GLUE, {part.folder}", "rows": counts, "published_rows": published}
+    examples = {"train": train, "valid": valid} | {split: read[name] for split, name in part.devs.items()}
+    measure = (LABELS if part.labels else NUMBERS)._replace(metric=part.metric)
+    return Data(examples, source, labels=part.labels, measure=measure)
 
-    name: ClassVar[str] = "glue"
-    Options: ClassVar[type] = GlueOptions
-    note = DataNote(
+
+GLUE = task_row(
+    NAME, "One of the nine tasks of GLUE.", Sentences, GlueOptions,
+    DataNote(
         "nine tasks of 635 to 392,702 training examples", "by hand",
         tuple(f"glue/{part.folder}/train.tsv" for part in PARTS.values()), ORIGIN,
-    )  # fmt: skip
-
-    def __init__(self, options: GlueOptions, data: Path | None = None) -> None:
-        part, root = PARTS[options.name], data_root(data)
-        files = {name: read_lines(root, part, name) for name in ("train", *part.devs.values())}
-        read = {name: Examples(texts_of(lines, part), labels_of(lines, part)) for name, lines in files.items()}
-        train, valid = divided(read["train"], held_out(read["train"], HELD))
-        counts = {name: len(one.labels) for name, one in read.items()}
-        published = {name: part.counts[name] for name in counts}
-        source = {"name": f"GLUE, {part.folder}", "rows": counts, "published_rows": published}
-        examples = {"train": train, "valid": valid} | {split: read[name] for split, name in part.devs.items()}
-        self._load(examples, part.labels, options, source, part.metric)
+    ), read_glue,
+)  # fmt: skip

@@ -1,18 +1,17 @@
 """Image classification: one array of pixels and one of labels per split."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
-import torch
 
 from ..options import at_least
-from . import sampler
-from .classes import Classes
-from .task import Batch, check_split, hashes
+from .batching import AUGMENT, Chosen, Epochs, generator
+from .measures import CLASSES
+from .task import Arrays, Batch, Data, Task, also_in, class_counts, hashes
 
 
 class Pixels(NamedTuple):
@@ -52,25 +51,30 @@ def shifted(images: np.ndarray, moves: np.ndarray) -> np.ndarray:
     return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
-def standardised(images: np.ndarray, standard: Standard) -> torch.Tensor:
+def standardised(images: np.ndarray, standard: Standard) -> Any:
     """Images [N, S, S] or [N, S, S, 3] as a model's inputs [N, channels, S, S]."""
+    import torch
+
     values = torch.from_numpy(images.astype(np.float32))
     values = values.unsqueeze(1) if values.ndim == 3 else values.movedim(3, 1).contiguous()
     return (values / standard.white - standard.mean) / standard.deviation
 
 
-class Images(Classes):
-    """An image-classification task; `pixel_values` are [B, 1, S, S], or [B, 3, S, S] in colour."""
+class Images(Task):
+    """An image-classification task; `pixel_values` are [B, 1, S, S], or [B, 3, S, S] in colour.
+
+    Of the data, examples are `Pixels`, and the reader is their `Standard`.
+    """
 
     model: ClassVar[str] = "image"
+    measure = CLASSES
 
-    def _load(
-        self, pixels: Mapping[str, Pixels], standard: Standard, options: ImageOptions, source: dict[str, Any]
-    ) -> None:
-        """Take the arrays, the options, and where the images come from."""
-        self._source = source
-        self._pixels, self._standard, self._options = dict(pixels), standard, options
-        self._side = pixels["train"].images.shape[1]
+    def __init__(self, name: str, options: ImageOptions, data: Data) -> None:
+        self.name, self.options, self.data, self.labels = name, options, data, data.labels
+        self.pixels: Mapping[str, Pixels] = data.splits
+        self.standard: Standard = data.reader
+        self.batching = Epochs({split: len(one.labels) for split, one in self.pixels.items()})
+        self._side = self.pixels["train"].images.shape[1]
         if self._side % options.patch:
             fits = [n for n in range(1, self._side + 1) if self._side % n == 0]
             given = f"option patch is {options.patch}, which does not divide images of {self._side} pixels"
@@ -79,42 +83,30 @@ class Images(Classes):
     @property
     @final
     def shape(self) -> dict[str, int]:
-        channels = 1 if self._pixels["train"].images.ndim == 3 else 3
-        patch = self._options.patch
+        channels = 1 if self.pixels["train"].images.ndim == 3 else 3
+        patch = self.options.patch
         return {"image_size": self._side, "channels": channels, "patch": patch, "labels": len(self.labels)}
 
     @property
     @final
     def length(self) -> int:
         """Patches in an image; a model's class token is not counted."""
-        return (self._side // self._options.patch) ** 2
+        return (self._side // self.options.patch) ** 2
 
     @final
     def tokens(self, batch: Batch) -> int:
         return len(batch["labels"]) * self.length
 
     @final
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        images, labels = self._pixels["train"]
-        rows = sampler.indices(len(labels), seed, step, size)
-        chosen, shift = images[rows], self._options.shift
-        if shift:
-            random = sampler.generator(seed, step, sampler.AUGMENT)
-            chosen = shifted(chosen, random.integers(-shift, shift, size=(size, 2), endpoint=True))
-        return self._tensors(chosen, labels[rows])
-
-    @final
-    def batches(self, split: str, size: int) -> Iterator[Batch]:
-        check_split(self, split)
-        at_least("size", size, 1)
-        images, labels = self._pixels[split]
-        for first in range(0, len(labels), size):
-            yield self._tensors(images[first : first + size], labels[first : first + size])
-
-    def _tensors(self, images: np.ndarray, labels: np.ndarray) -> Batch:
+    def collate(self, chosen: Chosen) -> Arrays:
+        pixels, rows, shift = self.pixels[chosen.split], chosen.rows, self.options.shift
+        images = pixels.images[rows]
+        if shift and chosen.seed is not None:
+            random = generator(chosen.seed, chosen.step, AUGMENT)
+            images = shifted(images, random.integers(-shift, shift, size=(len(rows), 2), endpoint=True))
         return {
-            "pixel_values": standardised(images, self._standard),
-            "labels": torch.from_numpy(labels.astype(np.int64)),
+            "pixel_values": standardised(images, self.standard).numpy(),
+            "labels": pixels.labels[rows].astype(np.int64),
         }
 
     @final
@@ -125,20 +117,30 @@ class Images(Classes):
             "do_resize": True,
             "size": {"height": self._side, "width": self._side},
             "do_rescale": True,
-            "rescale_factor": 1 / self._standard.white,
+            "rescale_factor": 1 / self.standard.white,
             "do_normalize": True,
-            "image_mean": self._standard.mean,  # one number, not a list: pipelines open grey images as colour ones
-            "image_std": self._standard.deviation,
+            "image_mean": self.standard.mean,  # one number, not a list: pipelines open grey images as colour ones
+            "image_std": self.standard.deviation,
         }
         (folder / "preprocessor_config.json").write_text(json.dumps(processor, indent=2) + "\n", encoding="utf-8")
 
     @final
+    def oddities(self) -> dict[str, dict[str, int]]:
+        """Only of one's own images: those of published sets are what they are."""
+        if not self.data.more.get("own"):
+            return {}
+        texts = {split: [image.tobytes() for image in one.images] for split, one in self.pixels.items()}
+        return {"also in train": also_in(set(texts["train"]), texts)}
+
+    @final
     def describe(self) -> dict[str, Any]:
+        labels = {split: one.labels for split, one in self.pixels.items()}
         return {
             "task": self.name,
-            "source": self._source,
-            **self._counts({split: pixels.labels for split, pixels in self._pixels.items()}),
-            "sha256": hashes({split: pixels.images for split, pixels in self._pixels.items()}),
-            "standard": self._standard._asdict(),
-            "shift": self._options.shift,
+            "source": self.data.source,
+            "examples": {split: len(found) for split, found in labels.items()},
+            "classes": class_counts(labels, len(self.labels)),
+            "sha256": hashes({split: one.images for split, one in self.pixels.items()}),
+            "standard": self.standard._asdict(),
+            "shift": self.options.shift,
         }

@@ -1,16 +1,12 @@
 """Answers to instructions: a language model of any tokenizer learns to answer, or to continue plain text."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from ..kernels.loss import shifted
 from ..options import at_least
 from ..support.ends import named_ends
 from ..support.words import counted
@@ -18,9 +14,9 @@ from ..text.files import find_own
 from ..text.instructions import Row, read_rows
 from ..text.open_tokenizer import open_tokenizer
 from ..text.splits import SPLITS
-from .bucketed import Bucketed
-from .buckets import MULTIPLE, Buckets, choose_widths, padded
-from .task import IGNORED, PERPLEXITY, Batch, DataNote, check_totals, hashes, score_tokens
+from .batching import Chosen, fitting_buckets, padded
+from .measures import WORDS
+from .task import IGNORED, Arrays, Batch, Data, DataNote, Task, hashes, task_row, tensors
 
 TEMPLATE = (
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
@@ -81,37 +77,30 @@ class Encoded(NamedTuple):
 
 
 @final
-class Instruct(Bucketed):
-    """Prompts and answers, padded on the right to a few lengths. Only the answer's tokens, and the end, have labels."""
+class Instruct(Task):
+    """Prompts and answers, padded on the right to a few lengths. Only the answer's tokens, and the end, have labels.
 
-    name: ClassVar[str] = "instruct"
+    Of the data, splits are rows, and the reader is the model's tokenizer.
+    """
+
+    name: str = "instruct"
     model: ClassVar[str] = "causal"
-    Options: ClassVar[type] = InstructOptions
-    note = DataNote("JSON lines with instruction and response, or plain text", "your own")
-    metric = PERPLEXITY
+    measure = WORDS
 
-    def __init__(self, options: InstructOptions, data: Path | None = None) -> None:
-        if not options.tokenizer:
-            raise ValueError('task "instruct" needs a tokenizer: add data.tokenizer=MODEL, or start=MODEL')
-        self.options, self.tokenizer = options, open_tokenizer(options.tokenizer)
-        self.padding = next(
-            (one for one in (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id) if one is not None), 0
-        )
-        paths = [find_own(name, self.name, data) for name in options.path]
-        rows = divided([read_rows(path, options.template) for path in paths], options)
-        fitting = {split: self._fitting(found) for split, found in rows.items()}
+    def __init__(self, name: str, options: InstructOptions, data: Data) -> None:
+        self.options, self.data, self.tokenizer = options, data, data.reader
+        ends = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
+        self.padding = next((one for one in ends if one is not None), 0)
+        fitting = {split: self._fitting(rows) for split, rows in data.splits.items()}
         self.rows = {split: [row for row, _ in found] for split, found in fitting.items()}
-        self._dropped = {split: len(rows[split]) - len(found) for split, found in fitting.items()}
+        self._dropped = {split: len(data.splits[split]) - len(found) for split, found in fitting.items()}
         for split, found in fitting.items():
             if not found:
-                raise ValueError(self._too_long(rows[split], split))
+                raise ValueError(self._too_long(data.splits[split], split))
         self._cut = {split: sum(tokens.cut for _, tokens in found) for split, found in fitting.items()}
         self.encoded = {split: joined([tokens for _, tokens in found]) for split, found in fitting.items()}
-        self._source = {"files": [path.name for path in paths]}
         lengths = {split: one.lengths for split, one in self.encoded.items()}
-        longest = -(-max(int(found.max()) for found in lengths.values()) // MULTIPLE) * MULTIPLE
-        widths = [width for width in choose_widths(lengths["train"], WIDTHS) if width < longest]
-        self._buckets = Buckets((*widths, longest), lengths)
+        self.batching = self.buckets = fitting_buckets(lengths, WIDTHS)
 
     @classmethod
     def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
@@ -134,53 +123,45 @@ class Instruct(Bucketed):
 
     @property
     def shape(self) -> dict[str, int]:
-        return {"vocab_size": len(self.tokenizer), "max_length": max(self._buckets.widths)}
+        return {"vocab_size": len(self.tokenizer), "max_length": max(self.buckets.widths)}
+
+    @property
+    def length(self) -> int:
+        """The mean padded length of the training rows, which is what the device computes."""
+        return self.buckets.mean_width
 
     def drawn(self, seed: int, step: int, size: int) -> tuple[np.ndarray, int]:
         """The training rows of a step, and the width to which they are padded."""
-        return self._buckets.draw([size] * len(self._buckets.widths), seed, step)
+        chosen = self.batching.draw(seed, step, size)
+        return chosen.rows, chosen.width
 
     def training_rows(self, rows: np.ndarray, width: int) -> Batch:
         """These training rows, padded to a width."""
-        return self._padded("train", rows, width)
+        return tensors(self.collate(Chosen("train", rows, width)))
 
-    def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
-        """These rows of a split, padded on the right to a width."""
-        known = self.encoded[split]
+    def collate(self, chosen: Chosen) -> Arrays:
+        known, rows, width = self.encoded[chosen.split], chosen.rows, chosen.width
         ids, mask = padded(known.tokens, known.offsets, rows, width, self.padding)
         scored, _ = padded(known.answers, known.offsets, rows, width, 0)
         labels = np.where((scored > 0) & mask, ids, IGNORED)
         labels[:, 0] = IGNORED  # nothing predicts the first token
-        arrays = {"input_ids": ids, "attention_mask": mask.astype(np.int64), "labels": labels}
-        return {name: torch.from_numpy(x) for name, x in arrays.items()}
+        return {"input_ids": ids, "attention_mask": mask.astype(np.int64), "labels": labels}
 
     def items(self, batch: Batch) -> int:
         return int((batch["labels"][:, 1:] != IGNORED).sum())
-
-    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        return score_tokens(logits, shifted(batch["labels"]))
-
-    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        """Loss in nats per token of the answers, the accuracy of the likeliest token, and the perplexity."""
-        tokens = check_totals(self, totals, "tokens")
-        loss = totals["nll"] / tokens
-        figures = {"loss": loss, "accuracy": totals["correct"] / tokens}
-        return figures | {PERPLEXITY.name: math.exp(min(loss, 700.0))}
 
     def save_with(self, folder: Path) -> None:
         self.tokenizer.save_pretrained(folder)
         stop_at(self.tokenizer.eos_token_id, folder)
 
-    def remarks(self) -> dict[str, dict[str, int]]:
+    def oddities(self) -> dict[str, dict[str, int]]:
         length = self.options.length
-        told = {
+        return {
             f"left out, for the answer begins after {length} tokens": self._dropped,
             f"cut off after {length} tokens": self._cut,
             "tokens unknown to the tokenizer": self._unknown(),
             "read as plain text": {split: sum(not row.prompt for row in found) for split, found in self.rows.items()},
         }
-        found = {text: {split: n for split, n in counts.items() if n} for text, counts in told.items()}
-        return {text: counts for text, counts in found.items() if counts}
 
     def _unknown(self) -> dict[str, int]:
         number = self.tokenizer.unk_token_id
@@ -191,12 +172,21 @@ class Instruct(Bucketed):
     def describe(self) -> dict[str, Any]:
         return {
             "task": self.name,
-            "source": self._source,
+            "source": self.data.source,
             "rows": {split: len(found) for split, found in self.rows.items()},
             "tokens": {split: len(found.tokens) for split, found in self.encoded.items()},
             "sha256": hashes({split: found.tokens for split, found in self.encoded.items()}),
-            "buckets": self._buckets.describe(),
+            "buckets": self.buckets.describe(),
         }
+
+
+def read_instructions(options: InstructOptions, data: Path | None = None) -> Data:
+    if not options.tokenizer:
+        raise ValueError('task "instruct" needs a tokenizer: add data.tokenizer=MODEL, or start=MODEL')
+    tokenizer = open_tokenizer(options.tokenizer)
+    paths = [find_own(name, Instruct.name, data) for name in options.path]
+    rows = divided([read_rows(path, options.template) for path in paths], options)
+    return Data(rows, {"files": [path.name for path in paths]}, tokenizer)
 
 
 def divided(files: Sequence[Sequence[Row]], options: InstructOptions) -> dict[str, list[Row]]:
@@ -277,3 +267,11 @@ def joined(rows: Sequence[Tokens]) -> Encoded:
     offsets = np.cumsum([0, *(len(row.ids) for row in rows)])
     answers = np.concatenate([row.answers for row in rows])
     return Encoded(np.concatenate([row.ids for row in rows]), answers.astype(np.int64), offsets)
+
+
+INSTRUCT = task_row(
+    Instruct.name,
+    "Prompts and answers, padded on the right to a few lengths. Only the answer's tokens, and the end, have labels.",
+    Instruct, InstructOptions, DataNote("JSON lines with instruction and response, or plain text", "your own"),
+    read_instructions,
+)  # fmt: skip

@@ -9,18 +9,19 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, final
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ..options import at_least
 from ..text.splits import SPLITS
 from ..text.tokenizers import word_tokenizer
-from .buckets import check_buckets
+from .batching import check_buckets
 from .cache import derived
-from .labelled import SPECIAL, Labelled, Ragged
-from .task import DataNote
+from .sequences import SPECIAL, Ragged, SequenceTask
+from .task import Data, DataNote, task_row
 
+NAME = "listops"
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 VOCABULARY = (*SPECIAL, *OPERATORS, "]", *"0123456789")
 OPERATOR, CLOSE, DIGIT = VOCABULARY.index("[MIN"), VOCABULARY.index("]"), VOCABULARY.index("0")
@@ -195,7 +196,7 @@ def generate(variant: Variant, seed: int) -> Ragged:
 def cached(variant: Variant, seed: int) -> Ragged:
     """The variant's trees from the cache, or generated and stored there."""
     parameters = {**asdict(replace(variant, buckets=())), "seed": seed, "format": FORMAT, "roots": ROOTS}
-    return Ragged(**derived(ListOps.name, parameters, Ragged._fields, lambda: generate(variant, seed)._asdict()))
+    return Ragged(**derived(NAME, parameters, Ragged._fields, lambda: generate(variant, seed)._asdict()))
 
 
 def doubling(longest: int) -> tuple[int, ...]:
@@ -203,23 +204,21 @@ def doubling(longest: int) -> tuple[int, ...]:
     return tuple(64 << power for power in range(max(1, (longest - 1).bit_length() - 5)))
 
 
-@final
-class ListOps(Labelled):
-    """Nested list operations on digits, in ten classes."""
+def read_listops(options: ListOpsOptions, data: Path | None = None) -> Data:
+    named = VARIANTS[options.variant]
+    counts = {split: getattr(options, split) or getattr(named, split) for split in SPLITS}
+    variant = replace(named, **counts)
+    every = cached(variant, options.seed)
+    bounds = np.cumsum([0, *counts.values()]).tolist()
+    texts = {split: every.part(bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
+    buckets = options.buckets or named.buckets or doubling(1 + int(every.lengths.max()))
+    process = asdict(variant)
+    del process["buckets"]  # they describe the batches, not the data
+    source = {"name": "ListOps, generated", "variant": options.variant, "seed": options.seed} | process
+    return Data(texts, source, word_tokenizer(VOCABULARY), tuple("0123456789"), more={"buckets": buckets})
 
-    name: ClassVar[str] = "listops"
-    Options: ClassVar[type] = ListOpsOptions
-    note = DataNote("24,000 trees, or 100,000 of the Long Range Arena", "generated")
 
-    def __init__(self, options: ListOpsOptions, data: Path | None = None) -> None:
-        named = VARIANTS[options.variant]
-        counts = {split: getattr(options, split) or getattr(named, split) for split in SPLITS}
-        variant = replace(named, **counts)
-        every = cached(variant, options.seed)
-        bounds = np.cumsum([0, *counts.values()]).tolist()
-        texts = {split: every.part(bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
-        buckets = options.buckets or named.buckets or doubling(1 + int(every.lengths.max()))
-        process = asdict(variant)
-        del process["buckets"]  # they describe the batches, not the data
-        source = {"name": "ListOps, generated", "variant": options.variant, "seed": options.seed} | process
-        self._load(texts, word_tokenizer(VOCABULARY), len(VOCABULARY), "0123456789", buckets, source)
+LISTOPS = task_row(
+    NAME, "Nested list operations on digits, in ten classes.", SequenceTask, ListOpsOptions,
+    DataNote("24,000 trees, or 100,000 of the Long Range Arena", "generated"), read_listops,
+)  # fmt: skip

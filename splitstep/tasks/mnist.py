@@ -3,14 +3,13 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, final
 
 import numpy as np
 
 from ..text.files import Content, data_root, read
 from .fetch import Source, locate
 from .images import ImageOptions, Images, Pixels, Standard
-from .task import DataNote
+from .task import Data, DataNote, task_row
 
 ORIGIN = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 PACKED = {
@@ -63,21 +62,18 @@ def load_pair(root: Path, part: str) -> Pixels:
     return Pixels(*arrays)
 
 
-@final
-class Mnist(Images):
-    """55,000 training, 5,000 validation and 10,000 test images in ten classes."""
+def read_mnist(options: MnistOptions, data: Path | None = None) -> Data:
+    root = data_root(data)
+    images, labels = load_pair(root, "train")
+    pixels = {
+        "train": Pixels(images[:-HELD], labels[:-HELD]),
+        "valid": Pixels(images[-HELD:], labels[-HELD:]),
+        "test": load_pair(root, "t10k"),
+    }
+    return Data(pixels, {"name": "MNIST", "files": sorted(CONTENTS)}, STANDARD, tuple("0123456789"))
 
-    name: ClassVar[str] = "mnist"
-    Options: ClassVar[type] = MnistOptions
-    note = DataNote("70,000 images, 11 MB", "fetched", tuple(f"mnist/{name}.gz" for name in PACKED), ORIGIN)
-    labels = tuple("0123456789")
 
-    def __init__(self, options: MnistOptions, data: Path | None = None) -> None:
-        root = data_root(data)
-        images, labels = load_pair(root, "train")
-        pixels = {
-            "train": Pixels(images[:-HELD], labels[:-HELD]),
-            "valid": Pixels(images[-HELD:], labels[-HELD:]),
-            "test": load_pair(root, "t10k"),
-        }
-        self._load(pixels, STANDARD, options, {"name": "MNIST", "files": sorted(CONTENTS)})
+MNIST = task_row(
+    "mnist", "55,000 training, 5,000 validation and 10,000 test images in ten classes.", Images, MnistOptions,
+    DataNote("70,000 images, 11 MB", "fetched", tuple(f"mnist/{name}.gz" for name in PACKED), ORIGIN), read_mnist,
+)  # fmt: skip

@@ -3,9 +3,10 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,12 +14,14 @@ from ..options import at_least
 from ..support.documents import decode, json_lines, split_lines
 from ..support.typed import read_as
 from ..text.files import data_root, find, read, read_tar
-from .buckets import check_buckets
+from ..text.subwords import learn_bpe
+from .batching import check_buckets
 from .cache import Arrays, derived
 from .fetch import Source, locate
-from .labelled import CLS, PAD, SPECIAL, Labelled, Ragged
-from .task import DataNote
+from .sequences import CLS, PAD, SPECIAL, Ragged, SequenceTask
+from .task import Data, DataNote, task_row
 
+NAME = "newsgroups"
 SOURCE = Source(
     "20newsgroups/20news-bydate.tar.gz",
     "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz",
@@ -99,17 +102,8 @@ def is_held(document: Document) -> bool:
 
 def encode(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> Arrays:
     """The documents as tokens of a byte-level BPE learned from the training split, and that BPE as JSON."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator((document.text for document in splits["train"]), trainer)
+    texts = (document.text for document in splits["train"])
+    tokenizer = learn_bpe(texts, vocab, SPECIAL, prefix=False, min_frequency=0, decoder=False)
     assert [tokenizer.token_to_id(token) for token in SPECIAL] == [PAD, CLS]
     arrays = {"tokenizer": np.array(tokenizer.to_str())}
     for split, documents in splits.items():
@@ -125,7 +119,7 @@ def cached(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> 
     digest = hashlib.sha256(json.dumps(splits).encode()).hexdigest()
     names = ["tokenizer", *(f"{split}_{field}" for split in splits for field in Ragged._fields)]
     parameters = {"data": digest, "vocab": vocab, "format": FORMAT}
-    stored = derived(Newsgroups.name, parameters, names, lambda: encode(splits, groups, vocab))
+    stored = derived(NAME, parameters, names, lambda: encode(splits, groups, vocab))
     texts = {split: Ragged(*(stored[f"{split}_{field}"] for field in Ragged._fields)) for split in splits}
     return texts, str(stored["tokenizer"])
 
@@ -138,46 +132,48 @@ def shorten(text: Ragged, most: int) -> Ragged:
     return Ragged(text.tokens[positions], offsets, text.labels)
 
 
-@final
-class Newsgroups(Labelled):
-    """Text classification into twenty newsgroups."""
-
-    name: ClassVar[str] = "newsgroups"
-    Options: ClassVar[type] = NewsgroupsOptions
-    note = DataNote("18,846 messages, 14 MB", "fetched", (SOURCE.name,), SOURCE.url)
-
-    def __init__(self, options: NewsgroupsOptions, data: Path | None = None) -> None:
-        from tokenizers import Tokenizer, decoders
-
-        documents = load_documents(data_root(data))
-        self.documents: dict[str, list[Document]] = {
-            "train": [document for document in documents["train"] if not is_held(document)],
-            "valid": [document for document in documents["train"] if is_held(document)],
-            "test": documents["test"],
-        }
-        groups = sorted({document.group for document in documents["train"]})
-        whole, bpe = cached(self.documents, groups, options.vocab)
-        tokenizer = Tokenizer.from_str(bpe)
-        tokenizer.decoder = decoders.ByteLevel()
-        most = options.length - 1  # one position is for CLS
-        texts = {split: shorten(text, most) for split, text in whole.items()}
-        buckets = options.buckets or tuple(options.length * quarter // 4 for quarter in (1, 2, 3, 4))
-        source = {
-            "name": "20 Newsgroups by date, headers kept",
-            "cut_to_length": {split: int((text.lengths > most).sum()) for split, text in whole.items()},
-            "tokenizer_sha256": hashlib.sha256(bpe.encode()).hexdigest(),
-        }
-        self._load(texts, tokenizer, options.vocab, groups, buckets, source)
+def splits_of(data: Path | None) -> dict[str, list[Document]]:
+    """The documents of all splits."""
+    documents = load_documents(data_root(data))
+    return {
+        "train": [document for document in documents["train"] if not is_held(document)],
+        "valid": [document for document in documents["train"] if is_held(document)],
+        "test": documents["test"],
+    }
 
 
-def tfidf_baseline(task: Newsgroups) -> float:
+def read_newsgroups(options: NewsgroupsOptions, data: Path | None = None) -> Data:
+    from tokenizers import Tokenizer, decoders
+
+    documents = splits_of(data)
+    groups = sorted({document.group for document in (*documents["train"], *documents["valid"])})
+    whole, bpe = cached(documents, groups, options.vocab)
+    tokenizer = Tokenizer.from_str(bpe)
+    tokenizer.decoder = decoders.ByteLevel()
+    most = options.length - 1  # one position is for CLS
+    texts = {split: shorten(text, most) for split, text in whole.items()}
+    buckets = options.buckets or tuple(options.length * quarter // 4 for quarter in (1, 2, 3, 4))
+    source = {
+        "name": "20 Newsgroups by date, headers kept",
+        "cut_to_length": {split: int((text.lengths > most).sum()) for split, text in whole.items()},
+        "tokenizer_sha256": hashlib.sha256(bpe.encode()).hexdigest(),
+    }
+    return Data(texts, source, tokenizer, tuple(groups), more={"buckets": buckets, "vocab_size": options.vocab})
+
+
+NEWSGROUPS = task_row(
+    NAME, "Text classification into twenty newsgroups.", SequenceTask, NewsgroupsOptions,
+    DataNote("18,846 messages, 14 MB", "fetched", (SOURCE.name,), SOURCE.url), read_newsgroups,
+)  # fmt: skip
+
+
+def tfidf_baseline(documents: Mapping[str, list[Document]]) -> float:
     """The test accuracy of a linear model on word counts, trained on the training and validation documents."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.svm import LinearSVC
 
-    known = task.documents["train"] + task.documents["valid"]
+    known, test = documents["train"] + documents["valid"], documents["test"]
     words = TfidfVectorizer(sublinear_tf=True, min_df=2)
     model = LinearSVC(random_state=0)
     model.fit(words.fit_transform([document.text for document in known]), [document.group for document in known])
-    test = task.documents["test"]
     return float(model.score(words.transform([document.text for document in test]), [d.group for d in test]))

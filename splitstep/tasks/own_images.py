@@ -5,21 +5,21 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final
+from typing import Literal
 
 import numpy as np
 
 from ..options import at_least
 from ..text.files import find, find_own
 from ..text.splits import SPLITS
-from .digits import SOURCE, split_digits
+from .digits import LABELS, SOURCE, load_digits_of
 from .image_files import IDX, Found, Mode, find_images, is_coloured, load_pixels, open_image
 from .images import ImageOptions, Images, Pixels, Standard
-from .task import DataNote
+from .task import Data, DataNote, task_row
 
+NAME = "images"
 HELD = 0.1  # the share of each class that is held out for validation, and for the test
 WHITE = 255.0
-DIGITS_SIDE = 8
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class OwnImageOptions(ImageOptions):
 
 def find_splits(options: OwnImageOptions, data: Path | None) -> dict[str, Found]:
     """The images of the folders that are given; idx files for the test may be in the training folder."""
-    train = find_own(options.train, OwnImages.name, data, "folder")
-    found = {"train": find_images(train, "train", OwnImages.name)}
+    train = find_own(options.train, NAME, data, "folder")
+    found = {"train": find_images(train, "train", NAME)}
     for split in SPLITS[1:]:
         if name := getattr(options, split):
-            found[split] = find_images(find_own(name, OwnImages.name, data, "folder"), split, OwnImages.name)
+            found[split] = find_images(find_own(name, NAME, data, "folder"), split, NAME)
     if "test" not in found and found["train"].arrays is not None and find(train, IDX["test"][0]):
-        found["test"] = find_images(train, "test", OwnImages.name)
+        found["test"] = find_images(train, "test", NAME)
     return found
 
 
@@ -103,47 +103,26 @@ def standard_of(images: np.ndarray) -> Standard:
     return Standard(WHITE, round(float(values.mean()), 4), max(round(float(values.std()), 4), 1e-4))
 
 
-def built_in() -> dict[str, Pixels]:
-    """Scikit-learn's digits, from 0 to 255."""
-    from sklearn.datasets import load_digits
+def read_own_images(options: OwnImageOptions, data: Path | None = None) -> Data:
+    """The images of the given folders, or scikit-learn's digits."""
+    if not options.train:
+        pixels = load_digits_of(WHITE)
+        return Data(pixels, SOURCE, standard_of(pixels["train"].images), LABELS, more={"own": True})
+    found = find_splits(options, data)
+    labels, numbers = class_numbers(found, options.train)
+    arrays = found["train"].arrays
+    side = options.size or (32 if arrays is None else max(arrays.shape[1:]))
+    mode: Mode = "L" if arrays is not None else colour_of(found, options.colour)
+    given = {split: Pixels(load_pixels(one, mode, side), numbers[split]) for split, one in found.items()}
+    if not len(given["train"].images) // 10:
+        raise ValueError(f"{options.train} has {len(given['train'].images)} images, and at least 10 are needed")
+    held = [split for split in SPLITS if split not in given]
+    source = {"name": Path(options.train).name, "scaled_to": side, "colour": mode, "held_out": held}
+    pixels = with_held_out(given, options.seed)
+    return Data(pixels, source, standard_of(pixels["train"].images), labels, more={"own": True})
 
-    images, labels = load_digits(return_X_y=True)
-    grey = np.asarray(images).reshape(-1, DIGITS_SIDE, DIGITS_SIDE)
-    return split_digits(np.rint(grey * WHITE / 16).astype(np.uint8), np.asarray(labels))
 
-
-@final
-class OwnImages(Images):
-    """Images of one's own in classes."""
-
-    name: ClassVar[str] = "images"
-    Options: ClassVar[type] = OwnImageOptions
-    note = DataNote("a folder for each class, or idx files; without a folder 1,797 digits", "built in")
-
-    def __init__(self, options: OwnImageOptions, data: Path | None = None) -> None:
-        if options.train:
-            pixels, source = self._own(options, data)
-        else:
-            pixels, self.labels = built_in(), tuple("0123456789")
-            source = SOURCE
-        self._load(pixels, standard_of(pixels["train"].images), options, source)
-
-    def _own(self, options: OwnImageOptions, data: Path | None) -> tuple[dict[str, Pixels], dict[str, Any]]:
-        """The images of the given folders."""
-        found = find_splits(options, data)
-        self.labels, numbers = class_numbers(found, options.train)
-        arrays = found["train"].arrays
-        side = options.size or (32 if arrays is None else max(arrays.shape[1:]))
-        mode: Mode = "L" if arrays is not None else colour_of(found, options.colour)
-        given = {split: Pixels(load_pixels(one, mode, side), numbers[split]) for split, one in found.items()}
-        if not len(given["train"].images) // 10:
-            raise ValueError(f"{options.train} has {len(given['train'].images)} images, and at least 10 are needed")
-        source = {"name": Path(options.train).name, "scaled_to": side, "colour": mode, "held_out": [
-            split for split in SPLITS if split not in given]}  # fmt: skip
-        return with_held_out(given, options.seed), source
-
-    def remarks(self) -> dict[str, dict[str, int]]:
-        known = {image.tobytes() for image in self._pixels["train"].images}
-        held = {split: sum(one.tobytes() in known for one in self._pixels[split].images) for split in SPLITS[1:]}
-        found = {split: count for split, count in held.items() if count}
-        return {"also in train": found} if found else {}
+OWN_IMAGES = task_row(
+    NAME, "Images of one's own in classes.", Images, OwnImageOptions,
+    DataNote("a folder for each class, or idx files; without a folder 1,797 digits", "built in"), read_own_images,
+)  # fmt: skip

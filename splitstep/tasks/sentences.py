@@ -5,19 +5,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..options import at_least
-from ..text.tokenizers import LEARN, mark_sentences, save_tokenizer, saved_tokenizer, sentence_ids
-from .bucketed import Bucketed
-from .buckets import MULTIPLE, Buckets, choose_widths, padded
-from .cache import Arrays, derived
-from .measures import PEARSON, class_figures, class_sums, number_figures, number_sums, spearman
-from .task import ACCURACY, Batch, Metric, check_totals, hashes
+from ..text.subwords import LEARN
+from ..text.tokenizers import mark_sentences, same_vocabulary, save_tokenizer, saved_tokenizer, sentence_ids
+from .batching import Chosen, fitting_buckets, padded
+from .cache import derived
+from .measures import LABELS, NUMBERS, spearman
+from .task import Arrays, Batch, Data, Task, also_in, class_counts, hashes
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 1  # to be raised when the same texts give other tokens, so no old cache is read
 WIDTHS = 4  # shapes of a batch: compiled code and CUDA graphs are kept per shape
@@ -125,56 +126,48 @@ def chosen(examples: Examples, mask: np.ndarray) -> Examples:
     return Examples(texts, examples.labels[mask])
 
 
-class Sentences(Bucketed):
+@final
+class Sentences(Task):
     """One or two texts with a class or a number; `input_ids`, `attention_mask` and, if the model has types,
-    `token_type_ids` are [B, bucket], `labels` [B]."""
+    `token_type_ids` are [B, bucket], `labels` [B].
+
+    Of the data, splits are `Examples`; without names of classes, labels are numbers.
+    """
 
     model: ClassVar[str] = "sequence"
 
-    def _load(
-        self,
-        examples: Mapping[str, Examples],
-        labels: Sequence[str],
-        options: SentenceOptions,
-        source: dict[str, Any],
-        metric: Metric | None = None,
-    ) -> None:
-        """Take the examples. No labels: they are numbers."""
-        self.examples, self.labels, self._source = dict(examples), tuple(labels), source
-        self.metric = metric or (ACCURACY if labels else PEARSON)
-        self.reader = make_reader(examples["train"].texts, options)
-        self._encoded = {split: self.reader.encode(one.texts) for split, one in examples.items()}
-        lengths = {split: one.lengths for split, one in self._encoded.items()}
-        longest = -(-max(int(found.max()) for found in lengths.values()) // MULTIPLE) * MULTIPLE
-        widths = [width for width in choose_widths(lengths["train"], WIDTHS) if width < longest]
-        self._buckets = Buckets((*widths, longest), lengths)
+    def __init__(self, name: str, options: SentenceOptions, data: Data) -> None:
+        self.name, self.options, self.data, self.labels = name, options, data, data.labels
+        self.examples: Mapping[str, Examples] = data.splits
+        self.splits = tuple(self.examples)
+        self.measure = data.measure or (LABELS if self.labels else NUMBERS)
+        self.reader = make_reader(self.examples["train"].texts, options)
+        self.encoded = {split: self.reader.encode(one.texts) for split, one in self.examples.items()}
+        lengths = {split: one.lengths for split, one in self.encoded.items()}
+        self.batching = self.buckets = fitting_buckets(lengths, WIDTHS)
 
     @classmethod
-    @final
     def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
         return replace(options, tokenizer=folder)
 
     @property
-    @final
-    def splits(self) -> tuple[str, ...]:
-        return tuple(self.examples)
-
-    @property
-    @final
     def tests(self) -> tuple[str, ...]:
         return self.splits[2:]
 
     @property
-    @final
     def texts(self) -> int:
         """How many texts an example has, one or two."""
         return len(self.examples["train"].texts[0])
 
     @property
-    @final
+    def length(self) -> int:
+        """The mean padded length of the training examples, which is what the device computes."""
+        return self.buckets.mean_width
+
+    @property
     def shape(self) -> dict[str, int]:
         """A model whose tokenizer is used dictates its vocabulary, its positions and its types."""
-        known, longest = self.reader.entries, max(self.reader.length, self._buckets.widths[-1])
+        known, longest = self.reader.entries, max(self.reader.length, self.buckets.widths[-1])
         return {
             "vocab_size": known.get("vocab_size", self.reader.tokenizer.get_vocab_size()),
             "max_length": known.get("max_positions", longest),
@@ -182,43 +175,32 @@ class Sentences(Bucketed):
             "token_types": known.get("token_types", 2 if self.texts == 2 else 0),
         }
 
-    def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
-        found = self._encoded[split]
+    def collate(self, chosen: Chosen) -> Arrays:
+        found, rows, width = self.encoded[chosen.split], chosen.rows, chosen.width
         ids, mask = padded(found.tokens, found.offsets, rows, width, self.reader.ids["[PAD]"])
         types = padded(found.types, found.offsets, rows, width, 0)[0] if self.shape["token_types"] else None
-        labels = self.examples[split].labels[rows]
+        labels = self.examples[chosen.split].labels[rows]
         return {
-            "input_ids": torch.from_numpy(ids),
-            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
-            **({} if types is None else {"token_type_ids": torch.from_numpy(types)}),
-            "labels": torch.from_numpy(labels.astype(np.int64 if self.labels else np.float32)),
+            "input_ids": ids,
+            "attention_mask": mask.astype(np.int64),
+            **({} if types is None else {"token_type_ids": types}),
+            "labels": labels.astype(np.int64 if self.labels else np.float32),
         }
 
-    @final
     def items(self, batch: Batch) -> int:
         return len(batch["labels"])
 
-    @final
-    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        return (class_sums if self.labels else number_sums)(logits, batch["labels"])
+    def predictions(self, logits: "Tensor", batch: Batch) -> "Tensor | None":
+        import torch
 
-    @final
-    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        check_totals(self, totals, "examples")
-        return class_figures(totals) if self.labels else number_figures(totals)
-
-    @final
-    def predictions(self, logits: Tensor, batch: Batch) -> Tensor | None:
         if self.labels:
             return None
         return torch.stack([logits.flatten().double(), batch["labels"].double()], 1)
 
-    @final
-    def summary_of_all(self, predictions: Tensor) -> dict[str, float]:
+    def summary_of_all(self, predictions: "Tensor") -> dict[str, float]:
         found, wanted = predictions.unbind(1)
         return {"spearman": spearman(found.numpy(), wanted.numpy())}
 
-    @final
     def save_with(self, folder: Path) -> None:
         marks = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
         has = {name: mark for name, mark in marks.items() if self.reader.tokenizer.token_to_id(mark) is not None}
@@ -226,41 +208,28 @@ class Sentences(Bucketed):
         entries = {**has, "model_max_length": self.reader.length, "model_input_names": inputs}
         save_tokenizer(folder, self.reader.tokenizer, entries)
 
-    @final
     def same_tokens(self, folder: Path) -> bool:
-        from tokenizers import Tokenizer
+        return same_vocabulary(saved_tokenizer(str(folder)).text, self.reader.tokenizer)
 
-        saved = Tokenizer.from_str(saved_tokenizer(str(folder)).text)
-        return saved.get_vocab() == self.reader.tokenizer.get_vocab()
+    def oddities(self) -> dict[str, dict[str, int]]:
+        texts = {split: one.texts for split, one in self.examples.items()}
+        return {"also in train": also_in(set(texts["train"]), texts)}
 
-    @final
-    def remarks(self) -> dict[str, dict[str, int]]:
-        known = set(self.examples["train"].texts)
-        held = {split: sum(text in known for text in self.examples[split].texts) for split in self.splits[1:]}
-        found = {split: count for split, count in held.items() if count}
-        return {"also in train": found} if found else {}
-
-    @final
     def describe(self) -> dict[str, Any]:
-        counted = {split: one.labels for split, one in self.examples.items()}
+        labels = {split: one.labels for split, one in self.examples.items()}
         written = self.reader.tokenizer.to_str()
         return {
             "task": self.name,
-            "source": self._source,
+            "source": self.data.source,
             "texts": self.texts,
             "vocab_size": self.shape["vocab_size"],
-            "examples": {split: len(found) for split, found in counted.items()},
-            **({"classes": class_counts(counted, len(self.labels))} if self.labels else {}),
+            "examples": {split: len(found) for split, found in labels.items()},
+            **({"classes": class_counts(labels, len(self.labels))} if self.labels else {}),
             "also_in_train": self.remarks().get("also in train", {}),
-            "tokens": {split: len(one.tokens) for split, one in self._encoded.items()},
-            "longest": {split: int(one.lengths.max()) for split, one in self._encoded.items()},
-            "buckets": self._buckets.describe(),
+            "tokens": {split: len(one.tokens) for split, one in self.encoded.items()},
+            "longest": {split: int(one.lengths.max()) for split, one in self.encoded.items()},
+            "buckets": self.buckets.describe(),
             "tokenizer_sha256": hashlib.sha256(written.encode()).hexdigest(),
-            "sha256": hashes({split: one.tokens for split, one in self._encoded.items()})
-            | hashes({f"labels of {split}": found for split, found in counted.items()}),
+            "sha256": hashes({split: one.tokens for split, one in self.encoded.items()})
+            | hashes({f"labels of {split}": found for split, found in labels.items()}),
         }
-
-
-def class_counts(labels: Mapping[str, np.ndarray], classes: int) -> dict[str, list[int]]:
-    """How many examples of each class each split has."""
-    return {split: np.bincount(found, minlength=classes).tolist() for split, found in labels.items()}

@@ -1,39 +1,33 @@
-"""What a task is: one problem with its data, its batches and its metric."""
+"""What a task is: one problem with its data, its batches and its measure.
+
+Nothing here imports torch before a batch is made, so tasks are listed, and their options checked, without it.
+"""
+
+from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from inspect import getdoc
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from ..kernels.loss import IGNORED, cross_entropy
+from ..options import at_least
 from ..text.splits import SPLITS
+from .batching import Batching, Chosen
+from .measures import Measure, Metric
 
-Batch = dict[str, Tensor]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+Batch: TypeAlias = "dict[str, Tensor]"
 """`input_ids`, `labels` and, if rows are padded, `attention_mask` (text); `pixel_values` and `labels` (images)."""
-
-
-class Metric(NamedTuple):
-    """A figure by which runs are compared, and how a table prints it; `title` if the name alone is not clear.
-
-    Intervals end at the least and the greatest value that the figure can have.
-    """
-
-    name: str
-    higher_is_better: bool
-    format: str
-    title: str = ""
-    least: float | None = None
-    greatest: float | None = None
-
-
-def title_of(metric: Metric) -> str:
-    """What a table calls the metric."""
-    return metric.title or metric.name.replace("_", " ")
+Arrays = dict[str, np.ndarray]
+IGNORED = -100  # a label that no loss counts
 
 
 class FreeRun(NamedTuple):
@@ -53,29 +47,40 @@ class DataNote(NamedTuple):
     origin: str = ""
 
 
-ACCURACY = Metric("accuracy", True, "{:.2%}", least=0.0, greatest=1.0)
+@dataclass(frozen=True)
+class Data:
+    """What a task learns from: the examples of each split, where they come from, what reads them (a tokenizer, a
+    vocabulary, the form of text, the scale of pixels), and the names of classes."""
 
-
-BITS_PER_BYTE = Metric("bits_per_byte", False, "{:.3f}", least=0.0)
-
-
-PERPLEXITY = Metric("perplexity", False, "{:,.2f}", least=1.0)
+    splits: Mapping[str, Any]
+    source: Mapping[str, Any]
+    reader: Any = None
+    labels: tuple[str, ...] = ()
+    measure: Measure | None = None
+    """If it is not the one of all tasks of this kind."""
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What else the kind of task takes."""
 
 
 class Task(ABC):
-    """One problem: its data, its batches and its metric."""
+    """One problem: its data, its batches and its metric.
 
-    name: ClassVar[str]
+    A kind of task says how `batching` chooses examples, how they are put together, and what is measured.
+    """
+
+    note: ClassVar[DataNote | None] = None
+    """What `splitstep tasks` says about the data of a class that is a task by itself; None: nothing."""
     model: ClassVar[str]
     """The kind of model: "causal", "masked", "sequence" (text classification), "image" or "translation"."""
-    Options: ClassVar[type]
+    name: str
+    options: Any
     """The frozen record that a recipe's `data:` section is read into."""
-    note: ClassVar[DataNote | None] = None
-    """What `splitstep tasks` says about the data; None: nothing."""
-    metric: Metric
-    """The primary figure. Read it from an instance: that of `wikitext2` depends on its `level`."""
+    measure: Measure
+    batching: Batching
     labels: tuple[str, ...] = ()
     """The names of the classes in the order of their numbers; empty unless the task is a classification."""
+    splits: tuple[str, ...] = SPLITS
+    """The parts of the data that `batches` accepts."""
 
     @classmethod
     def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
@@ -83,9 +88,11 @@ class Task(ABC):
         theirs."""
         return options
 
-    @abstractmethod
-    def __init__(self, options: Any, data: Path | None) -> None:
-        """Load the data, if there is any: from the folder `data`, else `$SPLITSTEP_DATA`, else `./data`."""
+    @property
+    @final
+    def metric(self) -> Metric:
+        """The primary figure."""
+        return self.measure.metric
 
     @property
     @abstractmethod
@@ -98,22 +105,30 @@ class Task(ABC):
         """The tokens per example that costs are counted for."""
 
     @property
-    def splits(self) -> tuple[str, ...]:
-        """The parts of the data that `batches` accepts."""
-        return SPLITS
-
-    @property
     def tests(self) -> tuple[str, ...]:
         """The splits that a run is tested on when it is over, the main one first."""
         return ("test",)
 
     @abstractmethod
+    def collate(self, chosen: Chosen) -> Arrays:
+        """The arrays of a batch."""
+
+    @final
     def batch(self, seed: int, step: int, size: int) -> Batch:
         """Training batch number `step`: a pure function of its arguments."""
+        return tensors(self.collate(self.batching.draw(seed, step, size)))
 
-    @abstractmethod
+    @final
     def batches(self, split: str, size: int) -> Iterator[Batch]:
         """Every example of a split once, in a fixed order; the last batch of a shape may be smaller."""
+        check_split(self, split)
+        at_least("size", size, 1)
+        for chosen in self.batching.every(self.named(split), size):
+            yield tensors(self.collate(chosen))
+
+    def named(self, split: str) -> str:
+        """The split that is meant by a name."""
+        return split
 
     def items(self, batch: Batch) -> int:
         """How many labels of a batch are scored: the loss is a mean over them."""
@@ -123,17 +138,19 @@ class Task(ABC):
         """How many tokens a batch holds, without padding; a run's speed is measured in these."""
         return int(batch["attention_mask"].sum()) if "attention_mask" in batch else batch["input_ids"].numel()
 
-    @abstractmethod
     def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
         """Sums over one batch, to be added up over batches. The logits are in the precision of the evaluation."""
+        return self.measure.sums(logits, batch["labels"])
 
     def score_output(self, output: Any, batch: Batch) -> dict[str, float]:
         """As `score`, from all that the model returns; for tasks that score more than its logits."""
         return self.score(output.logits, batch)
 
-    @abstractmethod
+    @final
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
         """The figures that follow from summed scores: `loss`, the metric and others."""
+        check_totals(self, totals, self.measure.counted)
+        return self.measure.figures(totals)
 
     def predictions(self, logits: Tensor, batch: Batch) -> Tensor | None:
         """What was predicted and what is right for each example [B, 2], if some figure does not follow from sums."""
@@ -156,13 +173,62 @@ class Task(ABC):
         """Whether the model in a folder was trained with this task's tokens; asked if the vocabularies are as large."""
         return True
 
+    @final
     def remarks(self) -> dict[str, dict[str, int]]:
         """What users should know about held-out splits: each oddity, and how many examples of each split have it."""
+        found = {what: {split: n for split, n in counts.items() if n} for what, counts in self.oddities().items()}
+        return {what: counts for what, counts in found.items() if counts}
+
+    def oddities(self) -> Mapping[str, Mapping[str, int]]:
+        """As `remarks`; counts may be 0."""
         return {}
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What the data are: source, counts and hashes, as JSON values."""
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task in the table: what it is, the kind of its models, the options of a recipe's `data:` section, where its
+    data come from, and how they are loaded: from the folder `data`, else `$SPLITSTEP_DATA`, else `./data`."""
+
+    name: str
+    what: str
+    model: str
+    Options: type
+    note: DataNote | None
+    load: Callable[[Any, Path | None], Task]
+    with_tokenizer_of: Callable[[Any, str], Any]
+
+    def __call__(self, options: Any, data: Path | None = None) -> Task:
+        return self.load(options, data)
+
+
+def task_row(
+    name: str, what: str, kind: type[Task], options: type, note: DataNote, read: Callable[[Any, Path | None], Data]
+) -> TaskRow:
+    """The row of a task of this kind, whose data a function reads."""
+
+    def load(given: Any, data: Path | None = None) -> Task:
+        return kind(name, given, read(given, data))  # pyright: ignore[reportCallIssue]
+
+    return TaskRow(name, what, kind.model, options, note, load, kind.with_tokenizer_of)
+
+
+def as_row(given: Any) -> TaskRow:
+    """What a package provides: a row, or a class that takes the options and the folder of data."""
+    if isinstance(given, TaskRow):
+        return given
+    what = (getdoc(given) or "not said").partition("\n")[0]
+    return TaskRow(given.name, what, given.model, given.Options, given.note, given, given.with_tokenizer_of)
+
+
+def tensors(arrays: Arrays) -> Batch:
+    """A batch as a model takes it."""
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def check_split(task: Task, split: str) -> None:
@@ -179,12 +245,16 @@ def check_totals(task: Task, totals: Mapping[str, float], count: str) -> float:
     return scored
 
 
-def score_tokens(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Sums of the cross-entropy in nats, of correct predictions and of tokens with a label; logits [B, T, V]."""
-    nll, correct = cross_entropy(logits, labels, 1), logits.argmax(-1) == labels
-    return {"nll": float(nll), "correct": float(correct.sum()), "tokens": float((labels != IGNORED).sum())}
-
-
 def hashes(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     """The sha256 of each split's values."""
     return {split: hashlib.sha256(np.ascontiguousarray(array).data).hexdigest() for split, array in arrays.items()}
+
+
+def also_in(known: set[Any], splits: Mapping[str, Iterable[Any]]) -> dict[str, int]:
+    """How many examples of each held-out split are known from training."""
+    return {split: sum(one in known for one in examples) for split, examples in splits.items() if split != "train"}
+
+
+def class_counts(labels: Mapping[str, np.ndarray], classes: int) -> dict[str, list[int]]:
+    """How many examples of each class each split has."""
+    return {split: np.bincount(found, minlength=classes).tolist() for split, found in labels.items()}

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, final
+from typing import Literal
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from ..text.splits import SPLITS
 from ..text.vocabulary import Words
 from .fetch import Source, locate
 from .language import Language, WindowOptions
-from .task import PERPLEXITY, DataNote
+from .measures import WORDS as WORD_MEASURE
+from .task import Data, DataNote, task_row
 
 WORDS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}
 """The published number of words in each split, with an <eos> for each line."""
@@ -53,36 +54,31 @@ def number_words(words: Iterable[str]) -> dict[str, int]:
     return {word: number for number, word in enumerate(sorted(counts, key=lambda word: (-counts[word], word)))}
 
 
-@final
-class Wikitext2(Language):
-    """Language modelling on WikiText-2."""
-
-    name: ClassVar[str] = "wikitext2"
-    Options: ClassVar[type] = Wikitext2Options
-    note = DataNote("2.6 million words, 4 MB", "fetched", (SOURCE.name,), SOURCE.url)
-
-    def __init__(self, options: Wikitext2Options, data: Path | None = None) -> None:
-        found = {split: load_split(data_root(data), split) for split in SPLITS}
-        words = {split: words_of(text) for split, (_, text) in found.items()}
-        for split, (path, _) in found.items():
-            if len(words[split]) != WORDS[split]:
-                raise ValueError(
-                    f"{path} has {len(words[split]):,} words with an <eos> for each line, and WikiText-2 has "
-                    f"{WORDS[split]:,} in {split}. Put the published file there (not the raw one), or remove it"
-                )
-        numbers = number_words(words["train"])
-        strange = {word for split in SPLITS for word in words[split]} - numbers.keys()
-        if len(numbers) != VOCABULARY or strange:
+def read_wikitext2(options: Wikitext2Options, data: Path | None = None) -> Data:
+    found = {split: load_split(data_root(data), split) for split in SPLITS}
+    words = {split: words_of(text) for split, (_, text) in found.items()}
+    for split, (path, _) in found.items():
+        if len(words[split]) != WORDS[split]:
             raise ValueError(
-                f"{found['train'][0]} has {len(numbers):,} different words and lacks {len(strange)} of the other "
-                f"splits; WikiText-2 has {VOCABULARY:,} and lacks none. Put the published files there, not the raw ones"
+                f"{path} has {len(words[split]):,} words with an <eos> for each line, and WikiText-2 has "
+                f"{WORDS[split]:,} in {split}. Put the published file there (not the raw one), or remove it"
             )
-        files = {split: path.name for split, (path, _) in found.items()}
-        source = {"name": "WikiText-2", "level": options.level, "files": files}
-        if options.level == "byte":
-            tokens = {split: np.frombuffer(text, dtype=np.uint8) for split, (_, text) in found.items()}
-            self._load(tokens, options, source)
-        else:
-            self.metric = PERPLEXITY
-            tokens = {split: np.array([numbers[w] for w in words[split]], dtype=np.uint16) for split in SPLITS}
-            self._load(tokens, options, source, Words(list(numbers)))
+    numbers = number_words(words["train"])
+    strange = {word for split in SPLITS for word in words[split]} - numbers.keys()
+    if len(numbers) != VOCABULARY or strange:
+        raise ValueError(
+            f"{found['train'][0]} has {len(numbers):,} different words and lacks {len(strange)} of the other "
+            f"splits; WikiText-2 has {VOCABULARY:,} and lacks none. Put the published files there, not the raw ones"
+        )
+    files = {split: path.name for split, (path, _) in found.items()}
+    source = {"name": "WikiText-2", "level": options.level, "files": files}
+    if options.level == "byte":
+        return Data({split: np.frombuffer(text, dtype=np.uint8) for split, (_, text) in found.items()}, source)
+    tokens = {split: np.array([numbers[w] for w in words[split]], dtype=np.uint16) for split in SPLITS}
+    return Data(tokens, source, Words(list(numbers)), measure=WORD_MEASURE)
+
+
+WIKITEXT2 = task_row(
+    "wikitext2", "Language modelling on WikiText-2.", Language, Wikitext2Options,
+    DataNote("2.6 million words, 4 MB", "fetched", (SOURCE.name,), SOURCE.url), read_wikitext2,
+)  # fmt: skip

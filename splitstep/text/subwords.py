@@ -11,6 +11,8 @@ import numpy as np
 Kind = Literal["wordpiece", "bpe"]
 Texts = Callable[[], Iterator[str]]
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SENTENCE_TOKENS = SPECIAL[:4]
+"""What a tokenizer of sentences begins with: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
 PAD, UNK, CLS, SEP, MASK = range(5)
 INSIDE = "##"  # before a piece that does not begin a word
 LEAST = 300  # subwords of a model
@@ -23,7 +25,10 @@ def learn(kind: Kind, size: int, texts: Texts, characters: int) -> Any:
     """A tokenizer with at most `size` subwords learnt from texts of so many characters."""
     step = -(-characters // ENOUGH)
     sample = lambda: islice(texts(), 0, None, step)  # noqa: E731
-    tokenizer = (learn_wordpiece if kind == "wordpiece" else learn_bpe)(size, sample)
+    if kind == "wordpiece":
+        tokenizer = learn_masked_wordpiece(sample, size)
+    else:
+        tokenizer = learn_bpe(sample(), size, SPECIAL, prefix=False)
     check_size(tokenizer, size)
     assert [tokenizer.token_to_id(token) for token in SPECIAL] == list(range(len(SPECIAL)))
     tokenizer.post_processor = template()
@@ -64,44 +69,81 @@ def template() -> Any:
     return TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=special)
 
 
-def learn_bpe(size: int, texts: Texts, special: Sequence[str] = SPECIAL) -> Any:
-    """A byte-level BPE: every text can be written with it. Special tokens have the first numbers."""
+def learn_bpe(
+    texts: Iterable[str], size: int, special: Sequence[str] = SENTENCE_TOKENS, prefix: bool = True,
+    min_frequency: int = 2, decoder: bool = True,
+) -> Any:  # fmt: skip
+    """A byte-level BPE of at most `size` tokens: every text can be written with it. Special tokens have the first
+    numbers; `prefix`: a blank is put before a text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    if decoder:
+        tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size, special_tokens=list(special), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        min_frequency=2, show_progress=False,
+        min_frequency=min_frequency, show_progress=False,
     )  # fmt: skip
-    tokenizer.train_from_iterator(texts(), trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
 
-def learn_wordpiece(size: int, texts: Texts) -> Any:
-    """BERT's lower-cased WordPiece.
+def learn_wordpiece(texts: Iterable[str], size: int) -> Any:
+    """BERT's lower-cased WordPiece of at most `size` tokens, for sentences: all letters are kept."""
+    from tokenizers import normalizers
+
+    lines, normalizer = list(texts), normalizers.BertNormalizer(lowercase=True)
+    characters = {character for line in lines for character in normalizer.normalize_str(line)}
+    inside = [character for character in sorted(characters) if not character.isspace()]
+    return train_wordpiece(lines, size, SENTENCE_TOKENS, inside)
+
+
+def learn_masked_wordpiece(texts: Texts, size: int) -> Any:
+    """BERT's lower-cased WordPiece for large texts: only frequent letters are kept, inside of words those that stand
+    there."""
+    from tokenizers import normalizers
+
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    letters, inside = alphabet(map(normalizer.normalize_str, joined(texts())), size // 16)
+    return train_wordpiece(texts(), size, SPECIAL, inside, letters)
+
+
+def train_wordpiece(
+    texts: Iterable[str], size: int, special: Sequence[str], inside: Sequence[str], letters: list[str] | None = None
+) -> Any:
+    """A WordPiece with these letters inside of words.
 
     The trainer numbers letters inside of words in the order in which it meets them in a hash table, which differs from
     run to run, and breaks ties by these numbers. So all letters are numbered here, by passing them as special tokens.
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import trainers
 
-    normalizer, splitter = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
-    letters, inside = alphabet(map(normalizer.normalize_str, joined(texts())), size // 16)
-    learner = Tokenizer(models.WordPiece(unk_token=SPECIAL[UNK]))
-    learner.normalizer, learner.pre_tokenizer = normalizer, splitter
+    learner = wordpiece({}, special)
     trainer = trainers.WordPieceTrainer(
-        vocab_size=size, special_tokens=[*SPECIAL, *(INSIDE + letter for letter in inside)], min_frequency=2,
-        initial_alphabet=letters, limit_alphabet=len(letters), continuing_subword_prefix=INSIDE, show_progress=False,
+        vocab_size=size, special_tokens=[*special, *(INSIDE + letter for letter in inside)], min_frequency=2,
+        initial_alphabet=letters or [], limit_alphabet=len(letters) if letters else CODES,
+        continuing_subword_prefix=INSIDE, show_progress=False,
     )  # fmt: skip
-    learner.train_from_iterator(texts(), trainer)
-    vocabulary = learner.get_vocab()
+    learner.train_from_iterator(texts, trainer)
+    return wordpiece(learner.get_vocab(), special)
+
+
+def wordpiece(vocabulary: dict[str, int], special: Sequence[str]) -> Any:
+    """The lower-cased WordPiece of this vocabulary."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=SPECIAL[UNK], continuing_subword_prefix=INSIDE))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix=INSIDE)
-    tokenizer.add_special_tokens(list(SPECIAL))
+    if vocabulary:
+        tokenizer.add_special_tokens(list(special))
     return tokenizer
+
+
+LEARN: dict[str, Callable[[Iterable[str], int], Any]] = {"bpe": learn_bpe, "wordpiece": learn_wordpiece}
+"""What learns the subwords of sentences."""
 
 
 def alphabet(texts: Iterable[str], most: int) -> tuple[list[str], list[str]]:

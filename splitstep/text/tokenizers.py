@@ -1,7 +1,7 @@
 """Tokenizers that are saved with a model, for programs that never import this package."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,63 +60,6 @@ def word_tokenizer(words: Sequence[str]) -> Any:
     return tokenizer
 
 
-SENTENCE_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-"""What a tokenizer of sentences begins with: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
-
-
-def learn_bpe(texts: Iterable[str], vocab: int) -> Any:
-    """A byte-level BPE of at most `vocab` tokens, learnt from these texts: it has a token for every byte."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab,
-        special_tokens=list(SENTENCE_TOKENS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        min_frequency=2,
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    return tokenizer
-
-
-def learn_wordpiece(texts: Iterable[str], vocab: int) -> Any:
-    """BERT's WordPiece of at most `vocab` tokens, lower-cased, learnt from these texts.
-
-    The trainer numbers pieces such as ##a in the order in which it happens to meet them, and ties between merges depend
-    on that order. So they are given in advance; what is learnt is then the same each time.
-    """
-    from tokenizers import trainers
-
-    lines = list(texts)
-    tokenizer = wordpiece({})
-    characters = {character for line in lines for character in tokenizer.normalizer.normalize_str(line)}
-    inside = [f"##{character}" for character in sorted(characters) if not character.isspace()]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab, special_tokens=[*SENTENCE_TOKENS, *inside], min_frequency=2, show_progress=False
-    )
-    tokenizer.train_from_iterator(lines, trainer)
-    return wordpiece(tokenizer.get_vocab())
-
-
-def wordpiece(vocab: dict[str, int]) -> Any:
-    """The lower-cased WordPiece of this vocabulary."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    if vocab:
-        tokenizer.add_special_tokens(list(SENTENCE_TOKENS))
-    return tokenizer
-
-
-LEARN: dict[str, Callable[[Iterable[str], int], Any]] = {"bpe": learn_bpe, "wordpiece": learn_wordpiece}
-
-
 class SavedTokenizer(NamedTuple):
     """The tokenizer of a model's folder, and what the model's config says of its inputs."""
 
@@ -132,6 +75,13 @@ def saved_tokenizer(path: str) -> SavedTokenizer:
             entries = read_json(config) if config.is_file() else {}
             return SavedTokenizer((folder / TOKENIZER).read_text(encoding="utf-8"), entries)
     raise ValueError(f"{path} holds no {TOKENIZER}: name a finished run or a model's folder that was saved with one")
+
+
+def same_vocabulary(saved: str, tokenizer: Any) -> bool:
+    """Whether a saved tokenizer has the tokens of this one, with the same numbers."""
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(saved).get_vocab() == tokenizer.get_vocab()
 
 
 def sentence_ids(tokenizer: Any, where: str) -> dict[str, int]:

@@ -14,7 +14,8 @@ from ..models import SplitstepConfig
 from ..models.kinds import kind_of
 from ..schemes import name_of
 from ..support.words import counted
-from ..tasks import Metric, Task
+from ..tasks import Task
+from ..tasks.measures import Metric
 from ..text.tokenizers import TOKENIZER
 from .result import Figures, RunResult
 

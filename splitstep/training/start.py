@@ -86,7 +86,7 @@ def taken_over(stored: Mapping[str, Tensor], weights: Mapping[str, Tensor], same
 
 def data_of_start(recipe: Recipe, task: Task) -> str:
     """What to do if the start has other tokens than the data."""
-    takes = "tokenizer" in {option.name for option in fields(task.Options)}
+    takes = "tokenizer" in {option.name for option in fields(task.options)}
     other = f"add data.tokenizer={recipe.start}, or " if takes else ""
     return f"{other}use the data that it was trained on"
 

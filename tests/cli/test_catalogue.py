@@ -15,7 +15,7 @@ from splitstep.recipes import FOLDER, list_recipes, recipe_names
 from splitstep.tasks import TASKS
 from splitstep.training import load_recipe
 
-OWN = [name for name in TASKS if TASKS[name].__module__.startswith("splitstep.")]
+OWN = list(TASKS.paths)
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:

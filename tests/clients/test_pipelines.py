@@ -100,7 +100,7 @@ def test_image_classification_reads_the_pixels_that_the_task_reads(folders: dict
     from splitstep.tasks import task
 
     made: Any = task("digits", {})
-    images, wanted = made._pixels["valid"].images[:3], next(made.batches("valid", 3))["pixel_values"]
+    images, wanted = made.pixels["valid"].images[:3], next(made.batches("valid", 3))["pixel_values"]
     processor = ViTImageProcessorPil.from_pretrained(folders["digits"])  # the other backend needs torchvision
     classify = pipeline("image-classification", model=str(folders["digits"]), image_processor=processor)
     found = classify([image.fromarray(np.uint8(one)) for one in images], top_k=10)

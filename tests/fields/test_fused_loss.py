@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from splitstep.kernels.loss import FUSED, IGNORED, Kernels, check, cross_entropy, formula, fusible, kernels
 from splitstep.kernels.output_product import Padded, bare, project, unaligned
-from splitstep.tasks.task import score_tokens
+from splitstep.tasks.measures import score_tokens
 
 
 @TRITON

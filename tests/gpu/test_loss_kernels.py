@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from splitstep.kernels.loss import FUSED, IGNORED, cross_entropy, formula, fusible, kernels, slope_formula
 from splitstep.kernels.output_product import Padded, project
-from splitstep.tasks.task import score_tokens
+from splitstep.tasks.measures import score_tokens
 
 
 def test_kernels_that_differ_or_fail_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
-from splitstep.text.tokenizers import byte_tokenizer, learn_bpe, learn_wordpiece, mark_sentences, word_tokenizer
+from splitstep.text.subwords import learn_bpe, learn_wordpiece
+from splitstep.text.tokenizers import byte_tokenizer, mark_sentences, word_tokenizer
 
 LINES = [
     "The quick brown fox jumps over the lazy dog, doesn't it? 3.14 and 1,000!",

@@ -101,7 +101,7 @@ def test_a_byte_model_of_transformers_is_scored_as_by_hand(
     made = task("stdlib", {"limit": 3_000, "length": 24})
     assert isinstance(made, language.Language)
     losses: list[float] = []
-    tokens = torch.from_numpy(made._tokens["valid"].astype("int64"))
+    tokens = torch.from_numpy(made.arrays["valid"].astype("int64"))
     for start, first in language.spans(len(tokens), 24, 12):
         ids = tokens[start : start + 24]
         logs = model(ids[None]).logits[0].log_softmax(-1)

@@ -48,7 +48,7 @@ from splitstep.studies.compare.result import Comparison
 from splitstep.studies.compare.rows import against, choose_setting, rows_of
 from splitstep.studies.compare.wording import widths
 from splitstep.tasks import Metric
-from splitstep.tasks.task import PERPLEXITY
+from splitstep.tasks.measures import PERPLEXITY
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 from splitstep.training.result import Shape
 

@@ -25,7 +25,7 @@ from splitstep.studies.converge.limit_document import limit_verdict
 from splitstep.studies.converge.problem import problem_of
 from splitstep.studies.converge.slopes import Slope, fitted_slope
 from splitstep.support.provenance import Provenance
-from splitstep.tasks.task import ACCURACY
+from splitstep.tasks.measures import ACCURACY
 from splitstep.training import load_recipe
 
 read_limit = STUDIES["limit"].read

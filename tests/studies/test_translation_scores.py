@@ -30,7 +30,8 @@ from splitstep.studies.compare.test_splits import System, on_test_sets
 from splitstep.tasks import task
 from splitstep.tasks.pairs.codec import END, PAD, Codec, Form, learn
 from splitstep.tasks.pairs.scores import multi_bleu, score, split_compounds
-from splitstep.tasks.pairs.search import Search, generate_ids, longer_than_trained, translate
+from splitstep.tasks.pairs.search import generate_ids, longer_than_trained, translate
+from splitstep.tasks.pairs.searching import Search
 from splitstep.tasks.pairs.translation import Translation
 from splitstep.text.lines import Lines
 from splitstep.training.result import SplitResult

@@ -14,7 +14,8 @@ from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAcc
 
 from splitstep.tasks import task
 from splitstep.tasks.film_verdicts import BAD, DEGREES, FILMS, GOOD, VERBS, verdicts
-from splitstep.text.tokenizers import learn_bpe, learn_wordpiece, save_tokenizer
+from splitstep.text.subwords import learn_bpe, learn_wordpiece
+from splitstep.text.tokenizers import save_tokenizer
 
 
 def write(path: Path, rows: Sequence[Sequence[object]], header: Sequence[str] = ("text", "label")) -> str:
@@ -116,7 +117,7 @@ def test_pairs_are_written_as_bert_writes_them(length: int, tmp_path: Path) -> N
         rows = [(*pair[: len(columns)], "ab"[i % 2]) for i, pair in enumerate(pairs)]
         given = write(tmp_path / "a.csv", rows, (*columns, "label"))
         found = load(train=given, valid=given, test=given, tokenizer=str(folder), length=length)
-        encoded = found._encoded["train"]
+        encoded = found.encoded["train"]
         for i, row in enumerate(rows):
             texts = row[: len(columns)]
             want = theirs(*texts, truncation=True, max_length=length)

@@ -202,10 +202,10 @@ def test_pieces_are_numbered_and_padding_is_alone() -> None:
 
 def test_rows_hold_the_text_of_each_document(made: Mlm, lines: Path) -> None:
     """Every training line comes in order, all of it but the end of the last row, and each piece is one line's alone."""
-    tokenizer = made._prepared.tokenizer
+    tokenizer = made.prepared.tokenizer
     texts = [line for line in lines.read_text().split("\n") if splits.split_of(line) == "train"]
     expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-    rows = made._prepared.rows["train"]
+    rows = made.prepared.rows["train"]
     assert rows.tolist() == brute_force(expected, 32)
     assert (rows == PAD).sum(1).max() <= 2
 
@@ -252,7 +252,7 @@ def test_special_tokens_in_a_text_are_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(f"{line} [SEP] [MASK] [CLS]" for line in sentences(300)))
     made = task("mlm", {**SMALL, "train": str(tmp_path / "a.txt"), "documents": "line"})
     assert isinstance(made, Mlm)
-    rows = made._prepared.rows["train"]
+    rows = made.prepared.rows["train"]
     assert not (rows == MASK).any()
     assert ((rows == CLS).sum(1) == (rows == SEP).sum(1)).all()
 
@@ -263,14 +263,14 @@ def test_special_tokens_in_a_text_are_text(tmp_path: Path) -> None:
 def test_batches_are_a_pure_function_and_masks_are_drawn_anew(made: Mlm) -> None:
     one, two = made.batch(3, 7, 8), made.batch(3, 7, 8)
     assert all(torch.equal(one[name], two[name]) for name in one)
-    rows = len(made._rows["train"])
+    rows = len(made.rows["train"])
     again = made.batch(3, 1, rows)  # the second epoch: the same rows in another order
     first = made.batch(3, 0, rows)
     assert not torch.equal(first["masked_positions"].sort(0).values, again["masked_positions"].sort(0).values)
 
 
 def test_shares_of_masked_random_and_kept_tokens(made: Mlm) -> None:
-    rows = np.concatenate([made._prepared.rows["train"]] * 40)
+    rows = np.concatenate([made.prepared.rows["train"]] * 40)
     found = mask(rows, Choice(5, 400), np.random.default_rng(0))
     chosen, before = np.take_along_axis(found.tokens, found.positions, 1), found.labels
     assert (before == np.take_along_axis(rows, found.positions, 1)).all()
@@ -302,7 +302,7 @@ def test_words_are_masked_whole(lines: Path) -> None:
     options = {**SMALL, "train": str(lines), "documents": "line", "mask": "words"}
     made = task("mlm", options)
     assert isinstance(made, Mlm)
-    inside = continues(made._prepared.tokenizer)
+    inside = continues(made.prepared.tokenizer)
     assert 50 < inside.sum() < 350
     scored = 0
     for step in range(5):
@@ -337,7 +337,7 @@ def test_held_out_masks_are_fixed_whatever_the_batch(made: Mlm) -> None:
 
     one, two = every(3), every(64)
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert len(one["labels"]) == len(made._prepared.rows["test"])
+    assert len(one["labels"]) == len(made.prepared.rows["test"])
 
 
 def test_a_limit_changes_no_masks(made: Mlm, lines: Path) -> None:

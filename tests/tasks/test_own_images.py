@@ -49,7 +49,7 @@ def test_images_of_16_bits_have_the_pixels_of_the_same_images_of_8(tmp_path: Pat
 
 def test_pixels_are_those_that_pillow_scales(tmp_path: Path) -> None:
     found = load(train=photos(tmp_path, {"a": 12, "b": 12}), size=8)
-    seen = {image.tobytes() for pixels in found._pixels.values() for image in pixels.images}
+    seen = {image.tobytes() for pixels in found.pixels.values() for image in pixels.images}
     for path in tmp_path.rglob("*.png"):
         scaled = Image.open(path).convert("RGB").resize((8, 8), Image.Resampling.BILINEAR)
         assert np.asarray(scaled).tobytes() in seen
@@ -84,9 +84,9 @@ def test_idx_files_like_those_of_fashion_mnist_are_read(packed: bool, tmp_path: 
     assert found.labels == tuple("0123456789")
     assert found.describe()["examples"] == {"train": 90, "valid": 10, "test": 20}
     assert found.shape == {"image_size": 28, "channels": 1, "patch": 4, "labels": 10}
-    assert np.array_equal(found._pixels["test"].images, images[:20])
+    assert np.array_equal(found.pixels["test"].images, images[:20])
     assert found.remarks() == {"also in train": {"test": 20 - sum(
-        image.tobytes() in {one.tobytes() for one in found._pixels["valid"].images}
+        image.tobytes() in {one.tobytes() for one in found.pixels["valid"].images}
         for image in images[:20].astype(np.uint8))}}  # fmt: skip
 
 

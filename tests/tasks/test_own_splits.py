@@ -52,12 +52,12 @@ def without(files: dict[str, str], *names: str) -> dict[str, str]:
 
 def read_back(made: Mlm, split: str) -> list[int]:
     """The tokens of a split's rows, without special ones."""
-    rows = made._prepared.rows[split]
+    rows = made.prepared.rows[split]
     return rows[rows >= FIRST].tolist()
 
 
 def encoded(made: Mlm, lines: list[str]) -> list[int]:
-    tokens = [made._prepared.tokenizer.encode(line, add_special_tokens=False).ids for line in lines]
+    tokens = [made.prepared.tokenizer.encode(line, add_special_tokens=False).ids for line in lines]
     return [one for line in tokens for one in line if one >= FIRST]
 
 
@@ -99,7 +99,7 @@ def test_documents_that_are_also_in_train_are_counted_and_told(files: dict[str, 
     made = made_of({**files, "valid": str(tmp_path / "valid.jsonl")})
     assert made.remarks() == {"also in train": {"valid": 3}}
     assert made.describe()["splits"]["valid"]["also_in_train"] == 3
-    again = task("mlm", {**without(SMALL, "documents"), "prepared": str(made._prepared.folder)})
+    again = task("mlm", {**without(SMALL, "documents"), "prepared": str(made.prepared.folder)})
     assert again.remarks() == made.remarks()
 
 
@@ -119,9 +119,9 @@ def test_long_documents_are_compared_as_a_whole(
 def test_subwords_are_learnt_from_the_training_text_alone(files: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "greek.txt").write_text("\n".join(f"{line} \u03b1\u03b2\u03b3" for line in TEXTS["valid"]))
     made, plain = made_of({**files, "valid": str(tmp_path / "greek.txt")}), made_of(files)
-    assert made._prepared.tokenizer.get_vocab() == plain._prepared.tokenizer.get_vocab()
-    assert np.array_equal(made._prepared.rows["train"], plain._prepared.rows["train"])
-    assert made._prepared.folder != plain._prepared.folder
+    assert made.prepared.tokenizer.get_vocab() == plain.prepared.tokenizer.get_vocab()
+    assert np.array_equal(made.prepared.rows["train"], plain.prepared.rows["train"])
+    assert made.prepared.folder != plain.prepared.folder
 
 
 @pytest.mark.parametrize("pairs", [False, True], ids=["masked", "pairs"])

@@ -77,7 +77,7 @@ def test_sentences_end_where_the_rule_says() -> None:
 
 @pytest.mark.parametrize("subwords", ["wordpiece", "bpe"])
 def test_sentences_apart_have_the_tokens_of_the_whole(subwords: str, lines: Path) -> None:
-    tokenizer = made_of(lines, subwords=subwords)._tokenizer
+    tokenizer = made_of(lines, subwords=subwords).tokenizer
     for text in (lines.read_text()[:5000], 'a "b?" c.\n\n\n d e!  f. \n'):
         apart = [tokenizer.encode(one, add_special_tokens=False).ids for one in sentences_of(text)]
         assert list(chain(*apart)) == tokenizer.encode(text, add_special_tokens=False).ids
@@ -171,23 +171,23 @@ def test_pairs_are_consecutive_or_of_two_documents_and_every_token_is_used(sizes
 
 
 def test_half_of_the_pairs_follow_each_other(made: Mlm, lines: Path) -> None:
-    labels = read_pairs(made._prepared.rows["train"], made._prepared.most_pairs).labels
+    labels = read_pairs(made.prepared.rows["train"], made.prepared.most_pairs).labels
     labels = labels[labels != IGNORED]
     n = len(labels)
     assert n > 400
     assert labels.mean() == pytest.approx(0.5, abs=4 * 0.5 / n**0.5)
-    assert n == pytest.approx(made.describe()["splits"]["train"]["pairs"], abs=made._prepared.most_pairs)
+    assert n == pytest.approx(made.describe()["splits"]["train"]["pairs"], abs=made.prepared.most_pairs)
 
 
 def test_pairs_are_of_one_split(made: Mlm, lines: Path) -> None:
     """Both texts are found in documents of their own split: in one if they follow each other, else in two."""
-    encode = made._tokenizer.encode
+    encode = made.tokenizer.encode
     texts: dict[str, list[str]] = {name: [] for name in made.splits}
     for line in lines.read_text().split("\n"):
         ids = encode(line, add_special_tokens=False).ids
         texts[splits.split_of(line)].append(f" {' '.join(map(str, ids))} ")
     for name, own in texts.items():
-        found = [one for one in pieces(made._prepared.rows[name]) if one[1]]
+        found = [one for one in pieces(made.prepared.rows[name]) if one[1]]
         assert len(found) > 10
         for a, b, label in found:
             one, two, both = (f" {' '.join(map(str, ids))} " for ids in (a, b, a + b))
@@ -214,7 +214,7 @@ def test_lines_of_one_sentence_get_no_pairs(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("\n".join(documents(500, most=1)))
     paired, plain = (made_of(tmp_path / "lines.txt", next_sentence=choice) for choice in (True, False))
     for name in paired.splits:
-        assert np.array_equal(paired._prepared.rows[name], plain._prepared.rows[name])
+        assert np.array_equal(paired.prepared.rows[name], plain.prepared.rows[name])
     batch = paired.batch(0, 0, 8)
     assert (batch["next_sentence_targets"] == IGNORED).all()
     assert not batch["token_type_ids"].any()
@@ -244,7 +244,7 @@ def model_of(made: Mlm) -> SplitstepForMaskedLM:
 
 def test_the_contract_of_the_task_with_pairs(made: Mlm) -> None:
     batch, held = made.batch(0, 0, 4), next(made.batches("valid", 4))
-    k = made._prepared.most_pairs
+    k = made.prepared.most_pairs
     assert {name: tuple(x.shape) for name, x in batch.items()} == {
         "input_ids": (4, 48), "seq_idx": (4, 48), "masked_positions": (4, 7), "labels": (4, 7),
         "token_type_ids": (4, 48), "next_sentence_positions": (4, k), "next_sentence_targets": (4, k),
@@ -258,7 +258,7 @@ def test_the_contract_of_the_task_with_pairs(made: Mlm) -> None:
 
 
 def test_pairs_stay_and_masks_are_drawn_anew(made: Mlm) -> None:
-    rows = len(made._rows["train"])
+    rows = len(made.rows["train"])
     one, two = made.batch(3, 0, rows), made.batch(3, 1, rows)
     count = lambda batch: (batch["next_sentence_targets"] == OTHER).sum()  # noqa: E731
     assert count(one) == count(two) > 0
@@ -273,7 +273,7 @@ def test_a_pair_in_a_row_has_the_logits_of_the_pair_alone(made: Mlm) -> None:
     batch, model = next(made.batches("test", 6)), model_of(made).double()
     fed = {name: x for name, x in batch.items() if name not in ("labels", "masked_positions")}
     packed, checked = model(**fed), 0
-    pieces = piece_numbers(made._rows["test"][:6])
+    pieces = piece_numbers(made.rows["test"][:6])
     for row, (positions, labels) in enumerate(
         zip(batch["next_sentence_positions"], batch["next_sentence_targets"], strict=True)
     ):
@@ -317,13 +317,13 @@ def test_the_same_text_gives_the_same_pairs_and_another_folder_than_without(
     monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
     again, plain = made_of(lines), made_of(lines, next_sentence=False)
     assert again.describe() == made.describe()
-    assert again._prepared.folder != plain._prepared.folder
-    assert sorted(file.name for file in again._prepared.folder.iterdir()) == [
+    assert again.prepared.folder != plain.prepared.folder
+    assert sorted(file.name for file in again.prepared.folder.iterdir()) == [
         "manifest.json", "test.rows", "tokenizer.json", "train.rows", "valid.rows",
     ]  # fmt: skip
     for one, choice, other in ((again, False, "true"), (plain, True, "false")):
         with pytest.raises(ValueError, match=rf"prepared with {other}: add data.next_sentence={other}"):
-            task("mlm", {**SMALL, "prepared": str(one._prepared.folder), "next_sentence": choice})
+            task("mlm", {**SMALL, "prepared": str(one.prepared.folder), "next_sentence": choice})
 
 
 def test_long_documents_in_parts_keep_their_sentences(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from transformers import AutoTokenizer
 from splitstep.models import ImageConfig
 from splitstep.tasks import digits, mnist, newsgroups, task, wikitext2
 from splitstep.tasks.images import Standard
-from splitstep.tasks.labelled import Labelled
 from splitstep.tasks.language import Language
-from splitstep.text.tokenizers import TOKENIZER, learn_bpe, write_tokenizer
+from splitstep.tasks.sequences import SequenceTask
+from splitstep.text.subwords import learn_bpe
+from splitstep.text.tokenizers import TOKENIZER, write_tokenizer
 from splitstep.training import read_recipe, train
 
 LINES = {"train": "\n = A = \n\n the cat <unk> the\n x<eos> ##y \n", "valid": " the cat \n", "test": " A the \n \n"}
@@ -96,7 +97,7 @@ def test_words_are_joined_as_the_task_does(by_words: Saved, ids: list[int]) -> N
     assert tokenizer.decode(ids) == made.decode(ids)
 
 
-def rows_of(made: Labelled, split: str) -> set[tuple[int, ...]]:
+def rows_of(made: SequenceTask, split: str) -> set[tuple[int, ...]]:
     """The sequences of a split without their padding."""
     return {
         tuple(row[mask.bool()].tolist())
@@ -115,7 +116,7 @@ def test_messages_are_the_task_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         file = tmp_path / "20newsgroups" / f"20news-bydate-{part}.jsonl.xz"
         file.write_bytes(lzma.compress("\n".join(rows).encode()))
     made = task("newsgroups", {"vocab": 300, "length": 32}, tmp_path)
-    assert isinstance(made, Labelled)
+    assert isinstance(made, SequenceTask)
     tokenizer = tokenizer_of(made, tmp_path)
     assert made.labels == ("a", "b")
     assert (tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.model_max_length) == (0, 1, 32)
@@ -125,7 +126,7 @@ def test_messages_are_the_task_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_expressions_are_the_task_s(tmp_path: Path) -> None:
     made = task("listops", {"train": 50, "valid": 20, "test": 20})
-    assert isinstance(made, Labelled)
+    assert isinstance(made, SequenceTask)
     tokenizer = tokenizer_of(made, tmp_path)
     for row in rows_of(made, "test"):
         text = tokenizer.decode(row, skip_special_tokens=True)
@@ -144,13 +145,13 @@ def test_images_become_the_task_s_pixels(standard: Standard, tmp_path: Path) -> 
     from PIL import Image
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
-    made = digits.Digits(digits.DigitsOptions())
-    made._standard = standard
+    made = task("digits")
+    made.standard = standard
     made.save_with(tmp_path)
     document = json.loads((tmp_path / "preprocessor_config.json").read_text())
     assert document["image_processor_type"] == "ViTImageProcessor"
     processor = ViTImageProcessorPil.from_pretrained(tmp_path)
-    images = made._pixels["valid"].images[:50]
+    images = made.pixels["valid"].images[:50]
     wanted = next(made.batches("valid", 50))["pixel_values"]
     for given_as in ([Image.fromarray(image) for image in images], [image[None] for image in images]):
         found = processor(given_as, return_tensors="pt")["pixel_values"]

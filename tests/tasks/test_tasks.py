@@ -24,16 +24,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitstep.tasks import TASKS, Batch, Task, enwik8, newsgroups, task, wikitext2
+from splitstep.tasks import TASKS, Batch, Task, byte_text, newsgroups, task, wikitext2
+from splitstep.tasks.batching import bucket, indices, spans, starts
+from splitstep.tasks.byte_text import split_of
 from splitstep.tasks.cache import derived
 from splitstep.tasks.images import shifted
-from splitstep.tasks.labelled import CLS, PAD, Ragged
-from splitstep.tasks.language import spans
 from splitstep.tasks.listops import VARIANTS, VOCABULARY, ListOpsOptions, Variant, generate, grow, write
 from splitstep.tasks.mnist import parse_idx
-from splitstep.tasks.newsgroups import Document, Newsgroups, shorten, tfidf_baseline
-from splitstep.tasks.sampler import bucket, indices, starts
-from splitstep.tasks.stdlib import split_of
+from splitstep.tasks.newsgroups import Document, shorten, splits_of, tfidf_baseline
+from splitstep.tasks.sequences import CLS, PAD, Ragged
 from splitstep.tasks.task import IGNORED
 from splitstep.text.files import Content
 from splitstep.text.library import library_files
@@ -326,8 +325,17 @@ def test_too_little_text_is_one_clear_line(tmp_path: Path) -> None:
         task("text", {"path": str(tmp_path / "note.txt")})
 
 
-def test_names_are_the_classes_own() -> None:
-    assert all(kind.name == name for name, kind in TASKS.items())
+def test_names_are_the_rows_own() -> None:
+    assert all(row.name == name for name, row in TASKS.items())
+
+
+def test_all_tasks_are_listed_without_torch() -> None:
+    code = (
+        "import sys; from splitstep.tasks import TASKS; rows = [TASKS[name] for name in TASKS]; "
+        "assert all(row.what and row.model and row.Options and row.note for row in rows); "
+        "assert not {'torch', 'transformers', 'tokenizers', 'sklearn', 'scipy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 def test_a_task_is_imported_when_it_is_asked_for() -> None:
@@ -342,7 +350,7 @@ def test_a_task_is_imported_when_it_is_asked_for() -> None:
 
 def test_another_package_adds_a_task(tmp_path: Path) -> None:
     """Under a name of its own; under one of ours it is not heard."""
-    (tmp_path / "others.py").write_text("from splitstep.tasks.digits import Digits as Own\n")
+    (tmp_path / "others.py").write_text("from splitstep.tasks.digits import DIGITS as Own\n")
     (tmp_path / "others-1.dist-info").mkdir()
     (tmp_path / "others-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1\n")
     points = "[splitstep.tasks]\nown = others:Own\ndigits = others:Missing\nbroken = others:Missing\n"
@@ -673,8 +681,8 @@ def put(path: Path, content: bytes, member: str) -> None:
 @pytest.mark.parametrize("form", ["", ".gz", ".xz", ".zip"])
 def test_enwik8_is_read_in_any_form(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = np.random.default_rng(4).integers(0, 256, 1000, dtype=np.uint8).tobytes()
-    monkeypatch.setattr(enwik8, "CONTENT", Content(1000, hashlib.sha256(content).hexdigest()))
-    monkeypatch.setattr(enwik8, "CUTS", (900, 950))
+    monkeypatch.setattr(byte_text, "CONTENT", Content(1000, hashlib.sha256(content).hexdigest()))
+    monkeypatch.setattr(byte_text, "CUTS", (900, 950))
     put(tmp_path / "enwik8" / f"enwik8{form}", content, "enwik8")
     made = task("enwik8", {"length": 16}, tmp_path)
     parts = {"train": content[:900], "valid": content[900:950], "test": content[950:]}
@@ -767,13 +775,12 @@ def news(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_newsgroups_reads_both_forms_alike(news: Path) -> None:
     made = task("newsgroups", {"vocab": 300, "length": 32, "buckets": [16, 32]}, news)
-    assert isinstance(made, Newsgroups)
-    wanted = messages()
-    assert sorted(made.documents["train"] + made.documents["valid"]) == wanted["train"]
-    assert made.documents["test"] == wanted["test"]
-    held = {document.id for document in made.documents["valid"]}
+    wanted, documents = messages(), splits_of(news)
+    assert sorted(documents["train"] + documents["valid"]) == wanted["train"]
+    assert documents["test"] == wanted["test"]
+    held = {document.id for document in documents["valid"]}
     assert held
-    assert not held & {document.id for document in made.documents["train"]}
+    assert not held & {document.id for document in documents["train"]}
     # Token by token what the tokenizer says, cut where announced.
     cut = 0
     rows = Counter(
@@ -783,7 +790,7 @@ def test_newsgroups_reads_both_forms_alike(news: Path) -> None:
     )
     brute: Counter[tuple[tuple[int, ...], int]] = Counter()
     for document in wanted["test"]:
-        ids = made._tokenizer.encode(document.text, add_special_tokens=False).ids
+        ids = made.data.reader.encode(document.text, add_special_tokens=False).ids
         cut += len(ids) > 31
         brute[(CLS, *ids[:31]), ["alt.a", "sci.b"].index(document.group)] += 1
     assert rows == brute
@@ -819,10 +826,9 @@ def test_shorten_keeps_the_first_tokens(rows: list[list[int]], most: int) -> Non
 @pytest.mark.nightly
 def test_newsgroups_and_its_linear_baseline(data: Path) -> None:
     made = task("newsgroups", {}, data)
-    assert isinstance(made, Newsgroups)
     described = made.describe()
     assert described["examples"]["train"] + described["examples"]["valid"] == 11_314
     assert 900 < described["examples"]["valid"] < 1_350
     assert described["examples"]["test"] == 7_532
     assert made.shape == {"vocab_size": 16_000, "max_length": 512, "labels": 20}
-    assert 0.84 < tfidf_baseline(made) < 0.88
+    assert 0.84 < tfidf_baseline(splits_of(data)) < 0.88

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from splitstep import cli
-from splitstep.tasks import text as module
-from splitstep.tasks.text import Text, TextOptions, blocks, encoded, held_out
+from splitstep.tasks import own_text as module
+from splitstep.tasks.language import Language
+from splitstep.tasks.own_text import TEXT as ROW
+from splitstep.tasks.own_text import TextOptions, blocks, encoded, held_out
 from splitstep.text.subwords import learn_bpe
 from splitstep.text.vocabulary import END
 
@@ -29,17 +31,20 @@ TEXT = "".join(
 )
 
 
-def task(folder: Path, **more: object) -> Text:
+def task(folder: Path, **more: object) -> Language:
     (folder / "one.txt").write_text(TEXT[:30_000])
     (folder / "two.txt").write_text(TEXT[30_000:])
     paths = (str(folder / "one.txt"), str(folder / "two.txt"))
-    return Text(TextOptions(**{"path": paths, "tokens": "bpe", "vocab_size": 400, "length": 32, **more}))  # pyright: ignore
+    options = TextOptions(**{"path": paths, "tokens": "bpe", "vocab_size": 400, "length": 32, **more})  # pyright: ignore
+    made = ROW(options)
+    assert isinstance(made, Language)
+    return made
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from("ab \n\t.é漢"), max_size=80), st.integers(1, 12))
 def test_tokens_of_parts_are_those_of_the_whole_text(text: str, size: int) -> None:
-    tokenizer = learn_bpe(300, lambda: iter([TEXT]), [END])
+    tokenizer = learn_bpe([TEXT], 300, [END], prefix=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", size)
         assert "".join(blocks(text)) == text
@@ -64,11 +69,11 @@ def test_bits_are_over_the_bytes_of_the_text(tmp_path: Path) -> None:
         for place in range(1, len(ids)):
             if (label := int(ids[place])) >= 0:
                 cost -= float(logits[row, place - 1].double().log_softmax(-1)[label])
-                size += 0 if label == 0 else len(made._vocabulary.tokenizer()[0].id_to_token(label))
-    whole = made.decode(np.concatenate([t for t in [made._tokens["test"]]]).tolist()).replace(END, "")
-    first = made._vocabulary.byte_counts
+                size += 0 if label == 0 else len(made.vocabulary.tokenizer()[0].id_to_token(label))
+    whole = made.decode(np.concatenate([t for t in [made.arrays["test"]]]).tolist()).replace(END, "")
+    first = made.vocabulary.byte_counts
     assert first is not None
-    assert size == len(whole.encode()) - first[made._tokens["test"][0]]  # nothing predicts the first token
+    assert size == len(whole.encode()) - first[made.arrays["test"][0]]  # nothing predicts the first token
     assert found["bits_per_byte"] == pytest.approx(cost / math.log(2) / size, rel=1e-5)
 
 
@@ -83,7 +88,7 @@ def test_files_end_with_a_token_and_the_saved_tokenizer_is_the_task_s(tmp_path: 
         assert tokenizer(text).input_ids == made.encode(text)
         assert 0 not in made.encode(text)
         assert made.decode(made.encode(text)) == text
-    train = made._tokens["train"].tolist()
+    train = made.arrays["train"].tolist()
     assert train.count(0) == 2
     assert made.decode(train[: train.index(0)]) == TEXT[:30_000]
 
@@ -97,7 +102,7 @@ def test_the_second_time_tokens_come_from_the_cache(tmp_path: Path, monkeypatch:
 def test_refusals_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes("café".encode("latin1") * 500)
     with pytest.raises(ValueError, match=r"latin.txt, line 1: byte 0xe9 is not UTF-8 .*, or use data.tokens=bytes"):
-        Text(TextOptions(path=(str(tmp_path / "latin.txt"),), tokens="bpe"))
+        ROW(TextOptions(path=(str(tmp_path / "latin.txt"),), tokens="bpe"))
     with pytest.raises(ValueError, match=r"vocab_size is 60000, and the training text has only .* use at most"):
         task(tmp_path, vocab_size=60_000)
 

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from splitstep.tasks import task
-from splitstep.tasks.buckets import rows_of
-from splitstep.tasks.sampler import ORDER, ROWS, generator
+from splitstep.tasks.batching import ORDER, ROWS, generator, rows_of
 from splitstep.training import TrainOptions
 from splitstep.training.processes import Processes
 from splitstep.training.work import dropout_seed, prefetched, work_for
@@ -28,11 +27,11 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def brute_force(data: Any, seed: int) -> Iterator[tuple[list[list[int]], list[list[int]], int]]:
     """Rows of source and target tokens, and their padded width, batch by batch, by walking from the first one."""
-    pairs = data._prepared.pairs["train"]
+    pairs = data.prepared.pairs["train"]
     sides = [
         [side.tokens[a:b].tolist() for a, b in zip(side.offsets[:-1], side.offsets[1:], strict=True)] for side in pairs
     ]
-    widths = data._widths
+    widths = data.batching.trained
     members = [[] for _ in widths]
     for row, both in enumerate(zip(*sides, strict=True)):
         members[next(b for b, width in enumerate(widths) if max(map(len, both)) <= width)].append(row)

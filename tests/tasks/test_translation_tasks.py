@@ -17,11 +17,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitstep.tasks import sampler, task
-from splitstep.tasks.buckets import MULTIPLE, choose_widths, rows_of
+from splitstep.tasks import batching, task
+from splitstep.tasks.batching import MULTIPLE, choose_widths, rows_of
 from splitstep.tasks.pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, Form, check_fit, learn
+from splitstep.tasks.pairs.corpora import COUNTS
 from splitstep.tasks.pairs.iwslt14 import TESTS, prepare_archive
-from splitstep.tasks.pairs.multi30k import COUNTS
 from splitstep.tasks.pairs.numbers import english, german
 from splitstep.tasks.pairs.translation import Translation
 from splitstep.tasks.task import IGNORED
@@ -234,8 +234,8 @@ def test_order_takes_all_batches_of_an_epoch(counts: list[int], rows: list[int],
     n, r = tuple(counts), tuple(rows[: len(counts)])
     met: Counter[int] = Counter()
     for epoch in range(3):
-        for step in range(sampler.before_epoch(n, r, epoch), sampler.before_epoch(n, r, epoch + 1)):
-            bucket, number = sampler.bucket(n, r, seed, step)
+        for step in range(batching.before_epoch(n, r, epoch), batching.before_epoch(n, r, epoch + 1)):
+            bucket, number = batching.bucket(n, r, seed, step)
             assert number == met[bucket]
             met[bucket] += 1
         assert all(met[b] == (epoch + 1) * n[b] // r[b] for b in range(len(n)))
@@ -424,7 +424,7 @@ def test_files_of_one_name_and_in_another_order_are_other_text(tmp_path: Path) -
 
 
 def test_ids_stay_on_disk(files: tuple[str, str]) -> None:
-    pairs = parallel(train=files, merges=50)._prepared.pairs["train"]
+    pairs = parallel(train=files, merges=50).prepared.pairs["train"]
     assert isinstance(pairs.source.tokens, np.memmap)
     assert pairs.source.tokens.dtype == np.uint16
 
@@ -513,7 +513,7 @@ def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
 
 def test_pairs_of_too_many_tokens_are_counted(files: tuple[str, str]) -> None:
     whole = parallel(train=files, merges=10)
-    lengths = whole._prepared.pairs["train"].lengths
+    lengths = whole.prepared.pairs["train"].lengths
     cut = parallel(train=files, merges=10, buckets=[16, 32]).describe()["pairs"]["train"]
     assert cut["too_many_tokens"] == int((lengths > 32).sum()) > 0
     assert cut["kept"] == int((lengths <= 32).sum())
@@ -727,7 +727,7 @@ def test_europarl_holds_out_its_last_lines(europarl: Path) -> None:
 def test_a_second_name_of_a_split_is_not_prepared(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "multi30k").mkdir()
     counts = {stem: 20 + 5 * number for number, stem in enumerate(COUNTS)}
-    monkeypatch.setattr("splitstep.tasks.pairs.multi30k.COUNTS", counts)
+    monkeypatch.setattr("splitstep.tasks.pairs.corpora.COUNTS", counts)
     for stem, side in itertools.product(counts, ("en", "de")):
         lines = sentences(counts[stem], seed=counts[stem])
         (tmp_path / "multi30k" / f"{stem}.{side}").write_text("\n".join(lines), encoding="utf-8")

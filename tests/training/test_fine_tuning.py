@@ -15,7 +15,8 @@ from splitstep import cli
 from splitstep.inference.predict import predict_run
 from splitstep.models import MaskedConfig, SplitstepForMaskedLM
 from splitstep.recipe import override
-from splitstep.text.tokenizers import learn_bpe, learn_wordpiece, save_tokenizer
+from splitstep.text.subwords import learn_bpe, learn_wordpiece
+from splitstep.text.tokenizers import save_tokenizer
 from splitstep.training import Recipe, RunDirectory, read_recipe, train
 from splitstep.training.processes import Processes
 from splitstep.training.run import Run

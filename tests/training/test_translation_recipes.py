@@ -15,7 +15,8 @@ from splitstep.options import read_options, snapshot_steps
 from splitstep.recipes import FOLDER
 from splitstep.tasks import TASKS, task
 from splitstep.tasks.pairs.numbers import english, german
-from splitstep.tasks.pairs.search import Search, translate
+from splitstep.tasks.pairs.search import translate
+from splitstep.tasks.pairs.searching import Search
 from splitstep.tasks.pairs.translation import PairOptions, Translation
 from splitstep.training import load_recipe, train
 

@@ -12,7 +12,7 @@ from ...experiments.result import Result
 from ...experiments.statistics import Estimate
 from ...schemes import scheme
 from ...support.typed import Figure
-from ...tasks.task import Metric
+from ...tasks.measures import Metric
 from ...training.result import Divergence
 
 Ruling = Literal["supported", "not supported", "undecided"]

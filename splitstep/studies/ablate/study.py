@@ -16,7 +16,8 @@ from ...experiments.trials import thinned
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...support.provenance import stamp
-from ...tasks import Metric, Task
+from ...tasks import Task
+from ...tasks.measures import Metric
 from ...text.files import data_root
 from ...training import Recipe
 from ...training.progress import Progress

@@ -10,7 +10,7 @@ from ...experiments.statistics import Estimate
 from ...notation import shortened
 from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
-from ...tasks.task import title_of
+from ...tasks.measures import title_of
 from ..compare.tables import estimated, signed, status_cell
 from .plan import rate_of
 from .records import BIAS

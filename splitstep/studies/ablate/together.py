@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...report.tables import Cell, Code, Column, Record, Table
-from ...tasks.task import title_of
+from ...tasks.measures import title_of
 from ..compare.tables import estimated, signed
 from .document import document
 from .result import Ablation, ArmResult, Claim

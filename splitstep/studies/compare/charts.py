@@ -6,7 +6,7 @@ from ...experiments.records import Curve
 from ...experiments.statistics import Estimate, paired_difference
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart, Point, PointChart
-from ...tasks.task import title_of
+from ...tasks.measures import title_of
 from .result import Comparison
 
 STEP = Axis("step", "{:,.0f}")

@@ -6,7 +6,7 @@ from ...experiments.sections import pictures, reproduce, summary
 from ...experiments.statistics import FEWEST
 from ...notation import shortened
 from ...report.document import Beside, Document, Heading, Note, Part
-from ...tasks.task import title_of
+from ...tasks.measures import title_of
 from .charts import LOSS, curves, differences, metric_axis, quality
 from .result import Comparison
 from .tables import comparison_tables

@@ -11,7 +11,7 @@ from ...experiments.result import Result
 from ...experiments.statistics import Estimate
 from ...models.cost import Cost
 from ...schemes import scheme
-from ...tasks.task import Metric
+from ...tasks.measures import Metric
 from ...training.result import Matched, Shape
 
 

@@ -11,8 +11,8 @@ from ...notation import shortened
 from ...report.tables import EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES, Cell, Code, Column, Record, Table, lines
 from ...schemes import label
 from ...support.words import counted
+from ...tasks.measures import title_of
 from ...tasks.pairs.translation import EXACT_MATCH
-from ...tasks.task import title_of
 from ...training.result import RunOutcome
 from .result import Comparison, OnTestSet, Row, Scored
 from .rows import is_finite, losses, row_name, rows_of

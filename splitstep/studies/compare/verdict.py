@@ -9,7 +9,7 @@ from ...experiments.statistics import FEWEST, Bounds, Estimate, detectable, join
 from ...notation import shortened
 from ...report.document import Verdict
 from ...support.words import counted, listed
-from ...tasks.task import title_of
+from ...tasks.measures import title_of
 from .result import Comparison, Row
 from .wording import difference_text
 

@@ -8,7 +8,7 @@ from ...report.charts import Axis, Line, LineChart
 from ...report.document import Beside, Document, Note, Verdict
 from ...report.tables import Column, Table
 from ...support.words import counted
-from ...tasks.task import title_of
+from ...tasks.measures import title_of
 from .discretisation import FINE, Discretisation
 from .shared_parts import (
     FACTOR,

@@ -13,7 +13,7 @@ from ...report.document import Document, Note, Verdict, in_pairs
 from ...report.tables import EVERYWHERE, ON_PAGES, Code, Column, Table
 from ...schemes import label
 from ...support.words import counted, listed
-from ...tasks.task import title_of
+from ...tasks.measures import title_of
 from ..pinned import PinnedRow
 from .limit import KINDS, ContinuousLimit, Gap
 from .shared_parts import scrolling

@@ -1,14 +1,12 @@
 """Masked language modelling on any text: fill in the tokens that are hidden."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ...options import at_least
 from ...text.documents import Boundary, find_files, read_parts
@@ -16,19 +14,30 @@ from ...text.files import find_own
 from ...text.library import library_hash, read_docstrings
 from ...text.splits import SPLITS
 from ...text.subwords import LEAST, SPECIAL, Kind, continues, read_kind
-from ...text.tokenizers import TOKENIZER, save_tokenizer, saved_tokenizer
-from .. import sampler
+from ...text.tokenizers import TOKENIZER, same_vocabulary, save_tokenizer, saved_tokenizer
+from ..batching import MASKS, Chosen, Epochs, generator
 from ..cache import digest
-from ..task import IGNORED, Batch, DataNote, Metric, Task, check_split, check_totals, score_tokens
+from ..measures import MASKED_ACCURACY, Measure, score_tokens, token_figures
+from ..task import IGNORED, Arrays, Batch, Data, DataNote, Task, task_row
 from .masking import Choice, Masked, Unit, mask
 from .packing import piece_numbers
 from .pairs import read_pairs
 from .prepared import Prepared, Read, Wanted, load, prepare
 
-MASKED_ACCURACY = Metric("accuracy", True, "{:.2%}", "masked accuracy", 0.0, 1.0)
+NAME = "mlm"
 BLOCK = 64  # held-out rows whose masks are drawn together
 PAIRS = ("token_type_ids", "next_sentence_positions", "next_sentence_targets")
 NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+
+
+def masked_figures(sums: Mapping[str, float]) -> dict[str, float]:
+    """Loss in nats per masked token, and the share that the likeliest token gets right; of pairs of texts, the loss and
+    the share that is told apart."""
+    if not (pairs := sums.get("next_tokens", 0.0)):
+        return token_figures(sums)
+    return token_figures(sums) | {
+        "next_loss": sums["next_nll"] / pairs, "next_accuracy": sums["next_correct"] / pairs,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +105,7 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
         parts = lambda: iter(once())  # noqa: E731
         return prepare(wanted(options, parts, source))
     given = {split: names for split in SPLITS if (names := getattr(options, split))}
-    files = {split: find_files(names, Mlm.name, data) for split, names in given.items()}
+    files = {split: find_files(names, NAME, data) for split, names in given.items()}
     named = {split: [[file.name, digest(file)] for file in found] for split, found in files.items()}
     source = {"files": named.pop("train"), "documents": options.documents, **named}
     read = {split: partial(read_parts, found, options.documents) for split, found in files.items()}
@@ -106,7 +115,7 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
 def wanted(options: MlmOptions, parts: Read, source: dict[str, Any]) -> Wanted:
     form = options.subwords, options.vocab_size, options.length, options.next_sentence
     tokenizer = None if options.tokenizer is None else saved_tokenizer(options.tokenizer).text
-    return Wanted(Mlm.name, parts, source, *form, tokenizer=tokenizer)
+    return Wanted(NAME, parts, source, *form, tokenizer=tokenizer)
 
 
 def with_own_size(options: MlmOptions) -> MlmOptions:
@@ -120,11 +129,11 @@ def with_own_size(options: MlmOptions) -> MlmOptions:
 def load_prepared(options: MlmOptions, data: Path | None) -> Prepared:
     """Text that was prepared before, which must have the form that the options say."""
     assert options.prepared is not None
-    folder = find_own(options.prepared, Mlm.name, data, "folder")
+    folder = find_own(options.prepared, NAME, data, "folder")
     found = load(folder)
     if found is None:
         raise ValueError(
-            f'task "{Mlm.name}": {folder} is not a folder of prepared text, or it is damaged; use train instead'
+            f'task "{NAME}": {folder} is not a folder of prepared text, or it is damaged; use train instead'
         )
     made = {"next_sentence": False, **found.manifest}
     for name in ("subwords", "vocab_size", "length", "next_sentence"):
@@ -146,54 +155,45 @@ class Mlm(Task):
     and `next_sentence_targets` [B, K], and in training weights that make the loss a mean over all pairs of the batch.
     """
 
-    name: ClassVar[str] = "mlm"
+    name: str = NAME
     model: ClassVar[str] = "masked"
-    metric = MASKED_ACCURACY
-    Options: ClassVar[type] = MlmOptions
-    note = DataNote("any text of yours, or Python's docstrings", "built in", origin="Python")
+    measure = Measure(MASKED_ACCURACY, score_tokens, masked_figures, "tokens")
 
-    def __init__(self, options: MlmOptions, data: Path | None = None) -> None:
-        self._prepared = prepared = prepare_text(options, data)
-        options = replace(options, vocab_size=prepared.manifest["vocab_size"])  # a given tokenizer has its own
-        self._options, self._tokenizer = options, prepared.tokenizer
-        words = continues(self._tokenizer) if options.mask == "words" else None
+    def __init__(self, name: str, options: MlmOptions, data: Data) -> None:
+        self.prepared: Prepared = data.reader
+        options = replace(options, vocab_size=self.prepared.manifest["vocab_size"])  # a given tokenizer has its own
+        self.options, self.tokenizer = options, self.prepared.tokenizer
+        words = continues(self.tokenizer) if options.mask == "words" else None
         self._choice = Choice(options.count, options.vocab_size, words)
         limit = None if options.valid_limit is None else options.valid_limit // options.length
-        self._rows = {**prepared.rows, "valid": prepared.rows["valid"][:limit]}
+        self.rows = {**self.prepared.rows, "valid": self.prepared.rows["valid"][:limit]}
+        self.batching = Epochs({split: len(rows) for split, rows in self.rows.items()})
 
     @property
     def shape(self) -> dict[str, int]:
-        second = {"next_sentence_labels": 2} if self._options.next_sentence else {}
-        return {"vocab_size": self._options.vocab_size, "max_length": self._options.length, "pad_token_id": 0, **second}
+        second = {"next_sentence_labels": 2} if self.options.next_sentence else {}
+        return {"vocab_size": self.options.vocab_size, "max_length": self.length, "pad_token_id": 0, **second}
 
     @property
     def length(self) -> int:
         """Tokens of a row; all have this many."""
-        return self._options.length
+        return self.options.length
 
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        """`size` rows of an epoch's permutation; the masks are those of the step."""
-        rows = self._rows["train"]
-        chosen, pairs = self._read(rows[sampler.indices(len(rows), seed, step, size)])
-        batch = as_batch(chosen, mask(chosen, self._choice, sampler.generator(seed, step, sampler.MASKS)))
-        return {**batch, **pairs, **weights(pairs)}
+    def collate(self, chosen: Chosen) -> Arrays:
+        """Rows with masks: in training those of the step, of held-out rows always the same."""
+        tokens, pairs = self._read(self.rows[chosen.split][chosen.rows])
+        if chosen.seed is None:
+            first, last = int(chosen.rows[0]), int(chosen.rows[-1]) + 1
+            return {**as_arrays(tokens, self._held_out(chosen.split, first, last)), **pairs}
+        random = generator(chosen.seed, chosen.step, MASKS)
+        return {**as_arrays(tokens, mask(tokens, self._choice, random)), **pairs, **weights(pairs)}
 
-    def _read(self, rows: np.ndarray) -> tuple[np.ndarray, Batch]:
+    def _read(self, rows: np.ndarray) -> tuple[np.ndarray, Arrays]:
         """Prepared rows as tokens, and what a batch says about pairs of texts, if rows have them."""
-        if not self._options.next_sentence:
+        if not self.options.next_sentence:
             return rows, {}
-        tokens, *found = read_pairs(rows, self._prepared.most_pairs)
-        return tokens, dict(zip(PAIRS, map(torch.from_numpy, found), strict=True))
-
-    def batches(self, split: str, size: int) -> Iterator[Batch]:
-        """Every row once, in order, with masks that are always the same."""
-        check_split(self, split)
-        at_least("size", size, 1)
-        rows = self._rows[split]
-        for first in range(0, len(rows), size):
-            last = min(first + size, len(rows))
-            tokens, pairs = self._read(rows[first:last])
-            yield {**as_batch(tokens, self._held_out(split, first, last)), **pairs}
+        tokens, *found = read_pairs(rows, self.prepared.most_pairs)
+        return tokens, dict(zip(PAIRS, found, strict=True))
 
     def _held_out(self, split: str, first: int, last: int) -> Masked:
         """Rows [first, last) of a split. Masks are drawn for whole blocks of rows, so that they depend neither on the
@@ -201,77 +201,67 @@ class Mlm(Task):
         stream, start = 1 + SPLITS.index(split), first // BLOCK
         every = [
             mask(
-                self._read(self._prepared.rows[split][number * BLOCK : (number + 1) * BLOCK])[0],
+                self._read(self.prepared.rows[split][number * BLOCK : (number + 1) * BLOCK])[0],
                 self._choice,
-                sampler.generator(0, number, sampler.MASKS, stream),
+                generator(0, number, MASKS, stream),
             )
             for number in range(start, (last - 1) // BLOCK + 1)
         ]
         shift = start * BLOCK
         return Masked(*(np.concatenate(one)[first - shift : last - shift] for one in zip(*every, strict=True)))
 
-    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """The sums of `score_tokens` over masked positions; logits [B, M, V]."""
-        return score_tokens(logits, batch["labels"])
-
     def score_output(self, output: Any, batch: Batch) -> dict[str, float]:
-        """The sums of `score`, and those over pairs of texts if there are any."""
+        """The sums over masked positions, and those over pairs of texts if there are any."""
         found = self.score(output.logits, batch)
-        if not self._options.next_sentence:
+        if not self.options.next_sentence:
             return found
         pairs = score_tokens(output.next_sentence_logits.float(), batch["next_sentence_targets"])
         return found | {f"next_{name}": value for name, value in pairs.items()}
 
-    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        """Loss in nats per masked token, and the share that the likeliest token gets right; of pairs of texts, the loss
-        and the share that is told apart."""
-        tokens = check_totals(self, totals, "tokens")
-        found = {"loss": totals["nll"] / tokens, "accuracy": totals["correct"] / tokens}
-        if not (pairs := totals.get("next_tokens", 0.0)):
-            return found
-        return found | {"next_loss": totals["next_nll"] / pairs, "next_accuracy": totals["next_correct"] / pairs}
-
     def save_with(self, folder: Path) -> None:
         names = dict(zip(NAMES, SPECIAL, strict=True))
-        save_tokenizer(folder, self._tokenizer, {**names, "model_max_length": self.length})
+        save_tokenizer(folder, self.tokenizer, {**names, "model_max_length": self.length})
 
     def same_tokens(self, folder: Path) -> bool:
-        from tokenizers import Tokenizer
+        return same_vocabulary((folder / TOKENIZER).read_text(encoding="utf-8"), self.tokenizer)
 
-        other = Tokenizer.from_file(str(folder / TOKENIZER))
-        return other.get_vocab() == self._tokenizer.get_vocab()
-
-    def remarks(self) -> dict[str, dict[str, int]]:
-        counts = {split: one.get("also_in_train", 0) for split, one in self._prepared.manifest["splits"].items()}
-        found = {split: count for split, count in counts.items() if count}
-        return {"also in train": found} if found else {}
+    def oddities(self) -> dict[str, dict[str, int]]:
+        splits = self.prepared.manifest["splits"]
+        return {"also in train": {split: one.get("also_in_train", 0) for split, one in splits.items()}}
 
     def describe(self) -> dict[str, Any]:
-        manifest = self._prepared.manifest
+        manifest = self.prepared.manifest
         kept = ("source", "subwords", "vocab_size", "length", "documents", "characters", "splits")
         return {
             "task": self.name,
             **{name: manifest[name] for name in kept},
-            **({"next_sentence": True} if self._options.next_sentence else {}),
-            "masked": {"count": self._options.count, "by": self._options.mask},
-            "valid_rows": len(self._rows["valid"]),
+            **({"next_sentence": True} if self.options.next_sentence else {}),
+            "masked": {"count": self.options.count, "by": self.options.mask},
+            "valid_rows": len(self.rows["valid"]),
             "sha256": manifest["files"],
         }
 
 
-def as_batch(rows: np.ndarray, masked: Masked) -> Batch:
+def as_arrays(rows: np.ndarray, masked: Masked) -> Arrays:
     """Rows and their masks as a model takes them."""
     return {
-        "input_ids": torch.from_numpy(masked.tokens),
-        "seq_idx": torch.from_numpy(piece_numbers(rows)),
-        "masked_positions": torch.from_numpy(masked.positions),
-        "labels": torch.from_numpy(masked.labels),
+        "input_ids": masked.tokens,
+        "seq_idx": piece_numbers(rows),
+        "masked_positions": masked.positions,
+        "labels": masked.labels,
     }
 
 
-def weights(pairs: Batch) -> Batch:
+def weights(pairs: Arrays) -> Arrays:
     """The share of each label in a mean over the labels that count, whichever part of the batch they end up in."""
     if not pairs:
         return {}
-    counts = (pairs["next_sentence_targets"] != IGNORED).float()
-    return {"next_sentence_weights": counts / counts.sum().clamp(min=1)}
+    counts = (pairs["next_sentence_targets"] != IGNORED).astype(np.float32)
+    return {"next_sentence_weights": counts / np.maximum(counts.sum(), np.float32(1))}
+
+
+MLM = task_row(
+    NAME, "Masked language modelling on your own text.", Mlm, MlmOptions,
+    DataNote("any text of yours, or Python's docstrings", "built in", origin="Python"),
+    lambda options, data: Data({}, {}, prepare_text(options, data)),
+)  # fmt: skip

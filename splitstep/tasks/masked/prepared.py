@@ -22,7 +22,7 @@ from ...text.documents import Part
 from ...text.splits import HELD, SPLITS, Extent, count_copies, extent, split_numbered
 from ...text.subwords import UNK, Kind, Texts, continues, learn
 from ...text.tokenizers import TOKENIZER, write_tokenizer
-from .. import sampler
+from .. import batching
 from ..cache import cache_root, digest, key, unwritable
 from .packing import Packer, row_type
 from .pairs import PairPacker
@@ -237,7 +237,7 @@ def pack_pairs(folder: Path, wanted: Wanted, name: str, texts: Sentences, inside
     """Write the rows of one split; `inside`: which subwords go on with a word."""
     with (folder / f"{name}.rows").open("wb") as file:
         packer = Packer(file, wanted.length, row_type(wanted.vocab_size))
-        random = sampler.generator(0, 0, sampler.PAIRS, SPLITS.index(name))
+        random = batching.generator(0, 0, batching.PAIRS, SPLITS.index(name))
         pairs = PairPacker(texts, packer, inside, random)
         if not pairs.possible:
             raise ValueError(

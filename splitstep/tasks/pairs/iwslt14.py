@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, final
 
 from ...text import moses
 from ...text.files import data_root, read_tar, require
 from ...text.lines import Lines, chosen, lines_of, paired
-from ..task import DataNote
+from ..task import Data, DataNote, task_row
 from .codec import Form
 from .prepared import split_parts
 from .translation import Direction, PairOptions, Translation
@@ -34,19 +33,11 @@ class Iwslt14Options(PairOptions):
     direction: Direction = "de-en"
 
 
-@final
-class Iwslt14(Translation):
-    """TED talks of IWSLT14, lower-cased Moses tokens."""
-
-    name: ClassVar[str] = "iwslt14"
-    Options: ClassVar[type] = Iwslt14Options
-    note = DataNote("160,239 pairs", "by hand", (ARCHIVE,), ORIGIN)
-
-    def __init__(self, options: Iwslt14Options, data: Path | None = None) -> None:
-        path = require(data_root(data), self.name, ORIGIN, ARCHIVE, "de-en.tgz")
-        parts = split_parts((path,), partial(prepare_archive, path, *options.languages))
-        source = {"name": "IWSLT14 German-English", "url": ORIGIN, "published_pairs": PUBLISHED}
-        self._load(parts, Form(*options.languages, "given", True), options, source)
+def read_iwslt14(options: Iwslt14Options, data: Path | None = None) -> Data:
+    path = require(data_root(data), "iwslt14", ORIGIN, ARCHIVE, "de-en.tgz")
+    parts = split_parts((path,), partial(prepare_archive, path, *options.languages))
+    source = {"name": "IWSLT14 German-English", "url": ORIGIN, "published_pairs": PUBLISHED}
+    return Data(parts, source, Form(*options.languages, "given", True))
 
 
 def prepare_archive(path: Path, source: str, target: str) -> dict[str, Lines]:
@@ -95,3 +86,9 @@ def cleaned(lines: Lines) -> Lines:
     pairs = list(zip(lines.source, lines.target, strict=True))
     rows = [row for row, pair in enumerate(pairs) if moses.keep_by_length(*pair, WORDS, RATIO)]
     return chosen(lines, rows)._replace(notes={"lines": len(pairs), "cleaned_away": len(pairs) - len(rows)})
+
+
+IWSLT14 = task_row(
+    "iwslt14", "TED talks of IWSLT14, lower-cased Moses tokens.", Translation, Iwslt14Options,
+    DataNote("160,239 pairs", "by hand", (ARCHIVE,), ORIGIN), read_iwslt14,
+)  # fmt: skip

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, final
+from typing import ClassVar
 
 import numpy as np
 
 from ...text.lines import Lines
-from ..task import DataNote
+from ..task import Data, DataNote, task_row
 from .codec import Form
 from .prepared import Part
-from .translation import EXACT_MATCH, Direction, PairOptions, Translation
+from .translation import EXACT, Direction, PairOptions, Translation
 
 ENGLISH = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -78,25 +78,17 @@ class NumbersOptions(PairOptions):
             )
 
 
-@final
-class Numbers(Translation):
-    """Numbers in words; those of validation and test are not in training."""
-
-    name: ClassVar[str] = "numbers"
-    Options: ClassVar[type] = NumbersOptions
-    note = DataNote("21,000 numbers", "generated")
-    metric = EXACT_MATCH
-
-    def __init__(self, options: NumbersOptions, data: Path | None = None) -> None:
-        sizes = {"train": options.train, "valid": options.valid, "test": options.test}
-        order = drawn(options.highest, sum(sizes.values()), options.seed)
-        train, rest = order[: options.train], order[options.train :]
-        splits = {"train": repeated(train), "valid": rest[: options.valid], "test": rest[options.valid :]}
-        sides = options.languages
-        parts = {split: Part((), partial(lines_of_numbers, numbers, *sides)) for split, numbers in splits.items()}
-        more = {"highest": options.highest, "seed": options.seed, "often": OFTEN, **sizes}
-        source = {"name": "numbers in words", "highest": options.highest, "seed": options.seed}
-        self._load(parts, Form(*sides), options, source, more)
+def read_numbers(options: NumbersOptions, data: Path | None = None) -> Data:
+    """Those of validation and test are not in training."""
+    sizes = {"train": options.train, "valid": options.valid, "test": options.test}
+    order = drawn(options.highest, sum(sizes.values()), options.seed)
+    train, rest = order[: options.train], order[options.train :]
+    splits = {"train": repeated(train), "valid": rest[: options.valid], "test": rest[options.valid :]}
+    sides = options.languages
+    parts = {split: Part((), partial(lines_of_numbers, numbers, *sides)) for split, numbers in splits.items()}
+    source = {"name": "numbers in words", "highest": options.highest, "seed": options.seed}
+    cached = {"highest": options.highest, "seed": options.seed, "often": OFTEN, **sizes}
+    return Data(parts, source, Form(*sides), measure=EXACT, more={"cached": cached})
 
 
 def drawn(highest: int, count: int, seed: int) -> list[int]:
@@ -114,3 +106,9 @@ def repeated(numbers: list[int]) -> list[int]:
 def lines_of_numbers(numbers: list[int], source: str, target: str) -> Lines:
     write = {"en": english, "de": german}
     return Lines(list(map(write[source], numbers)), list(map(write[target], numbers)))
+
+
+NUMBERS = task_row(
+    "numbers", "Numbers in words; those of validation and test are not in training.", Translation, NumbersOptions,
+    DataNote("21,000 numbers", "generated"), read_numbers,
+)  # fmt: skip

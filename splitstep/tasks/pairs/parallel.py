@@ -4,16 +4,16 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, final
 
 from ...support.words import counted
 from ...text.files import find_own
 from ...text.lines import Lines, chosen, folded, hold_out, read_pairs
 from ...text.splits import SPLITS
-from ..task import DataNote
+from ..task import Data, DataNote, task_row
 from .prepared import pair_part, split_parts
 from .translation import SACREBLEU, PlainOptions, Translation
 
+NAME = "parallel"
 MOST = 2000  # source sentences held out for a split that has no files, and at most a twentieth of them
 
 
@@ -49,22 +49,13 @@ class ParallelOptions(PlainOptions):
         return tuple(map(str.strip, names[0].split(","))) if len(names) == 1 else names
 
 
-@final
-class Parallel(Translation):
-    """Any two files; line i of one translates line i of the other."""
-
-    name: ClassVar[str] = "parallel"
-    Options: ClassVar[type] = ParallelOptions
-    note = DataNote("any two files", "your own")
-    metric = SACREBLEU
-
-    def __init__(self, options: ParallelOptions, data: Path | None = None) -> None:
-        files = {split: tuple(find_own(name, self.name, data) for name in options.files(split)) for split in SPLITS}
-        held = [split for split in ("valid", "test") if not files[split]]
-        parts = split_parts(files["train"], partial(split_own, *files["train"], held))
-        parts |= {split: pair_part(*files[split]) for split in ("valid", "test") if files[split]}
-        source = {"name": "own parallel text", "held_out_of_train": held}
-        self._load(parts, options.form, options, source, {"held": held})
+def read_parallel(options: ParallelOptions, data: Path | None = None) -> Data:
+    files = {split: tuple(find_own(name, NAME, data) for name in options.files(split)) for split in SPLITS}
+    held = [split for split in ("valid", "test") if not files[split]]
+    parts = split_parts(files["train"], partial(split_own, *files["train"], held))
+    parts |= {split: pair_part(*files[split]) for split in ("valid", "test") if files[split]}
+    source = {"name": "own parallel text", "held_out_of_train": held}
+    return Data(parts, source, options.form, measure=SACREBLEU, more={"cached": {"held": held}})
 
 
 def split_own(source: Path, target: Path, held: list[str]) -> dict[str, Lines]:
@@ -80,3 +71,9 @@ def split_own(source: Path, target: Path, held: list[str]) -> dict[str, Lines]:
             "give more lines, or files for those splits"
         )
     return {split: chosen(lines, rows) for split, rows in hold_out(lines.source, dict.fromkeys(held, share)).items()}
+
+
+PARALLEL = task_row(
+    NAME, "Any two files; line i of one translates line i of the other.", Translation, ParallelOptions,
+    DataNote("any two files", "your own"), read_parallel,
+)  # fmt: skip

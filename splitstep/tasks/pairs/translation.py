@@ -1,33 +1,42 @@
 """Translation: pairs of token sequences in batches of a few shapes, each with about as many tokens."""
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from ...kernels.loss import decoder_inputs
-from ...models import SplitstepForTranslation
 from ...options import at_least
 from ...text import moses
 from ...text.lines import Lines
-from ..buckets import MULTIPLE, Buckets, check_buckets, choose_widths, padded, rows_of
-from ..task import IGNORED, PERPLEXITY, Batch, FreeRun, Metric, Task, check_split, check_totals, score_tokens
-from .codec import PAD, START, TOKENIZER, Codec, Form
-from .prepared import Limits, Part, Wanted, prepare
+from ...text.tokenizers import TOKENIZER
+from ..batching import MULTIPLE, Chosen, TokenBuckets, check_buckets, choose_widths, padded
+from ..measures import Measure, Metric, perplexity_figures, score_tokens
+from ..task import IGNORED, Arrays, Batch, Data, FreeRun, Task, check_split
+from .codec import PAD, START, Codec, Form
+from .prepared import Limits, Wanted, prepare
 from .scores import PAPERS, PapersBleu, Score
 from .scores import score as score_lines
-from .search import Progress, Search, decode_lines
+from .searching import Progress, Search
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+EXACT_MATCH = Metric("exact_match", True, "{:.2f}", "exact match, %", 0.0, 100.0)
+
+
+def measure_of(metric: Metric) -> Measure:
+    """Tokens are scored given the true prefix; the metric is a figure of whole translations."""
+    return Measure(metric, score_tokens, perplexity_figures, "tokens")
+
 
 LOWER_CASED, COMPOUNDS = (
-    Metric("bleu", True, "{:.2f}", PAPERS[kind], 0.0, 100.0) for kind in ("lower-cased", "compounds")
+    measure_of(Metric("bleu", True, "{:.2f}", PAPERS[kind], 0.0, 100.0)) for kind in ("lower-cased", "compounds")
 )
-SACREBLEU = Metric("sacrebleu", True, "{:.2f}", "sacreBLEU", 0.0, 100.0)
-EXACT_MATCH = Metric("exact_match", True, "{:.2f}", "exact match, %", 0.0, 100.0)
+SACREBLEU = measure_of(Metric("sacrebleu", True, "{:.2f}", "sacreBLEU", 0.0, 100.0))
+EXACT = measure_of(EXACT_MATCH)
 Direction = Literal["en-de", "de-en"]
 BUCKETS = 5
 
@@ -97,167 +106,124 @@ class PlainOptions(PairOptions):
         return Form(*self.languages, self.tokens, self.lower)
 
 
+@final
 class Translation(Task):
     """A translation task: `input_ids`, `attention_mask` and `labels` are [B, bucket]; both sides end with </s>.
 
     The `size` of a batch counts padded tokens of one side, so short pairs come in many rows. Held-out batches also have
     `decoder_input_ids`, the labels shifted after <s>, so a model can predict the labels without being given them.
+
+    Of the data, splits are `Part`s, and the reader is the `Form` of their text. `cached`: what prepared text depends
+    on besides files and options; `aliases`: second names of splits.
     """
 
     model: ClassVar[str] = "translation"
-    metric: Metric = LOWER_CASED
-    aliases: ClassVar[Mapping[str, str]] = {}
-    """Second names of splits."""
 
-    def _load(
-        self, parts: Mapping[str, Part], form: Form, options: PairOptions, source: dict[str, Any], more: object = None
-    ) -> None:
-        """Prepare the text, or find it in the cache; `more` is what it depends on besides files and options."""
+    def __init__(self, name: str, options: PairOptions, data: Data) -> None:
+        self.name, self.options, self.data, self.search = name, options, data, options.search
+        self.measure = data.measure or LOWER_CASED
         if self.papers is not None:
-            moses.sacremoses(f'task "{self.name}" is scored on Moses tokens and needs')  # now, not after training
-        self.search, self._source = options.search, source
-        wanted = Wanted(self.name, parts, form, options.merges, options.limits, options.limit)
-        self._prepared = prepare(wanted, more)
-        lengths = {split: pairs.lengths for split, pairs in self._prepared.pairs.items()}
-        self._widths = options.buckets or choose_widths(lengths["train"], BUCKETS)
+            moses.sacremoses(f'task "{name}" is scored on Moses tokens and needs')  # now, not after training
+        self.aliases: Mapping[str, str] = data.more.get("aliases", {})
+        wanted = Wanted(name, data.splits, data.reader, options.merges, options.limits, options.limit)
+        self.prepared = prepare(wanted, data.more.get("cached"))
+        self.splits = (*self.prepared.pairs, *self.aliases)
+        lengths = {split: pairs.lengths for split, pairs in self.prepared.pairs.items()}
+        widths = options.buckets or choose_widths(lengths["train"], BUCKETS)
         longest = max(int(found.max()) for found in lengths.values())
         # Held-out pairs longer than any training pair get a shape of their own: nothing is truncated.
-        beyond = (-(-longest // MULTIPLE) * MULTIPLE,) if longest > self._widths[-1] else ()
-        self._buckets = Buckets((*self._widths, *beyond), lengths)
+        beyond = (-(-longest // MULTIPLE) * MULTIPLE,) if longest > widths[-1] else ()
+        self.batching = self.buckets = TokenBuckets((*widths, *beyond), lengths, len(widths))
 
     @property
-    @final
     def papers(self) -> PapersBleu | None:
         """The BLEU that papers report for this data, besides sacreBLEU; None if there are no papers."""
         return next((kind for kind, title in PAPERS.items() if title == self.metric.title), None)
 
     @property
-    @final
     def shape(self) -> dict[str, int]:
         # Twice the longest pair: a translation may be longer than any reference.
-        return {"vocab_size": self._prepared.codec.size, "max_length": 2 * self._buckets.widths[-1]}
+        return {"vocab_size": self.codec.size, "max_length": 2 * self.buckets.widths[-1]}
 
     @property
-    @final
     def length(self) -> int:
         """The mean padded length of the training pairs, which is what the device computes."""
-        return self._buckets.mean_width
+        return self.buckets.mean_width
 
     @property
-    @final
-    def splits(self) -> tuple[str, ...]:
-        return (*self._prepared.pairs, *self.aliases)
-
-    @property
-    @final
     def tests(self) -> tuple[str, ...]:
-        return tuple(split for split in self._prepared.pairs if split not in ("train", "valid"))
+        return tuple(split for split in self.prepared.pairs if split not in ("train", "valid"))
 
     @property
-    @final
     def codec(self) -> Codec:
         """Text to token ids and back, saved with the model."""
-        return self._prepared.codec
+        return self.prepared.codec
 
-    @final
     def save_with(self, folder: Path) -> None:
         self.codec.save(folder)
 
-    def _named(self, split: str) -> str:
-        """The prepared split of this name or alias."""
-        check_split(self, split)
+    def named(self, split: str) -> str:
         return self.aliases.get(split, split)
 
-    @final
     def text(self, split: str) -> Lines:
         """The lines of a held-out split, as in its files."""
-        found = self._named(split)
-        if found == "train":
+        check_split(self, split)
+        if self.named(split) == "train":
             raise ValueError(f'task "{self.name}" keeps the text of its held-out splits only, not of train')
-        return self._prepared.text(found)
+        return self.prepared.text(self.named(split))
 
-    @final
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        sizes = [rows_of(size, width) for width in self._widths]
-        return self._padded("train", *self._buckets.draw(sizes, seed, step))
+    def collate(self, chosen: Chosen) -> Arrays:
+        pairs = self.prepared.pairs[chosen.split]
+        source, mask = padded(*pairs.source, chosen.rows, chosen.width, PAD)
+        labels, _ = padded(*pairs.target, chosen.rows, chosen.width, IGNORED)
+        found = {"input_ids": source, "attention_mask": mask.astype(np.int64), "labels": labels}
+        if chosen.seed is not None:
+            return found
+        before = np.where(labels == IGNORED, PAD, labels)[:, :-1]
+        return {**found, "decoder_input_ids": np.insert(before, 0, START, axis=1)}
 
-    @final
-    def batches(self, split: str, size: int) -> Iterator[Batch]:
-        """Every pair once, bucket by bucket, in order within each; the last batch of a bucket may be smaller."""
-        found = self._named(split)
-        for rows, width in self._buckets.batches(found, lambda width: rows_of(max(size, width), width)):
-            batch = self._padded(found, rows, width)
-            yield {**batch, "decoder_input_ids": decoder_inputs(batch["labels"], START, PAD)}
-
-    def _padded(self, split: str, rows: np.ndarray, width: int) -> Batch:
-        pairs = self._prepared.pairs[split]
-        source, mask = padded(*pairs.source, rows, width, PAD)
-        target, _ = padded(*pairs.target, rows, width, IGNORED)
-        return {
-            "input_ids": torch.from_numpy(source),
-            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
-            "labels": torch.from_numpy(target),
-        }
-
-    @final
     def tokens(self, batch: Batch) -> int:
         """The number of target tokens."""
         return self.items(batch)
 
-    @final
-    def score(self, logits: Tensor, batch: Batch) -> dict[str, float]:
-        """The sums of `score_tokens`; logits [B, T, V] align with the labels."""
-        return score_tokens(logits, batch["labels"])
-
-    @final
-    def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
-        """Loss in nats per subword, the accuracy of the likeliest one, and perplexity, all given the true prefix."""
-        tokens = check_totals(self, totals, "tokens")
-        loss = totals["nll"] / tokens
-        # a float holds little more than e^700
-        return {"loss": loss, "accuracy": totals["correct"] / tokens, PERPLEXITY.name: math.exp(min(loss, 700.0))}
-
-    @final
     def translate(
-        self, model: nn.Module, split: str, search: Search, precision: torch.dtype, progress: Progress | None = None
+        self, model: "nn.Module", split: str, search: Search, precision: "torch.dtype", progress: Progress | None = None
     ) -> tuple[list[str], list[Score]]:
         """A held-out split as the model translates it (in Moses tokens if it has them), and its scores."""
+        from .search import decode_lines
+
         lines, form = self.text(split), self.codec.form
         prepared = form.prepare_files(lines.source, form.source)
-        found = decode_lines(cast(SplitstepForTranslation, model), self.codec, prepared, search, precision, progress)
+        found = decode_lines(model, self.codec, prepared, search, precision, progress)  # pyright: ignore[reportArgumentType]
         return found, score_lines(found, lines, form, self.papers)
 
-    @final
     def free_run(
-        self, model: nn.Module, split: str, precision: torch.dtype, progress: Progress | None = None
-    ) -> FreeRun:
+        self, model: "nn.Module", split: str, precision: "torch.dtype",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> FreeRun:  # fmt: skip
         """The split translated with the search of the options."""
         lines, scores = self.translate(model, split, self.search, precision, progress)
         return FreeRun(lines, [one._asdict() for one in scores], {one.key: one.value for one in scores})
 
-    @final
     def same_tokens(self, folder: Path) -> bool:
         return self.codec.same_as(Codec.load(folder))
 
-    @final
-    def remarks(self) -> dict[str, dict[str, int]]:
-        held = {split: counts for split, counts in self._prepared.counts.items() if split != "train"}
+    def oddities(self) -> dict[str, dict[str, int]]:
+        held = {split: counts for split, counts in self.prepared.counts.items() if split != "train"}
         kinds = {"left out as too long": "too_many_tokens", "also in train": "in_train"}
-        found = {text: {split: c[name] for split, c in held.items() if c[name]} for text, name in kinds.items()}
-        return {text: counts for text, counts in found.items() if counts}
+        return {what: {split: counts[name] for split, counts in held.items()} for what, name in kinds.items()}
 
-    @final
     def describe(self) -> dict[str, Any]:
-        prepared, form = self._prepared, self.codec.form
+        prepared, form = self.prepared, self.codec.form
         return {
             "task": self.name,
-            "source": self._source,
+            "source": self.data.source,
             "languages": [form.source, form.target],
             "tokens": form.tokens,
             "lower": form.lower,
             "vocab_size": prepared.codec.size,
             "pairs": prepared.counts,
-            "buckets": self._buckets.describe(),
+            "buckets": self.buckets.describe(),
             "longest": {split: int(pairs.lengths.max()) for split, pairs in prepared.pairs.items()},
             "padding": {split: round(self._padding(split), 4) for split in prepared.pairs},
             "files": prepared.files,
@@ -266,6 +232,6 @@ class Translation(Task):
 
     def _padding(self, split: str) -> float:
         """The share of padding in both sides of a split's batches."""
-        pairs = self._prepared.pairs[split]
+        pairs = self.prepared.pairs[split]
         tokens = len(pairs.source.tokens) + len(pairs.target.tokens)
-        return 1 - tokens / (2 * self._buckets.padded_tokens(split))
+        return 1 - tokens / (2 * self.buckets.padded_tokens(split))

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from splitstep.options import at_least
-from splitstep.tasks.labelled import Labelled, Ragged
+from splitstep.tasks.sequences import Ragged, SequenceTask
+from splitstep.tasks.task import Data
 from splitstep.text.tokenizers import word_tokenizer
 
 BIT = 2  # the number of the token 0; PAD and CLS come before it
@@ -24,21 +25,23 @@ class ParityOptions:
         at_least("length", self.length, 1)
 
 
-class Parity(Labelled):
+class Parity(SequenceTask):
     """Rows of bits in two classes."""
 
-    name: ClassVar[str] = "parity"
+    name = "parity"
     Options: ClassVar[type] = ParityOptions
 
     def __init__(self, options: ParityOptions, data: Path | None = None) -> None:
-        texts = dict(zip(("train", "valid", "test"), self._rows(options.length), strict=True))
+        rows = dict(zip(("train", "valid", "test"), rows_of(options.length), strict=True))
         source = {"name": "parity, generated", "length": options.length}
         tokenizer = word_tokenizer(("[PAD]", "[CLS]", "0", "1"))
-        self._load(texts, tokenizer, BIT + 2, ("even", "odd"), (options.length + 1,), source)
+        found = Data(rows, source, tokenizer, ("even", "odd"), more={"buckets": (options.length + 1,)})
+        super().__init__(self.name, options, found)
 
-    def _rows(self, length: int) -> Iterator[Ragged]:
-        random = np.random.default_rng(0)
-        for rows in (200, 50, 50):
-            bits = random.integers(2, size=(rows, length))
-            tokens = (bits + BIT).astype(np.uint8).ravel()
-            yield Ragged(tokens, np.arange(rows + 1) * length, (bits.sum(1) % 2).astype(np.uint8))
+
+def rows_of(length: int) -> Iterator[Ragged]:
+    random = np.random.default_rng(0)
+    for count in (200, 50, 50):
+        bits = random.integers(2, size=(count, length))
+        tokens = (bits + BIT).astype(np.uint8).ravel()
+        yield Ragged(tokens, np.arange(count + 1) * length, (bits.sum(1) % 2).astype(np.uint8))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from ..text.subwords import LEAST, check_size, learn_bpe
 from ..text.vocabulary import END, Subwords
 from .cache import derived
 from .language import Language, WindowOptions
-from .task import DataNote, hashes
+from .task import Data, DataNote, hashes, task_row
 
+NAME = "text"
 HELD = 20  # of so many bytes, one is held out for validation and one for test
 BLOCK = 1 << 16  # characters that are encoded at a time
 TOKENIZER = "tokenizer"  # its JSON text, beside the tokens in the cache
@@ -38,25 +39,17 @@ class TextOptions(WindowOptions):
         super().__post_init__()
 
 
-@final
-class Text(Language):
-    """Language modelling on given files. Between files, subwords have a token that ends a text."""
-
-    name: ClassVar[str] = "text"
-    Options: ClassVar[type] = TextOptions
-    note = DataNote("any text", "your own")
-
-    def __init__(self, options: TextOptions, data: Path | None = None) -> None:
-        paths = [find_own(name, self.name, data) for name in options.path]
-        source = {"files": [path.name for path in paths]}
-        if options.tokens == "bytes":
-            joined = np.frombuffer(b"".join(map(read, paths)), dtype=np.uint8)
-            held = len(joined) // HELD
-            self._load(split_at(joined, [len(joined) - 2 * held, len(joined) - held]), options, source)
-            return
-        found = subwords_of([decoded(path) for path in paths], options.vocab_size)
-        tokenizer = found.pop(TOKENIZER).tobytes().decode()
-        self._load(found, options, {**source, "tokens": "bpe"}, Subwords(tokenizer_of(tokenizer)))
+def read_own_text(options: TextOptions, data: Path | None = None) -> Data:
+    """Between files, subwords have a token that ends a text."""
+    paths = [find_own(name, NAME, data) for name in options.path]
+    source: dict[str, Any] = {"files": [path.name for path in paths]}
+    if options.tokens == "bytes":
+        joined = np.frombuffer(b"".join(map(read, paths)), dtype=np.uint8)
+        held = len(joined) // HELD
+        return Data(split_at(joined, [len(joined) - 2 * held, len(joined) - held]), source)
+    found = subwords_of([decoded(path) for path in paths], options.vocab_size)
+    tokenizer = found.pop(TOKENIZER).tobytes().decode()
+    return Data(found, {**source, "tokens": "bpe"}, Subwords(tokenizer_of(tokenizer)))
 
 
 def decoded(path: Path) -> str:
@@ -76,12 +69,12 @@ def subwords_of(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
     """The tokens of each split, and the tokenizer's text as bytes; from the cache, or made and stored there."""
     whole = {str(number): np.frombuffer(text.encode(), np.uint8) for number, text in enumerate(texts)}
     parameters = {"texts": hashes(whole), "vocab_size": size, "held": HELD}
-    return derived(Text.name, parameters, (*SPLITS, TOKENIZER), lambda: make_subwords(texts, size))
+    return derived(NAME, parameters, (*SPLITS, TOKENIZER), lambda: make_subwords(texts, size))
 
 
 def make_subwords(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
     parts = held_out(texts)
-    tokenizer = learn_bpe(size, lambda: (block for text in parts["train"] for block in blocks(text)), [END])
+    tokenizer = learn_bpe((block for text in parts["train"] for block in blocks(text)), size, [END], prefix=False)
     check_size(tokenizer, size)
     arrays = {split: encoded(own, tokenizer) for split, own in parts.items()}
     return {**arrays, TOKENIZER: np.frombuffer(tokenizer.to_str().encode(), np.uint8)}
@@ -133,3 +126,8 @@ def encoded(texts: Sequence[str], tokenizer: Any) -> np.ndarray:
             parts.append(np.array(found.ids, dtype))
         parts.append(np.array([end], dtype))
     return np.concatenate(parts) if parts else np.empty(0, dtype)
+
+
+TEXT = task_row(
+    NAME, "Language modelling on given files.", Language, TextOptions, DataNote("any text", "your own"), read_own_text
+)

@@ -1,0 +1,156 @@
+"""Public sets of parallel text."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from ...text.files import data_root, read, require
+from ...text.lines import Lines, chosen, hold_out, lines_of, read_pairs
+from ..fetch import Source, locate
+from ..task import Data, DataNote, task_row
+from .codec import Form
+from .prepared import Part, pair_part, split_parts
+from .translation import SACREBLEU, Direction, PairOptions, PlainOptions, Translation
+
+# Multi30k: 29,000 captions of pictures, the standard small translation set.
+CAPTIONS = "https://github.com/multi30k/dataset/raw/master/data/task1/raw/"
+CAPTION_FILES = {
+    "train": "train",
+    "valid": "val",
+    "test2016": "test_2016_flickr",
+    "test2017": "test_2017_flickr",
+    "coco": "test_2017_mscoco",
+}
+COUNTS = {"train": 29_000, "val": 1014, "test_2016_flickr": 1000, "test_2017_flickr": 1000, "test_2017_mscoco": 461}
+HASHES = {
+    "test_2016_flickr.de": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.en": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2017_flickr.de": "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee",
+    "test_2017_flickr.en": "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074",
+    "test_2017_mscoco.de": "799e4854c25d601cb6cb6be29eabe5667734c61ace2f495e03e429031a0bc338",
+    "test_2017_mscoco.en": "aab300bfb4427697987e02cd0aacd44bfe8aa50456231b6474c08038bbed2b58",
+    "train.de": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "val.de": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+}
+MOST = 1_000_000  # bytes of a packed file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Multi30kOptions(PlainOptions):
+    """As in the papers: lower-cased Moses tokens."""
+
+    direction: Direction = "en-de"
+    tokens: Literal["plain", "moses"] = "moses"
+    lower: bool = True
+
+
+def read_multi30k(options: Multi30kOptions, data: Path | None = None) -> Data:
+    parts = {}
+    for split, stem in CAPTION_FILES.items():
+        files = tuple(caption_file(data_root(data), f"{stem}.{side}") for side in options.languages)
+        parts[split] = Part(files, partial(read_captions, *files, stem))
+    more = {"aliases": {"test": "test2016"}}  # what `evaluate` takes by default
+    return Data(parts, {"name": "Multi30k task 1, raw", "url": CAPTIONS}, options.form, more=more)
+
+
+def caption_file(root: Path, name: str) -> Path:
+    """The file, fetched if it is missing."""
+    source = Source(f"multi30k/{name}.gz", f"{CAPTIONS}{name}.gz", HASHES[name], MOST)
+    return locate(root, source, f"multi30k/{name}")
+
+
+def read_captions(source: Path, target: Path, stem: str) -> Lines:
+    """A split of the published size."""
+    lines = read_pairs(source, target)
+    if len(lines.source) != COUNTS[stem]:
+        raise ValueError(
+            f"{source} has {len(lines.source):,} lines and Multi30k's {COUNTS[stem]:,}: put the published file there"
+        )
+    return lines
+
+
+MULTI30K = task_row(
+    "multi30k", "Captions, English-German in either direction; `test` is another name of `test2016`.", Translation,
+    Multi30kOptions,
+    DataNote("32,475 pairs, 1.4 MB", "fetched", tuple(f"multi30k/{name}.gz" for name in sorted(HASHES)), CAPTIONS),
+    read_multi30k,
+)  # fmt: skip
+
+
+# Tatoeba: short everyday sentences, many with several translations.
+SENTENCES = "tatoeba-deu-eng/deu-eng.zip"
+SENTENCES_FROM = "https://www.manythings.org/anki/ (deu-eng.zip, CC-BY 2.0)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TatoebaOptions(PlainOptions):
+    """`held`: how many different source sentences are held out for each of valid and test."""
+
+    direction: Direction = "de-en"
+    held: int = 2500
+    LEAST: ClassVar[dict[str, int]] = PlainOptions.LEAST | {"held": 1}
+
+
+def read_tatoeba(options: TatoebaOptions, data: Path | None = None) -> Data:
+    path = require(data_root(data), "tatoeba", SENTENCES_FROM, SENTENCES, "tatoeba-deu-eng/deu.txt")
+    parts = split_parts((path,), partial(split_sentences, path, options.direction, options.held))
+    split = "by the hash of the source sentence"
+    source = {"name": "Tatoeba German-English", "url": SENTENCES_FROM, "split": split}
+    return Data(parts, source, options.form, measure=SACREBLEU, more={"cached": {"held": options.held}})
+
+
+def split_sentences(path: Path, direction: str, held: int) -> dict[str, Lines]:
+    """Lines `english<TAB>german[<TAB>licence]`, split by source sentence."""
+    rows = [line.split("\t") for line in lines_of(read(path, member="deu.txt"), str(path))]
+    for number, row in enumerate(rows, 1):
+        if len(row) < 2:
+            raise ValueError(f"{path}, line {number}: has no tab; it should hold english<TAB>german")
+    english, german = [row[0] for row in rows], [row[1] for row in rows]
+    lines = Lines(english, german) if direction == "en-de" else Lines(german, english)
+    return {split: chosen(lines, rows) for split, rows in hold_out(lines.source, {"valid": held, "test": held}).items()}
+
+
+TATOEBA = task_row(
+    "tatoeba", "Short sentences; the splits share no source sentence.", Translation, TatoebaOptions,
+    DataNote("169,813 pairs, 4 MB", "by hand", (SENTENCES,), SENTENCES_FROM), read_tatoeba,
+)  # fmt: skip
+
+
+# TED talks in the form of the IWSLT14 files, tested on the IWSLT14 test set.
+TED_HELD = "iwslt14-de-en-valid-test"
+TED_FILES = {"train": "ted-de-en/train", "valid": f"{TED_HELD}/valid", "test": f"{TED_HELD}/test"}
+TED_FROM = (
+    "your own copy of TED talks, one sentence per line, Moses-tokenised, escaped and lower-cased as IWSLT14's "
+    "prepare-iwslt14.sh writes them"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TedOptions(PairOptions):
+    """The limits of IWSLT14: 1 to 175 words, and a length ratio of 1.5."""
+
+    direction: Direction = "de-en"
+    words: int | None = 175
+    ratio: float | None = 1.5
+
+
+def read_ted(options: TedOptions, data: Path | None = None) -> Data:
+    root = data_root(data)
+    parts = {
+        split: pair_part(*(require(root, "ted", TED_FROM, f"{stem}.{side}") for side in options.languages))
+        for split, stem in TED_FILES.items()
+    }
+    source = {"name": "TED talks; IWSLT14 valid and test", "references": "tokenised, in small letters"}
+    return Data(parts, source, Form(*options.languages, "given", True))
+
+
+TED = task_row(
+    "ted", "TED talks; valid and test are those of IWSLT14.", Translation, TedOptions,
+    DataNote(
+        "48,262 pairs, 3 MB", "by hand",
+        tuple(f"{stem}.{side}" for stem in TED_FILES.values() for side in ("de", "en")), TED_FROM,
+    ), read_ted,
+)  # fmt: skip

@@ -1,0 +1,112 @@
+"""Text classification: sequences of any length, padded to one of a few lengths."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+
+from ..text.tokenizers import save_tokenizer
+from .batching import Buckets, Chosen, padded
+from .measures import CLASSES
+from .task import Arrays, Data, Task, class_counts, hashes
+
+PAD, CLS = 0, 1
+SPECIAL = ("[PAD]", "[CLS]")
+"""The tokens that every vocabulary here begins with; each sequence begins with CLS."""
+
+
+class Ragged(NamedTuple):
+    """N sequences one after another: example i is tokens[offsets[i]:offsets[i + 1]], of class labels[i]."""
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens in each sequence [N]."""
+        return np.diff(self.offsets)
+
+    def part(self, first: int, last: int) -> "Ragged":
+        """Examples [first, last)."""
+        offsets = self.offsets[first : last + 1]
+        return Ragged(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], self.labels[first:last])
+
+
+class SequenceTask(Task):
+    """A text-classification task: `input_ids` and `attention_mask` are [B, bucket], `labels` [B].
+
+    Of the data, examples are `Ragged`, and the reader is the tokenizer that made them. `buckets` are padded lengths, of
+    which the last must hold the longest sequence and its CLS.
+    """
+
+    model: ClassVar[str] = "sequence"
+    measure = CLASSES
+
+    def __init__(self, name: str, options: Any, data: Data) -> None:
+        from tokenizers.processors import TemplateProcessing
+
+        self.name, self.options, self.data, self.labels = name, options, data, data.labels
+        self.sequences: Mapping[str, Ragged] = data.splits
+        self.tokenizer, buckets = data.reader, tuple(data.more["buckets"])
+        first = f"{SPECIAL[CLS]} $A"
+        self.tokenizer.post_processor = TemplateProcessing(single=first, special_tokens=[(SPECIAL[CLS], CLS)])
+        self.batching = self.buckets = Buckets(
+            buckets, {split: 1 + one.lengths for split, one in self.sequences.items()}
+        )
+        longest = 1 + max(int(one.lengths.max()) for one in self.sequences.values())
+        if longest > buckets[-1]:
+            raise ValueError(
+                f'task "{name}": the longest example has {longest} tokens and the last of the buckets '
+                f"{list(buckets)} holds {buckets[-1]}; nothing is cut here, so add a bucket of at least {longest}"
+            )
+
+    @property
+    @final
+    def vocab_size(self) -> int:
+        """As wanted, even if fewer were found."""
+        return self.data.more.get("vocab_size") or self.tokenizer.get_vocab_size()
+
+    @property
+    @final
+    def shape(self) -> dict[str, int]:
+        longest = self.buckets.widths[-1]
+        return {"vocab_size": self.vocab_size, "max_length": longest, "labels": len(self.labels)}
+
+    @property
+    @final
+    def length(self) -> int:
+        """The mean padded length of the training examples, which is what the device computes."""
+        return self.buckets.mean_width
+
+    @final
+    def collate(self, chosen: Chosen) -> Arrays:
+        found = self.sequences[chosen.split]
+        ids, mask = padded(found.tokens, found.offsets, chosen.rows, chosen.width - 1, PAD)
+        return {
+            "input_ids": np.insert(ids, 0, CLS, axis=1),
+            "attention_mask": np.insert(mask.astype(np.int64), 0, 1, axis=1),
+            "labels": found.labels[chosen.rows].astype(np.int64),
+        }
+
+    @final
+    def save_with(self, folder: Path) -> None:
+        length = self.buckets.widths[-1]
+        entries = {"pad_token": SPECIAL[PAD], "cls_token": SPECIAL[CLS], "model_max_length": length}
+        save_tokenizer(folder, self.tokenizer, entries)
+
+    @final
+    def describe(self) -> dict[str, Any]:
+        labels = {split: one.labels for split, one in self.sequences.items()}
+        return {
+            "task": self.name,
+            "source": self.data.source,
+            "vocab_size": self.vocab_size,
+            "examples": {split: len(found) for split, found in labels.items()},
+            "classes": class_counts(labels, len(self.labels)),
+            "tokens": {split: len(one.tokens) for split, one in self.sequences.items()},
+            "longest": {split: int(one.lengths.max()) for split, one in self.sequences.items()},
+            "buckets": self.buckets.describe(),
+            "sha256": hashes({split: one.tokens for split, one in self.sequences.items()}),
+        }
