@@ -1,7 +1,6 @@
 """Any Transformer as stacks of steps and fields: our own models as they are, others by watching them run."""
 
-from .capture import Capture, Captured
-from .flow import Flow, StateName, state_name
-from .keys import Key
+from .flow import Capture, Captured, Flow
+from .keys import Key, StateName, state_name
 
 __all__ = ["Capture", "Captured", "Flow", "Key", "StateName", "state_name"]

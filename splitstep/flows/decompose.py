@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -14,10 +14,9 @@ from ..fields import exact_attention
 from ..integrate import Step, integrate
 from ..scheme import PROJECTIONS, Program, Scheme, Substep
 from .blocks import Forward, exchanged, first_float, floats
-from .graph import Graph
-from .naming import WHOLE, Letters, Piece, letters_of, pieces
-from .reading import Map, Residual, distance, read
-from .recording import Functions, Kernels, Record
+from .parts import WHOLE, Function, Letters, Piece, letters_of, pieces
+from .record import Functions, Kernels, Record, Recorder
+from .sums import Graph, Replacement, Residual, distance, read
 
 TOLERANCE = 1e-5
 CHANGE = 1e-2  # of a change that may be missed: a branch held by mistake misses more, however small it is
@@ -67,12 +66,21 @@ class Reading(NamedTuple):
     why: str = ""  # a whole layer could not be taken apart
 
 
-class Seen(NamedTuple):
+class ReadBlock(NamedTuple):
     """A block in one pass: the parts of its scheme with their fields, what it returned and how it was read."""
 
     pieces: Sequence[Piece]
     returned: Any
     reading: Reading
+
+    @property
+    def fields(self) -> dict[str, Function]:
+        return {name: f for piece in self.pieces for name, f in piece.fields.items()}
+
+    @property
+    def weights(self) -> dict[str, Function]:
+        """Of attention, as functions of the state."""
+        return {name: f for piece in self.pieces for name, f in piece.weights.items()}
 
     @property
     def program(self) -> Program:
@@ -88,10 +96,10 @@ class Seen(NamedTuple):
         return any(isinstance(part, Substep) and not part.replaces for part in self.program)
 
 
-def take_apart(call: BlockCall) -> Seen:
+def take_apart(call: BlockCall) -> ReadBlock:
     """Read a block for the first time: by its functions, then by its kernels, else as a whole."""
     why: list[str] = []
-    found: Seen | None = None
+    found: ReadBlock | None = None
     for mode in (Functions, Kernels):
         try:
             found = recorded(call, mode, None)
@@ -102,38 +110,50 @@ def take_apart(call: BlockCall) -> Seen:
             why.append(str(error) or type(error).__name__)
     if found is not None and not why:
         return found  # it has no residual connection
-    return Seen(whole_layer(call), call.at(call.x), Reading(None, why=why[0]))
+    return ReadBlock(whole_layer(call), call.at(call.x), Reading(None, why=why[0]))
 
 
-def read_again(call: BlockCall, reading: Reading) -> Seen:
+def read_again(call: BlockCall, reading: Reading) -> ReadBlock:
     """Read a block in another pass as it was read before."""
     if reading.mode is None:
-        return Seen(whole_layer(call), call.at(call.x), reading)
+        return ReadBlock(whole_layer(call), call.at(call.x), reading)
     return recorded(call, reading.mode, reading.letters)
 
 
-def recorded(call: BlockCall, mode: Mode, letters: Letters | None) -> Seen:
+def recorded(call: BlockCall, mode: Mode, letters: Letters | None) -> ReadBlock:
     """The block's parts from a record of its operations."""
     graph, returned = record_call(call, mode)
-    x = call.x
+    letters, found = named(graph, call, letters)
+    return ReadBlock(found, returned, Reading(mode, letters))
+
+
+def named(graph: Graph, call: BlockCall, letters: Letters | None) -> tuple[Letters, list[Piece]]:
+    """The parts of a recorded block with their letters: those of an earlier pass, or as they are found."""
     parts = read(graph)
     if letters is None:
-        letters = letters_of(graph, parts, call.others, x.shape)
+        letters = letters_of(graph, parts, call.others, call.x.shape)
     if [len(own) for own in letters] != [number_of_fields(part) for part in parts]:
         raise ValueError("its operations differ from those of the first pass")
-    return Seen(pieces(graph, parts, letters, x.shape), returned, Reading(mode, letters))
+    return letters, pieces(graph, parts, letters, call.x.shape)
 
 
 def record_call(call: BlockCall, mode: Mode) -> tuple[Graph, Any]:
     """The graph of a block's operations, and what it returned."""
     x = call.x.clone()  # the block may write into its input
     record = Record(x)
-    with exact_attention() if mode is Kernels else nullcontext(), mode(record):  # fused kernels have no derivatives
+    with watching(mode, record):
         returned = call.at(x)
     return Graph(record, state_of(returned)), returned
 
 
-def number_of_fields(part: Residual | Map) -> int:
+@contextmanager
+def watching(mode: Mode, recorder: Recorder) -> Iterator[None]:
+    """Operations go to a recorder. Kernels are watched without fused attention, which has no derivatives."""
+    with exact_attention() if mode is Kernels else nullcontext(), mode(recorder):
+        yield
+
+
+def number_of_fields(part: Residual | Replacement) -> int:
     return len(part.terms) if isinstance(part, Residual) else 1
 
 
@@ -142,7 +162,7 @@ def whole_layer(call: BlockCall) -> list[Piece]:
     return [Piece(Substep((WHOLE,)), {WHOLE: lambda x: call.state_at(x) - x})]
 
 
-def check(call: BlockCall, found: Seen) -> None:
+def check(call: BlockCall, found: ReadBlock) -> None:
     """Refuse parts that do not rebuild the block's output, or differ from the block at another state."""
     output = state_of(found.returned)
     allowed = tolerance(output)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from ..integrate import Event, Time
+from ..scheme import Scheme
 
 ONCE = ("logits", "ids", "masses", "final", "output")
 PLACED: Mapping[str, Callable[[str], float]] = {"states": int, "weights": int, "tail": float}
@@ -37,3 +40,29 @@ class Key(NamedTuple):
 def places(what: str, keys: Iterable[Key]) -> list[float]:
     """Where something is needed, in order: the layers of states, say."""
     return sorted({key.at for key in keys if key.what == what and key.at is not None})
+
+
+class StateName(NamedTuple):
+    """A state of the residual stream by the name that is usual for it."""
+
+    name: str  # resid_pre, resid_mid or resid_post; the states of longer blocks are resid_mid.1, resid_mid.2, ..
+    layer: int
+    t: Time
+
+
+def state_name(
+    event: Event, scheme: Scheme, side: Literal["before", "after"] = "before", substeps: int = 1
+) -> StateName:
+    """The name of the state before or after a part: resid_pre at the start of a layer, resid_post at its end."""
+    parts = len(scheme.plan[event.site.branch][1])
+    layer, substep = divmod(event.site.step, substeps)
+    number = event.site.part + (side == "after") + substep * parts
+    t = event.t if side == "before" else event.t + event.h
+    return StateName(part_name(number, substeps * parts), layer, t)
+
+
+def part_name(number: int, parts: int) -> str:
+    """The name of the state before part `number` of a layer; after the last one, `number` is `parts`."""
+    if number in (0, parts):
+        return "resid_post" if number else "resid_pre"
+    return "resid_mid" if parts == 2 else f"resid_mid.{number}"

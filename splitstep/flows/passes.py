@@ -4,86 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, final
 
-from torch import Tensor, nn, tensor
+import torch
+from torch import Tensor, nn
 
 from ..integrate import Time
 from ..support.words import first_line
-from .decompose import Seen, missing, state_of
-from .naming import MIXING, Function
+from .decompose import ReadBlock, missing
+from .parts import MIXING
 
-Layers = Mapping[str, Sequence[Mapping[str, Function]]]  # functions by the stack's name, the layer and the field's name
-Again = Callable[[Mapping[str, Any], Sequence[Tensor] | None], "Pass"]
+Blocks = Mapping[str, Sequence[ReadBlock]]  # by the stack's name
+Again = Callable[[Mapping[str, Any], Sequence[Tensor] | None], "ForeignPass"]
 
 
 @dataclass(frozen=True)
-class Pass:
-    """The fields of each block, bound to the inputs of one pass: masks and positions have their shapes.
+class ForeignPass:
+    """The blocks of a model as they were read in a pass of these inputs: masks and positions have their shapes.
 
-    `again` runs the blocks on other inputs, and reads those of the main stack at other states if they are given.
+    They are read when something asks for them. `shape` is that of the main stack's state, [B, T, width]; `again` runs
+    the blocks on other inputs, and reads those of the main stack at other states if they are given.
     """
 
     inputs: Mapping[str, Any]
-    fields: Layers
-    weights: Layers  # of attention
-    returned: Mapping[str, Sequence[Any]]  # by each block
-    output: Any
+    shape: torch.Size
+    read: Callable[[], Blocks]
     again: Again
-    parts: dict[tuple[int, ...], Pass] = field(default_factory=dict["tuple[int, ...]", "Pass"])
+    parts: dict[tuple[int, ...], ForeignPass] = field(default_factory=dict["tuple[int, ...]", "ForeignPass"])
 
-    @property
-    def state(self) -> Tensor:
-        """The state after the last block, [B, T, width]."""
-        return state_of(list(self.returned.values())[-1][-1])
+    @cached_property
+    def blocks(self) -> Blocks:
+        return self.read()
 
-    def of_examples(self, chosen: Sequence[int]) -> Pass:
+    def of_examples(self, chosen: Sequence[int]) -> ForeignPass:
         """The pass of some of the examples, in this order; one may come several times."""
         key = tuple(chosen)
-        if key == tuple(range(len(self.state))):
+        if key == tuple(range(self.shape[0])):
             return self
         if key not in self.parts:
-            self.parts[key] = self.again(examples_of(self.inputs, len(self.state), key), None)
+            self.parts[key] = self.again(examples_of(self.inputs, self.shape[0], key), None)
         return self.parts[key]
 
-    def of_token(self, example: int, token: int, states: Sequence[Tensor]) -> Pass:
+    def of_token(self, example: int, token: int, states: Sequence[Tensor]) -> ForeignPass:
         """The pass of one token as a whole sequence, read at these states [width] of the main stack's blocks."""
-        inputs = examples_of(self.inputs, len(self.state), (example,))
+        inputs = examples_of(self.inputs, self.shape[0], (example,))
         try:
-            return self.again(token_of(inputs, self.state.shape[1], token), [one[None, None] for one in states])
+            return self.again(token_of(inputs, self.shape[1], token), [one[None, None] for one in states])
         except (ValueError, RuntimeError, IndexError) as error:  # blocks that need more than one token
             raise ValueError(f"its blocks do not run on a single token: {first_line(error)}") from None
 
 
 @final
-class Bound(nn.Module):
+class BlockField(nn.Module):
     """A field of one block that runs as the context's pass recorded it."""
 
-    def __init__(self, stack: str, layer: int, name: str) -> None:
+    def __init__(self, stack: str, name: str, layer: int) -> None:
         super().__init__()
         self.stack, self.layer, self.name = stack, layer, name
 
-    def forward(self, t: Time, x: Tensor, context: Pass) -> Tensor:
-        f = context.fields[self.stack][self.layer].get(self.name)
+    def forward(self, t: Time, x: Tensor, context: ForeignPass) -> Tensor:
+        f = context.blocks[self.stack][self.layer].fields.get(self.name)
         return missing(self.name, x) if f is None else f(x)
 
-    def weights(self, t: Time, x: Tensor, context: Pass) -> Tensor | None:
+    def weights(self, t: Time, x: Tensor, context: ForeignPass) -> Tensor | None:
         """The attention weights [B, heads, T, S] at this state; None if none were found."""
-        f = context.weights[self.stack][self.layer].get(self.name)
+        f = context.blocks[self.stack][self.layer].weights.get(self.name)
         return None if f is None else f(x)
-
-
-def bound(inputs: Mapping[str, Any], seen: Mapping[str, Sequence[Seen]], output: Any, again: Again) -> Pass:
-    fields = {
-        stack: [{name: f for piece in layer.pieces for name, f in piece.fields.items()} for layer in layers]
-        for stack, layers in seen.items()
-    }
-    weights = {
-        stack: [{name: f for piece in layer.pieces for name, f in piece.weights.items()} for layer in layers]
-        for stack, layers in seen.items()
-    }
-    returned = {stack: [one.returned for one in layers] for stack, layers in seen.items()}
-    return Pass(inputs, fields, weights, returned, output, again)
 
 
 def examples_of(inputs: Mapping[str, Any], batch: int, chosen: Sequence[int]) -> dict[str, Any]:
@@ -92,7 +79,7 @@ def examples_of(inputs: Mapping[str, Any], batch: int, chosen: Sequence[int]) ->
     def some(value: Any) -> Any:
         if not (isinstance(value, Tensor) and value.ndim and len(value) == batch):
             return value
-        return value[tensor(chosen, device=value.device)]
+        return value[torch.tensor(chosen, device=value.device)]
 
     return {name: some(value) for name, value in inputs.items()}
 
@@ -109,11 +96,10 @@ def token_of(inputs: Mapping[str, Any], length: int, token: int) -> dict[str, An
     return {name: one(name, value) for name, value in inputs.items()}
 
 
-def without_weights(passed: Pass) -> Iterator[str]:
+def without_weights(passed: ForeignPass) -> Iterator[str]:
     """A line for each stack with fields whose attention weights are not known."""
-    for stack, layers in passed.fields.items():
-        known = passed.weights[stack]
-        names = {name for i, layer in enumerate(layers) for name in layer if name[0] in MIXING and name not in known[i]}
+    for stack, layers in passed.blocks.items():
+        names = {name for one in layers for name in one.fields if name[0] in MIXING and name not in one.weights}
         if names:
             yield (
                 f"{stack} has no attention weights of {', '.join(sorted(names))}: there is no softmax over keys that "

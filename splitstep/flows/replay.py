@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .graph import Graph
-from .recording import Node, Ref, is_float, storage
+from .record import Node, Ref, is_float, storage
+from .sums import Graph
 
 OUT_OF_PLACE: dict[str, Callable[..., Tensor]] = {
     "__iadd__": torch.add,

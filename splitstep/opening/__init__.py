@@ -9,9 +9,8 @@ from torch import nn
 
 from ..flows import Capture, Captured, Flow, StateName, state_name
 from ..flows.examples import made_up
-from ..flows.flow import Inputs
-from ..flows.own_flow import OwnFlow
-from ..flows.traced import TracedFlow
+from ..flows.flow import Inputs, OwnFlow
+from ..flows.foreign import ForeignFlow
 from ..models import SplitstepModel
 from .load import Opened, open_model
 
@@ -29,4 +28,4 @@ def load(given: str | Path | nn.Module | Opened, inputs: Inputs | None = None, t
     if isinstance(model, SplitstepModel):
         return OwnFlow(model)
     model.eval()
-    return TracedFlow(model, made_up(model, name) if inputs is None else inputs, name)
+    return ForeignFlow(model, made_up(model, name) if inputs is None else inputs, name)

@@ -10,8 +10,8 @@ import torch
 import yaml
 
 from ..flows.examples import made_up
+from ..flows.foreign import ForeignFlow
 from ..flows.layers import check_causal, layers_of, matrix_flops, with_layers
-from ..flows.traced import TracedFlow
 from ..models import SplitstepConfig, SplitstepModel
 from ..models.cost import Cost
 from ..recipe import Recipe, objective_text
@@ -159,7 +159,7 @@ def scheme_of(model: Any) -> SchemeName:
         (found, _), *_ = model.config.stacks()
     else:
         name = type(model).__name__
-        found = TracedFlow(model.eval(), made_up(model, name), name).scheme
+        found = ForeignFlow(model.eval(), made_up(model, name), name).scheme
     return SchemeName(name_of(found), str(found))
 
 

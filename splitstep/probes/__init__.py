@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..flows import Flow
 from ..stack import Stack
 from ..support.registry import Registry
 from .attention import AttentionWeights
@@ -14,8 +15,7 @@ from .movement import Drift, IncrementNorms, StateNorms
 from .probe import Figures, Pass, Probe
 from .sensitivity import Sensitivity
 from .states import States
-from .watching import watch
-from .watching_flow import Observable, watch_flow
+from .watching import watch, watch_flow
 
 __all__ = ["PROBES", "Figures", "Pass", "Probe", "observe"]
 
@@ -65,7 +65,7 @@ def observe(model: Any, batch: Mapping[str, Any], probes: Sequence[str]) -> dict
     The model keeps its mode (training or evaluation) and must pass `observe` on to its stacks. A flow of
     `splitstep.flows` is observed in its last stack.
     """
-    if isinstance(model, Observable):
+    if isinstance(model, Flow):
         return watch_flow(model, batch, {name: PROBES.find(name)() for name in probes})
     stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
     return watch(model, batch, {name: {stack: PROBES.find(name)() for stack in stacks} for name in probes}, stacks)

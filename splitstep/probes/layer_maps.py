@@ -12,9 +12,10 @@ from torch.func import jacrev
 from torch.utils._pytree import tree_map
 
 from ..fields import Context, Diffusion, exact_attention
+from ..flows.passes import ForeignPass
 from ..integrate import Event, Step
 from ..scheme import Scheme
-from .probe import BoundContext, Pass, Probe, begins_step, rows_of
+from .probe import Pass, Probe, begins_step, rows_of
 from .splitting import advanced
 
 Block = Callable[[Tensor, Any], Tensor]  # (x, context) -> x after the layer
@@ -117,7 +118,7 @@ def token_context(context: Any, text: int, token: int, states: Sequence[Tensor])
     Attention then sees the token itself and nothing else, so its position does not matter; a decoder still sees the
     encoder's states of this text.
     """
-    if isinstance(context, BoundContext):
+    if isinstance(context, ForeignPass):
         try:
             return context.of_token(text, token, states)
         except ValueError as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from ..flows.passes import ForeignPass
 from ..integrate import Event
 from ..stack import Stack
 
@@ -92,23 +93,9 @@ def mean_over(values: Tensor, real: Tensor | None) -> Tensor:
     return torch.where(real, values, 0).sum((-2, -1)) / real.sum()
 
 
-@runtime_checkable
-class BoundContext(Protocol):
-    """A context that belongs to the examples of one pass, as those of `splitstep.flows` do: it has to be asked for
-    that of others."""
-
-    def of_examples(self, chosen: Sequence[int]) -> Any:
-        """The context of some of the examples, in this order; one may come several times."""
-        ...
-
-    def of_token(self, example: int, token: int, states: Sequence[Tensor]) -> Any:
-        """The context of one token as a whole sequence; states [width] are those that it has before each layer."""
-        ...
-
-
 def rows_of(context: Any, batch: int, rows: Sequence[int]) -> Any:
     """The context of some examples of a batch; one may come several times."""
-    if isinstance(context, BoundContext):
+    if isinstance(context, ForeignPass):
         return context.of_examples(rows)
 
     def one(value: Any) -> Any:

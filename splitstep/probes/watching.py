@@ -1,4 +1,4 @@
-"""One pass of a batch through a model, watched by several probes at once."""
+"""One pass of a batch through a model or a flow, watched by several probes at once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from ..fields import Context
+from ..flows import Flow
+from ..flows.blocks import first_float
+from ..flows.flow import one_state
 from ..integrate import Event
 from ..kernels.loss import IGNORED
 from ..models.body import Body
 from ..stack import Stack
-from .probe import Figures, Pass, Probe
+from .probe import Figures, Pass, Probe, rows_of
 
 Made = Mapping[str, Mapping[str, Probe]]  # by the names of probe and stack
 Found = dict[str, dict[str, Figures]]
@@ -104,3 +107,48 @@ def differentiate(output: Any, probes: Made, passes: Mapping[str, Pass]) -> dict
     gradients = torch.autograd.grad(output.loss, sources, allow_unused=True)
     filled = (torch.zeros_like(x) if g is None else g for x, g in zip(sources, gradients, strict=True))
     return {key: tuple(next(filled) for _ in found) for key, found in wanted.items()}
+
+
+def watch_flow(flow: Flow, batch: Mapping[str, Any], probes: Mapping[str, Probe]) -> Found:
+    """What the probes find in the main stack of a flow, by the names of probe and stack."""
+    if asking := [name for name, probe in probes.items() if probe.gradients]:
+        raise ValueError(f'probe "{asking[0]}" differentiates the loss, which a flow does not have: leave it out')
+    inputs = {name: x for name, x in batch.items() if name != "labels"}
+
+    def see(event: Event) -> None:
+        for probe in probes.values():
+            probe(event)
+
+    end, returned, context = flow.run(inputs, see, flow.main)
+    x, output = one_state(end), first_float(returned)
+    real = real_tokens(batch, x, "decoder_input_ids" in batch)
+    head = head_on(flow, context, len(x)) if is_vocabulary(flow.model, output, x) else None
+    passed = Pass(flow.model, inputs, flow.main, flow.stacks[flow.main], x, output, real, shared={}, head=head)
+    return {name: {flow.main: probe.figures(passed)} for name, probe in probes.items()}
+
+
+def head_on(flow: Flow, context: Any, batch: int) -> Callable[[Tensor], Tensor]:
+    """The flow's head on states [n, T, width] of the first n examples of this pass."""
+    doubled = flow.stacks[flow.main].scheme.doubled
+
+    def head(x: Tensor) -> Tensor:
+        return flow.head((x, x) if doubled else x, rows_of(context, batch, range(len(x))))
+
+    return head
+
+
+def is_vocabulary(model: Any, output: Tensor | None, x: Tensor) -> bool:
+    """Whether the output has a number for each token of the vocabulary: as many as an embedding has rows."""
+    rows = {table_rows(get) for get in (model.get_input_embeddings, model.get_output_embeddings)}
+    if output is None or output.ndim != 3:
+        return False
+    return output.shape[:2] == x.shape[:2] and output.shape[-1] in rows
+
+
+def table_rows(get: Callable[[], Any]) -> int | None:
+    """How many rows an embedding has; None if there is none."""
+    try:
+        table = get()
+    except NotImplementedError:  # a model of audio, say
+        return None
+    return len(table.weight) if isinstance(table, nn.Embedding | nn.Linear) else None

@@ -14,7 +14,7 @@ from zoo import FAST, schemes, tiny
 
 import splitstep as ss
 from splitstep.flows import Capture, Flow, state_name
-from splitstep.flows.reading import distance
+from splitstep.flows.sums import distance
 from splitstep.opening import load
 
 
@@ -59,11 +59,11 @@ def test_what_was_learnt_serves_inputs_of_other_shapes(name: str) -> None:
     flow = load(model)
     capture = Capture(flow)
     capture(inputs_of(model))
-    routes = dict(capture.routes)
+    routes = dict(flow.routes.known)
     inputs = inputs_of(model, 2, 9)
     found = capture(inputs)
     agree(found.states, by_events(flow, inputs))
-    assert all(capture.routes[layer] is route for layer, route in routes.items())
+    assert all(flow.routes.known[layer] is route for layer, route in routes.items())
     with torch.no_grad():
         torch.testing.assert_close(found.output.logits, model(**inputs).logits, rtol=0, atol=0)
 

@@ -26,8 +26,8 @@ from transformers import (
 import splitstep as ss
 from splitstep.flows import Flow, state_name
 from splitstep.flows.decompose import BlockCall, check, recorded, scheme_of
-from splitstep.flows.recording import Kernels
-from splitstep.flows.traced import TracedFlow
+from splitstep.flows.foreign import ForeignFlow
+from splitstep.flows.record import Kernels
 from splitstep.opening import load
 
 GPT2 = GPT2Config(
@@ -200,7 +200,7 @@ def test_both_records_read_the_same() -> None:
     for name in ("gpt2", "llama", "bert", "t5"):
         model = made(name)
         flow = load(model)
-        assert isinstance(flow, TracedFlow)
+        assert isinstance(flow, ForeignFlow)
         found: list[str] = []
 
         def see(stack: str, call: BlockCall, found: list[str] = found) -> Any:

@@ -14,8 +14,8 @@ from zoo import APART, FAST, GIVEN, OTHERS, REFUSED, schemes, tiny
 import splitstep as ss
 from splitstep.flows.blocks import exchanged, first_float
 from splitstep.flows.examples import made_up
-from splitstep.flows.reading import distance
-from splitstep.flows.traced import TracedFlow
+from splitstep.flows.foreign import ForeignFlow
+from splitstep.flows.sums import distance
 from splitstep.opening import load
 
 SCHEMES = schemes()
@@ -27,7 +27,7 @@ def inputs_of(model: Any, name: str) -> dict[str, Tensor]:
 
 
 @contextmanager
-def pushed(flow: TracedFlow, push: Tensor) -> Iterator[None]:
+def pushed(flow: ForeignFlow, push: Tensor) -> Iterator[None]:
     """The model itself, with something added to the state before its second block."""
     chain, calls = flow.chains[flow.main], iter(range(1000))
 
@@ -40,7 +40,7 @@ def pushed(flow: TracedFlow, push: Tensor) -> Iterator[None]:
         yield
 
 
-def pushed_logits(flow: TracedFlow, inputs: Any, push: Tensor) -> Tensor:
+def pushed_logits(flow: ForeignFlow, inputs: Any, push: Tensor) -> Tensor:
     """The same by the scheme and the fields."""
     context = flow.context(inputs)
     x = ss.integrate(flow.scheme, flow.steps[:1], flow.embed(inputs), context) + push
@@ -56,17 +56,17 @@ def test_an_architecture_is_its_scheme_here_and_at_other_states(name: str, std: 
     model = tiny(name, std)
     inputs = inputs_of(model, name)
     flow = load(model, inputs)
-    assert isinstance(flow, TracedFlow)
+    assert isinstance(flow, ForeignFlow)
     assert " | ".join(str(stack.scheme) for stack in flow.stacks.values()) == SCHEMES[name]
     assert any("whole layers" in note for note in flow.notes) == (SCHEMES[name] == "W")
     with torch.no_grad():
-        x, rest = flow.embed(inputs), first_float(flow.run(inputs))
+        x, rest = flow.embed(inputs), first_float(flow.call(inputs))
         assert rest is not None
         assert distance(pushed_logits(flow, inputs, torch.zeros_like(x)), rest) < 1e-5
         assert any(agrees_when_pushed(flow, inputs, size * x.std(), rest) for size in (1e-3, 1e-4))
 
 
-def agrees_when_pushed(flow: TracedFlow, inputs: Any, size: Tensor, rest: Tensor) -> bool:
+def agrees_when_pushed(flow: ForeignFlow, inputs: Any, size: Tensor, rest: Tensor) -> bool:
     """Whether the fields follow the model to another state, judged by how far the push moves its output.
 
     The choice of experts is held as it was, so a push that changes it is no comparison; a smaller one is.
@@ -74,7 +74,7 @@ def agrees_when_pushed(flow: TracedFlow, inputs: Any, size: Tensor, rest: Tensor
     x = flow.embed(inputs)
     push = size * torch.randn(x.shape, generator=torch.Generator().manual_seed(6))
     with pushed(flow, push):
-        oracle = first_float(flow.run(inputs))
+        oracle = first_float(flow.call(inputs))
     assert oracle is not None
     found = pushed_logits(flow, inputs, push)
     return distance(found, oracle) < 1e-5 and float((found - oracle).norm() / (oracle - rest).norm()) < 2e-2

@@ -124,7 +124,7 @@ def test_where_there_is_no_attention_there_are_no_figures_and_a_note(name: str) 
 
 def test_grouped_heads_and_biases_of_the_fused_operation() -> None:
     """The weights times the values are what the operation returns."""
-    from splitstep.flows.looking import fused_weights
+    from splitstep.flows.attention import fused_weights
 
     draw = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, heads, 5, 8, generator=draw) for heads in (4, 2, 2))

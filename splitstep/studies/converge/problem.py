@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...flows import Flow
-from ...flows.own_flow import OwnFlow
+from ...flows.flow import OwnFlow
 from ...integrate import Field, Step, Time, integrate, refine
 from ...kernels.loss import IGNORED, shifted
 from ...models import CausalConfig, SplitstepModel

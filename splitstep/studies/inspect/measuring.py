@@ -13,7 +13,7 @@ from torch import Tensor
 from ...flows import Flow
 from ...probes import PROBES, Figures, Probe
 from ...probes.layer_maps import LayerBlocks
-from ...probes.watching_flow import watch_flow
+from ...probes.watching import watch_flow
 from .own_probes import Guarded, KeptStates, SavedStates, Sizes
 from .paths import token_paths
 from .result import Along, Looked, Matrix, Missing, Outlier, Series, Skipped, Spectrum

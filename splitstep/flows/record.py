@@ -1,8 +1,8 @@
-"""Record the operations inside a call: what ran, on whose results, and what it wrote into."""
+"""Watch the operations inside a call: a mode hands them to a recorder, which keeps all, some, or the last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, final
 
@@ -58,7 +58,7 @@ def storage(x: Tensor) -> int | None:
 
 
 class Recorder(Protocol):
-    """Whatever runs the operations of a call and takes note."""
+    """Whatever runs the operations of a call and takes note. `target` is what an operation writes into."""
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any, target: Tensor | None) -> Any: ...
 
@@ -108,6 +108,56 @@ class Record:
             node.outputs.append(target)
         if (memory := storage(target)) is not None:
             self.writer[memory] = node.index
+
+
+class Spot(NamedTuple):
+    """Where a value is found in a record: an output of a node."""
+
+    node: int
+    output: int
+    copied: bool  # its memory is written into later
+
+
+@final
+class Tape:
+    """Keeps the outputs of a few operations, counted as `Record` counts them, and the names of all."""
+
+    def __init__(self, spots: Iterable[Spot]) -> None:
+        self.wanted: dict[int, list[Spot]] = {}
+        for spot in spots:
+            self.wanted.setdefault(spot.node, []).append(spot)
+        self.functions: list[Any] = []
+        self.kept: dict[Spot, Tensor] = {}
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any, target: Tensor | None) -> Any:
+        result = function(*args, **kwargs)
+        outputs = [result] if isinstance(result, Tensor) else tree_flatten(result)[0]
+        if target is not None or any(isinstance(one, Tensor) for one in outputs):
+            self.functions.append(function)
+            for spot in self.wanted.get(len(self.functions), ()):
+                if target is not None and not any(one is target for one in outputs):
+                    outputs = [*outputs, target]
+                self.keep(spot, outputs)
+        return result
+
+    def keep(self, spot: Spot, outputs: Sequence[Any]) -> None:
+        """Another route may have other outputs; its functions will show it."""
+        if spot.output < len(outputs) and isinstance(x := outputs[spot.output], Tensor):
+            self.kept[spot] = x.clone() if spot.copied else x
+
+
+@final
+class LastCall:
+    """Keeps the arguments of the last call of one function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.arguments: tuple[Any, Any] | None = None
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any, target: Tensor | None) -> Any:
+        if function is self.function:
+            self.arguments = (args, kwargs)
+        return function(*args, **kwargs)
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, final
@@ -12,16 +12,29 @@ from typing import Any, NamedTuple, NoReturn, final
 import torch
 from torch import Tensor, nn
 
+from ..integrate import Event, Field, Observe, Step, advance
 from ..scheme import Scheme, Substep
 from ..stack import Stack
 from ..support.words import first_line
 from .blocks import Call, Forward, check_chains, exchanged, find_chains, floats, intercepted
-from .decompose import BlockCall, Reading, Seen, common_program, read_again, scheme_of, state_of, take_apart, tolerance
+from .decompose import (
+    BlockCall,
+    ReadBlock,
+    Reading,
+    common_program,
+    missing,
+    read_again,
+    scheme_of,
+    state_of,
+    take_apart,
+    tolerance,
+)
 from .examples import as_inputs, check_length
-from .flow import Flow, Inputs, Remembered, Stopped
-from .naming import WHOLE, Piece
-from .passes import Bound, Pass, bound, without_weights
-from .reading import distance
+from .flow import Flow, Inputs, PassEnded, Watched
+from .parts import WHOLE, Piece
+from .passes import BlockField, Blocks, ForeignPass, without_weights
+from .routes import Increments, Routes
+from .sums import distance
 
 FALLBACK = "is read by whole layers: attention and feed-forward could not be told apart"
 
@@ -49,16 +62,16 @@ def chain_of(calls: Sequence[Call]) -> Chain:
 
 
 @final
-class TracedFlow(Flow):
+class ForeignFlow(Flow):
     """A model of any kind, found by running it on example inputs."""
 
     def __init__(self, model: nn.Module, example: Inputs, name: str) -> None:
-        self.model, self.name, self.last = model, name, Remembered()
+        self.model, self.name, self.routes = model, name, Routes()
         given = as_inputs(model, example)
-        calls = find_chains(model, partial(self.run, given))
+        calls = find_chains(model, partial(self.call, given))
         check_chains(name, calls)
         chains = {stack: chain_of(own) for stack, own in calls.items()}
-        seen: dict[str, list[Seen]] = {stack: [] for stack in chains}
+        seen: dict[str, list[ReadBlock]] = {stack: [] for stack in chains}
         self.watch(given, chains, lambda stack, call: kept(seen[stack], take_apart(call)))
         seen = with_residuals(seen)
         if not seen:
@@ -70,14 +83,14 @@ class TracedFlow(Flow):
         for stack, layers in seen.items():
             readings, scheme, note = agreed(stack, layers)
             self.chains[stack] = chains[stack]._replace(readings=readings)
-            stacks[stack] = Stack(scheme, len(layers), partial(lambda stack, name, i: Bound(stack, i, name), stack))
+            stacks[stack] = Stack(scheme, len(layers), partial(BlockField, stack))
             notes += [note] if note else []
         super().__init__(model, stacks, notes)
         self.notes += tuple(without_weights(self.check_head(given)))
         for note in notes:
             warnings.warn(f"{name}: {note}", stacklevel=3)
 
-    def run(self, inputs: Mapping[str, Any]) -> Any:
+    def call(self, inputs: Mapping[str, Any]) -> Any:
         """A pass of the model in evaluation mode, without a cache of keys and values."""
         named = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
         with uncached(self.model):
@@ -96,80 +109,105 @@ class TracedFlow(Flow):
         modules = [module for chain in chains.values() for module in chain.modules]
         try:
             with torch.no_grad(), intercepted(modules, wrapper):
-                return self.run(inputs)
+                return self.call(inputs)
         except IndexError as error:  # a table of tokens or positions is too short
             raise ValueError(f"{self.name} does not take these inputs: {first_line(error)}") from None
+
+    def run(self, inputs: Inputs, see: Observe, stack: str, layers: Collection[int] | None = None) -> Watched:
+        """The model runs as it is; then its blocks are told as events. Fields are read anew if something asks."""
+        given, chain = self.given(inputs), self.chains[stack]
+        seen, end, numbers = dict[int, Increments](), Any, iter(range(len(chain.modules)))
+
+        def block(_: str, call: BlockCall) -> Any:
+            nonlocal end
+            layer = next(numbers)
+            if layers is not None and layer not in layers:
+                end = call.at(call.x)
+            else:
+                seen[layer] = one = self.routes.read((stack, layer), call, chain.readings[layer])
+                end = one.returned
+            return end
+
+        output = self.watch(given, {stack: chain}, block)
+        x = state_of(end).clone()
+        self.last = ForeignPass(given, x.shape, partial(self.read_blocks, given), self.again)
+        with torch.no_grad():
+            for layer, step in enumerate(self.stacks[stack].steps()):
+                if layer in seen:
+                    tell(self.stacks[stack].scheme, layer, step, seen.pop(layer), self.last, see)
+        return Watched(x, output, self.last)
 
     def embed(self, inputs: Inputs) -> Tensor:
         found: list[Tensor] = []
 
         def stop(stack: str, call: BlockCall) -> NoReturn:
             found.append(call.x)
-            raise Stopped
+            raise PassEnded
 
-        try:
-            given = self.given(inputs)
-            self.watch(given, {self.main: self.chains[self.main]}, stop)
-        except Stopped:
-            pass
+        with suppress(PassEnded):
+            self.watch(self.given(inputs), {self.main: self.chains[self.main]}, stop)
         return found[0].clone()
 
-    def context(self, inputs: Inputs) -> Pass:
-        given = self.given(inputs)
-        seen: dict[str, list[Seen]] = {stack: [] for stack in self.stacks}
-        output = self.watch(given, self.chains, lambda stack, call: self.again(seen[stack], stack, call))
-        self.last.context = bound(given, seen, output, self.blocks_only)
-        return self.last.context
+    def context(self, inputs: Inputs) -> ForeignPass:
+        self.last = self.again(self.given(inputs), None)
+        return self.last
 
-    def again(self, layers: list[Seen], stack: str, call: BlockCall) -> Any:
-        """Read the next block of a stack as it was read before."""
-        return kept(layers, read_again(call, self.chains[stack].readings[len(layers)]))
+    def again(self, inputs: Mapping[str, Any], states: Sequence[Tensor] | None) -> ForeignPass:
+        """A pass whose blocks are read now; if states are given, those of the main stack are read there."""
+        blocks = self.read_blocks(inputs, states)
+        return ForeignPass(inputs, state_of(blocks[self.main][-1].returned).shape, lambda: blocks, self.again)
 
-    def blocks_only(self, inputs: Mapping[str, Any], states: Sequence[Tensor] | None) -> Pass:
-        """A pass that ends with the last block. If states are given, the blocks of the main stack are read there."""
-        seen: dict[str, list[Seen]] = {stack: [] for stack in self.stacks}
+    def read_blocks(self, inputs: Mapping[str, Any], states: Sequence[Tensor] | None = None) -> Blocks:
+        """All blocks in a pass, which ends with the last one, read as they were read before."""
+        seen: dict[str, list[ReadBlock]] = {stack: [] for stack in self.stacks}
 
         def see(stack: str, call: BlockCall) -> Any:
-            layers = seen[stack]
+            layers, readings = seen[stack], self.chains[stack].readings
             here = call if states is None or stack != self.main else call.moved(states[len(layers)])
-            returned = self.again(layers, stack, here)
-            if stack == self.main and len(layers) == len(self.chains[stack].readings):
-                raise Stopped
+            returned = kept(layers, read_again(here, readings[len(layers)]))
+            if stack == self.main and len(layers) == len(readings):
+                raise PassEnded
             return returned
 
-        with suppress(Stopped):
+        with suppress(PassEnded):
             self.watch(inputs, self.chains, see)
-        return bound(inputs, seen, None, self.blocks_only)
+        return seen
 
     def given(self, inputs: Inputs) -> Mapping[str, Any]:
         check_length(self.model, self.name, given := as_inputs(self.model, inputs))
         return given
 
-    def head(self, x: Tensor, context: Pass | None = None) -> Tensor:
-        of = self.last.use(context)
-        returned = iter(of.returned[self.main])
-        count = len(of.returned[self.main])
-
-        def wrapper(module: nn.Module, forward: Forward, args: Any, kwargs: Any) -> Any:
-            nonlocal count
-            count -= 1
-            result = next(returned)
-            return result if count else exchanged(result, state_of(result), x)
-
-        if x.shape != (shape := state_of(of.returned[self.main][-1]).shape):
+    def head(self, x: Tensor, context: ForeignPass | None = None) -> Tensor:
+        of: ForeignPass = self.remembered(context)
+        results = [one.returned for one in of.blocks[self.main]]
+        if x.shape != (shape := state_of(results[-1]).shape):
             raise ValueError(f"head was given a state of shape {list(x.shape)}; its pass has {list(shape)}")
-        with intercepted(self.chains[self.main].modules, wrapper):
-            return state_of(self.run(of.inputs))
+        returned = iter([*results[:-1], exchanged(results[-1], state_of(results[-1]), x)])
+        with intercepted(self.chains[self.main].modules, lambda *call: next(returned)):
+            return state_of(self.call(of.inputs))
 
-    def check_head(self, inputs: Mapping[str, Any]) -> Pass:
+    def check_head(self, inputs: Mapping[str, Any]) -> ForeignPass:
         """A pass of these inputs, in which the last stack must lead to the model's output."""
         of = self.context(inputs)
-        end = state_of(of.returned[self.main][-1])
+        end = state_of(of.blocks[self.main][-1].returned)
         with torch.no_grad():
-            error = distance(self.head(end, of), state_of(of.output))
+            error = distance(self.head(end, of), state_of(self.call(inputs)))
         if error > tolerance(end):
             raise ValueError(f"{self.name}: what follows the blocks {self.main} does not give its output again")
         return of
+
+
+def tell(scheme: Scheme, layer: int, step: Step, seen: Increments, context: ForeignPass, see: Observe) -> None:
+    """The events of one block whose fields have been evaluated."""
+
+    def held(name: str) -> Field:
+        return lambda t, x, context: seen.fields[name] if name in seen.fields else missing(name, x)
+
+    def told(event: Event) -> None:
+        see(event._replace(fields={name: step.fields[name] for name in event.fields}))
+
+    evaluated = step._replace(fields={name: held(name) for name in step.fields})
+    advance(scheme, layer, evaluated, seen.x, context, told, None)
 
 
 @contextmanager
@@ -186,12 +224,12 @@ def uncached(model: Any) -> Iterator[None]:
             config.use_cache = value
 
 
-def kept(layers: list[Seen], one: Seen) -> Any:
+def kept(layers: list[ReadBlock], one: ReadBlock) -> Any:
     layers.append(one)
     return one.returned
 
 
-def with_residuals(seen: Mapping[str, list[Seen]]) -> dict[str, list[Seen]]:
+def with_residuals(seen: Mapping[str, list[ReadBlock]]) -> dict[str, list[ReadBlock]]:
     """The stacks whose blocks add to their state; if there are none, those that mix tokens, by whole layers."""
     if found := {stack: layers for stack, layers in seen.items() if any(one.adds for one in layers)}:
         return found
@@ -200,12 +238,12 @@ def with_residuals(seen: Mapping[str, list[Seen]]) -> dict[str, list[Seen]]:
     }
 
 
-def unadded(one: Seen) -> Seen:
+def unadded(one: ReadBlock) -> ReadBlock:
     why = "no part of a block adds to its state"
     return one._replace(pieces=[Piece(Substep((WHOLE,)), {})], reading=Reading(None, why=why))
 
 
-def agreed(stack: str, layers: Sequence[Seen]) -> tuple[tuple[Reading, ...], Scheme, str]:
+def agreed(stack: str, layers: Sequence[ReadBlock]) -> tuple[tuple[Reading, ...], Scheme, str]:
     """How each layer is read, the scheme of all, and a note if they are read as a whole."""
     program = common_program([one.program for one in layers])
     why = next((one.reading.why for one in layers if one.reading.why), "")

@@ -15,16 +15,33 @@ import torch
 from torch import Tensor
 
 from ..scheme import Part, Project, Substep
-from .graph import Graph
-from .looking import weights_of
-from .reading import Map, Residual, Term
+from .attention import weights_of
 from .replay import replay
+from .sums import Chain, Graph, Replacement, Residual, Term
 
 Function = Callable[[Tensor], Tensor]
-Letters = tuple[tuple[str, ...], ...]  # of each part: one for each term, or one for a map
+Letters = tuple[tuple[str, ...], ...]  # of each part: one for each term, or one for a replacement
 SPARE = "BEGHIJKOQRTUVXYZ"  # for a second part of the same letter
 MIXING = "AC"  # letters that attention may have
 SKIP, WHOLE = "L", "W"  # what a scaled skip adds to the state; a whole layer
+
+
+class Sum(NamedTuple):
+    """A field of a block: factor * the value of a node, summed, and what else is added in this pass."""
+
+    terms: tuple[tuple[float, int], ...]
+    added: Tensor | None = None
+
+    def of(self, values: Sequence[Tensor], shape: torch.Size) -> Tensor:
+        """The field from the values of its nodes, in the shape of the block's state."""
+        pairs = zip(self.terms, values, strict=True)
+        found = [(factor * x if factor != 1.0 else x).reshape(shape) for (factor, _), x in pairs]
+        return reduce(add, found if self.added is None else [*found, self.added])
+
+    def field(self, graph: Graph, start: int, shape: torch.Size) -> Function:
+        """The field as a function of the state at node `start`."""
+        functions = [replay(graph, start, node) for _, node in self.terms]
+        return lambda x: self.of([f(x) for f in functions], shape)
 
 
 class Piece(NamedTuple):
@@ -34,14 +51,16 @@ class Piece(NamedTuple):
     part: Part
     fields: Mapping[str, Function]
     weights: Mapping[str, Function] = MappingProxyType({})
+    sums: Mapping[str, Sum] = MappingProxyType({})
 
 
-def letters_of(graph: Graph, parts: Sequence[Residual | Map], others: Sequence[Tensor], shape: torch.Size) -> Letters:
+def letters_of(graph: Graph, parts: Chain, others: Sequence[Tensor], shape: torch.Size) -> Letters:
     """The letter of each field, found by moving one token. `others` are the states of another stack."""
     known = {id(one) for one in others}
 
     def letter(start: int, end: int) -> str:
-        spread = spreads(shaped(replay(graph, start, end), 1.0, shape), graph.value(start).reshape(shape))
+        field = Sum(((1.0, end),)).field(graph, start, shape)
+        spread = spreads(field, graph.value(start).reshape(shape))
         if spread is None:
             return ""
         return "A" if spread else "C" if reads(graph, start, end, known) else "F"
@@ -87,20 +106,15 @@ def reads(graph: Graph, start: int, end: int, known: set[int]) -> bool:
     return False
 
 
-def shaped(f: Function, factor: float, shape: torch.Size) -> Function:
-    """factor * f, in the shape of the block's state."""
-    return lambda x: (f(x) if factor == 1.0 else factor * f(x)).reshape(shape)
-
-
-def pieces(graph: Graph, parts: Sequence[Residual | Map], letters: Letters, shape: torch.Size) -> list[Piece]:
+def pieces(graph: Graph, parts: Chain, letters: Letters, shape: torch.Size) -> list[Piece]:
     """The block as parts of a scheme with their fields."""
     halves = split_letters(parts, letters)
     taken: set[str] = set()
     projections = chain("NMP", (f"N{i}" for i in count()))
     found: list[Piece] = []
     for number, (part, own) in enumerate(zip(parts, letters, strict=True)):
-        if isinstance(part, Map):
-            found.append(map_piece(graph, part, own[0], taken, projections, shape))
+        if isinstance(part, Replacement):
+            found.append(replacing_piece(graph, part, own[0], taken, projections, shape))
         elif number in halves:
             found.append(half_piece(graph, part, *halves[number], shape))
             taken.add(own[0])
@@ -109,7 +123,7 @@ def pieces(graph: Graph, parts: Sequence[Residual | Map], letters: Letters, shap
     return found
 
 
-def split_letters(parts: Sequence[Residual | Map], letters: Letters) -> dict[int, tuple[str, float]]:
+def split_letters(parts: Chain, letters: Letters) -> dict[int, tuple[str, float]]:
     """The parts that advance one letter by fractions, as in F0/2 A F1/2: their names and fractions."""
     found: dict[str, list[tuple[int, float]]] = {}
     for number, (part, own) in enumerate(zip(parts, letters, strict=True)):
@@ -132,56 +146,52 @@ def new_name(letter: str, taken: set[str]) -> str:
     return name
 
 
-def map_piece(
-    graph: Graph, part: Map, letter: str, taken: set[str], projections: Iterator[str], shape: torch.Size
+def replacing_piece(
+    graph: Graph, part: Replacement, letter: str, taken: set[str], projections: Iterator[str], shape: torch.Size
 ) -> Piece:
-    f = shaped(replay(graph, part.start, part.end), 1.0, shape)
-    if letter == "F":
-        name = next(projections)
-        return Piece(Project(name), {name: f})
-    name = new_name(letter, taken)
-    return Piece(Substep((name,), replaces=True), {name: f}, attention(graph, part.start, {name: [part.end]}, shape))
+    mixes = letter != "F"
+    name = new_name(letter, taken) if mixes else next(projections)
+    ends = {name: [part.end]} if mixes else {}
+    made = Substep((name,), replaces=True) if mixes else Project(name)
+    return piece(graph, part.start, made, {name: Sum(((1.0, part.end),))}, ends, shape)
 
 
 def half_piece(graph: Graph, part: Residual, name: str, factor: float, shape: torch.Size) -> Piece:
-    f = shaped(replay(graph, part.start, part.terms[0].node), 1.0, shape)
-    ends = {name: [part.terms[0].node]} if name[0] in MIXING else {}
-    weights = attention(graph, part.start, ends, shape)
-    return Piece(Substep((name,), Fraction(factor).limit_denominator(100)), {name: f}, weights)
+    node = part.terms[0].node
+    made = Substep((name,), Fraction(factor).limit_denominator(100))
+    ends = {name: [node]} if name[0] in MIXING else {}
+    return piece(graph, part.start, made, {name: Sum(((1.0, node),))}, ends, shape)
 
 
 def sum_piece(graph: Graph, part: Residual, letters: Sequence[str], taken: set[str], shape: torch.Size) -> Piece:
     """Terms of one letter are one field: routed and shared experts. A skip other than x is a field of its own."""
-    groups: dict[str, list[Function]] = {}
+    groups: dict[str, tuple[tuple[float, int], ...]] = {}
     for letter, term in zip(letters, part.terms, strict=True):
-        groups.setdefault(letter, []).append(shaped(replay(graph, part.start, term.node), term.factor, shape))
+        groups[letter] = (*groups.get(letter, ()), (term.factor, term.node))
     if part.skip != 1.0:
-        groups[SKIP] = [lambda x: (part.skip - 1) * x]
-    if part.constants:
-        added = constant(part.constants, shape)
-        groups[letters[0]].append(lambda x: added.expand_as(x))
+        groups[SKIP] = ((part.skip - 1, part.start),)
+    added = {letters[0]: constant(part.constants, shape)} if part.constants else {}
     names = {letter: new_name(letter, taken) for letter in groups}
-    fields = {names[letter]: summed(group) for letter, group in groups.items()}
-    ends: dict[str, list[int]] = {}
-    for letter, term in zip(letters, part.terms, strict=True):
-        if letter in MIXING:
-            ends.setdefault(names[letter], []).append(term.node)
-    return Piece(Substep(tuple(fields)), fields, attention(graph, part.start, ends, shape))
+    sums = {names[letter]: Sum(terms, added.get(letter)) for letter, terms in groups.items()}
+    ends = {names[letter]: [node for _, node in groups[letter]] for letter in groups if letter in MIXING}
+    return piece(graph, part.start, Substep(tuple(sums)), sums, ends, shape)
 
 
-def attention(graph: Graph, start: int, ends: Mapping[str, Sequence[int]], shape: torch.Size) -> dict[str, Function]:
-    """The attention weights of the fields that have some, by name; each field leads to these nodes."""
-    found = {name: weights_of(graph, start, nodes, shape) for name, nodes in ends.items()}
-    return {name: f for name, f in found.items() if f is not None}
+def piece(
+    graph: Graph,
+    start: int,
+    part: Part,
+    sums: Mapping[str, Sum],
+    ends: Mapping[str, Sequence[int]],
+    shape: torch.Size,
+) -> Piece:
+    """A part with its fields, and the attention weights of those that have some; each leads to these nodes."""
+    weights = {name: weights_of(graph, start, nodes, shape) for name, nodes in ends.items()}
+    fields = {name: one.field(graph, start, shape) for name, one in sums.items()}
+    return Piece(part, fields, {name: f for name, f in weights.items() if f is not None}, sums)
 
 
 def constant(terms: Sequence[Term], shape: torch.Size) -> Tensor:
     return (
         torch.stack([term.factor * term.constant for term in terms if term.constant is not None]).sum(0).reshape(shape)
     )
-
-
-def summed(functions: Sequence[Function]) -> Function:
-    if len(functions) == 1:
-        return functions[0]
-    return lambda x: reduce(add, [f(x) for f in functions])

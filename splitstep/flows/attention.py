@@ -9,9 +9,9 @@ from math import inf
 import torch
 from torch import Tensor
 
-from .graph import Graph
-from .recording import Node
+from .record import Node
 from .replay import Replay, needed_again, replay
+from .sums import Graph
 
 Function = Callable[[Tensor], Tensor]
 FUSED = "scaled_dot_product_attention"

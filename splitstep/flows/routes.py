@@ -1,0 +1,78 @@
+"""What the fields of a block add, at about the cost of the block: it runs as it is, and a tape keeps their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, final
+
+from torch import Tensor
+
+from .decompose import BlockCall, Reading, named, record_call, state_of, watching
+from .parts import WHOLE, Sum
+from .record import Spot, Tape, storage
+from .sums import Graph
+
+
+class Route(NamedTuple):
+    """What a block ran, operation by operation, and where the values of its fields are among them."""
+
+    functions: list[Any]
+    sums: Mapping[str, Sum]
+    spots: Mapping[int, Spot]  # by node
+
+
+class Increments(NamedTuple):
+    """One block in a pass: the state that it was given, its fields there, by name, and what it returned."""
+
+    x: Tensor
+    fields: Mapping[str, Tensor]
+    returned: Any
+
+
+@final
+class Routes:
+    """How the blocks of a model run. A block is recorded in full at first, to learn where the values of its fields are;
+    later a tape is enough, as long as it runs the same operations. One that does not, such as a block that calls other
+    experts, is recorded again."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, int], Route] = {}
+
+    def read(self, place: tuple[str, int], call: BlockCall, reading: Reading) -> Increments:
+        """Run a block, which is at this place: its stack and its layer."""
+        if reading.mode is None:
+            x = call.x.clone()
+            returned = call.at(call.x)
+            return Increments(x, {WHOLE: state_of(returned) - x}, returned)
+        route = self.known.get(place)
+        if route is None:
+            return self.learn(place, call, reading)
+        x = call.x.clone() if any(one.copied for one in route.spots.values() if not one.node) else call.x
+        tape = Tape(route.spots.values())
+        with watching(reading.mode, tape):
+            returned = call.at(call.x)
+        if tape.functions != route.functions:
+            return self.learn(place, call.moved(x), reading)
+        kept = {node: tape.kept[spot] if node else x for node, spot in route.spots.items()}
+        return Increments(x, values_of(route.sums, kept, x), returned)
+
+    def learn(self, place: tuple[str, int], call: BlockCall, reading: Reading) -> Increments:
+        """Record a block in full. What it adds beside its operations' results may differ in another pass: then it is
+        recorded each time."""
+        assert reading.mode is not None
+        graph, returned = record_call(call, reading.mode)
+        sums = {name: one for piece in named(graph, call, reading.letters)[1] for name, one in piece.sums.items()}
+        nodes = {node for one in sums.values() for _, node in one.terms}
+        self.known.pop(place, None)
+        if all(one.added is None for one in sums.values()):
+            spots = {node: spot_of(graph, node) for node in sorted({0, *nodes})}
+            self.known[place] = Route([node.function for node in graph.nodes[1:]], sums, spots)
+        return Increments(call.x, values_of(sums, {node: graph.value(node) for node in nodes}, call.x), returned)
+
+
+def values_of(sums: Mapping[str, Sum], kept: Mapping[int, Tensor], x: Tensor) -> dict[str, Tensor]:
+    return {name: one.of([kept[node] for _, node in one.terms], x.shape) for name, one in sums.items()}
+
+
+def spot_of(graph: Graph, node: int) -> Spot:
+    return Spot(node, graph.output(node), storage(graph.value(node)) in graph.written)
