@@ -176,8 +176,8 @@ class Capture:
 
         needed = {*self.layers, *(layer + 1 for layer in self.layers)}  # the state after a layer is before the next
         passed = self.flow.run(inputs, see, self.stack, needed)
-        found = {key: x for key, x in before.items() if key[1] in self.layers}
-        end = one_state(passed.x)
-        return Captured(
-            found | {("resid_post", i): before.get(("resid_pre", i + 1), end) for i in self.layers}, passed.output
-        )
+        end, found = one_state(passed.x), States()
+        for i in self.layers:
+            found |= {key: x for key, x in before.items() if key[1] == i}
+            found["resid_post", i] = before.get(("resid_pre", i + 1), end)
+        return Captured(found, passed.output)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..models.base import refuse_pickles
+from ..support.documents import read_json
 
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -17,6 +17,7 @@ CODE = (
     "{what}, which comes with Python code of its own: read that code, and if you trust it, add --trust-remote-code, "
     "or in Python trust_remote_code=True"
 )
+DAMAGED = "it is damaged, so copy it again"
 SAVE = "save_pretrained writes a whole model"
 
 
@@ -35,7 +36,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         )
     if not (folder / CONFIG).is_file():
         raise ValueError(f"{folder} is not a model: it has no {CONFIG}{remedy(folder)}")
-    document = read_json(folder / CONFIG)
+    document = read_json(folder / CONFIG, hint=DAMAGED)
     if not isinstance(document.get("model_type"), str):
         raise ValueError(f"{folder / CONFIG} is not the config of a model: it has no model_type")
     return document
@@ -48,16 +49,6 @@ def remedy(folder: Path) -> str:
     if any(folder.glob("*.safetensors")):
         return "; copy the whole folder, not the weights alone"
     return f"; {SAVE}"
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError):
-        document = None
-    if not isinstance(document, dict):
-        raise ValueError(f"{file} is damaged: it is not a JSON object; copy it again")
-    return document
 
 
 def check_code(folder: Path, document: dict[str, Any], trusted: bool) -> None:
@@ -90,7 +81,7 @@ def check_weights(folder: Path, document: dict[str, Any]) -> None:
 
 def listed(folder: Path) -> list[Path]:
     """The files that the index of a model in several parts names."""
-    names = read_json(folder / INDEX).get("weight_map")
+    names = read_json(folder / INDEX, hint=DAMAGED).get("weight_map")
     if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
         raise ValueError(f"{folder / INDEX} is damaged: it has no weight_map; copy it again")
     if outside := [name for name in names.values() if Path(name).name != name or not name.endswith(".safetensors")]:

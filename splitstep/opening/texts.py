@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.loss import IGNORED
+from ..support.documents import json_lines, read_lines
 
 TEXTS = (
     "The bridge over the river was closed for repairs in the spring, so everyone in the village took the ferry. It "
@@ -58,27 +58,20 @@ def read_texts(path: str | Path) -> list[str]:
     file = Path(path).expanduser()
     if not file.is_file():
         raise ValueError(f"there is no file of texts {path}: name a file with one text a line")
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text file in UTF-8: save it as UTF-8, with one text a line") from None
-    numbered = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    lines, wanted = read_lines(file), 'write {"text": "..."}'
     if file.suffix == ".jsonl":
-        numbered = [(number, text_of(line, number, path)) for number, line in numbered]
-    found = [text for _, text in numbered if text.strip()]
-    if not found:
+        lines = [text_of(row, f"{path}, line {number}", wanted) for number, row in json_lines(lines, str(path), wanted)]
+    else:
+        lines = [line.strip() for line in lines]
+    if not (found := [text for text in lines if text.strip()]):
         raise ValueError(f"{path} has no texts: write one text a line")
     return found
 
 
-def text_of(line: str, number: int, path: str | Path) -> str:
+def text_of(row: Mapping[str, Any], where: str, wanted: str) -> str:
     """The text in a line of a .jsonl file."""
-    try:
-        found = json.loads(line)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not isinstance(text := found.get("text"), str):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        raise ValueError(f'line {number} of {path} is not a JSON object with a text: write {{"text": "..."}}')
+    if not isinstance(text := row.get("text"), str):
+        raise ValueError(f"{where} has no text: {wanted}")
     return text
 
 

@@ -133,26 +133,15 @@ def one_round(weights: Array, labels: Array, orders: Array) -> tuple[Array, Arra
 def find_communities(weights: Array, seeds: int = SEEDS) -> Communities:
     """The partition of largest modularity of `seeds` runs of Louvain's method. Stability is the mean adjusted Rand
     index of all pairs of runs: 1 if all agree, about 0 if they agree as chance would."""
+    from sklearn.metrics import adjusted_rand_score  # here: it takes a while, and most runs need none of it
+
     if not (np.isfinite(weights).all() and weights.sum() > 0):
         return Communities(np.zeros(len(weights), dtype=int), nan, nan)
     runs = partitions(weights, range(seeds))
     scores = [modularity(weights, labels) for labels in runs]
     best = int(np.argmax(scores))
-    pairs = [adjusted_rand(a, b) for a, b in combinations(runs, 2)]
+    pairs = [float(adjusted_rand_score(a, b)) for a, b in combinations(runs, 2)]
     return Communities(runs[best], scores[best], float(np.mean(pairs)) if pairs else nan)
-
-
-def adjusted_rand(a: Array, b: Array) -> float:
-    """The adjusted Rand index of two partitions [n]: (pairs together in both - expected) / (largest - expected)."""
-
-    def pairs(counts: Array) -> float:
-        return float((counts * (counts - 1)).sum() / 2)
-
-    both = pairs(np.bincount(a * (int(b.max()) + 1) + b))
-    first, second = pairs(np.bincount(a)), pairs(np.bincount(b))
-    expected = first * second / max(1, len(a) * (len(a) - 1) / 2)
-    largest = (first + second) / 2
-    return 1.0 if largest == expected else (both - expected) / (largest - expected)
 
 
 def eigenvector_centrality(weights: Array) -> Array:

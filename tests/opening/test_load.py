@@ -184,7 +184,10 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
         r"to open its GGUF file, name that: .*a\.gguf",
     ),
     "adapter": (lambda f: (f / "adapter_config.json").write_text("{}"), r"holds an adapter .* merge it"),
-    "config cut off": (lambda f: (f / "config.json").write_text('{"a'), r"config.json is damaged"),
+    "config cut off": (
+        lambda f: (f / "config.json").write_text('{"a'),
+        r"is not JSON .* so copy it again",
+    ),
     "another config": (lambda f: (f / "config.json").write_text("{}"), r"not the config of a model"),
     "unknown type": (lambda f: write_config(f, model_type="lama"), r"is a lama model, a type that neither .* -U"),
     "no weights": (lambda f: drop(f, "*.safetensors*"), r"has no weights: model.safetensors is missing"),

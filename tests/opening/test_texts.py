@@ -33,12 +33,12 @@ def test_texts_are_read_one_a_line_and_empty_lines_are_skipped(tmp_path: Path) -
     ("name", "content", "message"),
     [
         ("a.txt", b"\n  \n", "has no texts"),
-        ("a.txt", b"\xff\xfe\x00", "is not a text file in UTF-8"),
+        ("a.txt", b"\xff\xfe\x00", "line 1: byte 0xff is not UTF-8 text"),
         ("a.jsonl", b"", "has no texts"),
         ("a.jsonl", b'{"text": " "}', "has no texts"),
-        ("a.jsonl", b'{"text": "a"}\nb', "line 2 of .* is not a JSON object with a text"),
-        ("a.jsonl", b'{"texts": "a"}', "line 1 of .* is not a JSON object with a text"),
-        ("a.jsonl", b'["text"]', "line 1 of .* is not a JSON object with a text"),
+        ("a.jsonl", b'{"text": "a"}\nb', "line 2 is not JSON .*write {"),
+        ("a.jsonl", b'{"texts": "a"}', "line 1 has no text: write {"),
+        ("a.jsonl", b'["text"]', "line 1 is not a JSON object: write {"),
     ],
 )
 def test_a_file_without_texts_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
