@@ -83,32 +83,3 @@ def few(name: str) -> dict[str, Any]:
 
 def recipe(task: str) -> str:
     return next(one.name for one in list_recipes() if one.task == task)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("recipes", "digist"), "There is no recipe 'digist' in the package. Did you mean digits?"),
-        (("recipes", "digits", "--json"), "leave out --markdown, --json and --out"),
-        (("recipes", "digits", "--out", "x"), "leave out --markdown, --json and --out"),
-        (("recipes", "--markdown", "--json"), "--markdown only prints a table"),
-        (("tasks", "--markdown", "--out", "x"), "--markdown only prints a table"),
-        (("recipes", "--jsn"), "Unknown option --jsn. Did you mean --json?"),
-        (("tasks", "digits"), "unexpected extra argument"),
-        (("tasks", "--out", __file__), "is not a directory"),
-        (("recipe",), "Unknown verb 'recipe'. Did you mean recipes?"),
-        (("compare", "--task", "multi30k", "--schemes", "lie", "--out", "x"), "multi30k-de-en, multi30k-en-de"),
-        (("compare", "digits", "--task", "stdlib", "--schemes", "lie", "--out", "x"), "is for digits"),
-    ],
-)
-def test_wrong_words_are_one_line(
-    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(words) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("Error: ")
-    assert printed.err.count("\n") == 1
-    assert message in printed.err
-    assert list(tmp_path.iterdir()) == []

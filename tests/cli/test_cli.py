@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import refusal
 from typer.main import get_command
 
 from splitstep import SCHEMES, cli
@@ -29,16 +30,6 @@ KEYS = ["name", "notation", "fields", "evaluations", "splitting_order", "order",
 
 def splitstep(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "splitstep", *words], text=True, capture_output=True, **options)
-
-
-def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The line on standard error of a call that is wrong."""
-    assert cli.main(words) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert len(printed.err.splitlines()) == 1
-    assert printed.err.startswith("Error: ")
-    return printed.err
 
 
 def test_json_is_one_document_and_the_file_is_the_same(tmp_path: Path) -> None:
@@ -120,37 +111,6 @@ def test_every_verb_keeps_the_contract(verb: str, capsys: pytest.CaptureFixture[
     assert "--out DIR" in text
     assert f"Did you mean --json? See splitstep {verb} --help." in refusal(capsys, *words, "--jsn")
     assert "requires an argument" in refusal(capsys, *words, "--out")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "Missing verb"),
-        (["shemes"], "Did you mean schemes?"),
-        (["xyz"], "Known: "),
-        (["--jsn"], "Unknown option --jsn"),
-        (["--json", "schemes"], "Unknown option --json"),
-        (["schemes", "--json=1"], "does not take a value"),
-        (["schemes", "-q"], "Unknown option -q"),
-        (["schemes", "macron"], "Did you mean macaron?"),
-        (["schemes", "A F", "A/2 F"], "its fractions must sum to 1"),
-        (["schemes", "A F\nG;"], "separated by spaces"),
-        (["schemes", ""], "An empty scheme"),
-        (["schemes", "D*-1 D*2 A"], "Diffusion"),
-        (["schemes", "--out", "/dev/null"], "--out /dev/null is not a directory"),
-        (["schemes", "--out", "/dev/null/x"], "Not a directory"),
-        (["--", "nothing"], "No such command"),
-    ],
-)
-def test_wrong_input_is_one_line_and_exit_code_2(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert message in refusal(capsys, *words)
-
-
-def test_a_wrong_notation_leaves_no_directory_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refusal(capsys, "schemes", "A/2", "--out", str(tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_usage_error_has_no_traceback_and_no_box() -> None:

@@ -20,6 +20,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from children import Program
+from commands import call, refusal
 from inline import here
 from safetensors.torch import load_file, save_file
 
@@ -53,22 +54,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "It was a bright cold day in April, and the clocks were striking thirteen. " * 40
     )
     return tmp_path
-
-
-def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The line on standard error of a call that is wrong."""
-    assert cli.main(words) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("Error: ")
-    assert len(printed.err.splitlines()) == 1, printed.err
-    return printed.err
-
-
-def call(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """The JSON that a call prints."""
-    assert cli.main([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 def test_train_evaluate_and_reuse(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,27 +167,6 @@ def test_generate_prints_text_as_it_comes_up_to_a_stop_word(
     assert ended["text"] == whole["text"][: whole["text"].index(stop)]
     assert (ended["stop"], ended["stopped_by"]) == ([stop, "never written"], stop)
     assert call(capsys, *words, "--top-p", "1e-9")["text"] == call(capsys, *words[:-4], "--temperature", "0")["text"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--top-k", "0"), "top-k of at least 1"),
-        (("--top-k", "many"), "Invalid value for '--top-k'"),
-        (("--top-p", "0"), "top-p above 0 and at most 1; got 0.0"),
-        (("--top-p", "1.1"), "top-p above 0 and at most 1; got 1.1"),
-        (("--top-p", "nan"), "top-p above 0 and at most 1; got nan"),
-        (("--temperature", "0", "--top-k", "3"), "leave out --top-k and --top-p"),
-        (("--stop", ""), "a stop word is empty"),
-        (("--stop",), "--stop"),
-        (("--stopp", "x"), "Did you mean --stop?"),
-        (("--topk", "3"), "Did you mean --top-k?"),
-    ],
-)
-def test_wrong_options_of_generate_are_one_line(
-    options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert message in refusal(capsys, "generate", str(tmp_path), *options)
 
 
 def test_generate_needs_no_data_but_for_runs_of_older_versions(
@@ -337,68 +301,7 @@ def test_a_model_whose_output_is_no_number_is_no_traceback(
     assert not options or json.loads(printed)["figures"]["loss"] == "nan"
 
 
-def test_a_yaml_bomb_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nine lists of ten aliases each would be 10^9 entries."""
-    lines = ["x0: &x0 [1]", *(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]" for n in range(1, 10))]
-    (folder / "bomb.yaml").write_text("task: digits\n" + "\n".join(lines))
-    line = refusal(capsys, "train", "bomb.yaml", "--out", "out")
-    assert "bomb.yaml, line 3, column 10 is not YAML: the alias *x0 is not allowed: write its value out" in line
-    assert "is not a YAML value" in refusal(capsys, "train", "tiny.yaml", "train={lr: &a 1, eps: *a}", "--out", "out")
-
-
 COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((*COMPARE, "--task", "digit"), "Did you mean digits?"),
-        (COMPARE, "--task digits"),
-        ((*COMPARE, "none.yaml"), "there is no recipe 'none.yaml'"),
-        ((*COMPARE, "tiny.yaml", "--task", "stdlib"), "is for digits"),
-        ((*COMPARE, "tiny.yaml", "train.stepz=5"), 'did you mean "steps"?'),
-        ((*COMPARE, "tiny.yaml", "model.widht=5"), 'did you mean "width"?'),
-        ((*COMPARE, "tiny.yaml", "modle.width=5"), 'did you mean "model"?'),
-        ((*COMPARE, "tiny.yaml", "train.steps=many"), "needs a whole number"),
-        ((*COMPARE, "tiny.yaml", "model.width=wide"), "model: width is 'wide', and needs a whole number"),
-        ((*COMPARE, "tiny.yaml", "model.width=15"), "Width 15 is not divisible by"),
-        ((*COMPARE, "tiny.yaml", "data.patch=3"), "patch is 3, which does not divide images of 8 pixels"),
-        ((*COMPARE, "tiny.yaml", "--match", "time"), '"parameters" or "flops" or "none"'),
-        ((*COMPARE, "tiny.yaml", "--seeds", "0"), "at least 1"),
-        ((*COMPARE, "tiny.yaml", "--seeds", str(10**9)), "at most 10,000"),
-        ((*COMPARE, "tiny.yaml", "--seeds", str(10**20)), "at most 10,000"),
-        ((*COMPARE, "tiny.yaml", "train.seed=10000000000000000000"), "below 2^63"),
-        ((*COMPARE, "tiny.yaml", "--engine", "cloud"), "local=N"),
-        ((*COMPARE, "tiny.yaml", "--sweep", "train.lr"), "train.lr=1e-3,3e-3"),
-        ((*COMPARE, "tiny.yaml", "--sweep", "train.lrr=1,2"), 'did you mean "lr"?'),
-        (("compare", "tiny.yaml", "--schemes", "lie,macaroon", "--out", "out"), "Did you mean macaron?"),
-        (("compare", "tiny.yaml", "--schemes", "lie,A F", "--out", "out"), "listed twice"),
-        (("compare", "tiny.yaml", "--schemes", "lie"), "--out"),
-        (("compare", "text.yaml", "data.path=nowhere.txt", "--schemes", "lie", "--out", "out"), "nowhere.txt"),
-        (("train", "none.yaml", "--out", "out"), "there is no recipe"),
-        (("train", "text.yaml", "data.path=nowhere.txt", "--out", "out"), "nowhere.txt"),
-        (("train", "tiny.yaml", "scheme=macaron", "model.ffn=1", "--out", "out"), "comes no nearer"),
-        (("train", "tiny.yaml", "model.width=1048576", "--out", "out"), "lower model.width, model.ffn or model.layers"),
-        (("train", "book.txt", "--out", "out"), "book.txt"),
-        (("train", "tiny.yaml", "train.lr=-1", "--out", "out"), "above 0"),
-        (("train", "tiny.yaml", "train.mode=capture", "--out", "out"), "CUDA"),
-        (("evaluate", "nowhere"), "no recipe.yaml"),
-        (("evaluate", "nowhere", "--split", "test", "--out", "nowhere"), "the run's own directory"),
-        (("evaluate", "nowhere"), "--task stdlib"),
-        (("evaluate", "nowhere", "--task", "stdlob"), 'did you mean "stdlib"?'),
-        (("generate", "no/where/at-all"), "no/where/at-all is not there: name a run of splitstep, a model's folder"),
-        (("report", "nowhere"), "has no result.json"),
-        (("report", "nowhere", "--markdown", "--json"), "leave out --json and --out"),
-        (("report", "nowhere", "--against", "lie"), "add --markdown"),
-    ],
-)
-def test_wrong_input_is_one_line_and_leaves_nothing(
-    folder: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
-) -> None:
-    if "train.mode=capture" in words and torch.cuda.is_available():
-        pytest.skip("a GPU can capture")
-    assert message in refusal(capsys, *words)
-    assert not (folder / "out").exists()
 
 
 def test_compare_is_not_for_torchrun(
@@ -437,8 +340,6 @@ def test_a_directory_of_another_run_is_refused(folder: Path, capsys: pytest.Capt
     call(capsys, "train", "tiny.yaml", "--out", "run")
     assert "belongs to another run" in refusal(capsys, "train", "tiny.yaml", "train.lr=0.5", "--out", "run")
     assert "belongs to a single run" in refusal(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--out", "run")
-    (folder / "file").touch()
-    assert "not a directory" in refusal(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--out", "file")
 
 
 def test_no_verb_overwrites_the_result_of_a_run_or_a_comparison(
@@ -471,22 +372,6 @@ def test_a_start_that_fails_leaves_the_directory_free(
             patch.setattr("splitstep.training.loop.Run", Mock(side_effect=error))
             assert message in refusal(capsys, "train", "tiny.yaml", "--out", "out")
         assert not (folder / "out").exists()
-
-
-def test_a_mistake_in_yaml_has_its_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "bad.yaml").write_text("task: digits\nmodel: {layers: 1\ntrain: 3\n")
-    line = refusal(capsys, "train", "bad.yaml", "--out", "out")
-    assert "bad.yaml, line 3, column 6 is not YAML: expected ',' or '}'" in line
-
-
-def test_a_key_that_is_there_twice_has_its_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "twice.yaml").write_text(f"{TINY}  # and again\ntrain: {{steps: 9}}\n")
-    line = refusal(capsys, "train", "twice.yaml", "--out", "out")
-    assert "twice.yaml, line 7, column 1 is not YAML: train is there twice: keep one" in line
-    (folder / "twice.yaml").write_text("task: digits\ntrain:\n  lr: 1e-3\n  steps: 5\n  lr: 2e-3\n")
-    line = refusal(capsys, "train", "twice.yaml", "--out", "out")
-    assert "twice.yaml, line 5, column 3 is not YAML: lr is there twice: keep one" in line
-    assert "is not a YAML value" in refusal(capsys, "train", "tiny.yaml", "train={lr: 1, lr: 2}", "--out", "out")
 
 
 def test_what_is_not_matched_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,30 +102,3 @@ def test_help_shows_the_options_of_one_verb(verb: str, capsys: pytest.CaptureFix
     assert set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, re.M)) == OWN[verb] | SHARED
     others = {name for name in OWN if f"splitstep {name} --help" in text}
     assert others == (set(OWN) - {verb} if verb == "compare" else set())
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("gleu", "There is no recipe 'gleu'. Did you mean `splitstep compare glue ...`?"),
-        ("distill T S", "There is no recipe 'distill'. Did you mean `splitstep compare distil ...`?"),
-        ("--out out glue", "There is no recipe 'glue'. Did you mean `splitstep compare glue ...`?"),
-        ("gleu --start a=b", "Unknown option --start. It belongs to splitstep compare glue. See splitstep compare"),
-        ("digits --methods ce", "Unknown option --methods. It belongs to splitstep compare distil."),
-        ("glue --schemes lie", "Unknown option --schemes. It belongs to splitstep compare. See splitstep compare glue"),
-        ("distil T --sweep train.lr=1,2", "It belongs to splitstep compare and splitstep compare glue."),
-        ("glue --strat a=b", "Unknown option --strat. Did you mean --start? See splitstep compare glue --help."),
-        ("glue-rt --schemes lie --out out", "Did you mean glue-rte?"),
-        ("glue", "Missing option '--start'. Pre-trained runs, as in lie=runs/a"),
-        ("distil", "Missing argument 'TEACHER'. A causal model"),
-        ("distil T S --text a --methods ce --out out --answer-tokens 0", "--answer-tokens 0: give at least 1"),
-    ],
-)
-def test_a_hint_names_the_verb_that_was_meant(
-    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["compare", *line.split()]) == 2
-    [said] = capsys.readouterr().err.splitlines()
-    assert message in said
-    assert not list(tmp_path.iterdir())

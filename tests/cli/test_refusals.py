@@ -1,0 +1,144 @@
+"""Wrong words are refused in one line that says what to type instead, before anything is made."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from commands import refusal
+
+FILES = {
+    "tiny.yaml": "task: digits\nmodel: {layers: 2, width: 16, heads: 2, ffn: 64}\ntrain: {steps: 6, batch: 8}\n",
+    "text.yaml": "task: text\ndata: {path: [book.txt], length: 16}\nmodel: {layers: 1, width: 16, heads: 2, ffn: 32}\n",
+    "book.txt": "It was a bright cold day in April, and the clocks were striking thirteen. " * 40,
+    "mistake.yaml": "task: digits\nmodel: {layers: 1\ntrain: 3\n",
+    "twice.yaml": "task: digits\nmodel: {layers: 2}\ntrain: {steps: 6}\n\ntrain: {steps: 9}\n",
+    "inside.yaml": "task: digits\ntrain:\n  lr: 1e-3\n  steps: 5\n  lr: 2e-3\n",
+    "bomb.yaml": "task: digits\nx0: &x0 [1]\n"
+    + "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]\n" for n in range(1, 10)),  # 10^9 entries
+}
+COMPARE = "compare --schemes lie,macaron --out out"
+LINES = {
+    "": "Missing verb",
+    "shemes": "Did you mean schemes?",
+    "xyz": "Known: ",
+    "recipe": "Unknown verb 'recipe'. Did you mean recipes?",
+    "--jsn": "Unknown option --jsn",
+    "--json schemes": "Unknown option --json",
+    "-- nothing": "No such command",
+    "schemes --json=1": "does not take a value",
+    "schemes -q": "Unknown option -q",
+    "schemes macron": "Did you mean macaron?",
+    "schemes 'A F' 'A/2 F'": "its fractions must sum to 1",
+    "schemes 'A F\nG;'": "separated by spaces",
+    "schemes ''": "An empty scheme",
+    "schemes 'D*-1 D*2 A'": "Diffusion",
+    "schemes A/2 --out out": "its fractions must sum to 1",
+    "schemes --out /dev/null": "--out /dev/null is not a directory",
+    "schemes --out /dev/null/x": "Not a directory",
+    "recipes digist": "There is no recipe 'digist' in the package. Did you mean digits?",
+    "recipes digits --json": "leave out --markdown, --json and --out",
+    "recipes digits --out x": "leave out --markdown, --json and --out",
+    "recipes --markdown --json": "--markdown only prints a table",
+    "recipes --jsn": "Unknown option --jsn. Did you mean --json?",
+    "tasks --markdown --out x": "--markdown only prints a table",
+    "tasks digits": "unexpected extra argument",
+    "tasks --out book.txt": "is not a directory",
+    "compare --task multi30k --schemes lie --out x": "multi30k-de-en, multi30k-en-de",
+    "compare digits --task stdlib --schemes lie --out x": "is for digits",
+    "compare --task stdlib tiny.yaml --schemes lie --out x": "is for digits",
+    "compare gleu": "There is no recipe 'gleu'. Did you mean `splitstep compare glue ...`?",
+    "compare distill T S": "There is no recipe 'distill'. Did you mean `splitstep compare distil ...`?",
+    "compare --out out glue": "There is no recipe 'glue'. Did you mean `splitstep compare glue ...`?",
+    "compare gleu --start a=b": "Unknown option --start. It belongs to splitstep compare glue. See splitstep compare",
+    "compare digits --methods ce": "Unknown option --methods. It belongs to splitstep compare distil.",
+    "compare glue --schemes lie": "It belongs to splitstep compare. See splitstep compare glue",
+    "compare distil T --sweep train.lr=1,2": "It belongs to splitstep compare and splitstep compare glue.",
+    "compare glue --strat a=b": "Unknown option --strat. Did you mean --start? See splitstep compare glue --help.",
+    "compare glue-rt --schemes lie --out out": "Did you mean glue-rte?",
+    "compare glue": "Missing option '--start'. Pre-trained runs, as in lie=runs/a",
+    "compare distil": "Missing argument 'TEACHER'. A causal model",
+    "compare distil T S --text a --methods ce --out out --answer-tokens 0": "--answer-tokens 0: give at least 1",
+    COMPARE: "--task digits",
+    f"{COMPARE} --task digit": "Did you mean digits?",
+    f"{COMPARE} none.yaml": "there is no recipe 'none.yaml'",
+    f"{COMPARE} tiny.yaml train.stepz=5": 'did you mean "steps"?',
+    f"{COMPARE} tiny.yaml model.widht=5": 'did you mean "width"?',
+    f"{COMPARE} tiny.yaml modle.width=5": 'did you mean "model"?',
+    f"{COMPARE} tiny.yaml train.steps=many": "needs a whole number",
+    f"{COMPARE} tiny.yaml model.width=wide": "model: width is 'wide', and needs a whole number",
+    f"{COMPARE} tiny.yaml model.width=15": "Width 15 is not divisible by",
+    f"{COMPARE} tiny.yaml data.patch=3": "patch is 3, which does not divide images of 8 pixels",
+    f"{COMPARE} tiny.yaml --match time": '"parameters" or "flops" or "none"',
+    f"{COMPARE} tiny.yaml --seeds 0": "at least 1",
+    f"{COMPARE} tiny.yaml --seeds {10**9}": "at most 10,000",
+    f"{COMPARE} tiny.yaml --seeds {10**20}": "at most 10,000",
+    f"{COMPARE} tiny.yaml train.seed=10000000000000000000": "below 2^63",
+    f"{COMPARE} tiny.yaml --engine cloud": "local=N",
+    f"{COMPARE} tiny.yaml --sweep train.lr": "train.lr=1e-3,3e-3",
+    f"{COMPARE} tiny.yaml --sweep train.lrr=1,2": 'did you mean "lr"?',
+    "compare tiny.yaml --schemes lie,macaroon --out out": "Did you mean macaron?",
+    "compare tiny.yaml --schemes 'lie,A F' --out out": "listed twice",
+    "compare tiny.yaml --schemes lie": "--out",
+    "compare tiny.yaml --schemes lie --out book.txt": "not a directory",
+    "compare text.yaml data.path=nowhere.txt --schemes lie --out out": "nowhere.txt",
+    "train none.yaml --out out": "there is no recipe",
+    "train text.yaml data.path=nowhere.txt --out out": "nowhere.txt",
+    "train tiny.yaml scheme=macaron model.ffn=1 --out out": "comes no nearer",
+    "train tiny.yaml model.width=1048576 --out out": "lower model.width, model.ffn or model.layers",
+    "train book.txt --out out": "book.txt",
+    "train tiny.yaml train.lr=-1 --out out": "above 0",
+    "train tiny.yaml train.mode=capture --out out": "CUDA",
+    "train mistake.yaml --out out": "mistake.yaml, line 3, column 6 is not YAML: expected ',' or '}'",
+    "train twice.yaml --out out": "twice.yaml, line 5, column 1 is not YAML: train is there twice: keep one",
+    "train inside.yaml --out out": "inside.yaml, line 5, column 3 is not YAML: lr is there twice: keep one",
+    "train tiny.yaml 'train={lr: 1, lr: 2}' --out out": "is not a YAML value",
+    "train bomb.yaml --out out": "line 3, column 10 is not YAML: the alias *x0 is not allowed: write its value out",
+    "train tiny.yaml 'train={lr: &a 1, eps: *a}' --out out": "is not a YAML value",
+    "evaluate nowhere": "(it has no recipe.yaml): name a run, or say on what to evaluate the model, such as --task",
+    "evaluate nowhere --split test --out nowhere": "the run's own directory",
+    "evaluate nowhere --task stdlob": 'did you mean "stdlib"?',
+    "generate no/where/at-all": "no/where/at-all is not there: name a run of splitstep, a model's folder",
+    "generate . --top-k 0": "top-k of at least 1",
+    "generate . --top-k many": "Invalid value for '--top-k'",
+    "generate . --top-p 0": "top-p above 0 and at most 1; got 0.0",
+    "generate . --top-p 1.1": "top-p above 0 and at most 1; got 1.1",
+    "generate . --top-p nan": "top-p above 0 and at most 1; got nan",
+    "generate . --temperature 0 --top-k 3": "leave out --top-k and --top-p",
+    "generate . --stop ''": "a stop word is empty",
+    "generate . --stop": "--stop",
+    "generate . --stopp x": "Did you mean --stop?",
+    "generate . --topk 3": "Did you mean --top-k?",
+    "report nowhere": "has no result.json",
+    "report nowhere --markdown --json": "leave out --json and --out",
+    "report nowhere --against lie": "add --markdown",
+    "ablate --task digits --arms full,no-nrom": 'there is no arm "no-nrom"; did you mean "no-norm"?',
+    "ablate --task digits --arms full,,no-norm": "has an empty entry",
+    "ablate --task digits --rates 0": "--rates: 0 is not a learning rate",
+    "ablate --task digits --rates fast": "--rates 'fast' is not a list of numbers",
+    "ablate --task digits --seeds 0": "--seeds 0: give at least 1",
+    "ablate --task digist": "There is no recipe for a task 'digist'. Did you mean digits?",
+    "ablate digist": "there is no recipe 'digist'",
+    "ablate train.steps=3": "Missing recipe: name one, as in `splitstep ablate digits",
+    "ablate digits --task stdlib": "is for digits: leave one of the two out",
+    "ablate --task digits 'scheme=A F @heun'": "the arm no-residual does not fit the recipe",
+    "ablate --task digits 'scheme=A N F M' --arms post": "the arm post does not fit the recipe",
+    "ablate --task digits model.norm=none": "the arms full and no-norm are the same for this recipe",
+    "ablate --task digits 'ablate.arms={full: {}}'": "there is an arm full already",
+    "ablate --task digits --engine cluster": "--engine cluster is unknown",
+}
+
+
+@pytest.mark.parametrize(("line", "message"), LINES.items())
+def test_wrong_words_are_one_line_and_leave_nothing(
+    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "train.mode=capture" in line and torch.cuda.is_available():
+        pytest.skip("a GPU can capture")
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    assert message in refusal(capsys, *shlex.split(line))
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted(FILES)

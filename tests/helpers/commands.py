@@ -1,0 +1,26 @@
+"""Commands in the process of a test: what they print as JSON, and the one line of those that are wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from splitstep import cli
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
+    """The line on standard error of a call that is wrong; it prints nothing else."""
+    assert cli.main([*map(str, words)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    [line] = printed.err.splitlines()
+    assert line.startswith("Error: ")
+    return f"{line}\n"
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: Any) -> Any:
+    """The JSON that a call prints."""
+    assert cli.main([*map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
