@@ -65,9 +65,9 @@ def test_measured_orders_join_and_are_null_where_a_part_replaces(capsys: pytest.
 def test_what_cannot_be_measured_is_text_in_json_and_reads_back() -> None:
     [row] = orders.orders(["lie"]).rows
     broken = orders.Row(**(vars(row) | {"measured": orders.Measured(float("nan"), 1.0, 1.0)}))
-    document = json.loads(json.dumps(orders.Orders((broken,)).document(), allow_nan=False))
+    document = json.loads(json.dumps(orders.Orders((broken,)).json(), allow_nan=False))
     assert document["rows"][0]["measured"] == {"autonomous": "nan", "time_dependent": 1.0, "untied": 1.0}
-    [again] = orders.read_orders(document, "there").rows
+    [again] = read_orders(document, "there").rows
     assert again.measured is not None
     assert math.isnan(again.measured.autonomous)
 
