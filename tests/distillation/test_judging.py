@@ -82,43 +82,6 @@ def test_rows_that_are_too_long_are_refused() -> None:
         answer_bits(*one, [ROWS[0], long])
 
 
-@pytest.mark.parametrize(
-    ("answer", "reference", "points"),
-    [
-        ("the cat sat", "the cat sat", 100.0),
-        ("the cat", "the cat sat on the mat", 100 * 2 * 1 * (2 / 6) / (1 + 2 / 6)),  # P 1, R 1/3
-        ("sat cat the", "the cat sat", 100 / 3),  # one word in order
-        ("Running dogs!", "the dog runs", 100 * 2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3)),  # run, dog: one in order
-        ("", "the cat", 0.0),
-        ("你好", "你好", 0.0),  # the package knows Latin letters and digits only
-    ],
-)
-def test_rouge_by_hand(answer: str, reference: str, points: float) -> None:
-    assert rouge_l(answer, reference) == pytest.approx(points)
-
-
-def common(a: list[str], b: list[str]) -> int:
-    """The length of the longest common subsequence."""
-    rows = [[0] * (len(b) + 1)]
-    for x in a:
-        row = [0]
-        for j, y in enumerate(b):
-            row.append(rows[-1][j] + 1 if x == y else max(row[-1], rows[-1][j + 1]))
-        rows.append(row)
-    return rows[-1][-1]
-
-
-WORDS = st.lists(st.sampled_from(["fox", "dog", "sat", "mat", "cat"]), max_size=12)
-
-
-@settings(max_examples=50, deadline=None)
-@given(WORDS, WORDS)
-def test_rouge_is_that_of_the_package_and_of_a_table(a: list[str], b: list[str]) -> None:
-    found = rouge_l(" ".join(a), " ".join(b))
-    assert found == 100 * RougeScorer(["rougeL"], use_stemmer=True).score(" ".join(b), " ".join(a))["rougeL"].fmeasure
-    assert found == pytest.approx(200 * common(a, b) / (len(a) + len(b)) if common(a, b) else 0.0)
-
-
 PIECES = [
     "The",
     "foxes",

@@ -149,34 +149,6 @@ def test_a_tiny_tail_keeps_its_digits(largest: float) -> None:
     torch.testing.assert_close(logits.grad, torch.tensor([[0.25, 0.25, -1.0, 0.25, 0.25]]), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 2.5])
-@pytest.mark.parametrize("name", FORMULAS)
-def test_slopes_with_the_tail_as_one_class_are_those_of_the_definition(name: str, temperature: float) -> None:
-    between = parse_method(name).summands[0].term.between  # pyright: ignore
-    p, q = random(5, 9, seed=1, scale=2), random(5, 9, seed=2, scale=2).requires_grad_()
-    kept = top_k(p, 3, (temperature,))
-    tokens = (q / temperature).softmax(-1)
-    largest = tokens.gather(-1, kept.ids)
-    classes = torch.cat((largest, 1 - largest.sum(-1, keepdim=True)), -1)
-    expected = between(kept.logs(temperature), classes.log())
-    found = row_divergences(kept, q, between, temperature)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    weights = random(5, seed=3)
-    slopes = [torch.autograd.grad(weights @ one, q)[0] for one in (found, expected)]
-    torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-12)
-
-
-def test_kept_logits_are_log_probabilities_and_the_tail_has_the_rest() -> None:
-    logits = random(3, 9, scale=3)
-    kept = top_k(logits, 4, (1.0, 2.0))
-    torch.testing.assert_close(kept.logits, logits.log_softmax(-1).topk(4).values)
-    for t in (1.0, 2.0):
-        probabilities = (logits / t).softmax(-1)
-        expected = probabilities.gather(-1, kept.ids)
-        torch.testing.assert_close(kept.logs(t).exp()[:, :4], expected)
-        torch.testing.assert_close(kept.logs(t).exp()[:, 4], 1 - expected.sum(-1))
-
-
 def test_a_rounded_cache_still_sums_to_one() -> None:
     kept = top_k(random(3, 9, scale=3), 4)
     rounded = TopK(kept.logits.bfloat16(), kept.ids, {1.0: kept.tails[1.0].bfloat16()})
@@ -343,21 +315,6 @@ def test_sorted_probabilities_of_the_largest_logits_are_a_lower_bound() -> None:
     assert found <= term("uld", made).item()
     more = term("uld", shortened(made, 12)).item()  # more than the student's vocabulary has
     assert found < more <= term("uld", made).item() + 1e-12
-
-
-def test_sorted_probabilities_by_hand() -> None:
-    """(.5, .3, .2) against (.6, .4), sorted and filled up: |.5 - .6| + |.3 - .4| + |.2 - 0| = .4."""
-    made = two_tokenizers()
-    p = torch.tensor([[[0.3, 0.5, 0.2], [1.0, 1.0, 1.0]]]).double().log()
-    q = torch.tensor([[[0.4, 0.6], [1.0, 1.0]]]).double().log()
-    labels = torch.tensor([[IGNORED, 1]])
-    real = torch.ones(1, 2, dtype=torch.bool)
-    given = Made(
-        changed(made.teacher, {LOGITS: p}, real=real),
-        changed(made.student, {LOGITS: q}, real=real),
-        replace(made.aligned, labels=labels, teacher_labels=labels),
-    )
-    assert term("uld", given).item() == pytest.approx(0.4, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", FORMULAS)

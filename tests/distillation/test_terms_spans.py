@@ -30,9 +30,11 @@ from made_up_distil import states as layers
 from made_up_distil import token_weights as weights_by_loops
 from torch import Tensor
 
+from splitstep.distillation import span_divergence
 from splitstep.distillation.geometry import attention_masses, pooled, token_weights
 from splitstep.distillation.method import MethodLoss, parse_method
-from splitstep.distillation.records import FINAL, LOGITS, MASSES, OUTPUT, Aligned, Outputs, Shape, Shapes, Spans
+from splitstep.distillation.records import FINAL, MASSES, OUTPUT, Spans
+from splitstep.distillation.span_divergence import Side, weighted_kl
 from splitstep.flows.keys import Key
 
 PAIRS = {2: 4, 3: 6, 4: 8}  # the student's key layers of 4, and the teacher's of 8
@@ -205,81 +207,6 @@ def test_at_most_so_many_spans_of_a_text_are_compared_and_the_rest_is_counted() 
     torch.testing.assert_close(found, built("mta.dsa(words=2)")(*made._replace(aligned=explicit)))
 
 
-def exact(rows: list[list[list[float]]]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.float64)
-
-
-def by_hand() -> Made:
-    """One text of four tokens in the plane; three words or spans: tokens 0 and 1, token 2, token 3."""
-    real = torch.ones(1, 4, dtype=torch.bool)
-    weights = exact([[[0.1, 0.3, 0.2, 0.4]]])[0]
-    at = exact([[[2, 0], [2, 0], [0, 1], [3, 3]]])
-    three = same([(0, 2), (2, 3), (3, 4)])
-    square = torch.eye(2).double()
-    known = {**layers({1: at, 2: at}), **layers({1: weights, 2: weights}, "weights"), MASSES: weights, FINAL: at}
-    teacher = Outputs(real, 2, {**known, OUTPUT: square})
-    own = exact([[[1, 0], [1, 0], [1, 0], [0, 2]]])
-    shown = Outputs(real, 2, {**layers({1: own, 2: own}), MASSES: weights, FINAL: own, OUTPUT: square})
-    labels = torch.tensor([[-100, -100, 0, 1]])
-    kinds = {"words": three, "phrases": three, "aligned": three}
-    return Made(teacher, shown, Aligned(labels, spans=kinds, vocabulary=torch.tensor([[0, 0], [1, 1]])))  # pyright: ignore
-
-
-PLANE = Shapes(Shape(2, 2), Shape(2, 2))
-
-
-def test_mta_by_hand() -> None:
-    """The teacher's spans point at 0°, 90°, 45°, the student's at 0°, 0°, 90°; weights .4, .2, .4.
-
-    Cosines of the pairs (1,2), (1,3), (2,3): teacher 0, r, r with r = 1/sqrt(2); student 1, 0, 0.
-    Squared gaps: 1, 1/2, 1/2. Pair weights: .08, .16, .08, in sum .32, so 1/4, 1/2, 1/4.
-    mta.dsa = 1/4 + 1/4 + 1/8 = 5/8 at each layer, and so is its mean.
-    mta.hid: W is the identity; 1 - cos of the tokens is 0, 0, 1, 1 - r; weights .1, .3, .2, .4.
-    One layer: .2 + .4 (1 - r) = .6 - .4 r. Two key layers (1 of 2 for words; 2 for phrases): 1.2 - .8 r.
-    mta = 2 * 5/8 + .2 (1.2 - .8 r) = 1.49 - .16 r
-    """
-    r, made = 1 / math.sqrt(2), by_hand()
-    found = MethodLoss(parse_method("1 mta"), PLANE).double()
-    values = found.values(*made)
-    assert values["mta.dsa"].item() == pytest.approx(5 / 8, abs=1e-12)
-    assert values["mta.hid"].item() == pytest.approx(1.2 - 0.8 * r, abs=1e-12)
-    assert found(*made).item() == pytest.approx(1.49 - 0.16 * r, abs=1e-12)
-
-
-def test_sra_by_hand() -> None:
-    """The text of `test_mta_by_hand`, with P the identity, and logits (0, log 3) at the last two positions.
-
-    sra.centre: 1 - cos of the spans is 0, 1, 1 - r; weights .4, .2, .4: .2 + .4 (1 - r) = .6 - .4 r.
-    sra.geometry: the pairs of mta.dsa, 5/8.
-    sra.vocabulary at temperature 2, the output matrices being the identity: logits / 2 are the centres / 2.
-      Teacher: (1, 0), (0, 1/2), (3/2, 3/2); student: (1/2, 0), (1/2, 0), (0, 1). With s(x) = 1 / (1 + exp(-x)):
-      span 1: p = (s(1), s(-1)), q = (s(1/2), s(-1/2))
-      span 2: p = (s(-1/2), s(1/2)), q = (s(1/2), s(-1/2)); KL = (s(1/2) - s(-1/2)) / 2, as log(s(x) / s(-x)) = x
-      span 3: p = (1/2, 1/2), q = (s(-1), s(1)); KL = -log 2 - log(s(1) s(-1)) / 2
-    ce: labels 0 at position 1, 1 at position 2, with probabilities (1/4, 3/4): (log 4 + log 4/3) / 2
-    sra = .6 ce + .4 (centre + 50 geometry + 4 KL), 4 being the squared temperature
-    """
-    r, made = 1 / math.sqrt(2), by_hand()
-    logits = torch.tensor([0.0, math.log(3)], dtype=torch.float64).expand(1, 4, 2)
-    made = made._replace(student=changed(made.student, {LOGITS: logits}))
-    found = MethodLoss(parse_method("sra"), PLANE).double()
-    torch.nn.init.eye_(found.own("sra.centre")["centres"].weight)  # pyright: ignore
-
-    def s(x: float) -> float:
-        return 1 / (1 + math.exp(-x))
-
-    first = s(1) * math.log(s(1) / s(0.5)) + s(-1) * math.log(s(-1) / s(-0.5))
-    vocabulary = 0.4 * first + 0.2 * (s(0.5) - s(-0.5)) / 2 + 0.4 * (-math.log(2) - math.log(s(1) * s(-1)) / 2)
-    ce = (math.log(4) + math.log(4 / 3)) / 2
-    values = found.values(*made)
-    assert values["sra.centre"].item() == pytest.approx(0.6 - 0.4 * r, abs=1e-12)
-    assert values["sra.geometry"].item() == pytest.approx(5 / 8, abs=1e-12)
-    assert values["sra.vocabulary"].item() == pytest.approx(4 * vocabulary, abs=1e-12)
-    assert values["ce"].item() == pytest.approx(ce, abs=1e-12)
-    total = 0.6 * ce + 0.4 * (0.6 - 0.4 * r + 50 * 5 / 8 + 4 * vocabulary)
-    assert found(*made).item() == pytest.approx(total, abs=1e-12)
-
-
 def test_spans_may_overlap_and_leave_gaps() -> None:
     states, w = random(1, 5, 3), random(1, 5, seed=1).exp()
     given = spans([[(0, 4, 0, 4), (1, 3, 1, 3)]])
@@ -292,3 +219,60 @@ def test_spans_may_overlap_and_leave_gaps() -> None:
 def test_different_tokens_are_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} compares token by token, .*: use sra or uld"):
         built(name)(*two_tokenizers())
+
+
+def sides() -> tuple[Side, Side, Tensor]:
+    teacher = Side(random(7, 6, seed=1), random(11, 6, seed=2))
+    student = Side(random(7, 5, seed=3).requires_grad_(), random(11, 5, seed=4).requires_grad_())
+    return teacher, student, random(7, seed=5).exp()
+
+
+def by_logits(teacher: Side, student: Side, weights: Tensor) -> Tensor:
+    log_p, log_q = ((side.points @ side.rows.mT).log_softmax(-1) for side in (teacher, student))
+    return (weights * (log_p.exp() * (log_p - log_q)).sum(-1)).sum()
+
+
+@pytest.mark.parametrize("parts", [2, 16])
+@pytest.mark.parametrize("entries", [1, 22, 33, 2**24])
+def test_value_and_gradient_are_those_of_all_logits(entries: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_divergence, "ENTRIES", entries)
+    monkeypatch.setattr(span_divergence, "PARTS", parts)
+    teacher, student, weights = sides()
+    found, expected = 3 * weighted_kl(teacher, student, weights), 3 * by_logits(teacher, student, weights)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    slopes, exact = torch.autograd.grad(found, student), torch.autograd.grad(expected, student)
+    torch.testing.assert_close(slopes, exact, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("points", "parts"), [(1, 1), (15, 15), (16, 16), (17, 9), (160, 16), (1000, 16)])
+def test_many_points_are_in_at_most_sixteen_parts(points: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_divergence, "ENTRIES", 11)
+    sizes: list[int] = []
+
+    def counting(self: Side, part: slice) -> Tensor:
+        sizes.append(len(self.points[part]))
+        return self.points[part] @ self.rows.mT
+
+    monkeypatch.setattr(Side, "logits", counting)
+    weighted_kl(Side(random(points, 6), random(11, 6)), Side(random(points, 5), random(11, 5)), random(points))
+    assert sum(sizes) == 2 * points
+    assert len(sizes) == 2 * parts
+
+
+def test_products_are_rounded_under_autocast_and_sums_are_not() -> None:
+    teacher, student, weights = (
+        Side(*(x.detach().float().requires_grad_() for x in one)) if isinstance(one, Side) else one.float()
+        for one in sides()
+    )
+    assert isinstance(teacher, Side)
+    assert isinstance(student, Side)
+    assert isinstance(weights, Tensor)
+    exact = by_logits(teacher, student, weights)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = weighted_kl(teacher, student, weights)
+    slopes, expected = torch.autograd.grad(found, student), torch.autograd.grad(exact, student)
+    assert found.dtype == torch.float32
+    assert found.item() != exact.item()
+    torch.testing.assert_close(found, exact, rtol=0.02, atol=0)
+    for slope, one in zip(slopes, expected, strict=True):
+        torch.testing.assert_close(slope, one, rtol=0.05, atol=0.05)

@@ -162,17 +162,6 @@ def test_padding_tokens_are_special_and_outside_of_all_spans() -> None:
     assert inside == {number for number, special in enumerate(batch["special_tokens_mask"][0]) if not special}
 
 
-def test_a_worked_example() -> None:
-    """'Hi wörld', w-ö-rld: bytes H0 i1 _2 w3 ö4-5 r6 l7 d8."""
-    no = np.zeros(3, bool)
-    teacher = TokenBytes(np.arange(3), np.array([2, 5, 9]), no)  # Hi | _w and half of ö | the rest
-    student = TokenBytes(np.arange(5), np.array([0, 2, 4, 6, 9]), np.array([True, False, False, False, False]))
-    found = align(teacher, student)  # <s> | Hi | _w | ö | rld
-    assert found.bytes.tolist() == [[0, 2], [2, 9]]
-    assert found.teacher.tolist() == [[0, 1], [1, 3]]
-    assert found.student.tolist() == [[1, 2], [2, 5]]
-
-
 @pytest.mark.parametrize(
     ("kind", "text", "covered"),
     [

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizer_kinds import KINDS, texts, tokenizer
 
-from splitstep.distillation.texts import collate
 from splitstep.text.spans import noun_chunks, phrases, text_spans, tokens_of, unit_spans, words
 from splitstep.text.token_bytes import TokenBytes, token_bytes
 
@@ -101,15 +100,6 @@ def test_words_without_tokens_on_a_side_are_left_out() -> None:
     found = unit_spans(words(text), together, apart)
     assert found.teacher.tolist() == [[0, 1], [1, 2]]
     assert found.student.tolist() == [[0, 1], [3, 4]]
-
-
-def test_spans_of_one_tokenizer_are_equal_on_both_sides() -> None:
-    text = "The quick brown fox, 你好"
-    tokens = token_bytes(tokenizer("byte BPE"), text)
-    spans = collate([unit_spans(words(text), tokens, tokens)])
-    assert spans.teacher.equal(spans.student)
-    assert spans.mask.all()
-    assert (spans.teacher[..., 0] < spans.teacher[..., 1]).all()
 
 
 def test_spans_of_all_kinds() -> None:
