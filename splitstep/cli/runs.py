@@ -115,7 +115,7 @@ def default_out(recipe: Path) -> Path:
 
 def _run_table(result: RunResult, out: Path) -> RenderableType:
     from ..schemes import label
-    from ..studies.compare.wording import kept_text, widths
+    from ..studies.compare.tables import kept_text, widths
     from ..support.words import counted
     from ..tasks.measures import title_of
 

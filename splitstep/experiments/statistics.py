@@ -47,6 +47,12 @@ class Estimate(NamedTuple):
             return ""
         return {1: "one seed", 2: "too few seeds"}.get(self.n, "too few seeds: all equal")
 
+    @property
+    def turned(self) -> Estimate:
+        """The estimate of minus the value."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return Estimate(-self.mean, low, high, self.n)
+
 
 def estimate(values: Sequence[float], level: float = LEVEL, bounds: Bounds = UNBOUNDED) -> Estimate | None:
     """mean +- t_(n-1) s / sqrt(n), where s is the sample standard deviation; None if there are no values.

@@ -1,9 +1,9 @@
-"""Runs that are over: results, curves and translations read from their directories."""
+"""Runs that are over: results, curves and translations read from their directories, and figures of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -12,8 +12,10 @@ from ..tasks.measures import Metric, title_of
 from ..training import TrainOptions
 from ..training.directory import RunDirectory
 from ..training.result import RunOutcome, RunResult
+from .experiment import Experiment, Observation, Quantity
 from .plan import Planned
 from .records import Curve, Trial
+from .statistics import Bounds
 
 POINTS = 200  # of a loss curve, at most
 
@@ -73,3 +75,34 @@ def thinned(points: Sequence[tuple[int, float]], whole: int, most: int = POINTS)
     return Curve(
         tuple(group[-1][0] for group in groups), tuple(math.fsum(v for _, v in group) / len(group) for group in groups)
     )
+
+
+def figure_on(split: str, metric: Metric) -> Quantity[Trial]:
+    """A metric on a split of data."""
+    bounds = Bounds(metric.least, metric.greatest)
+    return Quantity(lambda one: (getattr(one, split) or {}).get(metric.name), bounds, metric.higher_is_better)
+
+
+LOSS = Metric("loss", False, "{:.3f}")
+
+
+def loss_on(split: str) -> Quantity[Trial]:
+    """The loss on a split: of the kept weights if it is held out, on `train` over the last tenth of the steps."""
+    return Quantity(last_losses) if split == "train" else figure_on(split, LOSS)
+
+
+def last_losses(trial: Trial) -> float | None:
+    """The mean training loss over the last tenth of the steps, or the last one logged."""
+    curve = trial.train_loss
+    values = [value for step, value in zip(*curve, strict=True) if step > 0.9 * trial.steps] or curve.values[-1:]
+    return math.fsum(values) / len(values) if values else None
+
+
+def observed(trials: Iterable[Trial]) -> list[Observation[Trial]]:
+    """Trials of an experiment in which the scheme and what differs besides it make the arm, and seeds are the units."""
+    return [Observation(f"{t.scheme}|{t.arm}", t.seed, t.setting, t.status == "finished", t) for t in trials]
+
+
+def experiment_of(trials: Iterable[Trial], metric: Metric) -> Experiment[Trial]:
+    """The experiment in which a metric on validation chooses, and runs without a test figure have failed."""
+    return Experiment(observed(trials), figure_on("valid", metric), (figure_on("test", metric),))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 
 from splitstep import cli, scheme
-from splitstep.experiments.statistics import paired_difference
+from splitstep.experiments.experiment import between, over_units
 from splitstep.experiments.study import STUDIES
-from splitstep.studies.compare.rows import figures
+from splitstep.experiments.trials import figure_on, observed
 from splitstep.studies.compare.tables import difference_on_test_set
+from splitstep.tasks.measures import ACCURACY
 
 read_comparison = STUDIES["compare"].read
 
@@ -150,13 +150,10 @@ def test_what_the_scale_did_on_newsgroups_is_what_the_files_say() -> None:
     files = {
         name: ROOT / "results" / "compare" / name / "result.json" for name in ("newsgroups", "newsgroups-unscaled")
     }
-    trials = {name: read_comparison(json.loads(file.read_text()), name).trials for name, file in files.items()}
+    results = [read_comparison(json.loads(file.read_text()), name) for name, file in files.items()]
     for name, notation in (("Macaron changes", "F0/2 A F1/2"), ("Lie-Trotter", "A F")):
-        scaled, unscaled = (
-            figures([trial for trial in found if trial.scheme == notation], "test", "accuracy")
-            for found in trials.values()
-        )
-        found = paired_difference(scaled, unscaled)
+        scaled, unscaled = (observed(one for one in each.trials if one.scheme == notation) for each in results)
+        found = between(scaled, unscaled, figure_on("test", ACCURACY))
         assert found is not None
         assert f"{name} by {found.mean:+.2%} [{found.low:+.2%}, {found.high:+.2%}]" in text
 
@@ -172,7 +169,9 @@ def test_what_settings_do_to_translators_is_what_the_files_say() -> None:
         read_comparison(json.loads((ROOT / "results" / "translation" / name / "result.json").read_text()), name)
         for name in ("multi30k-ablations/split", "multi30k-en-de")
     )
-    ours = figures(halves.trials, "test", "bleu")
-    theirs = figures([trial for trial in whole.trials if trial.scheme == "A F" and trial.seed in ours], "test", "bleu")
-    mine, other = fmean(ours.values()), fmean(theirs.values())
-    assert f"{mine:.2f} on test2016, where Lie-Trotter's same three seeds have {other:.2f}" in text
+    seeds = {trial.seed for trial in halves.trials}
+    theirs = [trial for trial in whole.trials if trial.scheme == "A F" and trial.seed in seeds]
+    mine, other = (over_units(observed(found), figure_on("test", whole.metric)) for found in (halves.trials, theirs))
+    assert mine is not None
+    assert other is not None
+    assert f"{mine.mean:.2f} on test2016, where Lie-Trotter's same three seeds have {other.mean:.2f}" in text

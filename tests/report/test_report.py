@@ -19,13 +19,14 @@ from pages import CONTRAST, chromium, visit
 from rich.console import Console
 
 from splitstep import SCHEMES, cli
+from splitstep.experiments.curves import band
 from splitstep.experiments.records import Curve
 from splitstep.experiments.study import STUDIES
 from splitstep.report.diagram import draw
 from splitstep.report.drawing import chart_to_html, document_to_page
 from splitstep.report.tables import to_markdown, to_terminal
 from splitstep.schemes import scheme
-from splitstep.studies.compare.charts import band, differences, quality
+from splitstep.studies.compare.document import differences, quality
 from splitstep.studies.compare.result import Comparison
 from splitstep.studies.compare.tables import comparison_tables, main_scores, tables_together
 from splitstep.studies.orders import orders

@@ -22,10 +22,10 @@ from splitstep.experiments.statistics import Bounds, estimate
 from splitstep.experiments.study import STUDIES
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.ablate import STUDY, ablate
+from splitstep.studies.ablate.pairs import cka_layers
 from splitstep.studies.ablate.plan import default_rates, equal_shapes, rate_stage, read_rates, seed_stage
 from splitstep.studies.ablate.records import read_watched
 from splitstep.studies.ablate.result import ArmResult, Lost
-from splitstep.studies.ablate.similar import cka_layers
 from splitstep.studies.ablate.verdict import claims_of
 from splitstep.studies.compare import compare
 from splitstep.studies.compare.rows import against
@@ -170,7 +170,7 @@ def test_an_ablation_trains_measures_and_reads_back_what_it_wrote(inline: None, 
     assert [arm.name for arm in result.arms] == ["full", "no-norm"]
     assert {(t.arm, t.seed) for t in result.trials} == {(arm, s) for arm in ("full", "no-norm") for s in (0, 1, 2)}
     text = json.dumps(result.json(), allow_nan=False)
-    assert read_ablation(json.loads(text), "there").document() == result.json()
+    assert read_ablation(json.loads(text), "there").json() == result.json()
     assert "no-norm" in result.save_page(tmp_path).read_text()
     again = ablate(tiny(), tmp_path, arms=("full", "no-norm"), rates=(1e-3, 3e-3), seeds=(0, 1, 2), quiet=True)
     assert again.arms == result.arms  # from the runs that were there

@@ -43,12 +43,11 @@ from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
 from splitstep.jobs.progress import RunsProgress
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare import compare, tables
-from splitstep.studies.compare.bleu import bleu_of, sentence_counts
 from splitstep.studies.compare.result import Comparison
-from splitstep.studies.compare.rows import against, choose_setting, rows_of
-from splitstep.studies.compare.wording import widths
-from splitstep.tasks import Metric
-from splitstep.tasks.measures import PERPLEXITY
+from splitstep.studies.compare.rows import against, rows_of
+from splitstep.studies.compare.tables import widths
+from splitstep.studies.compare.test_splits import bleu_of, sentence_counts
+from splitstep.tasks.measures import PERPLEXITY, Metric
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 from splitstep.training.result import Shape
 
@@ -196,13 +195,6 @@ def test_figures_that_are_not_finite_are_counted_apart_and_in_no_mean() -> None:
     assert "Infinity" not in page
 
 
-def test_a_setting_with_figures_that_are_not_finite_comes_last() -> None:
-    good, bad = ("train.lr=1",), ("train.lr=2",)
-    trials = [trial("A F", seed, 0.1, valid=0.1, setting=good) for seed in (0, 1)]
-    trials += [trial("A F", 0, 0.9, valid=0.9, setting=bad), trial("A F", 1, 0.9, valid=math.inf, setting=bad)]
-    assert choose_setting(trials, ACCURACY) == good
-
-
 def test_a_log_may_hold_figures_that_are_not_finite(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     for step, loss in enumerate((2.0, "nan", "inf", 1.0), 1):
@@ -223,20 +215,10 @@ def test_a_sweep_is_decided_by_mean_validation_and_not_by_the_test(metric: Metri
         for key, (test, valids) in figures.items()
         for seed, valid in enumerate(valids)
     ]
-    assert choose_setting(trials, metric) == (best,)
     [row] = rows_of(trials, metric)
     assert row.setting == (best,)
     assert row.test is not None
     assert row.test.mean == figures[best][0]
-
-
-def test_a_setting_that_diverges_less_goes_first() -> None:
-    trials = [
-        trial("A F", seed, value, valid=value or 0.0, setting=(f"train.lr={lr}",))
-        for lr, values in ((1, (0.9, None)), (2, (0.1, 0.1)))
-        for seed, value in enumerate(values)
-    ]
-    assert choose_setting(trials, ACCURACY) == ("train.lr=2",)
 
 
 def test_curves_are_thinned_by_averaging() -> None:

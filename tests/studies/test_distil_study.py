@@ -29,22 +29,23 @@ from splitstep.distillation.judging.exam import WINDOW, Exam, Figures
 from splitstep.distillation.judging.rouge import mean_rouge
 from splitstep.distillation.judging.tokens import Causal
 from splitstep.experiments import running
+from splitstep.experiments.experiment import Difference
 from splitstep.experiments.records import Curve
 from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.study import STUDIES, study_of
 from splitstep.jobs.engines import open_engine
+from splitstep.report.document import Verdict
 from splitstep.report.tables import to_markdown
 from splitstep.studies.distil import STUDY, compare_methods
-from splitstep.studies.distil.claims import answer, claims_of
+from splitstep.studies.distil.claims import RULES, claims_of, distil_verdict
 from splitstep.studies.distil.directory import check_directory, claim
 from splitstep.studies.distil.exams import PLAIN
 from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
-from splitstep.studies.distil.result import BITS, ROUGE, Claim, DistilResult, DistilRun
+from splitstep.studies.distil.result import BITS, ROUGE, DistilResult, DistilRun
 from splitstep.studies.distil.rows import differences_of, row_of
 from splitstep.studies.distil.running import OTHERS, Distilled, Found
 from splitstep.studies.distil.study import answers_of
 from splitstep.studies.distil.tables import ENDED, main_table
-from splitstep.studies.distil.verdict import distil_verdict
 from splitstep.text.instructions import Row
 
 read_distil = STUDIES["distil"].read
@@ -440,30 +441,12 @@ def stated(ours: Sequence[float], theirs: Sequence[float], margin: float) -> str
     return "undecided"
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (Estimate(1.0, 0.1, 1.9, 3), "supported"),
-        (Estimate(1.0, 0.1, 1.9, 2), "undecided"),
-        (Estimate(0.05, 0.01, 0.1, 3), "supported"),  # above 0, however little
-        (Estimate(-1.0, -1.9, -0.1, 3), "not supported"),
-        (Estimate(0.0, -0.19, 0.19, 3), "not supported"),
-        (Estimate(0.0, -0.21, 0.19, 3), "undecided"),
-        (Estimate(1.0, None, None, 3), "undecided"),
-        (None, "undecided"),
-    ],
-)
-def test_the_rule(found: Estimate | None, expected: str) -> None:
-    assert answer(found, 0.2) == expected
-
-
 def test_margins_and_seeds_are_those_of_the_page() -> None:
-    from splitstep.studies.distil.claims import FEWEST, MARGINS
-
     text = " ".join((Path(__file__).parents[2] / "docs" / "results" / "distil.md").read_text().split())
-    assert f"within ±{MARGINS[ROUGE]:g} points" in text
-    assert f"margin of ±{MARGINS[BITS]:g}" in text
-    assert f"at least {['zero', 'one', 'two', 'three'][FEWEST]} pairs" in text
+    assert f"within ±{RULES[ROUGE].margin:g} points" in text
+    assert f"margin of ±{RULES[BITS].margin:g}" in text
+    assert {rule.fewest for rule in RULES.values()} == {3}
+    assert "at least three pairs" in text
 
 
 def test_the_docs_have_the_limits_of_judging() -> None:
@@ -552,19 +535,19 @@ def test_the_verdict_says_what_was_settled_and_what_was_not() -> None:
         "A higher ROUGE-L is supported for kl over ce; undecided for skl over ce. "
         "Fewer bits per byte are supported for kl over ce; undecided for skl over ce."
     )
-    no, open_, few = (
-        Claim(f"kl has {better} than ce", answer, evidence)
-        for better, answer, evidence in (
-            ("a higher mean ROUGE-L", "not supported", "it is less"),
-            ("fewer bits per byte", "undecided", "who knows"),
-            ("fewer bits per byte", "undecided", "it is more (no interval, 1 seed)"),
-        )
-    )
-    told = distil_verdict(replace(result, claims=(no, no._replace(question="x has a higher mean ROUGE-L than kl"))))
-    assert told.sentence == "A higher ROUGE-L is not supported for kl over ce and x over kl."
+    sure, few = Estimate(-1.0, -1.5, -0.5, 3), Estimate(-1.0, None, None, 1)
+    wide = Estimate(1.0, -1.0, 3.0, 3)
+
+    def told(*found: tuple[str, str, Estimate | None]) -> Verdict:
+        own = tuple(Difference(what, of, "ce", (), one) for what, of, one in found)
+        return distil_verdict(replace(result, differences=own, claims=tuple(claims_of(own))))
+
+    both = told((ROUGE, "kl", sure), (ROUGE, "x", sure)).sentence
+    assert both == "A higher ROUGE-L is not supported for kl over ce and x over ce."
     kinds = [
-        distil_verdict(replace(result, claims=claims)).kind for claims in ((no, few), (open_, few), (few,), (open_,))
-    ]
-    assert kinds == ["settled", "open", "too few", "open"]
+        told((ROUGE, "kl", sure), (BITS, "kl", few)), told((BITS, "kl", wide), (BITS, "kl", few)),
+        told((BITS, "kl", few), (ROUGE, "kl", None)), told((BITS, "kl", wide)),
+    ]  # fmt: skip
+    assert [one.kind for one in kinds] == ["settled", "open", "too few", "open"]
     alone = distil_verdict(replace(result, claims=()))
     assert (alone.kind, alone.sentence[:21]) == ("open", "Nothing was compared:")

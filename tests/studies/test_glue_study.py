@@ -21,16 +21,16 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from splitstep import cli
+from splitstep.experiments.records import Setting
 from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.study import STUDIES, study_of
 from splitstep.studies.glue import STUDY, glue, read_starts
 from splitstep.studies.glue.bodies import Body
-from splitstep.studies.glue.claims import answer, base_of, claims_of
+from splitstep.studies.glue.claims import base_of, claims_of, glue_verdict
 from splitstep.studies.glue.plan import Wanted, settings
 from splitstep.studies.glue.result import GlueResult, Kind, Tuned
-from splitstep.studies.glue.rows import Grouped, choose_setting, differences, without_each
+from splitstep.studies.glue.rows import Grouped, differences, without_each
 from splitstep.studies.glue.scores import DEFAULT, constant_figures, majority_of, score_of
-from splitstep.studies.glue.verdict import glue_verdict
 from splitstep.training import read_recipe, train
 
 read_glue = STUDIES["glue"].read
@@ -195,25 +195,17 @@ def test_the_mean_without_a_task_is_that_of_all_others() -> None:
         assert found[task] == pytest.approx(Estimate(gaps.mean(), low, high, 5))
 
 
+def chosen(runs: list[Tuned]) -> Setting:
+    return Grouped("lie", "pre-trained", runs, ["sst2"]).on_task("sst2").setting
+
+
 def test_settings_are_chosen_on_valid_and_never_on_dev() -> None:
     low, high = {"accuracy": 0.6}, {"accuracy": 0.9}
     good_on_dev = [tuned("lie", s, 0, setting=("a=1",), valid=low, test=high) for s in range(2)]
     good_on_valid = [tuned("lie", s, 0, setting=("a=2",), valid=high, test=low) for s in range(2)]
-    assert choose_setting([*good_on_dev, *good_on_valid]) == ("a=2",)
+    assert chosen([*good_on_dev, *good_on_valid]) == ("a=2",)
     failed = [replace(one, status="diverged") for one in good_on_valid]
-    assert choose_setting([*good_on_dev, *failed]) == ("a=1",)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "n", "expected"),
-    [
-        (0.1, 0.9, 5, "supported"), (0.1, 0.4, 5, "supported"), (0.1, 0.9, 4, "undecided"),
-        (-0.9, -0.1, 5, "not supported"), (-0.4, 0.4, 5, "not supported"), (-0.6, 0.4, 5, "undecided"),
-        (-0.1, 2.0, 9, "undecided"), (None, None, 5, "undecided"),
-    ],
-)  # fmt: skip
-def test_the_rule(low: float | None, high: float | None, n: int, expected: str) -> None:
-    assert answer(Estimate(0.0, low, high, n), 0.5) == expected
+    assert chosen([*good_on_dev, *failed]) == ("a=1",)
 
 
 def comparison_of(values: Mapping[str, float], losses: Mapping[str, float], kinds: list[Kind]) -> list[str]:
@@ -271,7 +263,7 @@ def test_the_paper_s_grid_is_in_epochs_of_each_task() -> None:
 def test_one_name_alone_is_not_compared() -> None:
     runs = [tuned("lie", s, 0.5 + 0.01 * s, task) for s in range(3) for task in DEFAULT]
     row = Grouped("lie", "pre-trained", runs, DEFAULT).row([Body("lie", "A F", s, "") for s in range(3)])
-    verdict = glue_verdict(cast(GlueResult, SimpleNamespace(rows=(row,), claims=())))
+    verdict = glue_verdict(cast(GlueResult, SimpleNamespace(rows=(row,), differences=(), claims=())))
     assert verdict.sentence.startswith("lie has a GLUE mean of 51.00 points (95% interval 48.52 to 53.48)")
 
 

@@ -25,8 +25,14 @@ from splitstep.experiments.statistics import (
 from splitstep.experiments.trials import Ended
 from splitstep.inference.translate import translate_split
 from splitstep.models import SplitstepForTranslation, TranslationConfig
-from splitstep.studies.compare.bleu import bleu_of, match_of, sacrebleu_of, sentence_counts
-from splitstep.studies.compare.test_splits import System, on_test_sets
+from splitstep.studies.compare.test_splits import (
+    System,
+    bleu_of,
+    match_of,
+    on_test_sets,
+    sacrebleu_of,
+    sentence_counts,
+)
 from splitstep.tasks import task
 from splitstep.tasks.pairs.codec import END, PAD, Codec, Form, learn
 from splitstep.tasks.pairs.scores import multi_bleu, score, split_compounds

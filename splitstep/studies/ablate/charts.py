@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
+from ...experiments.curves import LOSS, READS, STEP, band_line
 from ...experiments.records import Curve
 from ...experiments.statistics import Estimate
 from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Trail, TrailChart
-from ..compare.charts import LOSS, STEP, band
 from .plan import setting_of
 from .records import GROUP
 from .result import Ablation, ArmResult, Series
@@ -157,6 +157,5 @@ def loss_curves(result: Ablation, column: str, title: str, name: str) -> LineCha
             for t in result.trials
             if (t.arm, t.setting) == (arm.name, setting_of(arm.own.rate)) and getattr(t, column).steps
         ]
-        steps, low, mean, high = band(curves)
-        lines.append(Line(arm.name, steps, mean, *((low, high) if len(curves) > 1 else ())))
-    return LineChart(title, STEP, LOSS, lines, "mean [least, greatest seed]", name=name)
+        lines.append(band_line(arm.name, curves, len(curves) > 1))
+    return LineChart(title, STEP, LOSS, lines, READS, name=name)

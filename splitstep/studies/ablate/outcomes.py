@@ -8,11 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...experiments.arms import FULL
+from ...experiments.experiment import between, over_units
 from ...experiments.records import Trial
-from ...experiments.statistics import Bounds, estimate, paired_difference
-from ...tasks import Metric
-from ..compare.rows import figures
-from .pairs import along, at_last, compared, other_seeds, same_seed
+from ...experiments.statistics import Bounds
+from ...experiments.trials import figure_on, observed
+from ...tasks.measures import Metric
+from .pairs import (
+    along,
+    at_last,
+    attention_heads,
+    by_head,
+    cka_layers,
+    compared,
+    cosine_layers,
+    other_seeds,
+    same_seed,
+)
 from .plan import setting_of
 from .records import (
     LAYERED,
@@ -26,7 +37,6 @@ from .records import (
     series_of,
 )
 from .result import Lost, Outcome, Series
-from .similar import attention_heads, by_head, cka_layers, cosine_layers
 
 
 def outcomes_of(
@@ -49,8 +59,8 @@ def at_rate(watched: Mapping[str, Watched], arm: str, rate: float) -> list[Watch
 
 def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metric: Metric) -> Outcome:
     """One arm at one rate."""
-    trials, bounds = [run.trial for run in runs], Bounds(metric.least, metric.greatest)
-    test, reference = figures(trials, "test", metric.name), figures([one.trial for one in full], "test", metric.name)
+    trials, test, alone = [run.trial for run in runs], figure_on("test", metric), list(runs) == list(full)
+    own, reference = observed(trials), observed(one.trial for one in full)
     cka = compared(runs, full, other_seeds, at_last("states", "tokens"), cka_layers)
     base = compared(full, full, other_seeds, at_last("states", "tokens"), cka_layers)
     cosine = compared(runs, full, same_seed, at_last("states", "tokens"), cosine_layers)
@@ -61,13 +71,13 @@ def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metr
         rate=rate,
         finished=sum(trial.status == "finished" for trial in trials),
         lost=tuple(Lost(trial.seed, trial.diverged) for trial in trials if trial.diverged is not None),
-        test=estimate(list(test.values()), bounds=bounds),
-        valid=estimate(list(figures(trials, "valid", metric.name).values()), bounds=bounds),
-        difference=None if list(runs) == list(full) else paired_difference(test, reference, bounds),
+        test=over_units(own, test),
+        valid=over_units(own, figure_on("valid", metric)),
+        difference=None if alone else between(own, reference, test),
         drift=over_seeds(by_seed(runs, last_drift).values(), Bounds(-1.0, 1.0)),
         growth=over_seeds(by_seed(runs, largest_growth).values(), Bounds(0.0)),
         not_finite=sum(not_finite(run.trial) or largest_growth(run) == math.inf for run in runs),
-        alignment=over_seeds(alignments(cka, base).values()) if list(runs) != list(full) else None,
+        alignment=None if alone else over_seeds(alignments(cka, base).values()),
         profiles={name: found for name, found in profiles.items() if found},
         maps=head_maps(runs, full),
     )

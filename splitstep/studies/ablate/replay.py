@@ -22,9 +22,9 @@ from ...training import Recipe, evaluate
 from ...training.evaluate import evaluating
 from ...training.log import EXAMPLES, first_examples
 from ...training.update import autocast
+from .pairs import cka_layers, cosine_layers
 from .records import Values, profile_of
 from .result import Replayed
-from .similar import cka_layers, cosine_layers
 
 STRUCTURES = ("no-residual", "no-norm", "neither")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ...experiments.arms import FULL
+from ...experiments.claims import Answer
 from ...experiments.records import RecipeEntries, Trial
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
@@ -14,8 +15,6 @@ from ...schemes import scheme
 from ...support.typed import Figure
 from ...tasks.measures import Metric
 from ...training.result import Divergence
-
-Ruling = Literal["supported", "not supported", "undecided"]
 
 
 class Series(NamedTuple):
@@ -79,9 +78,9 @@ class Claim(NamedTuple):
 
     name: str
     text: str
-    ruling: Ruling
+    ruling: Answer
     number: str
-    at_shared_rate: Ruling
+    at_shared_rate: Answer
     number_at_shared_rate: str
 
 

@@ -12,7 +12,7 @@ from ...experiments.arms import FULL, PAPER, Assignments, find_arms, recipes_of
 from ...experiments.plan import Planned, check_runs
 from ...experiments.records import RecipeEntries, Trial
 from ...experiments.running import run_all
-from ...experiments.trials import thinned
+from ...experiments.trials import LOSS, experiment_of, thinned
 from ...jobs.engines import check_engine, threads_per_job
 from ...jobs.progress import RunsProgress
 from ...support.provenance import stamp
@@ -21,7 +21,6 @@ from ...tasks.measures import Metric
 from ...text.files import data_root
 from ...training import Recipe
 from ...training.progress import Progress
-from ..compare.rows import choose_setting
 from .outcomes import outcomes_of
 from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage, setting_of
 from .records import PROBES, RECORDS
@@ -123,8 +122,9 @@ def at_own_rate(trial: Trial, own: Mapping[str, float]) -> bool:
 def best_rate(trials: Iterable[Trial], arm: str, recipe: Recipe, metric: Metric) -> float:
     """The rate at which an arm's validation figure is best, that by which runs keep their weights; the smallest rate if
     the arm diverges at each."""
-    figure = metric if recipe.train.best == "metric" else Metric("loss", False, "{:.3f}")
-    return rate_of(choose_setting([trial for trial in trials if trial.arm == arm], figure))
+    figure = metric if recipe.train.best == "metric" else LOSS
+    experiment = experiment_of((trial for trial in trials if trial.arm == arm), figure)
+    return rate_of(experiment.setting(experiment.observations[0].arm))
 
 
 def thin(trial: Trial) -> Trial:

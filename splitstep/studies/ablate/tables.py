@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...experiments.cells import estimated, signed, status_cell
 from ...experiments.statistics import Estimate
 from ...notation import shortened
 from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
 from ...tasks.measures import title_of
-from ..compare.tables import estimated, signed, status_cell
 from .plan import rate_of
 from .records import BIAS
 from .result import Ablation, ArmResult, Outcome

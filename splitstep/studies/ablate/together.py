@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ...experiments.cells import estimated, signed
 from ...report.tables import Cell, Code, Column, Record, Table
 from ...tasks.measures import title_of
-from ..compare.tables import estimated, signed
 from .document import document
 from .result import Ablation, ArmResult, Claim
 from .tables import ARM, aligned, measured, tested

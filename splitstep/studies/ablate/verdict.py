@@ -6,38 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...experiments.arms import FULL
+from ...experiments.claims import Answer, Rule, all_of, decide, opposite
 from ...experiments.statistics import Estimate
 from ...report.document import Verdict
-from .result import Ablation, ArmResult, Claim, Outcome, Ruling
+from .result import Ablation, ArmResult, Claim, Outcome
 
 DRIFT = 0.1  # a network drifts if the cosine between its last layer and its input is below this
 EXPLOSION = 10.0  # a run explodes if its gradient grows more than so many times per layer
+STEADY = Rule(DRIFT, level_is="above")
+EXPLODING = Rule(EXPLOSION, level_is="below")
+ALIKE = Rule(level_is="above")  # at least as similar as another seed
 
 Outcomes = Mapping[str, Outcome]  # by arm
 
 
-class Ruled(NamedTuple):
+class Ruling(NamedTuple):
     """What the figures say about a claim, and the figures."""
 
-    ruling: Ruling
+    ruling: Answer
     number: str
-
-
-def below(found: Estimate | None, limit: float) -> bool:
-    """Whether the whole interval lies below the limit; a figure without an interval decides nothing."""
-    return found is not None and found.high is not None and found.high < limit
-
-
-def at_or_above(found: Estimate | None, limit: float) -> bool:
-    return found is not None and found.low is not None and found.low >= limit
-
-
-def above(found: Estimate | None, limit: float) -> bool:
-    return found is not None and found.low is not None and found.low > limit
-
-
-def at_or_below(found: Estimate | None, limit: float) -> bool:
-    return found is not None and found.high is not None and found.high <= limit
 
 
 def written(found: Estimate | None, form: str = "{:.3g}") -> str:
@@ -49,35 +36,29 @@ def written(found: Estimate | None, form: str = "{:.3g}") -> str:
     return f"{form.format(found.mean)} [{form.format(found.low)}, {form.format(found.high)}]"
 
 
-def drift(outcomes: Outcomes) -> Ruled:
+def drift(outcomes: Outcomes) -> Ruling:
     """Without residual connections, the last layer forgets the input."""
     without, full = outcomes["no-residual"].drift, outcomes[FULL].drift
     number = (
         f"cosine between the last layer and the input: no-residual {written(without)}, full {written(full)}; "
         f"drift is below {DRIFT:g}"
     )
-    if below(without, DRIFT) and at_or_above(full, DRIFT):
-        return Ruled("supported", number)
-    refuted = at_or_above(without, DRIFT) or below(full, DRIFT)
-    return Ruled("not supported" if refuted else "undecided", number)
+    return Ruling(all_of([opposite(decide(without, STEADY)), decide(full, STEADY)]), number)
 
 
-def explodes(outcome: Outcome) -> bool | None:
-    """Whether an arm explodes; None if its seeds do not decide it."""
-    runs = outcome.finished + len(outcome.lost)
-    if outcome.not_finite == runs or above(outcome.growth, EXPLOSION):
-        return True
-    return False if outcome.not_finite == 0 and at_or_below(outcome.growth, EXPLOSION) else None
+def explodes(outcome: Outcome) -> Answer:
+    """Whether an arm explodes."""
+    if outcome.not_finite == outcome.finished + len(outcome.lost):
+        return "supported"
+    found = decide(outcome.growth, EXPLODING)
+    return found if found == "supported" or outcome.not_finite == 0 else "undecided"
 
 
-def explosion(outcomes: Outcomes) -> Ruled:
+def explosion(outcomes: Outcomes) -> Ruling:
     """Without layer normalisation, training explodes."""
-    without, full = explodes(outcomes["no-norm"]), explodes(outcomes[FULL])
     told = ", ".join(f"{name} {growth_text(outcomes[name])}" for name in ("no-norm", FULL))
     number = f"growth of the gradient per layer: {told}; explosion is above {EXPLOSION:g} or not finite"
-    if without is True and full is False:
-        return Ruled("supported", number)
-    return Ruled("not supported" if without is False or full is True else "undecided", number)
+    return Ruling(all_of([explodes(outcomes["no-norm"]), opposite(explodes(outcomes[FULL]))]), number)
 
 
 def growth_text(outcome: Outcome) -> str:
@@ -89,30 +70,27 @@ def growth_text(outcome: Outcome) -> str:
 LACKING = ("no-residual", "no-norm", "neither")
 
 
-def alignment(outcomes: Outcomes) -> Ruled:
+def alignment(outcomes: Outcomes) -> Ruling:
     """Both together give the best alignment with the Transformer."""
     found = {name: outcomes[name].alignment for name in LACKING}
     told = ", ".join(f"{name} {written(one, '{:+.3f}')}" for name, one in found.items())
     number = f"CKA with full minus CKA of two seeds of full: {told}; 0 is as similar as another seed"
-    if all(below(one, 0.0) for one in found.values()):
-        return Ruled("supported", number)
-    refuted = any(at_or_above(one, 0.0) for one in found.values())
-    return Ruled("not supported" if refuted else "undecided", number)
+    return Ruling(all_of(opposite(decide(one, ALIKE)) for one in found.values()), number)
 
 
-class Rule(NamedTuple):
+class PaperClaim(NamedTuple):
     """A claim, the arms that it is about, and how it is decided."""
 
     name: str
     text: str
     arms: Sequence[str]
-    decide: Callable[[Outcomes], Ruled]
+    decide: Callable[[Outcomes], Ruling]
 
 
 RULES = (
-    Rule("drift", "Without residual connections, representations drift", ("no-residual",), drift),
-    Rule("explosion", "Without layer normalisation, training explodes", ("no-norm",), explosion),
-    Rule("alignment", "Both together give the best alignment with the Transformer", LACKING, alignment),
+    PaperClaim("drift", "Without residual connections, representations drift", ("no-residual",), drift),
+    PaperClaim("explosion", "Without layer normalisation, training explodes", ("no-norm",), explosion),
+    PaperClaim("alignment", "Both together give the best alignment with the Transformer", LACKING, alignment),
 )
 
 
@@ -122,9 +100,9 @@ def claims_of(arms: Sequence[ArmResult]) -> tuple[Claim, ...]:
     return tuple(Claim(rule.name, rule.text, *decided(rule, own), *decided(rule, shared)) for rule in RULES)
 
 
-def decided(rule: Rule, outcomes: Outcomes) -> Ruled:
+def decided(rule: PaperClaim, outcomes: Outcomes) -> Ruling:
     missing = [name for name in rule.arms if name not in outcomes]
-    return Ruled("undecided", f"not run: {', '.join(missing)}") if missing else rule.decide(outcomes)
+    return Ruling("undecided", f"not run: {', '.join(missing)}") if missing else rule.decide(outcomes)
 
 
 def claim_verdict(claim: Claim) -> Verdict:

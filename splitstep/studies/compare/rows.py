@@ -3,53 +3,58 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ...experiments.records import Setting, Trial
-from ...experiments.statistics import Bounds, estimate, paired_difference
+from ...experiments.experiment import Observation, between, over_units
+from ...experiments.records import Trial
+from ...experiments.trials import experiment_of, figure_on
 from ...schemes import label, scheme
-from ...tasks import Metric
+from ...tasks.measures import Metric
 from .result import Comparison, Row
+
+Runs = Sequence[Observation[Trial]]
 
 
 def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
     """A row per scheme and arm, in order."""
-    rows: list[Row] = []
-    first: dict[int, float] = {}
-    bounds = Bounds(metric.least, metric.greatest)
-    for notation, arm in dict.fromkeys((t.scheme, t.arm) for t in trials):
-        every = [t for t in trials if (t.scheme, t.arm) == (notation, arm)]
-        setting = choose_setting(every, metric)
-        own = [t for t in every if t.setting == setting]
-        finished = [t for t in own if t.status == "finished"]
-        test = figures(own, "test", metric.name)
-        if not rows:
-            first = test
-        rates = [t.tokens_per_second for t in own if t.tokens_per_second]
-        s = scheme(notation)
-        rows.append(
-            Row(
-                name=row_name(notation, arm),
-                scheme=notation,
-                setting=setting,
-                finished=len(finished),
-                diverged=len(own) - len(finished),
-                test=estimate(list(test.values()), bounds=bounds),
-                valid=estimate(list(figures(own, "valid", metric.name).values()), bounds=bounds),
-                difference=paired_difference(test, first, bounds) if rows else None,
-                cost=own[0].cost,
-                matched=own[0].matched,
-                shape=own[0].shape,
-                evaluations=s.evaluations,
-                order=s.order,
-                seconds=math.fsum(t.seconds for t in own) / len(own),
-                tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
-                not_finite=sum(not is_finite(t, metric.name) for t in finished),
-                arm=arm,
-            )
-        )
-    return rows
+    experiment = experiment_of(trials, metric)
+    arms = dict.fromkeys(one.arm for one in experiment.observations)
+    found = [experiment.of(arm) for arm in arms]
+    return [row_of(own, found[0] if number else None, metric) for number, own in enumerate(found)]
+
+
+def row_of(own: Runs, first: Runs | None, metric: Metric) -> Row:
+    """The row of these runs, which are compared with those of the first row, unless they are these."""
+    test, valid = (figure_on(split, metric) for split in ("test", "valid"))
+    finished, one = [run for run in own if run.finished], own[0].run
+    rates = [each.run.tokens_per_second for each in own if each.run.tokens_per_second]
+    s = scheme(one.scheme)
+    return Row(
+        name=row_name(one.scheme, one.arm),
+        scheme=one.scheme,
+        setting=one.setting,
+        finished=len(finished),
+        diverged=len(own) - len(finished),
+        test=over_units(own, test),
+        valid=over_units(own, valid),
+        difference=None if first is None else between(own, first, test),
+        cost=one.cost,
+        matched=one.matched,
+        shape=one.shape,
+        evaluations=s.evaluations,
+        order=s.order,
+        seconds=math.fsum(each.run.seconds for each in own) / len(own),
+        tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
+        not_finite=lacking(finished, metric),
+        arm=one.arm,
+    )
+
+
+def lacking(finished: Runs, metric: Metric) -> int:
+    """How many finished runs have no finite number for the metric on validation or on test."""
+    both = [figure_on(split, metric) for split in ("valid", "test")]
+    return sum(any(each.seen(run) is None for each in both) for run in finished)
 
 
 def row_name(notation: str, arm: str) -> str:
@@ -70,41 +75,3 @@ def against(result: Comparison, text: str) -> Comparison:
         )
     trials = sorted(result.trials, key=lambda t: (t.scheme, t.arm) != first)
     return replace(result, trials=tuple(trials), rows=tuple(rows_of(trials, result.metric)))
-
-
-def choose_setting(trials: Sequence[Trial], metric: Metric) -> Setting:
-    """The setting with the fewest failed runs; among those, the one with the best mean validation figure."""
-    sign = -1.0 if metric.higher_is_better else 1.0
-
-    def rank(setting: Setting) -> tuple[int, float]:
-        own = [t for t in trials if t.setting == setting]
-        valid = estimate(list(figures(own, "valid", metric.name).values()))
-        failed = sum(t.status != "finished" or not is_finite(t, metric.name) for t in own)
-        return failed, sign * valid.mean if valid else math.inf
-
-    return min(dict.fromkeys(t.setting for t in trials), key=rank)
-
-
-def figures(trials: Iterable[Trial], split: str, metric: str) -> dict[int, float]:
-    """The metric of the finished runs for which it is a finite number, by seed."""
-    found = {t.seed: (getattr(t, split) or {}).get(metric, math.nan) for t in trials if t.status == "finished"}
-    return {seed: value for seed, value in found.items() if math.isfinite(value)}
-
-
-def is_finite(trial: Trial, metric: str) -> bool:
-    """Whether the metric of a finished run is a finite number on both splits."""
-    return all(math.isfinite((figures or {}).get(metric, math.nan)) for figures in (trial.valid, trial.test))
-
-
-def losses(trials: Iterable[Trial], split: str) -> dict[int, float]:
-    """The losses of the finished runs that have one, by seed: of the kept weights if held out, as trained on train."""
-    if split != "train":
-        return figures(trials, split, "loss")
-    return {t.seed: last_losses(t) for t in trials if t.status == "finished" and t.train_loss.steps}
-
-
-def last_losses(trial: Trial) -> float:
-    """The mean training loss over the last tenth of the steps, or the last one logged."""
-    curve = trial.train_loss
-    values = [value for step, value in zip(*curve, strict=True) if step > 0.9 * trial.steps] or curve.values[-1:]
-    return math.fsum(values) / len(values)

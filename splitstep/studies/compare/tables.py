@@ -6,17 +6,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...experiments.statistics import Estimate, estimate, paired_difference
+from ...experiments.cells import estimated, signed, status_cell
+from ...experiments.experiment import between, over_units
+from ...experiments.trials import loss_on, observed
+from ...models.cost import span
 from ...notation import shortened
 from ...report.tables import EVERYWHERE, NOT_IN_MARKDOWN, ON_PAGES, Cell, Code, Column, Record, Table, lines
-from ...schemes import label
+from ...schemes import label, scheme
+from ...shape import feed_forwards
 from ...support.words import counted
 from ...tasks.measures import title_of
 from ...tasks.pairs.translation import EXACT_MATCH
-from ...training.result import RunOutcome
+from ...training.result import Kept, Shape
 from .result import Comparison, OnTestSet, Row, Scored
-from .rows import is_finite, losses, row_name, rows_of
-from .wording import kept_text, widths
+from .rows import lacking, row_name, rows_of
 
 TASK, SCHEME = Column("task", text=True, grouped=True), Column("scheme", text=True)
 AGAINST = Column(("against the first", "[95%]"))
@@ -86,20 +89,6 @@ def scheme_cell(row: Row) -> tuple[str, ...]:
     return *names, Code(shortened(row.scheme)), *row.setting, *lost
 
 
-def signed(form: str) -> str:
-    """The format of a figure, for differences."""
-    return form.replace("{:", "{:+")
-
-
-def estimated(value: Estimate | None, form: str) -> Cell:
-    """A mean with its interval below it."""
-    if value is None:
-        return "-"
-    if value.low is None or value.high is None:
-        return form.format(value.mean), f"({value.lacks})"
-    return form.format(value.mean), f"[{form.format(value.low)}, {form.format(value.high)}]"
-
-
 def main_table(blocks: Sequence[Block]) -> Table:
     """The test metric of each row, its difference to the first row's, and what the row cost."""
     records = [main_record(block, row) for block in blocks for row in block.rows]
@@ -138,9 +127,9 @@ def reading_note(result: Comparison) -> str:
 
 def warnings(result: Comparison) -> str:
     """What to know before comparing figures: which are missing, and whether runs shared the machine."""
-    finished, at_once = [t for t in result.trials if t.status == "finished"], result.engine.removeprefix("local=")
-    diverged = len(result.trials) - len(finished)
-    not_finite = sum(not is_finite(trial, result.metric.name) for trial in finished)
+    finished = [one for one in observed(result.trials) if one.finished]
+    diverged, not_finite = len(result.trials) - len(finished), lacking(finished, result.metric)
+    at_once = result.engine.removeprefix("local=")
     return "".join(
         [
             f" Diverged, and left out of the means: {counted(diverged, 'run')}." if diverged else "",
@@ -247,8 +236,8 @@ def losses_table(blocks: Sequence[Block]) -> Table:
 def loss_cells(block: Block, row: Row) -> Iterator[Cell]:
     """For each split the mean loss, and its difference to the first row's."""
     for split in LOSS_SPLITS.values():
-        own, first = (losses(block.result.chosen(one), split) for one in (row, block.rows[0]))
-        mean, difference = estimate(list(own.values())), paired_difference(own, first)
+        own, first = (observed(block.result.chosen(one)) for one in (row, block.rows[0]))
+        mean, difference = over_units(own, loss_on(split)), between(own, first, loss_on(split))
         yield f"{mean.mean:.3f}" if mean else "-"
         yield estimated(difference, "{:+.3f}") if difference and row is not block.rows[0] else ""
 
@@ -266,12 +255,6 @@ def matched_table(result: Comparison) -> Table:
     return Table([SCHEME, *map(Column, heads)], rows, "What was matched", [note], ON_PAGES)
 
 
-def status_cell(trial: RunOutcome) -> Cell:
-    """How a run ended, and where it diverged."""
-    found = trial.diverged
-    return (trial.status, f"step {found.step}", f"loss {found.loss}", f"layer {found.layer}") if found else trial.status
-
-
 def runs_table(result: Comparison) -> Table:
     """Every run, including those of settings that were not chosen."""
     name, form = result.metric.name, result.metric.format
@@ -287,3 +270,20 @@ def runs_table(result: Comparison) -> Table:
     note = "Each scheme was trained at every setting; its row above has the best mean validation figure."
     notes = [note] if result.sweep else []
     return Table([SCHEME, *map(Column, heads)], rows, "All runs", notes, ON_PAGES, stacked=False)
+
+
+def kept_text(kept: Kept | None, best_step: int | None, steps: int) -> str:
+    """Which weights a run ended with; older documents hold only the best step."""
+    if kept is None or kept.by == "best":
+        by = f", the best by {kept.figure.replace('_', ' ')}" if kept and kept.figure else ""
+        return "-" if best_step is None else f"{best_step:,} of {steps:,}{by}"
+    steps_kept = kept.steps
+    return f"the mean of {len(steps_kept)}, steps {steps_kept[0]:,} to {steps_kept[-1]:,}" if steps_kept else "-"
+
+
+def widths(notation: str, shape: Shape) -> str:
+    """The feed-forward widths, half by half: "F 256" or "F0 128, F1 128"."""
+    names = feed_forwards(scheme(notation))
+    ffn = shape.ffn
+    lists = [ffn[i :: len(names)] if isinstance(ffn, list) else [ffn] for i in range(len(names))]
+    return ", ".join(f"{name} {span(found)}" for name, found in zip(names, lists, strict=True)) or "none"

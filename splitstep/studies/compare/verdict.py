@@ -9,9 +9,8 @@ from ...experiments.statistics import FEWEST, Bounds, Estimate, detectable, join
 from ...notation import shortened
 from ...report.document import Verdict
 from ...support.words import counted, listed
-from ...tasks.measures import title_of
+from ...tasks.measures import Metric, title_of
 from .result import Comparison, Row
-from .wording import difference_text
 
 
 class Gap(NamedTuple):
@@ -124,3 +123,9 @@ def too_few(result: Comparison, gaps: Sequence[Gap]) -> str:
 
 def missing(names: Sequence[str]) -> list[str]:
     return [f"{listed(names)} gave no figure to compare"] if names else []
+
+
+def difference_text(metric: Metric, size: float, unit: str = " points") -> str:
+    """A difference of a metric; of percentages it is in points, since a per cent of them would be something else."""
+    text = metric.format.format(size)
+    return f"{text[:-1]}{unit}" if text.endswith("%") else text

@@ -1,8 +1,8 @@
 """Methods of distillation against each other: runs, judging, statistics over seeds, claims, tables, page."""
 
 from ...experiments.study import Study
+from .claims import with_claims
 from .document import document
-from .reading import with_claims
 from .result import DistilResult
 from .study import compare_methods
 

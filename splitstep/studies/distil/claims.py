@@ -1,58 +1,58 @@
-"""What the figures say about each term, by the rule that docs/results/distil.md states."""
+"""What the figures say about each term, by the rule that docs/results/distil.md states, and the verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import replace
 
-from ...experiments.statistics import Estimate
-from ...support.words import counted
-from .result import BITS, ROUGE, Claim, Difference
+from ...experiments.claims import Claim, Form, Rule, decide, evidence
+from ...experiments.experiment import Difference
+from ...report.document import Verdict
+from ...support.words import listed
+from .result import BITS, ROUGE, DistilResult
 
-FEWEST = 3  # pairs of runs with the same seed
-MARGINS = {ROUGE: 0.2, BITS: 0.005}  # differences below these are of no account
-FORMS = {ROUGE: "{:+.2f} points", BITS: "{:+.4f} bits per byte"}
+RULES = {ROUGE: Rule(margin=0.2), BITS: Rule(margin=0.005)}  # differences below the margins are of no account
+FORMS = {ROUGE: Form("{:+.2f}", "points"), BITS: Form("{:+.4f}", "bits per byte")}
 BETTER = {ROUGE: "has a higher mean ROUGE-L than", BITS: "has fewer bits per byte than"}
-
-
-def answer(found: Estimate | None, margin: float) -> Literal["supported", "not supported", "undecided"]:
-    """Whether a difference that should be above 0 is."""
-    if found is None or found.n < FEWEST or found.low is None or found.high is None:
-        return "undecided"
-    if found.low > 0:
-        return "supported"
-    return "not supported" if found.high < 0 or (-margin < found.low and found.high < margin) else "undecided"
+CLAIMED = {ROUGE: "A higher ROUGE-L is", BITS: "Fewer bits per byte are"}
+ANSWERS = ("supported", "not supported", "undecided")
 
 
 def claims_of(differences: Sequence[Difference]) -> list[Claim]:
     """A claim for each difference; fewer bits are better, so there the rule is asked about minus the difference."""
-    return [claim_of(one) for one in differences]
+    return [claim_of(one, RULES[one.what]) for one in differences]
 
 
-def claim_of(one: Difference) -> Claim:
-    gain = one.found if one.what == ROUGE else turned(one.found)
+def claim_of(one: Difference, rule: Rule) -> Claim:
+    gain = one.found if one.what == ROUGE else one.found and one.found.turned
     return Claim(
         f"{one.of} {BETTER[one.what]} {one.to}",
-        answer(gain, MARGINS[one.what]),
-        measured(f"{one.of} minus {one.to}", one.found, FORMS[one.what]),
+        decide(gain, rule),
+        evidence(f"{one.of} minus {one.to}", one.found, FORMS[one.what], rule.fewest, "no seed has both figures"),
     )
 
 
-def turned(found: Estimate | None) -> Estimate | None:
-    """The estimate of minus the value."""
-    if found is None:
-        return None
-    low, high = (None if end is None else -end for end in (found.high, found.low))
-    return Estimate(-found.mean, low, high, found.n)
+def with_claims(found: DistilResult) -> DistilResult:
+    """The result with its claims made again, so that results of all versions say them in the same words."""
+    return replace(found, claims=tuple(claims_of(found.differences)))
 
 
-def measured(what: str, found: Estimate | None, form: str) -> str:
-    """The difference with its interval, and how many seeds it is of."""
-    if found is None:
-        return "no seed has both figures"
-    seeds = counted(found.n, "seed") + (f"; the rule needs at least {FEWEST}" if found.n < FEWEST else "")
-    mean = f"{what} is {form.format(found.mean)}"
-    if found.low is None or found.high is None:
-        return f"{mean} (no interval, {seeds})"
-    number = form.partition(" ")[0]
-    return f"{mean} (95% interval {number.format(found.low)} to {number.format(found.high)}, {seeds})"
+def distil_verdict(result: DistilResult) -> Verdict:
+    """The answers about ROUGE-L, then those about bits per byte; their figures are in the table of claims."""
+    if not result.claims:
+        names = listed([row.method for row in result.rows])
+        return Verdict("open", f"Nothing was compared: among the methods that were run, {names}, there is no base.")
+    settled = any(one.answer != "undecided" for one in result.claims)
+    few = all(one.found is None or one.found.lacks for one in result.differences)
+    kind = "settled" if settled else "too few" if few else "open"
+    parts = {what: in_short(result, what) for what in CLAIMED}
+    return Verdict(kind, " ".join(f"{CLAIMED[what]} {said}." for what, said in parts.items() if said))
+
+
+def in_short(result: DistilResult, what: str) -> str:
+    """The answers about a figure, each with the pairs of methods that it is about."""
+    found = {answer: list[str]() for answer in ANSWERS}
+    for one, claim in zip(result.differences, result.claims, strict=True):
+        if one.what == what:
+            found[claim.answer].append(f"{one.of} over {one.to}")
+    return "; ".join(f"{answer} for {listed(pairs)}" for answer, pairs in found.items() if pairs)

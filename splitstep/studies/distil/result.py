@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ...distillation.judging.exam import Figures
+from ...experiments.claims import Claim
+from ...experiments.experiment import Difference
 from ...experiments.records import Curve
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
@@ -44,24 +46,6 @@ class MethodRow(NamedTuple):
     top1: Estimate | None
     kl: Estimate | None
     ended: Estimate | None = None
-
-
-class Difference(NamedTuple):
-    """A method minus its base, paired by seed."""
-
-    what: Literal["ROUGE-L", "bits per byte"]
-    of: str
-    to: str
-    seeds: tuple[int, ...]
-    found: Estimate | None
-
-
-class Claim(NamedTuple):
-    """What the rule in docs/results/distil.md says about one question, and the figures behind it."""
-
-    question: str
-    answer: Literal["supported", "not supported", "undecided"]
-    evidence: str
 
 
 class Said(NamedTuple):

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from ...distillation.judging.exam import Figures
+from ...experiments.cells import claims_table, differences_table, estimated
 from ...experiments.statistics import Estimate
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
-from ..compare.tables import estimated
-from .result import BITS, ROUGE, Difference, DistilResult, DistilRun, MethodRow
+from .result import BITS, ROUGE, DistilResult, DistilRun, MethodRow
+from .rows import QUANTITIES
 
 NAME = Column("method", text=True)
 POINTS, PER_BYTE, SHARE, NATS = "{:.2f}", "{:.4f}", "{:.1%}", "{:.4f}"
 ENDED = Column(("answers that end", "[95%]"))
-CHANGES = {ROUGE: "{:+.2f}", BITS: "{:+.4f}"}
+CHANGES = {ROUGE: (ROUGE, "{:+.2f}"), BITS: (BITS, "{:+.4f}")}
 
 
 def distil_tables(result: DistilResult) -> list[Table]:
     """All tables."""
-    return [main_table(result), *claims_table(result), *differences_table(result), runs_table(result)]
+    note = "Paired by seed: the same start and the same batches. In ROUGE-L more is better, in bits per byte less."
+    return [
+        main_table(result),
+        *claims_table(result.claims, "docs/results/distil.md"),
+        *differences_table(result.differences, NAME, CHANGES, note),
+        runs_table(result),
+    ]
 
 
 def main_table(result: DistilResult) -> Table:
@@ -39,9 +46,8 @@ def row_of_one(figures: Figures) -> MethodRow:
         return None if value is None else Estimate(value, None, None, 1)
 
     on_sets = {name: Estimate(value, None, None, 1) for name, value in figures.rouge_on.items()}
-    bits = alone(figures.bits_per_byte), alone(figures.text_bits_per_byte)
-    more = alone(figures.top1), alone(figures.kl), alone(figures.ended)
-    return MethodRow("", "", "", 1, 0, alone(figures.rouge), on_sets, *bits, *more)
+    found = {name: alone(quantity.of(figures)) for name, quantity in QUANTITIES.items()}
+    return MethodRow("", "", "", 1, 0, rouge_on=on_sets, **found)
 
 
 def record(result: DistilResult, name: Cell, row: MethodRow) -> Record:
@@ -80,27 +86,6 @@ def notes(result: DistilResult) -> list[str]:
         *[f"Teacher and student have different tokens: they are asked for one of those that they share, {one} of the "
           "teacher's, where both have read the same bytes." for one in other],
     ]  # fmt: skip
-
-
-def claims_table(result: DistilResult) -> list[Table]:
-    heads = [Column("claim", text=True), Column("answer", text=True), Column("figures", text=True)]
-    rows = [list[Cell](one) for one in result.claims]
-    note = "The rule stands in docs/results/distil.md."
-    return [Table(heads, rows, "What the rule says", [note])] if rows else []
-
-
-def differences_table(result: DistilResult) -> list[Table]:
-    """Each method minus its base, paired by seed."""
-    pairs = dict.fromkeys((one.of, one.to) for one in result.differences)
-    records = [difference_record(result, of, to) for of, to in pairs]
-    note = "Paired by seed: the same start and the same batches. In ROUGE-L more is better, in bits per byte less."
-    return [Table.of(records, "Differences", [note])] if records else []
-
-
-def difference_record(result: DistilResult, of: str, to: str) -> Record:
-    found: dict[str, Difference] = {one.what: one for one in result.differences if (one.of, one.to) == (of, to)}
-    figures = {Column((what, "[95%]")): estimated(found[what].found, form) for what, form in CHANGES.items()}
-    return {NAME: f"{of} - {to}", Column("pairs"): str(len(found[ROUGE].seeds)), **figures}
 
 
 def runs_table(result: DistilResult) -> Table:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from ...experiments.curves import dots
 from ...experiments.sections import pictures, reproduce, summary
+from ...report.charts import Axis, SmallMultiples
 from ...report.document import Document
-from .charts import score_charts
+from ...tasks.glue import PARTS
+from .claims import glue_verdict
 from .result import GlueResult
 from .tables import glue_tables
-from .verdict import glue_verdict
+
+POINTS = Axis("points", "{:.1f}")
 
 
 def document(result: GlueResult) -> Document:
@@ -24,3 +28,15 @@ def document(result: GlueResult) -> Document:
         *reproduce(result, "splitstep.studies.glue.glue(...)"),
     ]
     return Document(f"GLUE: {', '.join(row.title for row in result.rows)}", parts, glue_verdict(result))
+
+
+def score_charts(result: GlueResult) -> SmallMultiples:
+    """The mean and every task's score: a dot with its interval for each row. The majority is in the table alone: it is
+    often so far below that nothing else could be told apart."""
+    found = {"mean": [(row.title, row.mean) for row in result.rows]} if result.in_mean else {}
+    found |= {PARTS[task].folder: [(row.title, row.on(task).score) for row in result.rows] for task in result.tasks}
+    charts = [
+        dots(title, POINTS, rows, "points, mean [95% interval]", f"chart-{title.lower()}")
+        for title, rows in found.items()
+    ]
+    return SmallMultiples("Scores", charts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from ...experiments.claims import Claim
+from ...experiments.experiment import Difference
 from ...experiments.records import Setting
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
@@ -14,6 +16,11 @@ from .bodies import Body
 Kind = Literal["pre-trained", "scratch"]
 LOSS = "masked loss"
 MEAN = "mean"
+
+
+def title_of(name: str, kind: Kind) -> str:
+    """What a row is called."""
+    return name if kind == "pre-trained" else f"{name} from scratch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +60,7 @@ class Row(NamedTuple):
 
     @property
     def title(self) -> str:
-        return self.name if self.kind == "pre-trained" else f"{self.name} from scratch"
+        return title_of(self.name, self.kind)
 
     def on(self, task: str) -> OnTask:
         return next(one for one in self.tasks if one.task == task)
@@ -65,24 +72,6 @@ class Majority(NamedTuple):
     task: str
     score: float
     figures: dict[str, float]
-
-
-class Difference(NamedTuple):
-    """One row minus another in the mean, on a task or in the masked loss, paired by pre-training seed."""
-
-    what: str
-    of: str
-    to: str
-    seeds: tuple[int, ...]
-    found: Estimate | None
-
-
-class Claim(NamedTuple):
-    """What the rule in docs/results/pretrain.md says about one question, and the figures behind it."""
-
-    question: str
-    answer: Literal["supported", "not supported", "undecided", "helps", "hurts"]
-    evidence: str
 
 
 @dataclass(frozen=True)

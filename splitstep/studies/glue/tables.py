@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from ...experiments.cells import claims_table, difference_cell, differences_table, estimated, status_cell
+from ...experiments.experiment import Difference
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed
 from ...tasks.glue import PARTS
-from ..compare.tables import estimated, status_cell
-from .result import LOSS, MEAN, Difference, GlueResult, Majority, OnTask, Row
+from .result import LOSS, MEAN, GlueResult, Majority, OnTask, Row, title_of
 from .rows import Grouped, score_on, without_each
 from .scores import TITLES, figures_of
 
@@ -20,7 +21,8 @@ FORM, MEAN_FORM = "{:.1f}", "{:.2f}"  # of points
 
 def glue_tables(result: GlueResult) -> list[Table]:
     """All tables."""
-    begin = [main_table(result), *claims_table(result), *differences_table(result), *without_table(result)]
+    claims = claims_table(result.claims, "docs/results/pretrain.md")
+    begin = [main_table(result), *claims, *differences(result), *without_table(result)]
     return [*begin, *pretraining_table(result), runs_table(result)]
 
 
@@ -94,31 +96,12 @@ def seed_note(result: GlueResult) -> list[str]:
     ]  # fmt: skip
 
 
-def claims_table(result: GlueResult) -> list[Table]:
-    records = [
-        {Column("claim", text=True): one.question, Column("answer", text=True): one.answer,
-         Column("figures", text=True): one.evidence}
-        for one in result.claims
-    ]  # fmt: skip
-    note = "The rule stands in docs/results/pretrain.md."
-    return [Table.of(records, "What the rule says", [note])] if records else []
-
-
-def differences_table(result: GlueResult) -> list[Table]:
+def differences(result: GlueResult) -> list[Table]:
     """Differences of two rows, a row for each pair."""
-    pairs = dict.fromkeys((one.of, one.to) for one in result.differences)
-    records = [difference_record(result, of, to) for of, to in pairs]
+    mean = {MEAN: ("mean", "{:+.2f}")} if result.in_mean else {}
+    tasks = {task: (PARTS[task].folder, "{:+.1f}") for task in result.tasks}
     note = "Paired by pre-training seed: differences of bodies that have the same seed. In points of each task's score."
-    return [Table.of(records, "Differences", [note])] if records else []
-
-
-def difference_record(result: GlueResult, of: str, to: str) -> Record:
-    found = {one.what: one for one in result.differences if (one.of, one.to) == (of, to)}
-    heads = {task: Column((PARTS[task].folder, "[95%]")) for task in result.tasks}
-    cells = {column: difference_cell(found.get(task), "{:+.1f}") for task, column in heads.items()}
-    mean = {Column(("mean", "[95%]")): difference_cell(found.get(MEAN), "{:+.2f}")} if result.in_mean else {}
-    seeds = max((len(one.seeds) for one in found.values()), default=0)
-    return {NAME: f"{of} - {to}", Column("pairs"): str(seeds), **mean, **cells}
+    return differences_table(result.differences, NAME, {**mean, **tasks}, note)
 
 
 def without_table(result: GlueResult) -> list[Table]:
@@ -137,10 +120,6 @@ def without_record(result: GlueResult, of: str, to: str) -> Record:
     found = without_each(*groups)
     heads = {task: Column((f"without {PARTS[task].folder}", "[95%]")) for task in found}
     return {NAME: f"{of} - {to}", **{heads[task]: estimated(one, "{:+.2f}") for task, one in found.items()}}
-
-
-def difference_cell(one: Difference | None, form: str) -> Cell:
-    return "" if one is None else estimated(one.found, form)
 
 
 def pretraining_table(result: GlueResult) -> list[Table]:
@@ -170,7 +149,7 @@ def runs_table(result: GlueResult) -> Table:
     """Every run, including those of settings that were not chosen."""
     heads = ("task", "setting", "pre-training seed", "seed", "status", "valid", "dev", "steps", "seconds")
     rows = [
-        [run.name if run.kind == "pre-trained" else f"{run.name} from scratch", PARTS[run.task].folder,
+        [title_of(run.name, run.kind), PARTS[run.task].folder,
          ", ".join(run.setting), str(run.body), str(run.seed), status_cell(run),
          *scores(run.status == "finished", [score_on(run, "valid"), score_on(run)]),
          f"{run.steps:,}", f"{run.seconds:,.1f}"]
