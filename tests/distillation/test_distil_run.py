@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from children import Child, everything, run, together
+from children import check_killed, run, together
 from distil_pairs import bpe, gpt2, instructions, llama, recipe, saved, three_models
 from safetensors.torch import load_file
 from tiny import tiny
@@ -64,10 +63,7 @@ def test_spans_over_the_limit_are_told(
 def test_a_run_that_was_killed_continues_bit_for_bit(place: Path, tmp_path: Path) -> None:
     """GPT-2 has dropout, so the generators must be restored as well."""
     given = document(place, "skl + mta")
-    _, operations = Child(given, tmp_path / "whole").result()
-    assert Child(given, tmp_path / "killed", operations * 2 // 3).wait() == -signal.SIGKILL
-    Child(given, tmp_path / "killed").result()
-    assert everything(tmp_path / "killed") == everything(tmp_path / "whole")
+    check_killed(given, tmp_path, 2 / 3)
 
 
 def test_the_card_of_a_cut_student_says_so_and_has_no_prompt_after_plain_text(place: Path, tmp_path: Path) -> None:

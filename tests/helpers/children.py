@@ -202,6 +202,44 @@ def together(
     ]  # fmt: skip
 
 
+def begun(document: Mapping[str, Any], out: Path, processes: int = 1, **given: Any) -> list[Child]:
+    """One process that trains, or several together; the victim of a kill is the first of the list."""
+    if processes == 1:
+        return [Child(document, out, **given)]
+    victim = given.get("victim", 0)
+    children = together(document, out, processes, **given)
+    return [children[victim], *children[:victim], *children[victim + 1 :]]
+
+
+def operations_of(document: Mapping[str, Any], out: Path, processes: int = 1, **given: Any) -> int:
+    """Train to the end; the number of file operations of the process that would be the victim of a kill."""
+    operations, *_ = [child.result()[1] for child in begun(document, out, processes, **given)]
+    return operations
+
+
+def killed(document: Mapping[str, Any], out: Path, kill_at: int, processes: int = 1, **given: Any) -> None:
+    """A run that is killed right before a file operation; of several processes the others end too. Its model is whole
+    or not there."""
+    victim, *others = begun(document, out, processes, kill_at=max(1, kill_at), **given)
+    assert victim.wait() == -signal.SIGKILL
+    for other in others:
+        other.process.kill()
+        other.wait()
+    if (out / "model").exists():
+        assert {"config.json", "model.safetensors"} <= {p.name for p in (out / "model").iterdir()}
+        load_file(out / "model" / "model.safetensors")
+
+
+def check_killed(
+    document: Mapping[str, Any], folder: Path, share: float = 0.5, processes: int = 1, **given: Any
+) -> None:
+    """Killed after this share of its file operations and begun again, a run leaves what one leaves that never was."""
+    operations = operations_of(document, folder / "whole", processes, **given)
+    killed(document, folder / "killed", round(share * operations), processes, **given)
+    operations_of(document, folder / "killed", processes, **given)
+    assert everything(folder / "killed") == everything(folder / "whole")
+
+
 def without_moments(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in MOMENT}
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,7 +11,19 @@ from typing import Any
 import children
 import pytest
 import torch
-from children import NUMBERS, Child, everything, lines, newest, run, stored, together
+from children import (
+    NUMBERS,
+    Child,
+    check_killed,
+    everything,
+    killed,
+    lines,
+    newest,
+    operations_of,
+    run,
+    stored,
+    together,
+)
 from torch import distributed
 from torch.distributed.tensor import DTensor
 
@@ -110,27 +121,7 @@ def test_fsdp_is_one_process(alone: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
 def test_resuming_together_is_exact(parallel: str, tmp_path: Path) -> None:
-    document = with_train(RECIPE, parallel=parallel)
-    reference, out = tmp_path / "whole", tmp_path / "killed"
-    operations = together_operations(document, reference)
-    killed_together(document, out, operations[0] // 2)
-    for child in together(document, out, 2):
-        child.result()
-    assert everything(out) == everything(reference)
-
-
-def together_operations(document: dict[str, Any], out: Path) -> list[int]:
-    """How many file operations each of two processes makes."""
-    return [child.result()[1] for child in together(document, out, 2)]
-
-
-def killed_together(document: dict[str, Any], out: Path, kill_at: int, victim: int = 0) -> None:
-    """Two processes, of which one is killed in the middle, and then the other."""
-    children = together(document, out, 2, kill_at, victim=victim)
-    assert children[victim].wait() == -signal.SIGKILL
-    other = children[1 - victim]
-    other.process.kill()
-    other.wait()
+    check_killed(with_train(RECIPE, parallel=parallel), tmp_path, processes=2)
 
 
 @pytest.mark.slow
@@ -139,25 +130,19 @@ def test_either_may_be_killed_before_any_file_operation(victim: int, tmp_path: P
     """Each writes files of its own; a checkpoint is all of them or nothing. Three updates have every kind of operation:
     the third checkpoint removes the first."""
     document = with_train(RECIPE, parallel="fsdp", steps=3)
-    operations = together_operations(document, tmp_path / "whole")[victim]
+    operations = operations_of(document, tmp_path / "whole", 2, victim=victim)
     expected, wrong = everything(tmp_path / "whole"), []
     for kill_at in range(2 + victim, operations, max(1, operations // 8)):
         out = tmp_path / str(kill_at)
-        killed_together(document, out, kill_at, victim)
-        for child in together(document, out, 2):
-            child.result()
+        killed(document, out, kill_at, 2, victim=victim)
+        operations_of(document, out, 2)
         wrong += [kill_at] if everything(out) != expected else []
     assert wrong == []
 
 
 def test_each_process_resumes_its_own_random_numbers(tmp_path: Path) -> None:
     """Fused attention draws its masks from PyTorch's generator, as this objective does."""
-    document = {**with_train(RECIPE, parallel="ddp"), "objective": "noisy"}
-    operations = together_operations(document, tmp_path / "whole")
-    killed_together(document, tmp_path / "killed", operations[0] // 2)
-    for child in together(document, tmp_path / "killed", 2):
-        child.result()
-    assert everything(tmp_path / "killed") == everything(tmp_path / "whole")
+    check_killed({**with_train(RECIPE, parallel="ddp"), "objective": "noisy"}, tmp_path, processes=2)
     states = stored(newest(tmp_path / "whole"))["rng"]
     assert states.keys() == {"cpu", "cpu-1"}
     assert not torch.equal(states["cpu"], states["cpu-1"])
@@ -179,8 +164,7 @@ def test_any_number_of_processes_goes_on_with_what_two_began(parallel: str, keep
     document = with_train(RECIPE, parallel=parallel, keep=keep, batch=16, average=2, average_every=2)
     document |= {"task": "digits", "data": {}, "objective": {"name": "project", "weight": 1.0}}
     out = tmp_path / "run"
-    operations = together_operations(document, tmp_path / "count")
-    killed_together(document, out, operations[0] * 4 // 5)
+    killed(document, out, operations_of(document, tmp_path / "count", 2) * 4 // 5, 2)
     begun = stored(newest(out))
     assert begun.keys() == {"model", "optimizer", "objective", "rng", "best" if keep == "best" else "sum"}
     assert len(list(newest(out).glob("model-?-of-2.safetensors"))) == 2

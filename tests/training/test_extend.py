@@ -2,12 +2,11 @@
 
 import json
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from children import RECIPE, Child, everything, lines, run
+from children import RECIPE, Child, everything, killed, lines, run
 from safetensors.torch import load_file
 
 from splitstep.training import read_recipe, train
@@ -67,7 +66,7 @@ def test_an_extended_run_that_is_killed_goes_on(share: float, finished: Path, tm
     """Before any file operation, those of the extension too: the same bits as one that was never killed."""
     whole, out = copied(finished, tmp_path, "whole"), copied(finished, tmp_path)
     _, operations = Child(with_steps(12), whole).result()
-    assert Child(with_steps(12), out, max(1, round(share * operations))).wait() == -signal.SIGKILL
+    killed(with_steps(12), out, round(share * operations))
     run(with_steps(12), out)
     assert everything(out) == everything(whole)
     assert (out / "result-7.json").read_text() == (whole / "result-7.json").read_text()
@@ -79,7 +78,7 @@ def test_an_extension_that_is_killed_in_its_beginnings_goes_on(finished: Path, t
     run(with_steps(12), whole)
     for kill_at in range(1, 40):
         out = copied(finished, tmp_path, str(kill_at))
-        assert Child(with_steps(12), out, kill_at).wait() == -signal.SIGKILL
+        killed(with_steps(12), out, kill_at)
         run(with_steps(12), out)
         assert everything(out) == everything(whole), kill_at
 

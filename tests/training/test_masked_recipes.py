@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from children import Child, everything, run
+from children import Child, everything, killed, run
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from splitstep.fields import FeedForward
@@ -101,8 +100,7 @@ def test_a_killed_run_continues_exactly_masks_included(
     share: float, text: Path, whole: tuple[dict[str, Any], int], tmp_path: Path
 ) -> None:
     expected, operations = whole
-    killed = Child(document(text), tmp_path / "run", int(share * operations), cached())
-    assert killed.wait() == -signal.SIGKILL
+    killed(document(text), tmp_path / "run", int(share * operations), environment=cached())
     assert not (tmp_path / "run" / "result.json").exists()
     run(document(text), tmp_path / "run", cached())
     assert everything(tmp_path / "run") == expected

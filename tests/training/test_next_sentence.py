@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from children import Child, everything, run
+from children import check_killed
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
@@ -54,12 +53,7 @@ def document(text: Path, next_sentence: bool = True, **options: Any) -> dict[str
 def test_a_killed_run_with_pairs_continues_exactly(text: Path, tmp_path: Path) -> None:
     cached = {"SPLITSTEP_CACHE": os.environ["SPLITSTEP_CACHE"]}
     read_recipe(document(text), "recipe").load_task()  # prepares the text
-    _, operations = Child(document(text), tmp_path / "whole", environment=cached).result()
-    killed = Child(document(text), tmp_path / "run", operations // 2, cached)
-    assert killed.wait() == -signal.SIGKILL
-    assert not (tmp_path / "run" / "result.json").exists()
-    run(document(text), tmp_path / "run", cached)
-    assert everything(tmp_path / "run") == everything(tmp_path / "whole")
+    check_killed(document(text), tmp_path, environment=cached)
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,13 @@
 """Training minimises what the recipe names, in every mode, and the task's own loss is one objective among others."""
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import objectives
 import pytest
 import torch
-from children import RECIPE, Child, everything, newest, run, stored, together
+from children import RECIPE, check_killed, everything, newest, run, stored, together
 from gpu import GPU
 from safetensors.torch import load_file
 from torch import Tensor
@@ -107,19 +106,7 @@ def test_an_objective_learns_its_own_parameters(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("processes", "parallel"), [(1, "auto"), (2, "ddp"), (2, "fsdp")])
 def test_what_it_learns_is_resumed_and_not_exported(processes: int, parallel: str, tmp_path: Path) -> None:
     document = recipe(PROJECT, parallel=parallel)
-
-    def start(out: Path, kill_at: int = 0) -> list[Child]:
-        return together(document, out, 2, kill_at) if processes == 2 else [Child(document, out, kill_at)]
-
-    [(_, operations), *_] = [child.result() for child in start(tmp_path / "whole")]
-    first, *rest = start(tmp_path / "killed", operations * 2 // 3)
-    assert first.wait() == -signal.SIGKILL
-    for child in rest:
-        child.process.kill()
-        child.wait()
-    for child in start(tmp_path / "killed"):
-        child.result()
-    assert everything(tmp_path / "killed") == everything(tmp_path / "whole")
+    check_killed(document, tmp_path, 2 / 3, processes)
     model = SplitstepForImageClassification.from_pretrained(tmp_path / "whole" / "model")
     exported = load_file(tmp_path / "whole" / "model" / "model.safetensors")
     assert exported.keys() == dict(model.named_parameters()).keys()

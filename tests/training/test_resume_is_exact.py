@@ -13,7 +13,7 @@ from typing import Any
 
 import children
 import pytest
-from children import NUMBERS, RECIPE, Child, everything, lines, newest, run
+from children import NUMBERS, RECIPE, Child, everything, killed, lines, newest, run
 from safetensors.torch import load_file, save_file
 
 from splitstep.support import files
@@ -29,14 +29,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int
     out = tmp_path_factory.mktemp("whole") / "run"
     _, operations = Child(RECIPE, out).result()
     return everything(out), operations
-
-
-def killed(out: Path, kill_at: int) -> None:
-    """A run that is killed right before a file operation; its model is whole or not there."""
-    assert Child(RECIPE, out, kill_at).wait() == -signal.SIGKILL
-    if (out / "model").exists():
-        assert {"config.json", "model.safetensors"} <= {p.name for p in (out / "model").iterdir()}
-        load_file(out / "model" / "model.safetensors")
 
 
 def test_the_run_is_worth_killing(whole: tuple[dict[str, Any], int]) -> None:
@@ -63,7 +55,7 @@ def test_checkpoints_change_nothing(whole: tuple[dict[str, Any], int], tmp_path:
 @pytest.mark.parametrize("share", [0.03, 0.45, 0.85, 0.95, 0.99])
 def test_killed_before_a_file_operation(share: float, whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
     expected, operations = whole
-    killed(tmp_path / "run", max(1, round(share * operations)))
+    killed(RECIPE, tmp_path / "run", round(share * operations))
     run(RECIPE, tmp_path / "run")
     assert everything(tmp_path / "run") == expected
 
@@ -77,7 +69,7 @@ def test_killed_before_any_file_operation(whole: tuple[dict[str, Any], int], tmp
     wrong = []
     for n in chosen:
         out = tmp_path / str(n)
-        killed(out, n)
+        killed(RECIPE, out, n)
         train(read_recipe(RECIPE, "recipe"), out, quiet=True)
         wrong += [n] if everything(out) != expected else []
     assert wrong == []
@@ -126,7 +118,7 @@ def test_a_translator_killed_before_a_file_operation(
     """Between snapshots, in the middle of an epoch, while translations are written: the same bits."""
     expected, operations, environment = translator
     out = tmp_path / "run"
-    assert Child(NUMBERS, out, round(share * operations), environment).wait() == -signal.SIGKILL
+    killed(NUMBERS, out, round(share * operations), environment=environment)
     assert not (out / "result.json").exists()
     run(NUMBERS, out, environment)
     assert everything(out) == expected
@@ -136,7 +128,7 @@ def test_a_lost_sum_is_named(translator: tuple[dict[str, Any], int, dict[str, st
     """A run whose snapshots are gone does not go on without them."""
     _, operations, environment = translator
     out = tmp_path / "run"
-    assert Child(NUMBERS, out, operations * 9 // 10, environment).wait() == -signal.SIGKILL
+    killed(NUMBERS, out, operations * 9 // 10, environment=environment)
     kept = list(out.glob("checkpoints/step-*/sum.safetensors"))
     assert len(kept) == 2
     for file in kept:
@@ -169,7 +161,7 @@ def test_another_kill_point_would_be_noticed(whole: tuple[dict[str, Any], int], 
     expected, operations = whole
     for group in ("model", "optimizer"):
         out = tmp_path / group
-        assert Child(RECIPE, out, operations // 2).wait() == -signal.SIGKILL
+        killed(RECIPE, out, operations // 2)
         [file] = sorted(out.glob(f"checkpoints/step-*/{group}.safetensors"))[-1:]
         tensors = load_file(file)
         name = next(n for n, x in tensors.items() if x.ndim == 2)
@@ -273,7 +265,7 @@ DAMAGES: list[tuple[str, Callable[[Path], Any]]] = [
 def half_way(whole: tuple[dict[str, Any], int], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was killed after several checkpoints."""
     out = tmp_path_factory.mktemp("half") / "run"
-    assert Child(RECIPE, out, whole[1] * 3 // 4).wait() == -signal.SIGKILL
+    killed(RECIPE, out, whole[1] * 3 // 4)
     assert (newest(out) / "best.safetensors").exists()
     return out
 
@@ -333,7 +325,7 @@ def test_a_run_that_keeps_more_survives_more_damage(
     whole: tuple[dict[str, Any], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document, out = {**RECIPE, "train": {**RECIPE["train"], "keep_checkpoints": 4}}, tmp_path / "run"
-    assert Child(document, out, whole[1] * 3 // 4).wait() == -signal.SIGKILL
+    killed(document, out, whole[1] * 3 // 4)
     there = checkpoint.list_checkpoints(out / "checkpoints")
     assert len(there) == 4
     for path in there[1:]:
@@ -363,7 +355,7 @@ def test_a_checkpoint_of_an_older_version_is_gone_on_with(
 def test_a_cut_line_of_metrics_is_forgotten(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
     expected, operations = whole
     out = tmp_path / "run"
-    assert Child(RECIPE, out, operations * 2 // 3).wait() == -signal.SIGKILL
+    killed(RECIPE, out, operations * 2 // 3)
     with (out / "metrics.jsonl").open("a") as file:
         file.write('{"step": 6, "split": "tr')
     assert [r["step"] for r in RunDirectory(out).logged()][:2] == [3, 4]
@@ -458,7 +450,7 @@ def test_a_failed_rename_is_no_result(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_state_is_plain_json(whole: tuple[dict[str, Any], int], tmp_path: Path) -> None:
     _, operations = whole
-    assert Child(RECIPE, tmp_path / "run", operations // 2).wait() == -signal.SIGKILL
+    killed(RECIPE, tmp_path / "run", operations // 2)
     folder = children.Path(sorted((tmp_path / "run" / "checkpoints").glob("step-*"))[-1])
     assert {p.suffix for p in folder.iterdir()} == {".json", ".safetensors"}
     assert json.loads((folder / "state.json").read_text())["step"] == int(folder.name.removeprefix("step-"))

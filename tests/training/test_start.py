@@ -3,13 +3,12 @@
 import hashlib
 import json
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from children import Child, everything, run
+from children import Child, everything, killed, run
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -205,7 +204,7 @@ def test_a_run_that_has_begun_needs_its_start_no_more(finished: Path, tmp_path: 
     shutil.copytree(finished, start)
     document = {**DIGITS, "start": str(start), "train": {**TRAIN, "checkpoint_seconds": 0.0}}
     _, operations = Child(document, tmp_path / "whole").result()
-    assert Child(document, out, operations * 6 // 10).wait() == -signal.SIGKILL
+    killed(document, out, operations * 6 // 10)
     assert list(out.glob("checkpoints/step-*"))
     shutil.rmtree(start)
     run(document, out)
