@@ -12,7 +12,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "distil_cost.py"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_benchmark_compares_every_method(tmp_path: Path) -> None:
     words = ["--tiny", "--rows", "40", "--rounds", "2", "--updates", "4", "--out", str(tmp_path / "out.json")]
     done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=600)

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from inline import here
@@ -130,9 +130,14 @@ def labelled(folder: Path) -> None:
             Image.new("L", (8, 8), grey + i).save(folder / "photos" / name / f"{i}.png")
 
 
+def of_a_page(file: str) -> Any:
+    """A page whose commands run; what takes long there, the README has in another form."""
+    return pytest.param(file, marks=pytest.mark.nightly) if file == "docs/guide/laboratory.md" else file
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "file", [file for file in FILES if any(one == file and not left_out(line) for one, line in ALL)]
+    "file", [of_a_page(file) for file in FILES if any(one == file and not left_out(line) for one, line in ALL)]
 )
 def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in a folder of their own; Python of the README runs between them. Runs of a comparison are made in this

@@ -21,7 +21,7 @@ def run(name: str, out: Path, *words: str) -> Any:
     return json.loads(out.read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_benchmark_of_masked_training_compares_every_way(tmp_path: Path) -> None:
     found = run("mlm_throughput.py", tmp_path / "out.json", "--rounds", "2", "--updates", "4")
     rows = {(row["way"].split(",")[0], row["text"]): row for row in found["rows"]}
@@ -35,7 +35,7 @@ def test_the_benchmark_of_masked_training_compares_every_way(tmp_path: Path) -> 
     assert rows["splitstep lie", "mixture"]["bar"] == pytest.approx(0.9 * 1.25 / shares["mixture"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_benchmark_of_preparation_makes_pairs(tmp_path: Path) -> None:
     words = ["--megabytes", "1", "--vocab-size", "4000", "--next-sentence", "--out", str(tmp_path)]
     done = subprocess.run([sys.executable, str(FOLDER / "prepare_text.py"), *words], capture_output=True, text=True)

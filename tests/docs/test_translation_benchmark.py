@@ -14,7 +14,7 @@ import torch
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "translation.py"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_benchmark_of_translators_runs_small(tmp_path: Path) -> None:
     words = [sys.executable, str(SCRIPT), "--small", "--out", str(tmp_path / "out")]
     home = {**os.environ, "SPLITSTEP_CACHE": str(tmp_path / "cache")}
