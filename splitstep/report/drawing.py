@@ -11,7 +11,7 @@ from .charts import Chart, Explained, ParticleChart, SliderChart, SmallMultiples
 from .diagram import diagrams
 from .document import Beside, Diagrams, Document, Heading, Note, Pairs, Part, Stacked, Verbatim, Verdict, of_kind
 from .explained import explained
-from .page import page, pairs, side_by_side
+from .page import page, pairs, side_by_side, words_to_html
 from .particles import particles
 from .plots import framed, headed, legend, plotted
 from .slider import slider
@@ -77,20 +77,6 @@ def part_to_html(part: Part | Stacked) -> str:
             return words_to_html(part)
         case _:
             return chart_to_html(part)
-
-
-def words_to_html(part: Verdict | Heading | Note | Verbatim) -> str:
-    """A part that is text."""
-    match part:
-        case Verdict(kind, sentence):
-            return f'<p class="verdict {kind.replace(" ", "-")}">{escape(sentence)}</p>'
-        case Heading(text, level):
-            return f"<h{level}>{escape(text)}</h{level}>"
-        case Note(text, plain):
-            return f"<p>{escape(text)}</p>" if plain else f'<p class="soft">{escape(text)}</p>'
-        case Verbatim(text, answer):
-            kind = ' class="answer" tabindex="0"' if answer else ""
-            return f"<pre{kind}>{escape(text)}</pre>"
 
 
 def chart_to_html(chart: Chart) -> str:

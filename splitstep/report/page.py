@@ -1,10 +1,12 @@
-"""The frame of a page: one HTML file with its style and its script inside, which loads nothing from the network."""
+"""The frame of a page, one HTML file with its style and its script inside, which loads nothing; and its words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+
+from .document import Heading, Note, Verbatim, Verdict
 
 STYLE, SCRIPT = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("style.css", "hover.js"))
 
@@ -32,3 +34,17 @@ def side_by_side(parts: Sequence[str]) -> str:
 def pairs(rows: Iterable[tuple[str, str]]) -> str:
     """A list of names and values."""
     return f"<dl>{''.join(f'<dt>{escape(name)}</dt><dd>{escape(value)}</dd>' for name, value in rows)}</dl>"
+
+
+def words_to_html(part: Verdict | Heading | Note | Verbatim) -> str:
+    """A part that is text."""
+    match part:
+        case Verdict(kind, sentence):
+            return f'<p class="verdict {kind.replace(" ", "-")}">{escape(sentence)}</p>'
+        case Heading(text, level):
+            return f"<h{level}>{escape(text)}</h{level}>"
+        case Note(text, plain):
+            return f"<p>{escape(text)}</p>" if plain else f'<p class="soft">{escape(text)}</p>'
+        case Verbatim(text, answer):
+            kind = ' class="answer" tabindex="0"' if answer else ""
+            return f"<pre{kind}>{escape(text)}</pre>"

@@ -11,9 +11,9 @@ from itertools import count
 from typing import Any
 
 from .charts import ParticleChart, Particles
-from .controls import SPEEDS, controls, menu, titled
 from .plots import Plot, attribute, colour, dot, finite, framed, marks, path, rounded
 from .scales import Scale, scale
+from .slider import SPEEDS, controls, menu, titled
 
 PLACES = 999  # along each axis: places are whole numbers, so that pages stay small
 TRAIL = 10  # states that a trail goes back

@@ -27,8 +27,7 @@ from splitstep.report.charts import (
     SliderChart,
 )
 from splitstep.report.drawing import chart_to_html
-from splitstep.report.explained import equation_to_html
-from splitstep.report.figures import figures
+from splitstep.report.explained import equation_to_html, figures
 from splitstep.report.page import page
 from splitstep.report.particles import ALONE, PLACES, lasting, places
 

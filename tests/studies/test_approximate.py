@@ -28,7 +28,7 @@ def test_the_verb_writes_weights_result_and_page_that_can_be_drawn_again(
     document = json.loads((tmp_path / "result.json").read_text())
     assert [row["eps"] for row in document["rows"]] == [0.2, 0.1]
     assert all(row["error"] <= row["eps"] for row in document["rows"])
-    assert STUDY.read(document, "there").document() == document
+    assert STUDY.read(document, "there").json() == document
     model = ss.SplitstepVectorsModel.from_pretrained(tmp_path / "model")
     assert model.config.ffn == document["rows"][-1]["units"] == 2
     page = (tmp_path / "report.html").read_text()
