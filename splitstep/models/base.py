@@ -18,7 +18,7 @@ from ..stack import Stack
 from .body import Embedding, seed_for, sinusoid_table
 from .cache import SourceCache
 from .config import SplitstepConfig
-from .look import Look, Wanted, check_arguments
+from .look import Look, PassOptions, check_arguments
 from .start import draw, start_smoothly
 
 
@@ -112,10 +112,10 @@ class SplitstepModel(PreTrainedModel):
     def register_for_auto_class(cls, auto_class: Any = "AutoModel") -> None:
         """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
 
-    def look(self, wanted: Wanted, packed: bool = False) -> Look:
+    def look(self, options: PassOptions, packed: bool = False) -> Look:
         """What this pass is to show; arguments that `forward` does not know are refused."""
-        check_arguments(self, wanted, packed)
-        return Look(self.config, wanted)
+        check_arguments(self, options, packed)
+        return Look(self.config, options)
 
     def seed(self, look: Look, device: torch.device) -> Tensor | None:
         """The dropout seed of this pass."""

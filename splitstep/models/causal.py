@@ -15,7 +15,7 @@ from .cache import check_room, past_of
 from .config import SplitstepConfig
 from .inputs import Text
 from .kinds import kind
-from .look import Look, Wanted
+from .look import Look, PassOptions
 from .losses import read_tokens
 from .masks import restarted
 
@@ -61,10 +61,10 @@ class CausalModel(TextModel):
         use_cache: bool | None = None,
         token_type_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[PassOptions],
     ) -> BaseModelOutputWithPast:
         """The states, as the model without a head returns them."""
-        look, cache = self.look(wanted, packed=position_ids is not None), self.cache_for(past_key_values, use_cache)
+        look, cache = self.look(options, packed=position_ids is not None), self.cache_for(past_key_values, use_cache)
         x = self.read(look, Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds), cache)
         return look.answer(BaseModelOutputWithPast(x, cache, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
@@ -91,9 +91,9 @@ class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin
         num_items_in_batch: Tensor | int | None = None,
         token_type_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[PassOptions],
     ) -> CausalLMOutputWithPast:
-        look = self.look(wanted, packed=position_ids is not None)
+        look = self.look(options, packed=position_ids is not None)
         cache = self.cache_for(past_key_values, use_cache, labels is None)
         x = self.read(look, Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds), cache)
         logits, loss = read_tokens(self.head, kept(x, logits_to_keep), labels, num_items_in_batch, ahead=True)

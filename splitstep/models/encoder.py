@@ -16,7 +16,7 @@ from .body import Body, Embedding
 from .config import SplitstepConfig
 from .inputs import Text
 from .kinds import kind
-from .look import Look, Wanted
+from .look import Look, PassOptions
 from .losses import class_loss
 from .masks import numbered
 
@@ -61,10 +61,10 @@ class EncoderModel(TextModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         seq_idx: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[PassOptions],
     ) -> BaseModelOutput:
         """The states, as the model without a head returns them."""
-        look, text = self.look(wanted), Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        look, text = self.look(options), Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
         x = self.read(look, numbered(text, seq_idx))
         return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
@@ -106,9 +106,9 @@ class SplitstepForSequenceClassification(EncoderModel):
         num_items_in_batch: Tensor | int | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[PassOptions],
     ) -> SequenceClassifierOutput:
-        look = self.look(wanted)
+        look = self.look(options)
         x = self.read(look, Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds))
         logits, wide = project(self.head, pooled(x, attention_mask, self.config.pool))
         loss = None if labels is None else class_loss(self.config, logits, labels, num_items_in_batch, wide)

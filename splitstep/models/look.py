@@ -15,7 +15,7 @@ from ..support.words import nearest
 Output = TypeVar("Output", bound=ModelOutput)
 
 
-class Wanted(TypedDict, total=False):
+class PassOptions(TypedDict, total=False):
     """What `forward` of every model takes besides its inputs."""
 
     observe: Observe | None
@@ -39,18 +39,18 @@ ONLY_NONE = PACKED | {
 }  # fmt: skip
 
 
-def check_arguments(model: Any, given: Wanted, packed: bool = False) -> None:
+def check_arguments(model: Any, given: PassOptions, packed: bool = False) -> None:
     """Refuse arguments that `forward` does not know, with the nearest name. If the positions of a packed row say where
     its texts begin, other arguments may say so again."""
     for name, value in given.items():
-        ours = name in Wanted.__annotations__ or name in LET_THROUGH
+        ours = name in PassOptions.__annotations__ or name in LET_THROUGH
         if ours or (name in ONLY_NONE and value is None) or (packed and name in PACKED):
             continue
         title = type(model).__name__
         if name in ONLY_NONE:
             raise ValueError(f"{title} does nothing with {name}={shape_of(value)}: leave it out.")
-        own = (one for one in signature(type(model).forward).parameters if one not in ("self", "wanted"))
-        known = [*own, *Wanted.__annotations__]
+        own = (one for one in signature(type(model).forward).parameters if one not in ("self", "options"))
+        known = [*own, *PassOptions.__annotations__]
         near = nearest(name, known)
         hint = f"did you mean {near}?" if near else f"it takes {', '.join(known)}."
         raise TypeError(f"{title} takes no argument {name!r}: {hint}")
@@ -69,14 +69,14 @@ class Look:
     their graph, in memory until the garbage collector runs.
     """
 
-    def __init__(self, config: Any, wanted: Wanted) -> None:
-        hidden, looks = wanted.get("output_hidden_states"), wanted.get("output_attentions")
+    def __init__(self, config: Any, options: PassOptions) -> None:
+        hidden, looks = options.get("output_hidden_states"), options.get("output_attentions")
         hidden = config.output_hidden_states if hidden is None else hidden
         looks = config.output_attentions if looks is None else looks
         self.kept: list[Tensor] | None = [] if hidden else None
         self.weights: dict[str, list[Tensor]] | None = {"own": [], "cross": []} if looks else None
-        self.inner, self.seed, self.substeps = wanted.get("observe"), wanted.get("dropout_seed"), config.substeps
-        given = wanted.get("return_dict")
+        self.inner, self.seed, self.substeps = options.get("observe"), options.get("dropout_seed"), config.substeps
+        given = options.get("return_dict")
         self.whole: bool = config.return_dict if given is None else given
 
     @property

@@ -16,7 +16,7 @@ from .config import SplitstepConfig
 from .encoder import EncoderModel, EncoderStates
 from .inputs import Text, check_labels
 from .kinds import kind
-from .look import Wanted
+from .look import PassOptions
 from .losses import pair_loss, read_tokens
 from .masks import numbered
 
@@ -77,7 +77,7 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         next_sentence_positions: Tensor | None = None,
         next_sentence_targets: Tensor | None = None,
         next_sentence_weights: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[PassOptions],
     ) -> MaskedOutput:
         """Logits [B, T, V] and the loss of labels [B, T]; with `masked_positions` [B, M], logits and labels of those
         positions alone: [B, M, V] and [B, M]. `seq_idx` numbers the texts of packed rows.
@@ -87,7 +87,7 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
         the first tokens of the pairs in packed rows, one for each of these. Its loss is added: a mean, or a sum with
         `next_sentence_weights`.
         """
-        look, text = self.look(wanted), Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        look, text = self.look(options), Text(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
         x = self.read(look, numbered(text, seq_idx))
         chosen = self.transformed(x if masked_positions is None else states_at(x, masked_positions))
         logits, loss = read_tokens(self.head, chosen, labels, num_items_in_batch)

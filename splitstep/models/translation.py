@@ -18,7 +18,7 @@ from .config import SplitstepConfig
 from .encoder import Encoder
 from .inputs import Text
 from .kinds import kind
-from .look import Look, Wanted
+from .look import Look, PassOptions
 from .losses import read_tokens
 from .masks import padding_barrier
 
@@ -50,11 +50,11 @@ class TranslationModel(TextModel):
         return decoder_inputs(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     def read(
-        self, wanted: Wanted, cache: Any, outputs: Any, source: Text, target: Text
+        self, options: PassOptions, cache: Any, outputs: Any, source: Text, target: Text
     ) -> tuple[Look, Tensor, tuple[Any, ...]]:
         """What the pass shows, the decoder's states, and what transformers' records for encoder-decoders hold after
         them. `outputs` are the encoder's, if an earlier call has made them."""
-        first, second = self.look(wanted), self.look(wanted)
+        first, second = self.look(options), self.look(options)
         seed = self.seed(second, target.given("decoder_").device)
         if outputs is None and source.ids is None and source.embeds is None:
             raise ValueError("A translation model needs input_ids, inputs_embeds or encoder_outputs.")
@@ -94,12 +94,12 @@ class TranslationModel(TextModel):
         use_cache: bool | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[PassOptions],
     ) -> Seq2SeqModelOutput:
         """The states, as the model without a head returns them."""
         source = Text(input_ids, attention_mask, embeds=inputs_embeds)
         target = Text(decoder_input_ids, decoder_attention_mask, embeds=decoder_inputs_embeds)
-        look, y, seen = self.read(wanted, past_key_values, encoder_outputs, source, target)
+        look, y, seen = self.read(options, past_key_values, encoder_outputs, source, target)
         return look.answer(Seq2SeqModelOutput(y, *seen))  # pyright: ignore[reportArgumentType]
 
 
@@ -126,16 +126,16 @@ class SplitstepForTranslation(VocabularyHead, TranslationModel, SplitstepGenerat
         num_items_in_batch: Tensor | int | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[PassOptions],
     ) -> Seq2SeqLMOutput:
-        self.look(wanted)  # a misspelt `labels` is no lack of them
+        self.look(options)  # a misspelt `labels` is no lack of them
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if labels is None:
                 raise ValueError("A translation model needs labels or decoder_input_ids beside input_ids.")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         source = Text(input_ids, attention_mask, embeds=inputs_embeds)
         target = Text(decoder_input_ids, decoder_attention_mask, embeds=decoder_inputs_embeds)
-        look, y, seen = self.read(wanted, past_key_values, encoder_outputs, source, target)
+        look, y, seen = self.read(options, past_key_values, encoder_outputs, source, target)
         logits, loss = read_tokens(self.head, y, labels, num_items_in_batch, self.config.label_smoothing)
         return look.answer(Seq2SeqLMOutput(loss, logits, *seen))  # pyright: ignore[reportArgumentType]
 
@@ -163,10 +163,10 @@ class EncoderForGeneration(nn.Module):
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
     ) -> BaseModelOutput:
-        wanted = Wanted(
+        options = PassOptions(
             output_hidden_states=output_hidden_states, output_attentions=output_attentions, return_dict=return_dict
         )
-        look = Look(self.encoder.config, wanted)
+        look = Look(self.encoder.config, options)
         x = self.encoder(Text(input_ids, attention_mask, embeds=inputs_embeds), None, look)
         return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 

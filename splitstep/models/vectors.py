@@ -16,7 +16,7 @@ from .body import Body, rotary_angles, sinusoids
 from .config import SplitstepConfig
 from .inputs import check_mask
 from .kinds import kind
-from .look import Look, Wanted
+from .look import Look, PassOptions
 from .losses import class_loss, mean_square
 from .masks import documents_of, padding_barrier
 
@@ -89,10 +89,10 @@ class SplitstepVectorsModel(NumbersModel):
         return super().read(look, numbers, mask)
 
     def bare(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, values: Tensor, attention_mask: Tensor | None = None, **wanted: Unpack[Wanted]
+        self, values: Tensor, attention_mask: Tensor | None = None, **options: Unpack[PassOptions]
     ) -> BaseModelOutput:
         """The states, before the read-out."""
-        look = self.look(wanted)
+        look = self.look(options)
         x = self.read(look, values, attention_mask)
         return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
@@ -102,9 +102,9 @@ class SplitstepVectorsModel(NumbersModel):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[PassOptions],
     ) -> TokenClassifierOutput:
-        look = self.look(wanted)
+        look = self.look(options)
         x = self.read(look, values, attention_mask)
         y = self.head(x)
         loss = None if labels is None else mean_square(y, labels, attention_mask, num_items_in_batch)
@@ -154,10 +154,10 @@ class ImageModel(NumbersModel):
         return super().read(look, self.cut(numbers))
 
     def bare(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, pixel_values: Tensor, **wanted: Unpack[Wanted]
+        self, pixel_values: Tensor, **options: Unpack[PassOptions]
     ) -> BaseModelOutput:
         """The states, as the model without a head returns them."""
-        look = self.look(wanted)
+        look = self.look(options)
         x = self.read(look, pixel_values)
         return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
@@ -177,9 +177,9 @@ class SplitstepForImageClassification(ImageModel):
         pixel_values: Tensor,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[PassOptions],
     ) -> ImageClassifierOutput:
-        look = self.look(wanted)
+        look = self.look(options)
         x = self.read(look, pixel_values)
         logits = self.head(x.mean(1))
         loss = None if labels is None else class_loss(self.config, logits, labels, num_items_in_batch)
