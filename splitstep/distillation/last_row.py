@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from math import inf
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
+from ..flows.record import Functions, LastCall
 from .geometry import full_precision, last_real
 from .records import wide
 
@@ -55,31 +55,17 @@ def of_texts(x: Tensor, positions: Tensor) -> Tensor:
     return x[torch.arange(len(positions), device=x.device), :, positions]
 
 
-@final
-class LastCall(TorchFunctionMode):
-    """Keeps the arguments of the last call of fused attention."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.call: Call | None = None
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
-        if func is functional.scaled_dot_product_attention:
-            self.call = Call(*args, **named)
-        return func(*args, **named)
-
-
 @contextmanager
-def watching_attention(modules: Iterable[nn.Module]) -> Iterator[LastCall]:
+def watching_attention(modules: Iterable[nn.Module]) -> Iterator[LastCall[Call]]:
     """Fused attention inside of these modules, in passes inside of this context. Others do not pay for it."""
-    seen = LastCall()
+    seen = LastCall(functional.scaled_dot_product_attention, Call)
+    mode = Functions(seen)
 
     def begin(module: nn.Module, args: Any) -> None:
-        seen.__enter__()
+        mode.__enter__()
 
     def end(module: nn.Module, args: Any, result: Any) -> None:
-        seen.__exit__(None, None, None)
+        mode.__exit__(None, None, None)
 
     with ExitStack() as held:
         for module in modules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+Form = TypeVar("Form")
 WRITES = frozenset(f"__{name}__" for name in ("iadd", "isub", "imul", "itruediv", "setitem"))
 VIEWS = (Tensor.T, Tensor.mT, Tensor.H, Tensor.mH, Tensor.real, Tensor.imag, Tensor.data)
 """Properties that are operations; the others, such as a shape, are not recorded."""
@@ -147,16 +148,16 @@ class Tape:
 
 
 @final
-class LastCall:
-    """Keeps the arguments of the last call of one function."""
+class LastCall(Generic[Form]):
+    """Keeps the arguments of the last call of one function, in a form that names them."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.arguments: tuple[Any, Any] | None = None
+    def __init__(self, function: Callable[..., Any], form: Callable[..., Form]) -> None:
+        self.function, self.form = function, form
+        self.call: Form | None = None
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any, target: Tensor | None) -> Any:
         if function is self.function:
-            self.arguments = (args, kwargs)
+            self.call = self.form(*args, **kwargs)
         return function(*args, **kwargs)
 
 
