@@ -168,7 +168,7 @@ def check(call: BlockCall, found: ReadBlock) -> None:
     allowed = tolerance(output)
     if (error := distance(advanced(found.pieces, call.x), output)) > allowed:
         raise ValueError(f"its parts rebuild its output with a relative error of {error:.0e}")
-    moves = [compared(call, found.pieces, u, output) for u in perturbed(call.x)]
+    moves = [difference_at(call, found.pieces, u, output) for u in perturbed(call.x)]
     if not any(one.state <= allowed and one.change <= allowed + CHANGE for one in moves):
         raise ValueError(f"its parts differ from it at another state by {min(one.state for one in moves):.0e}")
 
@@ -180,7 +180,7 @@ class Difference(NamedTuple):
     change: float
 
 
-def compared(call: BlockCall, found: Sequence[Piece], u: Tensor, output: Tensor) -> Difference:
+def difference_at(call: BlockCall, found: Sequence[Piece], u: Tensor, output: Tensor) -> Difference:
     ours, theirs = advanced(found, u), call.state_at(u)
     change = (theirs - output - (u - call.x)).double().norm()
     noise = NOISE * torch.finfo(u.dtype).eps * theirs.double().norm()

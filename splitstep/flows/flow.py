@@ -21,7 +21,7 @@ Inputs = Mapping[str, Any] | Tensor
 States = dict[tuple[str, int], Tensor]
 
 
-class Watched(NamedTuple):
+class FlowRun(NamedTuple):
     """A pass that was seen: the state after the last block of the stack, what the model returned, and the context of
     the stack's fields."""
 
@@ -56,7 +56,7 @@ class Flow(ABC):
         return self.stacks[self.main].steps()
 
     @abstractmethod
-    def run(self, inputs: Inputs, see: Observe, stack: str, layers: Collection[int] | None = None) -> Watched:
+    def run(self, inputs: Inputs, see: Observe, stack: str, layers: Collection[int] | None = None) -> FlowRun:
         """A pass of the model in which `see` is called with the events of a stack; those of other layers than `layers`
         may be left out."""
 
@@ -116,13 +116,13 @@ class OwnFlow(Flow):
         x, context = found[0]
         return Start((x, x) if self.scheme.doubled else x, context)
 
-    def run(self, inputs: Inputs, see: Observe, stack: str, layers: Collection[int] | None = None) -> Watched:
+    def run(self, inputs: Inputs, see: Observe, stack: str, layers: Collection[int] | None = None) -> FlowRun:
         if stack != self.main:
             raise ValueError(f"only {self.main} of our own models is captured: use ss.observe(model, ...)")
         start = self.start(inputs)
         with torch.no_grad():
             end = integrate(self.scheme, self.steps, start.x, start.context, see)
-            return Watched(end, self.head(end), start.context)
+            return FlowRun(end, self.head(end), start.context)
 
     def embed(self, inputs: Inputs) -> State:
         return self.start(inputs).x

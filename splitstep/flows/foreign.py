@@ -30,7 +30,7 @@ from .decompose import (
     tolerance,
 )
 from .examples import as_inputs, check_length
-from .flow import Flow, Inputs, PassEnded, Watched
+from .flow import Flow, FlowRun, Inputs, PassEnded
 from .parts import WHOLE, Piece
 from .passes import BlockField, Blocks, ForeignPass, without_weights
 from .routes import Increments, Routes
@@ -113,7 +113,7 @@ class ForeignFlow(Flow):
         except IndexError as error:  # a table of tokens or positions is too short
             raise ValueError(f"{self.name} does not take these inputs: {first_line(error)}") from None
 
-    def run(self, inputs: Inputs, see: Observe, stack: str, layers: Collection[int] | None = None) -> Watched:
+    def run(self, inputs: Inputs, see: Observe, stack: str, layers: Collection[int] | None = None) -> FlowRun:
         """The model runs as it is; then its blocks are told as events. Fields are read anew if something asks."""
         given, chain = self.given(inputs), self.chains[stack]
         seen, end, numbers = dict[int, Increments](), Any, iter(range(len(chain.modules)))
@@ -135,7 +135,7 @@ class ForeignFlow(Flow):
             for layer, step in enumerate(self.stacks[stack].steps()):
                 if layer in seen:
                     tell(self.stacks[stack].scheme, layer, step, seen.pop(layer), self.last, see)
-        return Watched(x, output, self.last)
+        return FlowRun(x, output, self.last)
 
     def embed(self, inputs: Inputs) -> Tensor:
         found: list[Tensor] = []

@@ -16,7 +16,7 @@ EXAMPLES, KEPT, TOKENS = 16, 8, 64  # whose entropy is measured; whose weights a
 ROOM = 2**22  # pairs of tokens that are looked at together: fewer examples if they are long
 
 
-class Seen(NamedTuple):
+class HeadEntropy(NamedTuple):
     """The entropy [n, heads, T] of one evaluation, and the weights [at most 8, heads, at most 64, at most 64]."""
 
     entropy: Tensor
@@ -36,7 +36,7 @@ class AttentionWeights(Probe):
     """
 
     def __init__(self) -> None:
-        self.seen: dict[str, dict[int, list[Seen]]] = {}
+        self.seen: dict[str, dict[int, list[HeadEntropy]]] = {}
 
     def __call__(self, event: Event) -> None:
         for name, weights in seen_weights(event):
@@ -72,20 +72,20 @@ def first_examples(x: Tensor, context: Any) -> tuple[Tensor, Any]:
     return x[:count], rows_of(context, batch, range(count))
 
 
-def by_layer(steps: Mapping[int, list[Seen]], substeps: int) -> list[list[Seen]]:
+def by_layer(steps: Mapping[int, list[HeadEntropy]], substeps: int) -> list[list[HeadEntropy]]:
     """What was seen in each layer."""
     firsts = range(0, len(steps), substeps)
     return [[one for step in range(first, first + substeps) for one in steps[step]] for first in firsts]
 
 
-def summary(weights: Tensor) -> Seen:
+def summary(weights: Tensor) -> HeadEntropy:
     """The entropy of attention weights, and some of the weights."""
     wide = weights.float()
     few = wide[:KEPT, :, :TOKENS, :TOKENS]
-    return Seen(torch.special.entr(wide).sum(-1), few / few.sum(-1, keepdim=True).clamp(min=1e-12))
+    return HeadEntropy(torch.special.entr(wide).sum(-1), few / few.sum(-1, keepdim=True).clamp(min=1e-12))
 
 
-def entropies(name: str, layers: list[list[Seen]], real: Tensor | None) -> dict[str, tuple[float, ...]]:
+def entropies(name: str, layers: list[list[HeadEntropy]], real: Tensor | None) -> dict[str, tuple[float, ...]]:
     """The mean entropy by layer, and by layer for each head."""
     every = torch.stack([torch.stack([one.entropy for one in layer]).mean(0) for layer in layers])  # [L, n, heads, T]
     found = mean_over(every.transpose(1, 2), None if real is None else real[: every.shape[1]])
