@@ -202,7 +202,7 @@ def discretise_model(
 
 def check_free(out: Path, study: str) -> None:
     """Refuse a directory that holds something else than a result of this study."""
-    import json
+    from ..support.documents import read_json
 
     Output(False, out).check()
     if (out / "recipe.yaml").exists():
@@ -212,8 +212,8 @@ def check_free(out: Path, study: str) -> None:
             raise ValueError(f"{out} holds other files: name a new directory with --out.")
         return
     try:
-        found = json.loads((out / "result.json").read_text(encoding="utf-8")).get("study")
-    except (ValueError, AttributeError):
+        found = read_json(out / "result.json").get("study")
+    except ValueError:
         found = None
     if found != study:
         raise ValueError(f"{out} holds the result of something else: name a new directory with --out.")

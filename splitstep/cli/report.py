@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ..support.documents import read_json
 from .options import Json
 from .output import Output
 
@@ -85,7 +85,7 @@ def _read(directory: Path, first: str | None) -> _Found:
     if not file.is_file():
         raise ValueError(f"{directory} has no result.json: name one that `splitstep compare` or another study wrote.")
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = read_json(file, "anything")
     except ValueError:
         raise ValueError(f"{file} is damaged: run `splitstep compare` again; finished runs are kept.") from None
     study = study_of(document, str(file))

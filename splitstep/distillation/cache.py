@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ..flows.keys import Key
 from ..flows.keys import places as placed
+from ..support.documents import read_json
 from ..support.files import is_leftover, naming, sweep, write_atomically
 from ..support.typed import plain, read_as
 from ..tasks.batching import places
@@ -264,7 +265,7 @@ def check_files(folder: Path, found: Manifest) -> None:
 
 def read_manifest(folder: Path) -> Manifest:
     try:
-        document = json.loads((folder / MANIFEST).read_text())
+        document = read_json(folder / MANIFEST)
         if isinstance(document, dict) and document.get("format", FORMAT) != FORMAT:
             raise ValueError(f"its format is {document['format']}, here {FORMAT}")
         return read_as(Manifest, document, MANIFEST)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..support.documents import read_json
 from ..support.words import counted
 from ..tasks import TASKS
 from ..tasks.glue import submission_text, submissions
@@ -106,7 +106,7 @@ def text_inputs(folder: Path, config: Any, texts: Sequence[tuple[str, ...]]) -> 
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-    settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    settings = read_json(folder / CONFIG)
     if tokenizer.truncation is None:
         tokenizer.enable_truncation(min(settings["model_max_length"], config.max_positions))
     found = tokenizer.encode_batch([one[0] if len(one) == 1 else one for one in texts])
@@ -139,7 +139,7 @@ def predict_images(path: Path, run: Finished, files: Sequence[str], progress: Pr
         if not Path(name).is_file():
             raise ValueError(f'line {number}: there is no file "{name}": give the path of one image on each line')
     model, precision = run.load_model()
-    settings = json.loads((run.model / "preprocessor_config.json").read_text(encoding="utf-8"))
+    settings = read_json(run.model / "preprocessor_config.json")
     standard = Standard(WHITE, settings["image_mean"], settings["image_std"])
     mode: Mode = "L" if model.config.channels == 1 else "RGB"
 

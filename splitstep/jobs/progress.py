@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
+from ..support.documents import parse_json
 from ..training.progress import Progress
 
 
@@ -43,6 +43,6 @@ def logged_step(folder: Path) -> int:
         with (folder / "metrics.jsonl").open("rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - 1000))
-            return json.loads(file.read().splitlines()[-1])["step"]
+            return parse_json(file.read().splitlines()[-1].decode(), "the last line")["step"]
     except (OSError, ValueError, LookupError, TypeError):
         return 0  # not started, or in the middle of a line

@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from ..support.documents import read_json
 from ..support.files import naming, remove, whole_folder
 from ..support.out_of_memory import no_memory
 from .objective import Learner
@@ -114,7 +115,7 @@ class CheckpointReader:
     """A checkpoint to read: its state, and rows of its tensors. One of an older version has no checksums."""
 
     def __init__(self, folder: Path, world: Processes) -> None:
-        self.state = json.loads((folder / "state.json").read_text())
+        self.state = read_json(folder / "state.json")
         checksum = self.state.pop("crc32", None)
         if checksum not in (None, checksum_of_state(self.state)):
             raise ValueError("state.json has changed: its checksum differs")

@@ -15,6 +15,7 @@ import yaml
 from torch import Tensor
 
 from ..recipe import Recipe, read_recipe
+from ..support.documents import parse_json, read_json
 from ..support.entries import first_difference, flat
 from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
 from ..support.provenance import Provenance
@@ -178,7 +179,7 @@ class RunDirectory:
         if not self.result_file.is_file():
             return None
         try:
-            return read_as(RunResult, json.loads(self.result_file.read_text(encoding="utf-8")), "the result")
+            return read_as(RunResult, read_json(self.result_file, "anything"), "the result")
         except ValueError as error:
             raise ValueError(f"{self.result_file} is damaged ({error}): delete it and start the run again") from None
 
@@ -203,7 +204,7 @@ class RunDirectory:
     def environment(self) -> Environment:
         file = self.path / "environment.json"
         try:
-            return read_as(Environment, json.loads(file.read_text(encoding="utf-8")), "it")
+            return read_as(Environment, read_json(file, "anything"), "it")
         except ValueError:
             raise ValueError(f"{file} is damaged: name a new directory with --out") from None
 
@@ -267,7 +268,7 @@ class RunDirectory:
 
 def _read(line: str) -> dict[str, Any] | None:
     try:
-        record = json.loads(line)
+        record = parse_json(line, "a line", "anything")
     except ValueError:
         return None
     return record if isinstance(record, dict) and "step" in record else None

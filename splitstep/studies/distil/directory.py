@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...distillation.cache import is_cache
+from ...support.documents import read_json
 from ...support.entries import first_difference, flat
 from ...support.files import is_leftover, write_atomically
 from ...support.typed import json_text, plain, read_as
@@ -102,12 +102,9 @@ def claim_weights(out: Path, now: Weights) -> None:
 
 def read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if isinstance(found, dict):
-            return found
+        return read_json(file)
     except ValueError:
-        pass
-    raise ValueError(f"{file} is damaged: name a new directory with --out, or delete this one")
+        raise ValueError(f"{file} is damaged: name a new directory with --out, or delete this one") from None
 
 
 def shared(recipe: Mapping[str, Any]) -> dict[str, Any]:

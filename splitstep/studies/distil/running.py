@@ -13,6 +13,7 @@ from ...distillation.judging.tokens import Causal
 from ...experiments.records import Curve
 from ...experiments.running import Job, run_jobs
 from ...jobs.progress import RunsProgress
+from ...support.documents import read_json
 from ...support.files import write_atomically
 from ...support.typed import json_text, plain, read_as
 from .plan import Planned
@@ -123,7 +124,7 @@ def read_kept(folder: Path, exam: Exam) -> Found | None:
     if not file.is_file():
         return None
     try:
-        kept = json.loads(file.read_text(encoding="utf-8"))
+        kept = read_json(file)
         if kept["exam"] == exam.describe():
             run = read_as(DistilRun, kept["run"], str(file)) if "run" in kept else None
             figures = run.figures if run else read_as(Figures, kept["figures"], str(file))
@@ -146,7 +147,7 @@ def keep(folder: Path, exam: Exam, found: Found) -> Found:
 
 
 def read_answers(folder: Path) -> Answers:
-    found = json.loads((folder / ANSWERS).read_text(encoding="utf-8"))
+    found = read_json(folder / ANSWERS)
     return {
         name: {int(seed): [read_answer(one, f"{ANSWERS}.{name}") for one in answers] for seed, answers in own.items()}
         for name, own in found.items()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ...experiments.plan import split_list
 from ...models import KINDS, SplitstepConfig
 from ...recipe import OURS
+from ...support.documents import read_json
 from ...support.typed import Figure
 from ...tasks.masked.mlm import Mlm
 from ...text.tokenizers import saved_tokenizer
@@ -89,13 +90,12 @@ def compared(path: str) -> dict[str, list[str]]:
 
 def chosen_runs(folder: Path) -> Iterator[tuple[str, Path]]:
     """The name and the folder of each finished run. A comparison that has not ended yet has no result to choose by."""
-    import json
 
     from ...experiments.study import STUDIES
 
     file = folder / "result.json"
     if file.is_file():
-        result = STUDIES["compare"].read(json.loads(file.read_text(encoding="utf-8")), str(file))
+        result = STUDIES["compare"].read(read_json(file, "anything"), str(file))
         trials = [(row.name, trial) for row in result.rows for trial in result.chosen(row)]
         yield from ((name, folder / trial.folder) for name, trial in trials if trial.status == "finished")
         return
