@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..tasks.batching import padded
-from ..tasks.instruct import Encoded, Instruct, encode_rows, joined
+from ..tasks.instruct import Instruct, TokenRows, encode_rows, joined
 from ..tasks.task import IGNORED, Batch
 from ..text.alignment import Alignment
 from ..text.spans import text_spans
@@ -136,7 +136,7 @@ def padded_ranges(rows: Sequence[Ints], size: int, starts: Sequence[int] | None)
     return torch.from_numpy(found)
 
 
-def read_by_teacher(task: Instruct, tokenizer: Any) -> Encoded:
+def read_by_teacher(task: Instruct, tokenizer: Any) -> TokenRows:
     """The training rows in the teacher's tokens, which are the student's if the tokenizers are equal."""
     if equal_tokenizers(tokenizer, task.tokenizer):
         return task.encoded["train"]

@@ -6,9 +6,11 @@ import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ..support.documents import read_json
 from ..support.files import whole_file
 
 Arrays = dict[str, np.ndarray]
@@ -29,6 +31,23 @@ def digest(path: Path) -> str:
     """The sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+MANIFEST = "manifest.json"
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What a folder of derived files says of itself; refused if a file does not match its hash."""
+    manifest = read_json(folder / MANIFEST)
+    if any(digest(folder / name) != wanted for name, wanted in manifest["files"].items()):
+        raise ValueError(f"{folder} is damaged")
+    return manifest
+
+
+def write_manifest(folder: Path, entries: Mapping[str, object]) -> None:
+    """Complete a folder of derived files with their hashes and what else is known of them."""
+    hashes = {path.name: digest(path) for path in sorted(folder.iterdir())}
+    (folder / MANIFEST).write_text(json.dumps({**entries, "files": hashes}), encoding="utf-8")
 
 
 def unwritable(path: Path, error: OSError) -> ValueError:

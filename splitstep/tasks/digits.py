@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..text.splits import SPLITS
+from ..text.splits import SPLITS, ranked_by_class
 from .images import ImageOptions, Images, Pixels, Standard
 from .task import Data, DataNote, task_row
 
@@ -24,15 +24,10 @@ class DigitsOptions(ImageOptions):
 
 
 def split_digits(images: np.ndarray, labels: np.ndarray) -> dict[str, Pixels]:
-    """Three fifths, one fifth and one fifth of each class, ranked by the hash of the image.
-
-    Unlike random numbers, a hash does not change with the version of a library.
-    """
-    rank = np.array([hashlib.sha256(image.tobytes()).digest().hex() for image in images])
+    """Three fifths, one fifth and one fifth of each class, ranked by the hash of the image."""
+    hashes = [hashlib.sha256(image.tobytes()).hexdigest() for image in images]
     parts: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        members = members[np.argsort(rank[members], kind="stable")]
+    for members in ranked_by_class(hashes, labels):
         cuts = [len(members) * 3 // 5, len(members) * 4 // 5]
         for split, rows in zip(SPLITS, np.split(members, cuts), strict=True):
             parts[split].append(rows)

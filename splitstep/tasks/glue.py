@@ -22,7 +22,7 @@ NAME = "glue"
 HELD = 0.1  # of the training set, for validation
 
 
-class Part(NamedTuple):
+class GlueTask(NamedTuple):
     """One task of GLUE: its folder and columns, its labels in the order of their numbers, and its figures.
 
     `written`: what stands for each label in the files and in a submission. `counts` are those of the published files.
@@ -43,37 +43,37 @@ class Part(NamedTuple):
 ENTAILED = ("entailment", "not_entailment")
 BINARY = ("0", "1")
 PAIR = ("sentence1", "sentence2")
-PARTS: dict[str, Part] = {
-    "cola": Part(
+PARTS: dict[str, GlueTask] = {
+    "cola": GlueTask(
         "CoLA", ("sentence",), "label", ("unacceptable", "acceptable"), BINARY, MATTHEWS,
         {"train": 8551, "dev": 1043, "test": 1063},
     ),
-    "sst2": Part(
+    "sst2": GlueTask(
         "SST-2", ("sentence",), "label", ("negative", "positive"), BINARY, ACCURACY,
         {"train": 67349, "dev": 872, "test": 1821},
     ),
-    "mrpc": Part(
+    "mrpc": GlueTask(
         "MRPC", ("#1 String", "#2 String"), "Quality", ("not_equivalent", "equivalent"), BINARY, F1_ACCURACY,
         {"train": 3668, "dev": 408, "test": 1725},
     ),
-    "rte": Part("RTE", PAIR, "label", ENTAILED, ENTAILED, ACCURACY, {"train": 2490, "dev": 277, "test": 3000}),
-    "stsb": Part("STS-B", PAIR, "score", (), (), PEARSON, {"train": 5749, "dev": 1500, "test": 1379}),
-    "wnli": Part(
+    "rte": GlueTask("RTE", PAIR, "label", ENTAILED, ENTAILED, ACCURACY, {"train": 2490, "dev": 277, "test": 3000}),
+    "stsb": GlueTask("STS-B", PAIR, "score", (), (), PEARSON, {"train": 5749, "dev": 1500, "test": 1379}),
+    "wnli": GlueTask(
         "WNLI", PAIR, "label", ("not_entailment", "entailment"), BINARY, ACCURACY,
         {"train": 635, "dev": 71, "test": 146},
     ),
-    "mnli": Part(
+    "mnli": GlueTask(
         "MNLI", PAIR, "gold_label", ("entailment", "neutral", "contradiction"),
         ("entailment", "neutral", "contradiction"), ACCURACY,
         {"train": 392702, "dev_matched": 9815, "dev_mismatched": 9832, "test_matched": 9796, "test_mismatched": 9847},
         devs={"test": "dev_matched", "mismatched": "dev_mismatched"},
         tests={"MNLI-m": "test_matched", "MNLI-mm": "test_mismatched"},
     ),
-    "qnli": Part(
+    "qnli": GlueTask(
         "QNLI", ("question", "sentence"), "label", ENTAILED, ENTAILED, ACCURACY,
         {"train": 104743, "dev": 5463, "test": 5463},
     ),
-    "qqp": Part(
+    "qqp": GlueTask(
         "QQP", ("question1", "question2"), "is_duplicate", ("not_duplicate", "duplicate"), BINARY, F1_ACCURACY,
         {"train": 363846, "dev": 40430, "test": 390965}, number="id",
     ),
@@ -105,7 +105,7 @@ class Lines(NamedTuple):
         return [row[place] for _, row in self.rows]
 
 
-def read_lines(root: Path, part: Part, name: str) -> Lines:
+def read_lines(root: Path, part: GlueTask, name: str) -> Lines:
     """One file of a task. Quotes are characters like any other; a row that lacks fields is refused."""
     path = require(root, NAME, ORIGIN, f"glue/{part.folder}/{name}.tsv")
     written = split_lines(decode(read(path), str(path)))
@@ -123,11 +123,11 @@ def read_lines(root: Path, part: Part, name: str) -> Lines:
     return Lines(path, columns, whole)
 
 
-def texts_of(lines: Lines, part: Part) -> list[tuple[str, ...]]:
+def texts_of(lines: Lines, part: GlueTask) -> list[tuple[str, ...]]:
     return list(zip(*(lines.column(name) for name in part.texts), strict=True))
 
 
-def labels_of(lines: Lines, part: Part) -> np.ndarray:
+def labels_of(lines: Lines, part: GlueTask) -> np.ndarray:
     """The labels as numbers of classes, or as they are."""
     found = lines.column(part.label)
     try:

@@ -15,7 +15,7 @@ IDX["test"] = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 Mode = Literal["L", "RGB"]  # Pillow's names of grey and colour
 
 
-class Found(NamedTuple):
+class ImageSet(NamedTuple):
     """The images of a folder: files of each class, or arrays."""
 
     files: list[Path]
@@ -64,7 +64,7 @@ def is_coloured(image: Any) -> bool:
     return image.mode not in ("1", "L", "LA", "I", "I;16", "F")
 
 
-def find_images(folder: Path, split: str, owner: str) -> Found:
+def find_images(folder: Path, split: str, owner: str) -> ImageSet:
     """The images of a folder: idx files, else a folder for each class."""
     names = IDX.get(split, IDX["train"])
     if find(folder, *names) or find(folder, *IDX["train"]):
@@ -79,10 +79,10 @@ def find_images(folder: Path, split: str, owner: str) -> Found:
     empty = [one.name for one in classes if one.name not in {label for _, label in files}]
     if empty:
         raise ValueError(f'task "{owner}": the folder {folder / empty[0]} has no images: fill it, or remove it')
-    return Found([path for path, _ in files], [label for _, label in files])
+    return ImageSet([path for path, _ in files], [label for _, label in files])
 
 
-def read_idx(folder: Path, names: Sequence[str]) -> Found:
+def read_idx(folder: Path, names: Sequence[str]) -> ImageSet:
     """The images and labels of a pair of idx files, packed or not."""
     arrays = []
     for name in names:
@@ -96,10 +96,10 @@ def read_idx(folder: Path, names: Sequence[str]) -> Found:
             f"{folder}: {names[0]} has sizes {list(images.shape)} and {names[1]} {list(labels.shape)}: images are "
             "[N, height, width], and labels [N]"
         )
-    return Found([], [str(label) for label in labels.tolist()], images)
+    return ImageSet([], [str(label) for label in labels.tolist()], images)
 
 
-def load_pixels(found: Found, mode: Mode, side: int) -> np.ndarray:
+def load_pixels(found: ImageSet, mode: Mode, side: int) -> np.ndarray:
     """All images as one array of squares."""
     if found.arrays is not None:
         Image = pillow() if found.arrays.shape[1:] != (side, side) else None

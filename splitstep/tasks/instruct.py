@@ -60,7 +60,7 @@ class InstructOptions:
         at_least("test", self.test, 1)
 
 
-class Encoded(NamedTuple):
+class TokenRows(NamedTuple):
     """Rows of a split, one after the other: tokens, whether each belongs to an answer, and where rows begin."""
 
     tokens: np.ndarray
@@ -263,10 +263,10 @@ def stop_at(end: int | None, folder: Path) -> None:
         settings.save_pretrained(folder)
 
 
-def joined(rows: Sequence[Tokens]) -> Encoded:
+def joined(rows: Sequence[Tokens]) -> TokenRows:
     offsets = np.cumsum([0, *(len(row.ids) for row in rows)])
     answers = np.concatenate([row.answers for row in rows])
-    return Encoded(np.concatenate([row.ids for row in rows]), answers.astype(np.int64), offsets)
+    return TokenRows(np.concatenate([row.ids for row in rows]), answers.astype(np.int64), offsets)
 
 
 INSTRUCT = task_row(

@@ -18,7 +18,7 @@ from ..text.splits import SPLITS
 from ..text.tokenizers import word_tokenizer
 from .batching import check_buckets
 from .cache import derived
-from .sequences import SPECIAL, Ragged, SequenceTask
+from .sequences import SPECIAL, SequenceTask, TokenRows
 from .task import Data, DataNote, task_row
 
 NAME = "listops"
@@ -133,7 +133,7 @@ def fold(levels: Sequence[Level]) -> list[tuple[np.ndarray, np.ndarray]]:
     return folded[::-1]
 
 
-def write(levels: Sequence[Level]) -> Ragged:
+def write(levels: Sequence[Level]) -> TokenRows:
     """The trees as tokens; each node's position follows from its parent and the siblings before it."""
     folded = fold(levels)
     labels, lengths = folded[0]
@@ -150,7 +150,7 @@ def write(levels: Sequence[Level]) -> Ragged:
         size = folded[number + 1][1]
         ahead = np.cumsum(size) - size
         position = np.repeat(begin + 1 - ahead[firsts(count)], count) + ahead
-    return Ragged(tokens, offsets, labels.astype(np.uint8))
+    return TokenRows(tokens, offsets, labels.astype(np.uint8))
 
 
 def draw(variant: Variant, seed: int) -> Iterator[tuple[bytes, int]]:
@@ -171,7 +171,7 @@ def generator(seed: int, *use: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, *use])))
 
 
-def generate(variant: Variant, seed: int) -> Ragged:
+def generate(variant: Variant, seed: int) -> TokenRows:
     """The variant's trees, each once, those for training first.
 
     If there were repeats the trees are shuffled: those drawn late are longer, because short ones have been drawn
@@ -186,17 +186,17 @@ def generate(variant: Variant, seed: int) -> Ragged:
     trees = list(labels)
     if drawn > wanted:
         trees = [trees[i] for i in generator(seed, *SHUFFLE).permutation(wanted)]
-    return Ragged(
+    return TokenRows(
         np.frombuffer(b"".join(trees), dtype=np.uint8),
         np.cumsum([0, *map(len, trees)]),
         np.array([labels[tree] for tree in trees], dtype=np.uint8),
     )
 
 
-def cached(variant: Variant, seed: int) -> Ragged:
+def cached(variant: Variant, seed: int) -> TokenRows:
     """The variant's trees from the cache, or generated and stored there."""
     parameters = {**asdict(replace(variant, buckets=())), "seed": seed, "format": FORMAT, "roots": ROOTS}
-    return Ragged(**derived(NAME, parameters, Ragged._fields, lambda: generate(variant, seed)._asdict()))
+    return TokenRows(**derived(NAME, parameters, TokenRows._fields, lambda: generate(variant, seed)._asdict()))
 
 
 def doubling(longest: int) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from ..text.subwords import learn_bpe
 from .batching import check_buckets
 from .cache import Arrays, derived
 from .fetch import Source, locate
-from .sequences import CLS, PAD, SPECIAL, Ragged, SequenceTask
+from .sequences import CLS, PAD, SPECIAL, SequenceTask, TokenRows
 from .task import Data, DataNote, task_row
 
 NAME = "newsgroups"
@@ -109,27 +109,27 @@ def encode(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> 
     for split, documents in splits.items():
         ids = [line.ids for line in tokenizer.encode_batch_fast([document.text for document in documents])]
         labels = np.array([groups.index(document.group) for document in documents])
-        text = Ragged(np.concatenate(ids).astype(np.uint32), np.cumsum([0, *map(len, ids)]), labels)
+        text = TokenRows(np.concatenate(ids).astype(np.uint32), np.cumsum([0, *map(len, ids)]), labels)
         arrays |= {f"{split}_{field}": array for field, array in text._asdict().items()}
     return arrays
 
 
-def cached(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> tuple[dict[str, Ragged], str]:
+def cached(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> tuple[dict[str, TokenRows], str]:
     """The tokens and the BPE from the cache, or made and stored there."""
     digest = hashlib.sha256(json.dumps(splits).encode()).hexdigest()
-    names = ["tokenizer", *(f"{split}_{field}" for split in splits for field in Ragged._fields)]
+    names = ["tokenizer", *(f"{split}_{field}" for split in splits for field in TokenRows._fields)]
     parameters = {"data": digest, "vocab": vocab, "format": FORMAT}
     stored = derived(NAME, parameters, names, lambda: encode(splits, groups, vocab))
-    texts = {split: Ragged(*(stored[f"{split}_{field}"] for field in Ragged._fields)) for split in splits}
+    texts = {split: TokenRows(*(stored[f"{split}_{field}"] for field in TokenRows._fields)) for split in splits}
     return texts, str(stored["tokenizer"])
 
 
-def shorten(text: Ragged, most: int) -> Ragged:
+def shorten(text: TokenRows, most: int) -> TokenRows:
     """The first tokens of each sequence, at most `most`."""
     lengths = np.minimum(text.lengths, most)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     positions = np.arange(offsets[-1]) + np.repeat(text.offsets[:-1] - offsets[:-1], lengths)
-    return Ragged(text.tokens[positions], offsets, text.labels)
+    return TokenRows(text.tokens[positions], offsets, text.labels)
 
 
 def splits_of(data: Path | None) -> dict[str, list[Document]]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from ..options import at_least
 from ..text.files import find, find_own
-from ..text.splits import SPLITS
+from ..text.splits import SPLITS, ranked_by_class
 from .digits import LABELS, SOURCE, load_digits_of
-from .image_files import IDX, Found, Mode, find_images, is_coloured, load_pixels, open_image
+from .image_files import IDX, ImageSet, Mode, find_images, is_coloured, load_pixels, open_image
 from .images import ImageOptions, Images, Pixels, Standard
 from .task import Data, DataNote, task_row
 
@@ -44,7 +44,7 @@ class OwnImageOptions(ImageOptions):
             raise ValueError("option train is missing: name the folder of training images, data.train=FOLDER")
 
 
-def find_splits(options: OwnImageOptions, data: Path | None) -> dict[str, Found]:
+def find_splits(options: OwnImageOptions, data: Path | None) -> dict[str, ImageSet]:
     """The images of the folders that are given; idx files for the test may be in the training folder."""
     train = find_own(options.train, NAME, data, "folder")
     found = {"train": find_images(train, "train", NAME)}
@@ -56,7 +56,7 @@ def find_splits(options: OwnImageOptions, data: Path | None) -> dict[str, Found]
     return found
 
 
-def class_numbers(found: Mapping[str, Found], where: str) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+def class_numbers(found: Mapping[str, ImageSet], where: str) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
     """The classes of the training images, and the numbers of all images' classes."""
     counts = Counter(found["train"].labels)
     whole = all(label.isdecimal() for label in counts)
@@ -71,7 +71,7 @@ def class_numbers(found: Mapping[str, Found], where: str) -> tuple[tuple[str, ..
     return names, {split: np.array([names.index(label) for label in one.labels]) for split, one in found.items()}
 
 
-def colour_of(found: Mapping[str, Found], wanted: str) -> Mode:
+def colour_of(found: Mapping[str, ImageSet], wanted: str) -> Mode:
     """How images are read: as told, or in colour if a file of the training images has colours."""
     if wanted != "found":
         return "RGB" if wanted == "rgb" else "L"
@@ -82,12 +82,10 @@ def with_held_out(pixels: dict[str, Pixels], seed: int) -> dict[str, Pixels]:
     """All three splits: those that are given, and the others held out from the training images, by a hash of seed and
     image, so equal images stay together wherever possible."""
     images, labels = pixels["train"]
-    rank = np.array([hashlib.sha256(b"%d " % seed + one.tobytes()).hexdigest() for one in images])
+    hashes = [hashlib.sha256(b"%d " % seed + one.tobytes()).hexdigest() for one in images]
     missing = [split for split in SPLITS[1:] if split not in pixels]
     rows: dict[str, list[np.ndarray]] = {split: [] for split in ("train", *missing)}
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        members = members[np.argsort(rank[members], kind="stable")]
+    for members in ranked_by_class(hashes, labels):
         each = min(max(1, round(HELD * len(members))), (len(members) - 1) // max(1, len(missing)))
         cuts = [each * number for number in range(1, len(missing) + 1)]
         for split, part in zip((*missing, "train"), np.split(members, cuts), strict=True):

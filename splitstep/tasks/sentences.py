@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 import numpy as np
 
 from ..options import at_least
+from ..text.splits import ranked_by_class
 from ..text.subwords import LEARN
 from ..text.tokenizers import mark_sentences, same_vocabulary, save_tokenizer, saved_tokenizer, sentence_ids
 from .batching import Chosen, fitting_buckets, padded
@@ -46,7 +47,7 @@ class SentenceOptions:
         at_least("vocab", self.vocab, 300)  # 256 bytes, the special tokens and some pairs
 
 
-class Encoded(NamedTuple):
+class TokenRows(NamedTuple):
     """N examples as tokens: example i is tokens[offsets[i]:offsets[i + 1]], with the types of the tokens."""
 
     tokens: np.ndarray
@@ -66,11 +67,11 @@ class Reader(NamedTuple):
     length: int
     entries: dict[str, Any]  # of the model's config; empty if the tokenizer was learnt here
 
-    def encode(self, texts: Sequence[tuple[str, ...]]) -> Encoded:
+    def encode(self, texts: Sequence[tuple[str, ...]]) -> TokenRows:
         lines = self.tokenizer.encode_batch_fast([one[0] if len(one) == 1 else one for one in texts])
         tokens = [line.ids for line in lines]
         types = np.concatenate([line.type_ids for line in lines]).astype(np.uint8)
-        return Encoded(np.concatenate(tokens).astype(np.uint32), types, np.cumsum([0, *map(len, tokens)]))
+        return TokenRows(np.concatenate(tokens).astype(np.uint32), types, np.cumsum([0, *map(len, tokens)]))
 
 
 def make_reader(texts: Sequence[tuple[str, ...]], options: SentenceOptions) -> Reader:
@@ -104,12 +105,10 @@ def learnt(texts: Sequence[tuple[str, ...]], options: SentenceOptions) -> str:
 
 
 def held_out(examples: Examples, share: float, seed: int = 0) -> np.ndarray:
-    """The rows to hold out, a share of each class: those with the lowest hashes of seed and text, so equal texts stay
-    together wherever possible. Unlike random numbers, hashes do not change with the version of a library."""
-    rank = [hashlib.sha256(json.dumps([seed, *one]).encode()).hexdigest() for one in examples.texts]
-    order = np.argsort(np.array(rank), kind="stable")
+    """The rows to hold out, a share of each class: those with the lowest hashes of seed and text."""
+    hashes = [hashlib.sha256(json.dumps([seed, *one]).encode()).hexdigest() for one in examples.texts]
     whole = np.issubdtype(examples.labels.dtype, np.integer)
-    groups = [order[examples.labels[order] == label] for label in np.unique(examples.labels)] if whole else [order]
+    groups = ranked_by_class(hashes, examples.labels if whole else np.zeros(len(hashes)))
     taken = np.concatenate([group[: min(round(share * len(group)), len(group) - 1)] for group in groups])
     return np.sort(taken if len(taken) else max(groups, key=len)[:1])  # of a tiny file, at least one
 

@@ -16,7 +16,7 @@ SPECIAL = ("[PAD]", "[CLS]")
 """The tokens that every vocabulary here begins with; each sequence begins with CLS."""
 
 
-class Ragged(NamedTuple):
+class TokenRows(NamedTuple):
     """N sequences one after another: example i is tokens[offsets[i]:offsets[i + 1]], of class labels[i]."""
 
     tokens: np.ndarray
@@ -28,17 +28,17 @@ class Ragged(NamedTuple):
         """Tokens in each sequence [N]."""
         return np.diff(self.offsets)
 
-    def part(self, first: int, last: int) -> "Ragged":
+    def part(self, first: int, last: int) -> "TokenRows":
         """Examples [first, last)."""
         offsets = self.offsets[first : last + 1]
-        return Ragged(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], self.labels[first:last])
+        return TokenRows(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], self.labels[first:last])
 
 
 class SequenceTask(Task):
     """A text-classification task: `input_ids` and `attention_mask` are [B, bucket], `labels` [B].
 
-    Of the data, examples are `Ragged`, and the reader is the tokenizer that made them. `buckets` are padded lengths, of
-    which the last must hold the longest sequence and its CLS.
+    Of the data, examples are `TokenRows`, and the reader is the tokenizer that made them. `buckets` are padded lengths,
+    of which the last must hold the longest sequence and its CLS.
     """
 
     model: ClassVar[str] = "sequence"
@@ -48,7 +48,7 @@ class SequenceTask(Task):
         from tokenizers.processors import TemplateProcessing
 
         self.name, self.options, self.data, self.labels = name, options, data, data.labels
-        self.sequences: Mapping[str, Ragged] = data.splits
+        self.sequences: Mapping[str, TokenRows] = data.splits
         self.tokenizer, buckets = data.reader, tuple(data.more["buckets"])
         first = f"{SPECIAL[CLS]} $A"
         self.tokenizer.post_processor = TemplateProcessing(single=first, special_tokens=[(SPECIAL[CLS], CLS)])

@@ -21,7 +21,7 @@ TABLES = {".parquet": read_parquet, ".arrow": read_arrow}
 PACKED = {".gz": gzip.open, ".xz": lzma.open}
 
 
-class Part(NamedTuple):
+class Chunk(NamedTuple):
     """A stretch of a document; `first`: its first one."""
 
     first: bool
@@ -69,7 +69,7 @@ def files_of(folder: Path, task: str) -> list[Path]:
     return found
 
 
-def read_parts(files: Iterable[Path], boundary: Boundary) -> Iterator[Part]:
+def read_parts(files: Iterable[Path], boundary: Boundary) -> Iterator[Chunk]:
     """The documents of files, part by part. A row of JSON lines or of a table is a document; in text, `boundary` says
     where one ends: with the file, at blank lines or with the line. Documents without text are left out."""
     for file in files:
@@ -91,12 +91,12 @@ def rows_of(file: Path) -> Iterator[str] | None:
     return read_json_lines(file) if kind in ROWS else None
 
 
-def parts_of(text: str) -> Iterator[Part]:
+def parts_of(text: str) -> Iterator[Chunk]:
     """A document in parts that end at blanks, if it has any."""
     text, first = text.strip(), True
     while text:
         end = cut_at(text, PART)
-        yield Part(first, text[:end])
+        yield Chunk(first, text[:end])
         text, first = text[end:], False
 
 
@@ -110,7 +110,7 @@ def cut_at(text: str, most: int) -> int:
     return most
 
 
-def blocks_of(file: Path) -> Iterator[Part]:
+def blocks_of(file: Path) -> Iterator[Chunk]:
     """A whole file as one document."""
     left, first = "", True
     with reading(file) as stream:
@@ -119,11 +119,11 @@ def blocks_of(file: Path) -> Iterator[Part]:
             while len(left) > PART:
                 end = cut_at(left, PART)
                 if not first or left[:end].strip():
-                    yield Part(first, left[:end])
+                    yield Chunk(first, left[:end])
                     first = False
                 left = left[end:]
     if left.strip():
-        yield Part(first, left)
+        yield Chunk(first, left)
 
 
 def reading(file: Path) -> io.TextIOWrapper:

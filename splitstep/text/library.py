@@ -6,7 +6,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from .documents import Part, parts_of
+from .documents import Chunk, parts_of
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -36,7 +36,7 @@ def library_hash() -> str:
     return found.hexdigest()
 
 
-def read_docstrings() -> Iterator[Part]:
+def read_docstrings() -> Iterator[Chunk]:
     """The docstrings of each module, joined."""
     for path in library():
         yield from parts_of(docstrings_of(path.read_bytes()))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .documents import Part, cut_at
+from .documents import Chunk, cut_at
 
 SPLITS: tuple[str, ...] = ("train", "valid", "test")
 
@@ -15,6 +15,13 @@ SPLITS: tuple[str, ...] = ("train", "valid", "test")
 def split_at(array: np.ndarray, cuts: Sequence[int]) -> dict[str, np.ndarray]:
     """The three splits of an array, in order."""
     return dict(zip(SPLITS, np.split(array, cuts), strict=True))
+
+
+def ranked_by_class(hashes: Sequence[str], labels: np.ndarray) -> list[np.ndarray]:
+    """The rows of each class, those with the lowest hashes first: equal examples stay together wherever possible, and
+    unlike random numbers, hashes do not change with the version of a library."""
+    rank, classes = np.array(hashes), [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    return [rows[np.argsort(rank[rows], kind="stable")] for rows in classes]
 
 
 MANY = 200  # documents, from which on whole ones are held out: one in twenty for validation, one for the test
@@ -35,7 +42,7 @@ class Extent(NamedTuple):
         return min(max(self.characters // MANY, SHORTEST), LONGEST)
 
 
-def extent(parts: Iterable[Part]) -> Extent:
+def extent(parts: Iterable[Chunk]) -> Extent:
     """The documents and characters of a text."""
     documents = characters = 0
     for part in parts:
@@ -43,7 +50,7 @@ def extent(parts: Iterable[Part]) -> Extent:
     return Extent(documents, characters)
 
 
-def split(parts: Iterable[Part], whole: Extent, held: Collection[str] = HELD) -> Iterator[tuple[str, Part]]:
+def split(parts: Iterable[Chunk], whole: Extent, held: Collection[str] = HELD) -> Iterator[tuple[str, Chunk]]:
     """Each part with its split, of which those in `held` are held out. A document's split depends on its text alone (of
     a very long one on its first part), so documents that are equal are on the same side."""
     names = {number: name for number, name in TWENTIETHS.items() if name in held}
@@ -57,12 +64,12 @@ def split(parts: Iterable[Part], whole: Extent, held: Collection[str] = HELD) ->
 
 
 def split_numbered(
-    parts: Iterable[Part], whole: Extent, held: Collection[str] = HELD
-) -> Iterator[tuple[str, Part, int]]:
+    parts: Iterable[Chunk], whole: Extent, held: Collection[str] = HELD
+) -> Iterator[tuple[str, Chunk, int]]:
     """As `split`, with the number of the document that a part was cut from."""
     number = 0
 
-    def counted() -> Iterator[Part]:
+    def counted() -> Iterator[Chunk]:
         nonlocal number
         for part in parts:
             number += part.first
@@ -78,7 +85,7 @@ def split_of(text: str, names: Mapping[int, str] = TWENTIETHS) -> str:
     return names.get(number % 20, "train")
 
 
-def split_stretches(parts: Iterable[Part], size: int, names: Mapping[int, str]) -> Iterator[tuple[str, Part]]:
+def split_stretches(parts: Iterable[Chunk], size: int, names: Mapping[int, str]) -> Iterator[tuple[str, Chunk]]:
     """Stretches that end at blanks; of twenty, those in `names` are held out. A document goes on where its split
     does."""
     number, before = 0, ""
@@ -87,11 +94,11 @@ def split_stretches(parts: Iterable[Part], size: int, names: Mapping[int, str]) 
         while text:
             end = cut_at(text, size)
             name = names.get(number % 20, "train")
-            yield name, Part(begins or name != before, text[:end])
+            yield name, Chunk(begins or name != before, text[:end])
             text, begins, before, number = text[end:], False, name, number + 1
 
 
-def digests(parts: Iterable[Part]) -> Iterator[bytes]:
+def digests(parts: Iterable[Chunk]) -> Iterator[bytes]:
     """A hash of each document's words: how they are spaced makes no difference."""
     found = None
     for part in parts:
@@ -105,7 +112,7 @@ def digests(parts: Iterable[Part]) -> Iterator[bytes]:
         yield found.digest()
 
 
-def count_copies(training: Iterable[Part], held: Mapping[str, Iterable[Part]]) -> dict[str, int]:
+def count_copies(training: Iterable[Chunk], held: Mapping[str, Iterable[Chunk]]) -> dict[str, int]:
     """How many documents of each held-out text are also in the training text. Only hashes of the former are kept."""
     counts = {name: Counter(digests(parts)) for name, parts in held.items()}
     sought = {one for found in counts.values() for one in found}

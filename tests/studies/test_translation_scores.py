@@ -34,7 +34,7 @@ from splitstep.studies.compare.test_splits import (
     sentence_counts,
 )
 from splitstep.tasks import task
-from splitstep.tasks.pairs.codec import END, PAD, Codec, Form, learn
+from splitstep.tasks.pairs.codec import END, PAD, Codec, TextForm, learn
 from splitstep.tasks.pairs.scores import multi_bleu, score, split_compounds
 from splitstep.tasks.pairs.search import generate_ids, longer_than_trained, translate
 from splitstep.tasks.pairs.searching import Search
@@ -91,7 +91,7 @@ def by_name(scores: list) -> dict:
 def test_scores_of_text_as_people_write_it() -> None:
     references = [f"The dog, the cat and the house: {line}" for line in sentences(50)]
     hypotheses = worsened(references, 0.1)
-    found = by_name(score(hypotheses, Lines([], references), Form("de", "en"), "lower-cased"))
+    found = by_name(score(hypotheses, Lines([], references), TextForm("de", "en"), "lower-cased"))
     sacre = BLEU()
     assert found["sacreBLEU"].value == pytest.approx(sacre.corpus_score(hypotheses, [references]).score)
     assert found["sacreBLEU"].signature == str(sacre.get_signature())
@@ -105,13 +105,13 @@ def test_scores_of_text_as_people_write_it() -> None:
 def test_a_match_needs_no_odd_blanks() -> None:
     """Text is prepared with single blanks, so that a model cannot write others."""
     references = ["Guten  Tag. ", "Guten\u00a0Tag.", "\tGuten Tag.", "Gute Nacht."]
-    found = score(["Guten Tag."] * 4, Lines([], references), Form("en", "de"), None)
+    found = score(["Guten Tag."] * 4, Lines([], references), TextForm("en", "de"), None)
     assert {one.key: one.value for one in found}["exact_match"] == 75
 
 
 def test_scores_of_tokens_made_here() -> None:
     """Hypotheses are Moses tokens in small letters, references plain and cased: sacreBLEU ignores case and says so."""
-    form = Form("en", "de", "moses", lower=True)
+    form = TextForm("en", "de", "moses", lower=True)
     references = ["Der Hund, der dort läuft, ist schwarz.", "Die Katze sieht ihn heute nicht."]
     perfect = form.prepare(references, "de")
     found = by_name(score(perfect, Lines([], references), form, "lower-cased"))
@@ -123,7 +123,7 @@ def test_scores_of_tokens_made_here() -> None:
 
 
 def test_scores_against_tokens_only_are_not_comparable() -> None:
-    form = Form("de", "en", "given", lower=True)
+    form = TextForm("de", "en", "given", lower=True)
     references = ["it &apos;s a dog , isn &apos;t it ?", "the cat runs on the red house ."]
     found = by_name(score(references, Lines([], references), form, "lower-cased"))
     assert not found["sacreBLEU"].comparable
@@ -138,7 +138,7 @@ def test_compounds_are_split_as_for_wmt14() -> None:
     assert split_compounds(["a well-known dog - aa-bb-cc"]) == [
         "a well ##AT##-##AT## known dog - aa ##AT##-##AT## bb ##AT##-##AT## cc"
     ]
-    form = Form("en", "de", "given", hyphens=True)
+    form = TextForm("en", "de", "given", hyphens=True)
     plain = ["Das Grün-Weiß steht heute dort drüben."]
     given = form.prepare(plain, "de")
     found = by_name(score(given, Lines([], given, plain), form, "compounds"))
@@ -149,7 +149,7 @@ def test_compounds_are_split_as_for_wmt14() -> None:
 
 def test_unequal_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="1 translations cannot be scored against 2"):
-        score(["a"], Lines([], ["a", "b"]), Form("de", "en"), None)
+        score(["a"], Lines([], ["a", "b"]), TextForm("de", "en"), None)
 
 
 def test_counts_of_sentences_add_up_to_corpus_bleu() -> None:
@@ -310,7 +310,7 @@ def test_matches_add_up() -> None:
 @pytest.fixture(scope="module")
 def codec() -> Codec:
     lines = sentences(200)
-    return learn(lines, lines, Form("en", "de"), 40)
+    return learn(lines, lines, TextForm("en", "de"), 40)
 
 
 def model_for(codec: Codec, **more: object) -> SplitstepForTranslation:
@@ -360,7 +360,7 @@ def test_too_many_beams_for_the_memory_are_one_line(codec: Codec, monkeypatch: p
 
 
 def test_a_tokenizer_of_another_model_is_refused(codec: Codec) -> None:
-    other = learn(sentences(50), sentences(50), Form("en", "de"), 7)
+    other = learn(sentences(50), sentences(50), TextForm("en", "de"), 7)
     with pytest.raises(ValueError, match=r"the tokenizer has .* tokens and the model .*saved with the model"):
         translate(model_for(codec), other, ["dog"])
 

@@ -34,7 +34,7 @@ from splitstep.tasks.masked.packing import Packer, piece_numbers
 from splitstep.tasks.masked.prepared import load
 from splitstep.tasks.task import IGNORED
 from splitstep.text import documents, splits
-from splitstep.text.documents import Part, read_parts
+from splitstep.text.documents import Chunk, read_parts
 from splitstep.text.subwords import CLS, MASK, PAD, SEP, alphabet, continues
 from splitstep.text.tokenizers import TOKENIZER, write_tokenizer
 
@@ -65,7 +65,7 @@ def made(lines: Path) -> Mlm:
 # Reading
 
 
-def whole(parts: Iterator[Part]) -> list[str]:
+def whole(parts: Iterator[Chunk]) -> list[str]:
     """The documents that parts make up."""
     found: list[str] = []
     for first, text in parts:
@@ -124,7 +124,7 @@ def test_a_file_in_blocks_is_the_file(size: int, tmp_path: Path, monkeypatch: py
 
 def test_of_many_documents_whole_ones_are_held_out_and_equal_ones_together() -> None:
     texts = sentences(3000) + sentences(300)
-    parts = [Part(True, text) for text in texts]
+    parts = [Chunk(True, text) for text in texts]
     found = list(splits.split(parts, splits.extent(parts)))
     counts = Counter(name for name, _ in found)
     assert 0.035 < counts["valid"] / len(texts) < 0.065

@@ -32,7 +32,7 @@ from splitstep.tasks.images import shifted
 from splitstep.tasks.listops import VARIANTS, VOCABULARY, ListOpsOptions, Variant, generate, grow, write
 from splitstep.tasks.mnist import parse_idx
 from splitstep.tasks.newsgroups import Document, shorten, splits_of, tfidf_baseline
-from splitstep.tasks.sequences import CLS, PAD, Ragged
+from splitstep.tasks.sequences import CLS, PAD, TokenRows
 from splitstep.tasks.task import IGNORED
 from splitstep.text.files import Content
 from splitstep.text.library import library_files
@@ -445,7 +445,7 @@ def test_evaluator_reproduces_the_published_labels(data: Path) -> None:
     assert lines == 20_500
 
 
-def examples(text: Ragged) -> list[list[str]]:
+def examples(text: TokenRows) -> list[list[str]]:
     """Each example as written."""
     return [spell(row) for row in np.split(text.tokens, text.offsets[1:-1])]
 
@@ -814,7 +814,7 @@ def test_newsgroups_refuses_another_archive(tmp_path: Path) -> None:
 
 @given(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=8), st.integers(0, 10))
 def test_shorten_keeps_the_first_tokens(rows: list[list[int]], most: int) -> None:
-    text = Ragged(
+    text = TokenRows(
         np.array([token for row in rows for token in row], dtype=np.uint32),
         np.cumsum([0, *map(len, rows)]),
         np.arange(len(rows)),

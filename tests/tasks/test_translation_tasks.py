@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from splitstep.tasks import batching, task
 from splitstep.tasks.batching import MULTIPLE, choose_widths, rows_of
-from splitstep.tasks.pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, Form, check_fit, learn
+from splitstep.tasks.pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, TextForm, check_fit, learn
 from splitstep.tasks.pairs.corpora import COUNTS
 from splitstep.tasks.pairs.iwslt14 import TESTS, prepare_archive
 from splitstep.tasks.pairs.numbers import english, german
@@ -277,7 +277,7 @@ def merges_of(codec: Codec) -> list[list[str]]:
 @pytest.mark.parametrize("tokens", ["plain", "given"])
 def test_subwords(tokens: str) -> None:
     """So many merges as asked for, the special tokens in place, and text that comes back."""
-    form = Form("de", "de", tokens)  # pyright: ignore[reportArgumentType]
+    form = TextForm("de", "de", tokens)  # pyright: ignore[reportArgumentType]
     lines = [line if tokens == "plain" else line.replace(".", " .") for line in sentences(300)]
     codec = learn(lines[:150], lines[150:], form, 50)
     assert len(merges_of(codec)) == 50
@@ -299,7 +299,7 @@ def test_subwords(tokens: str) -> None:
 def test_subwords_are_merged_by_rank() -> None:
     """Against byte-pair encoding written down from its definition."""
     lines = sentences(200)
-    codec = learn(lines, lines, Form("de", "de", "given"), 120)
+    codec = learn(lines, lines, TextForm("de", "de", "given"), 120)
     rank = {tuple(pair): number for number, pair in enumerate(merges_of(codec))}
 
     def cut(word: str) -> list[str]:
@@ -339,7 +339,7 @@ def learnt_by_definition(lines: list[str], merges: int) -> list[list[str]]:
 
 def test_subwords_are_learnt_as_defined_and_always_the_same() -> None:
     lines = [*sentences(120), "anders als gedacht : (nur) \U000f0000 x\U000f0000"]  # a mark of our own in the text
-    codecs = [learn(lines, lines, Form("de", "de", "given"), 60) for _ in range(4)]
+    codecs = [learn(lines, lines, TextForm("de", "de", "given"), 60) for _ in range(4)]
     assert len({codec.tokenizer.to_str() for codec in codecs}) == 1
     assert merges_of(codecs[0]) == learnt_by_definition(lines, 60)
     assert codecs[0].decode(list(codecs[0].encode(lines))) == lines
@@ -349,7 +349,7 @@ def test_subwords_are_learnt_as_defined_and_always_the_same() -> None:
 
 def test_subwords_are_saved_and_checked(tmp_path: Path) -> None:
     lines = sentences(50)
-    codec = learn(lines, lines, Form("de", "en", "moses", lower=True), 30)
+    codec = learn(lines, lines, TextForm("de", "en", "moses", lower=True), 30)
     codec.save(tmp_path)
     again = Codec.load(tmp_path)
     assert again.form == codec.form
@@ -365,11 +365,11 @@ def test_subwords_are_saved_and_checked(tmp_path: Path) -> None:
 
 
 def test_moses_forms() -> None:
-    form = Form("en", "en", "moses", lower=True)
+    form = TextForm("en", "en", "moses", lower=True)
     (line,) = form.prepare(['He said:  "It\'s   well-known."'], "en")
     assert line == "he said : &quot; it &apos;s well-known . &quot;"
     assert form.plain([line], "en") == ['he said: "it\'s well-known."']
-    split = Form("en", "en", "given", hyphens=True)
+    split = TextForm("en", "en", "given", hyphens=True)
     (hyphen,) = split.prepare(["well-known"], "en")
     assert hyphen == "well @-@ known"
     assert split.plain([hyphen], "en") == ["well-known"]

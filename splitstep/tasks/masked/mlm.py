@@ -22,7 +22,7 @@ from ..task import IGNORED, Arrays, Batch, Data, DataNote, Task, task_row
 from .masking import Choice, Masked, Unit, mask
 from .packing import piece_numbers
 from .pairs import read_pairs
-from .prepared import Prepared, Read, Wanted, load, prepare
+from .prepared import Prepared, TextFactory, TextSpec, load, prepare
 
 NAME = "mlm"
 BLOCK = 64  # held-out rows whose masks are drawn together
@@ -112,10 +112,10 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
     return prepare(wanted(options, read.pop("train"), source)._replace(own=read))
 
 
-def wanted(options: MlmOptions, parts: Read, source: dict[str, Any]) -> Wanted:
+def wanted(options: MlmOptions, parts: TextFactory, source: dict[str, Any]) -> TextSpec:
     form = options.subwords, options.vocab_size, options.length, options.next_sentence
     tokenizer = None if options.tokenizer is None else saved_tokenizer(options.tokenizer).text
-    return Wanted(NAME, parts, source, *form, tokenizer=tokenizer)
+    return TextSpec(NAME, parts, source, *form, tokenizer=tokenizer)
 
 
 def with_own_size(options: MlmOptions) -> MlmOptions:

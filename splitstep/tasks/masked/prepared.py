@@ -4,7 +4,6 @@ The text is read three times, part by part: to count it, to learn subwords, to w
 for copies of held-out documents, if these have files of their own.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,45 +14,43 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...support.documents import read_json
 from ...support.files import locked, whole_folder
 from ...support.words import counted
-from ...text.documents import Part
+from ...text.documents import Chunk
 from ...text.splits import HELD, SPLITS, Extent, count_copies, extent, split_numbered
 from ...text.subwords import UNK, Kind, Texts, continues, learn
 from ...text.tokenizers import TOKENIZER, write_tokenizer
 from .. import batching
-from ..cache import cache_root, digest, key, unwritable
+from ..cache import cache_root, key, read_manifest, unwritable, write_manifest
 from .packing import Packer, row_type
 from .pairs import PairPacker
 from .sentences import SentenceFile, Sentences, encoded_sentences
 
 FORMAT = 1  # to be raised if the same text gives other rows, so that no old cache is read
-MANIFEST = "manifest.json"
 BATCH = 1 << 22  # characters that are encoded at a time
 SAMPLE = 1 << 16  # characters on which a given tokenizer is tried
 EVERY = 10.0  # seconds between two signs of life
 
 
-Read = Callable[[], Iterator[Part]]  # a text from its beginning, as often as it is called
+TextFactory = Callable[[], Iterator[Chunk]]  # a text from its beginning, as often as it is called
 
 
-class Wanted(NamedTuple):
+class TextSpec(NamedTuple):
     """What to prepare: the parts of a text, what tells it from other texts, and the form of its rows. `own`: text for
     some of the held-out splits; the others are held out of the text. `tokenizer`: one that is there already, as JSON;
     without it, subwords are learnt."""
 
     task: str
-    parts: Read
+    parts: TextFactory
     source: dict[str, Any]
     subwords: Kind
     vocab_size: int
     length: int
     next_sentence: bool = False
-    own: Mapping[str, Read] = MappingProxyType({})
+    own: Mapping[str, TextFactory] = MappingProxyType({})
     tokenizer: str | None = None
 
-    def split(self, whole: Extent, doing: str) -> Iterator[tuple[str, Part, int]]:
+    def split(self, whole: Extent, doing: str) -> Iterator[tuple[str, Chunk, int]]:
         """The parts of all splits, each with the number of its document in its text; `doing`: what for."""
         parts = told(self.parts(), f"{self.task}: {doing}", whole.characters)
         yield from split_numbered(parts, whole, [name for name in HELD if name not in self.own])
@@ -64,7 +61,7 @@ class Wanted(NamedTuple):
                 yield name, part, number
 
 
-def told(parts: Iterable[Part], doing: str, total: int = 0) -> Iterator[Part]:
+def told(parts: Iterable[Chunk], doing: str, total: int = 0) -> Iterator[Chunk]:
     """The parts; every ten seconds a line on standard error says how far they are read."""
     read, last = 0, time.monotonic()
     for part in parts:
@@ -99,7 +96,7 @@ class Prepared(NamedTuple):
         return max(1, *(one.get("most_pairs", 0) for one in self.manifest["splits"].values()))
 
 
-def prepare(wanted: Wanted) -> Prepared:
+def prepare(wanted: TextSpec) -> Prepared:
     """The prepared text, from the cache if it is there and undamaged."""
     parameters = {"format": FORMAT, **wanted._asdict()}
     del parameters["parts"], parameters["own"]  # `source` tells them apart
@@ -111,7 +108,7 @@ def prepare(wanted: Wanted) -> Prepared:
     return load(folder) or make_alone(folder, wanted)
 
 
-def make_alone(folder: Path, wanted: Wanted) -> Prepared:
+def make_alone(folder: Path, wanted: TextSpec) -> Prepared:
     """What `make` makes, unless another process makes it in the meantime."""
     try:
         with locked(folder):
@@ -128,9 +125,7 @@ def make_alone(folder: Path, wanted: Wanted) -> Prepared:
 def load(folder: Path) -> Prepared | None:
     """The prepared text in a folder, or None if a file is missing or does not match its hash."""
     try:
-        manifest = read_json(folder / MANIFEST)
-        if any(digest(folder / name) != wanted for name, wanted in manifest["files"].items()):
-            return None
+        manifest = read_manifest(folder)
         dtype, length = row_type(manifest["vocab_size"]), manifest["length"]
         shapes = {name: (one["rows"], length) for name, one in manifest["splits"].items()}
         rows = {name: np.memmap(folder / f"{name}.rows", dtype, "r", shape=shape) for name, shape in shapes.items()}
@@ -139,18 +134,16 @@ def load(folder: Path) -> Prepared | None:
         return None
 
 
-def make(folder: Path, wanted: Wanted) -> None:
+def make(folder: Path, wanted: TextSpec) -> None:
     """Prepare everything into a folder that appears only once it is whole."""
     with whole_folder(folder) as part:
         counts = write(part, wanted)
-        hashes = {path.name: digest(path) for path in sorted(part.iterdir())}
         form = {"source": wanted.source, "subwords": wanted.subwords, "vocab_size": wanted.vocab_size}
         form |= {"next_sentence": True} if wanted.next_sentence else {}
-        manifest = {"format": FORMAT, **form, "length": wanted.length, **counts, "files": hashes}
-        (part / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+        write_manifest(part, {"format": FORMAT, **form, "length": wanted.length, **counts})
 
 
-def write(folder: Path, wanted: Wanted) -> dict[str, Any]:
+def write(folder: Path, wanted: TextSpec) -> dict[str, Any]:
     """Write all files but the manifest, and return the counts."""
     whole = extent(told(wanted.parts(), f"{wanted.task}: counting the text"))
 
@@ -178,7 +171,7 @@ def write(folder: Path, wanted: Wanted) -> dict[str, Any]:
     return {**counts, "splits": splits}
 
 
-def given_or_learnt(wanted: Wanted, training: Texts, whole: Extent) -> Any:
+def given_or_learnt(wanted: TextSpec, training: Texts, whole: Extent) -> Any:
     if wanted.tokenizer is None:
         return learn(wanted.subwords, wanted.vocab_size, training, whole.characters)
     from tokenizers import Tokenizer
@@ -193,14 +186,14 @@ def given_or_learnt(wanted: Wanted, training: Texts, whole: Extent) -> Any:
     return tokenizer
 
 
-def copies(wanted: Wanted) -> dict[str, int]:
+def copies(wanted: TextSpec) -> dict[str, int]:
     """The documents of own held-out text that are also in the training text."""
     if not wanted.own:
         return {}
     return count_copies(wanted.parts(), {name: read() for name, read in wanted.own.items()})
 
 
-def write_rows(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> dict[str, dict[str, int]]:
+def write_rows(folder: Path, wanted: TextSpec, tokenizer: Any, whole: Extent) -> dict[str, dict[str, int]]:
     """Write the rows of all splits, and return how many there are."""
     dtype, documents = row_type(wanted.vocab_size), dict.fromkeys(SPLITS, 0)
     with ExitStack() as stack:
@@ -217,7 +210,7 @@ def write_rows(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> d
     }
 
 
-def write_pairs(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> dict[str, dict[str, int]]:
+def write_pairs(folder: Path, wanted: TextSpec, tokenizer: Any, whole: Extent) -> dict[str, dict[str, int]]:
     """Write the rows of all splits as pairs of texts: first the tokens, since any document may be the other one."""
     dtype = row_type(wanted.vocab_size)
     with ExitStack() as stack:
@@ -233,7 +226,7 @@ def write_pairs(folder: Path, wanted: Wanted, tokenizer: Any, whole: Extent) -> 
     return counts
 
 
-def pack_pairs(folder: Path, wanted: Wanted, name: str, texts: Sentences, inside: np.ndarray) -> dict[str, int]:
+def pack_pairs(folder: Path, wanted: TextSpec, name: str, texts: Sentences, inside: np.ndarray) -> dict[str, int]:
     """Write the rows of one split; `inside`: which subwords go on with a word."""
     with (folder / f"{name}.rows").open("wb") as file:
         packer = Packer(file, wanted.length, row_type(wanted.vocab_size))
@@ -251,7 +244,7 @@ def pack_pairs(folder: Path, wanted: Wanted, name: str, texts: Sentences, inside
 
 
 def encoded(
-    tokenizer: Any, parts: Iterable[tuple[str, Part, int]], dtype: np.dtype
+    tokenizer: Any, parts: Iterable[tuple[str, Chunk, int]], dtype: np.dtype
 ) -> Iterator[tuple[str, bool, np.ndarray]]:
     """The tokens of each part, with its split and whether it is a document's first."""
     tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
@@ -263,7 +256,7 @@ def encoded(
             yield name, part.first, np.array(found.ids, dtype)
 
 
-def batches(parts: Iterable[tuple[str, Part, int]]) -> Iterator[list[tuple[str, Part, int]]]:
+def batches(parts: Iterable[tuple[str, Chunk, int]]) -> Iterator[list[tuple[str, Chunk, int]]]:
     """Some megabytes of parts at a time."""
     batch, size = [], 0
     for one in parts:

@@ -7,7 +7,7 @@ from typing import IO, Any, NamedTuple, final
 
 import numpy as np
 
-from ...text.documents import Part
+from ...text.documents import Chunk
 
 # A sentence ends with a full stop, a question or exclamation mark before a blank, closing quotes and brackets included,
 # or before a blank line. Of "e.g. this" it makes two.
@@ -63,8 +63,8 @@ class SentenceFile:
 
 
 def encoded_sentences(
-    tokenizer: Any, batches: Iterable[list[tuple[str, Part, int]]], dtype: np.dtype
-) -> Iterator[tuple[str, Part, int, list[np.ndarray]]]:
+    tokenizer: Any, batches: Iterable[list[tuple[str, Chunk, int]]], dtype: np.dtype
+) -> Iterator[tuple[str, Chunk, int, list[np.ndarray]]]:
     """The tokens of each part, sentence by sentence, with its split and its document's number."""
     tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
     for batch in batches:

@@ -24,7 +24,7 @@ WORD_START, WORD_END = "▁", "</w>"
 
 
 @dataclass(frozen=True)
-class Form:
+class TextForm:
     """The form of the text before it is split into subwords.
 
     `tokens`: "plain" is untokenised; "moses" has Moses tokens made here; "given" has Moses tokens from the files.
@@ -59,7 +59,7 @@ class Form:
         return list(lines) if self.tokens == "plain" else moses.detokenise(lines, language)
 
 
-class Ragged(NamedTuple):
+class TokenRows(NamedTuple):
     """N sequences one after another: number i is tokens[offsets[i]:offsets[i + 1]]."""
 
     tokens: np.ndarray
@@ -77,7 +77,7 @@ def blocks_of(lines: Iterable[T]) -> Iterator[list[T]]:
         yield block
 
 
-def empty_tokenizer(form: Form) -> Any:
+def empty_tokenizer(form: TextForm) -> Any:
     """An untrained tokenizer: Moses tokens end in </w>, words of plain text begin with a mark."""
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
@@ -94,7 +94,7 @@ def empty_tokenizer(form: Form) -> Any:
     return tokenizer
 
 
-def learn(source: Sequence[str], target: Sequence[str], form: Form, merges: int) -> "Codec":
+def learn(source: Sequence[str], target: Sequence[str], form: TextForm, merges: int) -> "Codec":
     """Joint byte-pair encoding: at most `merges` merges learned from both sides of prepared training text.
 
     The same text gives the same subwords. The trainer numbers symbols such as `e</w>` in a random order, and breaks
@@ -160,9 +160,9 @@ def unmarked(tokenizer: Any, ends: Mapping[str, str]) -> Any:
 
 @final
 class Codec:
-    """Form and subwords of one translation task, saved with its model."""
+    """TextForm and subwords of one translation task, saved with its model."""
 
-    def __init__(self, form: Form, tokenizer: Any) -> None:
+    def __init__(self, form: TextForm, tokenizer: Any) -> None:
         from tokenizers.processors import TemplateProcessing
 
         self.form, self.tokenizer = form, tokenizer
@@ -189,14 +189,16 @@ class Codec:
             table |= zip(new, (encoding.ids for encoding in encodings), strict=True)
             yield from ([*chain.from_iterable(map(table.__getitem__, line)), END] for line in words)
 
-    def encode_flat(self, lines: Iterable[str]) -> Ragged:
+    def encode_flat(self, lines: Iterable[str]) -> TokenRows:
         """The ids of all lines one after another."""
         kind = np.uint16 if self.size <= 1 << 16 else np.int32
         parts, lengths = [np.zeros(0, kind)], []
         for block in blocks_of(self.encode(lines)):
             lengths += map(len, block)
             parts.append(np.fromiter(chain.from_iterable(block), kind))
-        return Ragged(np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64))
+        return TokenRows(
+            np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+        )
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Prepared lines from ids: up to the first end, without padding and start; an unknown token stays visible."""
@@ -219,7 +221,7 @@ class Codec:
             if not (folder / name).is_file():
                 raise ValueError(f"{folder} holds no {name}; a translation model is saved with its tokenizer")
         try:
-            form = read_as(Form, read_json(folder / FORM), FORM)
+            form = read_as(TextForm, read_json(folder / FORM), FORM)
             return cls(form, Tokenizer.from_file(str(folder / TOKENIZER)))
         except Exception as error:  # tokenizers raises bare Exception
             raise ValueError(f"{folder / TOKENIZER} or {FORM} is damaged: {error}") from None

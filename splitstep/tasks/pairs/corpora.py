@@ -9,7 +9,7 @@ from ...text.files import data_root, read, require
 from ...text.lines import Lines, chosen, hold_out, lines_of, read_pairs
 from ..fetch import Source, locate
 from ..task import Data, DataNote, task_row
-from .codec import Form
+from .codec import TextForm
 from .prepared import Part, pair_part, split_parts
 from .translation import SACREBLEU, Direction, PairOptions, PlainOptions, Translation
 
@@ -144,7 +144,7 @@ def read_ted(options: TedOptions, data: Path | None = None) -> Data:
         for split, stem in TED_FILES.items()
     }
     source = {"name": "TED talks; IWSLT14 valid and test", "references": "tokenised, in small letters"}
-    return Data(parts, source, Form(*options.languages, "given", True))
+    return Data(parts, source, TextForm(*options.languages, "given", True))
 
 
 TED = task_row(

@@ -10,7 +10,7 @@ from ...text import moses
 from ...text.files import data_root, read_tar, require
 from ...text.lines import Lines, chosen, lines_of, paired
 from ..task import Data, DataNote, task_row
-from .codec import Form
+from .codec import TextForm
 from .prepared import split_parts
 from .translation import Direction, PairOptions, Translation
 
@@ -37,7 +37,7 @@ def read_iwslt14(options: Iwslt14Options, data: Path | None = None) -> Data:
     path = require(data_root(data), "iwslt14", ORIGIN, ARCHIVE, "de-en.tgz")
     parts = split_parts((path,), partial(prepare_archive, path, *options.languages))
     source = {"name": "IWSLT14 German-English", "url": ORIGIN, "published_pairs": PUBLISHED}
-    return Data(parts, source, Form(*options.languages, "given", True))
+    return Data(parts, source, TextForm(*options.languages, "given", True))
 
 
 def prepare_archive(path: Path, source: str, target: str) -> dict[str, Lines]:

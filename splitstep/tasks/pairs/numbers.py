@@ -9,7 +9,7 @@ import numpy as np
 
 from ...text.lines import Lines
 from ..task import Data, DataNote, task_row
-from .codec import Form
+from .codec import TextForm
 from .prepared import Part
 from .translation import EXACT, Direction, PairOptions, Translation
 
@@ -88,7 +88,7 @@ def read_numbers(options: NumbersOptions, data: Path | None = None) -> Data:
     parts = {split: Part((), partial(lines_of_numbers, numbers, *sides)) for split, numbers in splits.items()}
     source = {"name": "numbers in words", "highest": options.highest, "seed": options.seed}
     cached = {"highest": options.highest, "seed": options.seed, "often": OFTEN, **sizes}
-    return Data(parts, source, Form(*sides), measure=EXACT, more={"cached": cached})
+    return Data(parts, source, TextForm(*sides), measure=EXACT, more={"cached": cached})
 
 
 def drawn(highest: int, count: int, seed: int) -> list[int]:

@@ -1,7 +1,6 @@
 """Prepared parallel text in the cache: subwords, token ids read from disk as needed, and counts of what is left out."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import compress
@@ -10,16 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...support.documents import read_json
 from ...support.files import whole_folder
 from ...text.lines import Lines, chosen, folded, read_pairs
 from ...text.moses import keep_by_length
 from ...text.splits import SPLITS
-from ..cache import cache_root, digest, key, unwritable
-from .codec import Codec, Form, Ragged, learn
+from ..cache import MANIFEST, cache_root, digest, key, read_manifest, unwritable, write_manifest
+from .codec import Codec, TextForm, TokenRows, learn
 
 FORMAT = 5  # the version of the cache; another number makes everything anew
-MANIFEST = "manifest.json"
 HELD_TOKENS = 2048
 """The most tokens on one side of a held-out pair, unless training takes longer ones: far more than the published test
 sets have. The time that a translation takes grows with the square of the length."""
@@ -62,8 +59,8 @@ class Limits(NamedTuple):
 class Pairs(NamedTuple):
     """One split as token ids."""
 
-    source: Ragged
-    target: Ragged
+    source: TokenRows
+    target: TokenRows
 
     @property
     def lengths(self) -> np.ndarray:
@@ -91,19 +88,19 @@ class Prepared(NamedTuple):
         return Lines(column("source"), column("target"), column("plain") if has_plain else None)
 
 
-class Wanted(NamedTuple):
+class PairSpec(NamedTuple):
     """What to prepare: a task's splits, the form of their text, the number of merges, and what training leaves out;
     `limit` keeps the first training pairs only."""
 
     task: str
     parts: Mapping[str, Part]
-    form: Form
+    form: TextForm
     merges: int
     limits: Limits
     limit: int | None
 
 
-def prepare(wanted: Wanted, more: object = None) -> Prepared:
+def prepare(wanted: PairSpec, more: object = None) -> Prepared:
     """The prepared text, from the cache if it is there and undamaged; `more` is what else it depends on."""
     files = {split: [(path.name, digest(path)) for path in part.files] for split, part in wanted.parts.items()}
     parameters = {
@@ -122,32 +119,29 @@ def prepare(wanted: Wanted, more: object = None) -> Prepared:
 def load(folder: Path, files: Files) -> Prepared | None:
     """The prepared text in a folder of the cache, or None if a file is missing or does not match its hash."""
     try:
-        manifest = read_json(folder / MANIFEST)
-        if any(digest(folder / name) != wanted for name, wanted in manifest["files"].items()):
-            return None
+        manifest = read_manifest(folder)
         pairs = {split: Pairs(ragged(folder, split, "source"), ragged(folder, split, "target")) for split in files}
         return Prepared(folder, Codec.load(folder), pairs, manifest["counts"], files, manifest["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def ragged(folder: Path, split: str, side: Side) -> Ragged:
-    return Ragged(*(np.load(folder / f"{split}.{side}.{what}.npy", mmap_mode="r") for what in Ragged._fields))
+def ragged(folder: Path, split: str, side: Side) -> TokenRows:
+    return TokenRows(*(np.load(folder / f"{split}.{side}.{what}.npy", mmap_mode="r") for what in TokenRows._fields))
 
 
-def make(folder: Path, wanted: Wanted) -> None:
+def make(folder: Path, wanted: PairSpec) -> None:
     """Prepare everything into a folder that appears only once it is whole."""
     try:
         with whole_folder(folder) as part:
             counts = write(part, wanted)
-            hashes = {path.name: digest(path) for path in sorted(part.iterdir())}
-            (part / MANIFEST).write_text(json.dumps({"files": hashes, "counts": counts}), encoding="utf-8")
+            write_manifest(part, {"counts": counts})
     except OSError as error:
         if not (folder / MANIFEST).is_file():  # else another process was faster, and its folder is the same
             raise unwritable(folder, error) from None
 
 
-def write(folder: Path, wanted: Wanted) -> dict[str, dict[str, int]]:
+def write(folder: Path, wanted: PairSpec) -> dict[str, dict[str, int]]:
     """Write all files but the manifest, and return the counts of each split."""
     form, limits = wanted.form, wanted.limits
     counts: dict[str, dict[str, int]] = {}
@@ -191,7 +185,7 @@ def without_empty(lines: Lines) -> tuple[Lines, dict[str, int]]:
 
 
 def shortened(
-    source: Sequence[str], target: Sequence[str], wanted: Wanted, counts: dict[str, int]
+    source: Sequence[str], target: Sequence[str], wanted: PairSpec, counts: dict[str, int]
 ) -> tuple[list[str], list[str]]:
     """The training pairs within the limits; adds what is left out to `counts`."""
     limits, limit = wanted.limits, wanted.limit
@@ -210,10 +204,10 @@ def hashed(source: Iterable[str], target: Iterable[str]) -> np.ndarray:
     return np.fromiter(map(hash, pairs), np.int64)
 
 
-def selected(ids: Ragged, keep: np.ndarray) -> Ragged:
+def selected(ids: TokenRows, keep: np.ndarray) -> TokenRows:
     """The sequences to keep."""
     offsets = np.concatenate([[0], np.cumsum(ids.lengths[keep])]).astype(np.int64)
-    return Ragged(ids.tokens[np.repeat(keep, ids.lengths)], offsets)
+    return TokenRows(ids.tokens[np.repeat(keep, ids.lengths)], offsets)
 
 
 def write_text(folder: Path, split: str, lines: Lines) -> None:

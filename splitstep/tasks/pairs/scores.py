@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...text import moses
 from ...text.lines import Lines
-from .codec import Form
+from .codec import TextForm
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -38,7 +38,7 @@ class Texts(NamedTuple):
     theirs: Sequence[str]
 
 
-def score(hypotheses: Sequence[str], references: Lines, form: Form, papers: PapersBleu | None) -> list[Score]:
+def score(hypotheses: Sequence[str], references: Lines, form: TextForm, papers: PapersBleu | None) -> list[Score]:
     """All figures of prepared hypotheses: sacreBLEU, chrF, the BLEU that papers report on such data, exact match.
 
     If only Moses tokens of the references are published, all but the papers' BLEU are on their detokenised form and not
@@ -63,7 +63,7 @@ def score(hypotheses: Sequence[str], references: Lines, form: Form, papers: Pape
     return [*found, Score("exact_match", "exact match", 100 * sum(equal) / len(equal), meaning, published)]
 
 
-def as_people_write(hypotheses: Sequence[str], references: Lines, form: Form) -> Texts:
+def as_people_write(hypotheses: Sequence[str], references: Lines, form: TextForm) -> Texts:
     """Untokenised text, with the references in their own case."""
     if len(hypotheses) != len(references.target) or not hypotheses:
         raise ValueError(
@@ -74,7 +74,7 @@ def as_people_write(hypotheses: Sequence[str], references: Lines, form: Form) ->
     return Texts(form.plain(hypotheses, form.target), theirs)
 
 
-def as_papers_count(hypotheses: Sequence[str], references: Lines, form: Form, papers: PapersBleu) -> Texts:
+def as_papers_count(hypotheses: Sequence[str], references: Lines, form: TextForm, papers: PapersBleu) -> Texts:
     """Moses tokens, whose n-grams multi-bleu.perl counts."""
     ours, theirs = as_people_write(hypotheses, references, form)
     if papers == "compounds":
@@ -86,7 +86,7 @@ def as_papers_count(hypotheses: Sequence[str], references: Lines, form: Form, pa
     return Texts([x.lower() for x in one], [x.lower() for x in two])
 
 
-def as_sacrebleu_counts(hypotheses: Sequence[str], references: Lines, form: Form) -> Texts:
+def as_sacrebleu_counts(hypotheses: Sequence[str], references: Lines, form: TextForm) -> Texts:
     """Plain text in sacreBLEU's tokens."""
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
@@ -95,7 +95,7 @@ def as_sacrebleu_counts(hypotheses: Sequence[str], references: Lines, form: Form
     return Texts(*([tokenise(x.lower() if form.lower else x) for x in lines] for lines in (ours, theirs)))
 
 
-def matches(written: Texts, form: Form) -> list[bool]:
+def matches(written: Texts, form: TextForm) -> list[bool]:
     """Which translations are equal to their reference, which is lower-cased if the model's text is, and gets single
     blanks, as the model writes them."""
     wanted = [" ".join(line.split()) for line in written.theirs]

@@ -14,8 +14,8 @@ from ...text.tokenizers import TOKENIZER
 from ..batching import MULTIPLE, Chosen, TokenBuckets, check_buckets, choose_widths, padded
 from ..measures import Measure, Metric, perplexity_figures, score_tokens
 from ..task import IGNORED, Arrays, Batch, Data, FreeRun, Task, check_split
-from .codec import PAD, START, Codec, Form
-from .prepared import Limits, Wanted, prepare
+from .codec import PAD, START, Codec, TextForm
+from .prepared import Limits, PairSpec, prepare
 from .scores import PAPERS, PapersBleu, Score
 from .scores import score as score_lines
 from .searching import Progress, Search
@@ -101,9 +101,9 @@ class PlainOptions(PairOptions):
     lower: bool = False
 
     @property
-    def form(self) -> Form:
+    def form(self) -> TextForm:
         """The form of the text before it is split into subwords."""
-        return Form(*self.languages, self.tokens, self.lower)
+        return TextForm(*self.languages, self.tokens, self.lower)
 
 
 @final
@@ -113,8 +113,8 @@ class Translation(Task):
     The `size` of a batch counts padded tokens of one side, so short pairs come in many rows. Held-out batches also have
     `decoder_input_ids`, the labels shifted after <s>, so a model can predict the labels without being given them.
 
-    Of the data, splits are `Part`s, and the reader is the `Form` of their text. `cached`: what prepared text depends
-    on besides files and options; `aliases`: second names of splits.
+    Of the data, splits are `Part`s, and the reader is the `TextForm` of their text. `cached`: what prepared text
+    depends on besides files and options; `aliases`: second names of splits.
     """
 
     model: ClassVar[str] = "translation"
@@ -125,7 +125,7 @@ class Translation(Task):
         if self.papers is not None:
             moses.sacremoses(f'task "{name}" is scored on Moses tokens and needs')  # now, not after training
         self.aliases: Mapping[str, str] = data.more.get("aliases", {})
-        wanted = Wanted(name, data.splits, data.reader, options.merges, options.limits, options.limit)
+        wanted = PairSpec(name, data.splits, data.reader, options.merges, options.limits, options.limit)
         self.prepared = prepare(wanted, data.more.get("cached"))
         self.splits = (*self.prepared.pairs, *self.aliases)
         lengths = {split: pairs.lengths for split, pairs in self.prepared.pairs.items()}

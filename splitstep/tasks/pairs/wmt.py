@@ -9,7 +9,7 @@ from ...text import moses
 from ...text.files import data_root, find, require
 from ...text.lines import Lines, chosen, read_pairs
 from ..task import Data, DataNote, task_row
-from .codec import Form
+from .codec import TextForm
 from .prepared import Part, pair_part, split_parts
 from .translation import COMPOUNDS, Direction, PairOptions, PlainOptions, Translation
 
@@ -84,7 +84,7 @@ class Wmt14Options(PairOptions):
 def read_wmt14(options: Wmt14Options, data: Path | None = None) -> Data:
     root, sides = data_root(data), options.languages
     files = [training_file(root, stem, side, origin) for stem, origin in TRAINING.items() for side in sides]
-    form = Form(*sides, "given", hyphens=True, normal=True)
+    form = TextForm(*sides, "given", hyphens=True, normal=True)
     parts = {"train": Part(tuple(files), partial(read_training, files, form))}
     for split, stem in NEWS.items():
         news = tuple(news_file(root, stem, side) for side in sides)
@@ -105,7 +105,7 @@ def news_file(root: Path, stem: str, side: str) -> Path:
     return require(root, "wmt14", NEWS_ORIGIN, *names)
 
 
-def read_training(files: list[Path], form: Form) -> Lines:
+def read_training(files: list[Path], form: TextForm) -> Lines:
     """All training pairs: normalised punctuation, nothing unprintable, Moses tokens with hyphens split."""
     pairs = [read_pairs(one, two) for one, two in zip(files[::2], files[1::2], strict=True)]
     source, target = [line for part in pairs for line in part.source], [line for part in pairs for line in part.target]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from splitstep.options import at_least
-from splitstep.tasks.sequences import Ragged, SequenceTask
+from splitstep.tasks.sequences import SequenceTask, TokenRows
 from splitstep.tasks.task import Data
 from splitstep.text.tokenizers import word_tokenizer
 
@@ -39,9 +39,9 @@ class Parity(SequenceTask):
         super().__init__(self.name, options, found)
 
 
-def rows_of(length: int) -> Iterator[Ragged]:
+def rows_of(length: int) -> Iterator[TokenRows]:
     random = np.random.default_rng(0)
     for count in (200, 50, 50):
         bits = random.integers(2, size=(count, length))
         tokens = (bits + BIT).astype(np.uint8).ravel()
-        yield Ragged(tokens, np.arange(count + 1) * length, (bits.sum(1) % 2).astype(np.uint8))
+        yield TokenRows(tokens, np.arange(count + 1) * length, (bits.sum(1) % 2).astype(np.uint8))
