@@ -16,16 +16,22 @@ from transformers import PreTrainedTokenizerFast
 from splitstep.distillation.method import parse_method
 from splitstep.distillation.records import Shape, Shapes
 from splitstep.distillation.texts import Texts, aligned_of, equal_tokenizers
-from splitstep.tasks.instruct import Instruct, InstructOptions, encode_rows
+from splitstep.tasks.instruct import INSTRUCT, Instruct, InstructOptions, encode_rows
 
 SHAPES = Shapes(Shape(4, 16), Shape(2, 8))
+
+
+def instruct(options: InstructOptions) -> Instruct:
+    found = INSTRUCT(options)
+    assert isinstance(found, Instruct)
+    return found
 
 
 @pytest.fixture
 def texts(tmp_path: Path) -> Texts:
     bpe().save_pretrained(tmp_path)
     path = instructions(tmp_path / "text.jsonl")
-    found = Texts(Instruct(InstructOptions(path=(path,), tokenizer=str(tmp_path))), bpe())
+    found = Texts(instruct(InstructOptions(path=(path,), tokenizer=str(tmp_path))), bpe())
     found.find_spans(("words", "phrases"))
     return found
 
@@ -105,7 +111,7 @@ def with_teacher(tmp_path: Path, tokenizer: Any, length: int = 512) -> Texts:
         length=length,
         template="Q: {prompt} A: ",
     )
-    return Texts(Instruct(options), tokenizer)
+    return Texts(instruct(options), tokenizer)
 
 
 def test_spans_lie_within_what_both_models_read(tmp_path: Path) -> None:

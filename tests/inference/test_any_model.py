@@ -15,6 +15,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, Pre
 from splitstep import cli
 from splitstep.inference.evaluate import evaluate_model
 from splitstep.tasks import language, task
+from splitstep.tasks.batching import spans
 from splitstep.text.tokenizers import byte_tokenizer
 from splitstep.training import read_recipe, train
 
@@ -102,7 +103,7 @@ def test_a_byte_model_of_transformers_is_scored_as_by_hand(
     assert isinstance(made, language.Language)
     losses: list[float] = []
     tokens = torch.from_numpy(made.arrays["valid"].astype("int64"))
-    for start, first in language.spans(len(tokens), 24, 12):
+    for start, first in spans(len(tokens), 24, 12):
         ids = tokens[start : start + 24]
         logs = model(ids[None]).logits[0].log_softmax(-1)
         losses += [-logs[i - 1, ids[i]].item() for i in range(first, len(ids))]
