@@ -38,14 +38,14 @@ NO_DISK = (
 )
 
 
-def speaks() -> bool:
+def prints_here() -> bool:
     """Whether this is the one of several processes that prints."""
     return os.environ.get("RANK", "0") == "0"
 
 
-def say(text: str) -> None:
+def print_once(text: str) -> None:
     """A line on standard error, from one of several processes."""
-    if speaks():
+    if prints_here():
         print(text, file=sys.stderr, flush=True)
 
 
@@ -88,7 +88,7 @@ def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manif
         found = cache.manifest
         if found.done < found.rows:
             missing, rows = found.rows - found.done, counted(found.rows, "row")
-            say(f"{source.name} reads {missing:,} of {rows} once; {folder} takes {size_of(found)}")
+            print_once(f"{source.name} reads {missing:,} of {rows} once; {folder} takes {size_of(found)}")
             try:
                 fill(cache, source.subject, texts)
             except (RuntimeError, MemoryError) as error:
@@ -117,7 +117,7 @@ def fill(cache: Cache, subject: Subject, texts: Texts) -> None:
     subject.model.to(device)
     if cache.output is not None:
         cache.output.copy_(subject.output)
-    known, show = texts.teacher, counting("the teacher has read", unit="rows") if speaks() else None
+    known, show = texts.teacher, counting("the teacher has read", unit="rows") if prints_here() else None
     for first in range(cache.manifest.done, cache.manifest.rows, ROWS):
         rows = range(first, min(first + ROWS, cache.manifest.rows))
         ids, mask = padded(known.tokens, known.offsets, np.array(rows), int(known.lengths[rows].max()), 0)

@@ -165,7 +165,7 @@ def expanded(text: str, weight: float, name: str, options: dict[str, Any]) -> li
     inner = summands(ALIASES[name])
     known = sorted({option for one in inner for option in option_types(one.term)})
     if unknown := [option for option in options if option not in known]:
-        raise fail(text, f'{name} has no option "{unknown[0]}"{nearest(unknown[0], known, told(known))}')
+        raise fail(text, f'{name} has no option "{unknown[0]}"{nearest(unknown[0], known, listed_options(known))}')
     return [with_options(text, weight, one, options) for one in inner]
 
 
@@ -183,7 +183,9 @@ def make(text: str, name: str, options: dict[str, Any]) -> Term:
     kind = TERMS[name]
     types = option_types(kind)
     if unknown := [option for option in options if option not in types]:
-        raise fail(text, f'{name} has no option "{unknown[0]}"{nearest(unknown[0], types, told(list(types)))}')
+        raise fail(
+            text, f'{name} has no option "{unknown[0]}"{nearest(unknown[0], types, listed_options(list(types)))}'
+        )
     try:
         return kind(**{key: read_value(types[key], value, f"{name}.{key}") for key, value in options.items()})
     except ValueError as error:
@@ -239,7 +241,7 @@ def listing() -> str:
     return f"the terms are {', '.join(TERMS)}; {' and '.join(ALIASES)} stand for several"
 
 
-def told(options: list[str]) -> str:
+def listed_options(options: list[str]) -> str:
     return f"it has {', '.join(options)}" if options else "it has none"
 
 

@@ -18,7 +18,7 @@ from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..training.objective import Objective
 from .cache import Precision
-from .cached_teacher import CachedTeacher, say, wanted_manifest, write_cache
+from .cached_teacher import CachedTeacher, print_once, wanted_manifest, write_cache
 from .method import Method, MethodLoss, parse_method
 from .records import LOGITS, Aligned, Outputs, Shapes
 from .source import TeacherSource
@@ -143,7 +143,7 @@ def tell_left_out(texts: Texts, needs: Needs) -> None:
     """Print how many spans are not compared since their texts have more than a term's limit."""
     for (kind, most), count in texts.left_out(needs.limits).items():
         if count:
-            say(f"{count:,} {kind} spans beyond the first {most:,} of a text are not compared")
+            print_once(f"{count:,} {kind} spans beyond the first {most:,} of a text are not compared")
 
 
 def tell_differences(found: Distillation, teacher: OnlineTeacher) -> None:
@@ -152,17 +152,17 @@ def tell_differences(found: Distillation, teacher: OnlineTeacher) -> None:
     rows = np.arange(min(FEW, len(found.texts.student.lengths)))
     exact, kept = found.values(rows, teacher), found.values(rows, found.teacher)
     told = ", ".join(difference(name, exact[name], kept[name]) for name in exact)
-    advice = f"; {what_to_do(found.needs)}" if any(lost(exact[name], kept[name]) > MUCH for name in exact) else ""
-    say(f"from the teacher itself less from its cache, on {counted(len(rows), 'row')}: {told}{advice}")
+    advice = f"; {what_to_do(found.needs)}" if any(lost_share(exact[name], kept[name]) > MUCH for name in exact) else ""
+    print_once(f"from the teacher itself less from its cache, on {counted(len(rows), 'row')}: {told}{advice}")
 
 
 def difference(name: str, exact: float, kept: float) -> str:
     """A term with and without the cache, and the share that is lost if it is large."""
-    share = f" ({lost(exact, kept):.0%} less)" if lost(exact, kept) > MUCH else ""
+    share = f" ({lost_share(exact, kept):.0%} less)" if lost_share(exact, kept) > MUCH else ""
     return f"{name} {exact:.4g} - {kept:.4g} = {exact - kept:.2g}{share}"
 
 
-def lost(exact: float, kept: float) -> float:
+def lost_share(exact: float, kept: float) -> float:
     """The share of a term that its cache loses."""
     return (exact - kept) / exact if exact > 0 else 0.0
 
