@@ -183,3 +183,13 @@ def test_a_model_without_embeddings_of_tokens_is_observed() -> None:
     found = ss.observe(flow, given, ["state_norms", "lens"])
     assert len(found["state_norms"][flow.main]["x"]) == 3
     assert found["lens"][flow.main] == {}
+
+
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "GPTJForCausalLM", "T5ForConditionalGeneration"])
+def test_states_and_increments_cost_one_pass_of_the_model(name: str) -> None:
+    model = tiny(name, 0.2)
+    flow, calls = load(model), list[Any]()
+    ss.observe(flow, inputs_of(model), ["drift"])  # learns where the values are
+    with model.register_forward_hook(lambda *call: calls.append(call)):
+        ss.observe(flow, inputs_of(model), ["drift", "state_norms", "increment_norms", "cka_layers", "rank"])
+    assert len(calls) == 1
