@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import NamedTuple
 
 from ..training.result import RunOutcome
 
@@ -15,12 +15,6 @@ class Curve(NamedTuple):
 
     steps: tuple[int, ...]
     values: tuple[float, ...]
-
-
-class RecipeEntries(TypedDict):
-    """A recipe as documents keep it."""
-
-    train: NotRequired[dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from ..jobs.engines import Engine, open_engine, threads_per_job
 from ..jobs.progress import RunsProgress
 from ..support.out_of_memory import NoMemory, no_memory
+from ..support.provenance import Provenance, made
 from ..support.words import counted
 from ..training.directory import InUse, RunDirectory
 from .plan import Planned
@@ -47,6 +49,12 @@ def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, wa
     for job, ended in run_jobs(left, out, engine_text, watch):
         watch.done(job.folder, ended.summary())
         yield ended
+
+
+def made_by_runs(recipe: dict[str, Any], data: Mapping[str, Any], engine: str, command: str | None) -> Provenance:
+    """The provenance of a study whose runs were executed here."""
+    described = json.loads(json.dumps(data))
+    return made(command, recipe=recipe, data=described, engine=engine, threads=threads_per_job())
 
 
 def run_jobs(jobs: Sequence[Job[T]], out: Path, engine_text: str, watch: RunsProgress) -> Iterator[tuple[Job[T], T]]:

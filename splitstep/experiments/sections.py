@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ..report.document import Diagrams, Heading, Note, Pairs, Part, Verbatim
 from ..schemes import scheme
+from ..support.provenance import Provenance
 from ..support.words import counted
 
 
@@ -23,25 +25,21 @@ class Made(Protocol):
     def date(self) -> str: ...
 
 
-class Reproducible(Made, Protocol):
-    """A result that also says where its runs were executed, and from what."""
+class Run(Protocol):
+    """A run of a study."""
 
     @property
-    def devices(self) -> Sequence[str]: ...
-    @property
-    def engine(self) -> str: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def recipe(self) -> Any: ...
-    @property
-    def data(self) -> Mapping[str, Any]: ...
+    def device(self) -> str: ...
 
 
-def summary(result: Reproducible, counts: Mapping[str, int]) -> Note:
-    """How many of what were run, where and when."""
-    many = ", ".join(counted(count, noun) for noun, count in counts.items())
-    return Note(f"{many} on {', '.join(result.devices)}; {result.date}.")
+def devices_of(runs: Iterable[Run]) -> tuple[str, ...]:
+    return tuple(sorted({run.device for run in runs}))
+
+
+def summary(made: Provenance, runs: Sequence[Run], counts: Mapping[str, int]) -> Note:
+    """How many of what were run, and how many runs these are; where and when."""
+    many = ", ".join(counted(count, noun) for noun, count in {**counts, "run": len(runs)}.items())
+    return Note(f"{many} on {', '.join(devices_of(runs))}; {made.date}.")
 
 
 def pictures(schemes: Iterable[tuple[str, str]], note: str = "") -> list[Part]:
@@ -75,21 +73,15 @@ def recipe_of_all(recipe: Any, note: str = "The recipe, with all defaults writte
     return [Note(note, plain=True), Verbatim(yaml.safe_dump(recipe, sort_keys=False))]
 
 
-def reproduce(result: Reproducible, call: str) -> list[Part]:
+def reproduce(made: Provenance, runs: Iterable[Run], call: str) -> list[Part]:
     """The command or the call that made a result, and all that it depends on."""
     import yaml
 
-    data = {name: value for name, value in result.data.items() if name != "sha256"}
-    made = [
-        ("commit", result.commit or "unknown"),
-        ("versions", versions_text(result.versions)),
-        ("devices", ", ".join(result.devices)),
-        ("engine", f"{result.engine}, {counted(result.threads, 'thread')} per run"),
-        ("date", result.date),
-    ]
+    data = {name: value for name, value in (made.data or {}).items() if name != "sha256"}
+    known = replace(made, devices=devices_of(runs)).entries("commit", "versions", "devices", "engine", "date")
     return [
-        *reproduced(result.command or f"{call} with the recipe below", made),
-        *recipe_of_all(result.recipe),
+        *reproduced(made.command or f"{call} with the recipe below", known),
+        *recipe_of_all(made.recipe or {}),
         Note("The data, as the task read it; hashes are in result.json:", plain=True),
         Verbatim(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100)),
     ]

@@ -17,6 +17,7 @@ from splitstep.studies.ablate.result import Ablation, ArmResult, Lost, Outcome, 
 from splitstep.studies.ablate.verdict import claims_of
 from splitstep.studies.compare.result import Comparison, OnTestSet, Pair, Scored
 from splitstep.studies.compare.rows import rows_of
+from splitstep.support.provenance import Provenance
 from splitstep.tasks import Metric
 from splitstep.training.result import Divergence, Kept, Shape
 
@@ -44,6 +45,9 @@ def trial(
     )  # fmt: skip
 
 
+MADE = ("recipe", "data", "engine", "threads", "command", "commit", "versions", "date")
+
+
 def comparison(trials: Sequence[Trial], **changes: Any) -> Comparison:
     entries: dict[str, Any] = {
         "task": "digits", "metric": ACCURACY, "match": "parameters", "reference": "A F",
@@ -53,7 +57,9 @@ def comparison(trials: Sequence[Trial], **changes: Any) -> Comparison:
         "data": {}, "engine": "local", "threads": 1, "command": "splitstep compare --task digits", "commit": "0" * 12,
         "versions": {"python": "3.11", "torch": "2.13"}, "date": "2026-01-31",
     }  # fmt: skip
-    return Comparison(**{**entries, **changes})
+    found = {**entries, **changes}
+    own = {name: found.pop(name) for name in MADE}
+    return Comparison(**found, made=Provenance(**own))
 
 
 BLEU = Metric("bleu", True, "{:.2f}", "BLEU (tokenised, lower-cased)")
@@ -87,8 +93,9 @@ def translation(seeds: int) -> Comparison:
         for t in found.trials
     )  # fmt: skip
     recipe = {"task": "multi30k", "train": {"keep": "average", "average": 10}}
+    made = dataclasses.replace(found.made, recipe=recipe)
     return dataclasses.replace(
-        found, task="multi30k", metric=BLEU, recipe=recipe, trials=trials, tests=tuple(one(*pair) for pair in splits)
+        found, task="multi30k", metric=BLEU, made=made, trials=trials, tests=tuple(one(*pair) for pair in splits)
     )
 
 
@@ -123,8 +130,11 @@ def ablation(seeds: int = 3, layers: int = 3, lost: str = "") -> Ablation:
     common = comparison(trials)
     return Ablation(
         task="digits", metric=ACCURACY, seeds=tuple(range(seeds)), rates=(1e-3, 3e-3), arms=tuple(arms),
-        claims=claims_of(arms), replay=replayed, trials=tuple(trials), recipe=common.recipe, data={}, engine="local",
-        threads=1, command="splitstep ablate --task digits", versions={}, commit=None, date="2026-01-31",
+        claims=claims_of(arms), replay=replayed, trials=tuple(trials),
+        made=Provenance(
+            recipe=common.made.recipe, data={}, engine="local", threads=1, command="splitstep ablate --task digits",
+            versions={}, commit=None, date="2026-01-31",
+        ),
     )  # fmt: skip
 
 

@@ -60,9 +60,11 @@ def hostile() -> Comparison:
         for t in result.trials
     ]
     return dataclasses.replace(
-        result, task=HOSTILE, rows=tuple(rows), trials=tuple(trials), command=HOSTILE, commit=HOSTILE, engine=HOSTILE,
-        versions={HOSTILE: HOSTILE}, recipe={HOSTILE: HOSTILE}, data={HOSTILE: HOSTILE}, sweep=((HOSTILE,),),
-        metric=result.metric._replace(name=HOSTILE),
+        result, task=HOSTILE, rows=tuple(rows), trials=tuple(trials), sweep=((HOSTILE,),),
+        metric=result.metric._replace(name=HOSTILE), made=dataclasses.replace(
+            result.made, command=HOSTILE, commit=HOSTILE, engine=HOSTILE, versions={HOSTILE: HOSTILE},
+            recipe={HOSTILE: HOSTILE}, data={HOSTILE: HOSTILE},
+        ),
     )  # fmt: skip
 
 
@@ -463,7 +465,7 @@ def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: py
         ("[7]", "is not the result of a study: name a directory"),
         ('{"study": "unheard-of"}', "is of the study 'unheard-of', which is not installed. Known: "),
         ('{"study": "compare", "format": 2}', "has format 2"),
-        ('{"study": "compare", "format": 1}', "result.json is damaged: the document has no command."),
+        ('{"study": "compare", "format": 1}', "result.json is damaged: the document has no match."),
     ],
 )
 def test_a_directory_without_a_comparison_is_refused(

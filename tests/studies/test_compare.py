@@ -472,9 +472,13 @@ def test_large_perplexities_have_commas_in_tables_and_read_back() -> None:
 
 def test_a_table_says_that_its_runs_shared_the_machine() -> None:
     result = translation(2)
+
+    def at(engine: str) -> Comparison:
+        return dataclasses.replace(result, made=dataclasses.replace(result.made, engine=engine))
+
     assert "at once" not in tables.reading_note(result)
-    assert "at once" not in tables.reading_note(dataclasses.replace(result, engine="local=1"))
-    note = tables.reading_note(dataclasses.replace(result, engine="local=4"))
+    assert "at once" not in tables.reading_note(at("local=1"))
+    note = tables.reading_note(at("local=4"))
     assert note.endswith(" Seconds and tokens/s: with 4 runs at once.")
 
 

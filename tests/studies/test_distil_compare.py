@@ -59,7 +59,7 @@ def test_the_whole_command(
     assert all(run.figures is not None and run.figures.distances for run in result.runs)
     assert all(len(run.valid_loss.steps) == 2 for run in result.runs)
     assert all(row.text_bits_per_byte is not None for row in result.rows)
-    assert (result.engine, set(result.others)) == ("local=2", {"teacher", "student before"})
+    assert (result.made.engine, set(result.others)) == ("local=2", {"teacher", "student before"})
     asked_of_teacher = json.loads((tmp_path / "terms" / "teacher" / "manifest.json").read_text())["fields"]
     assert ("states.2" in asked_of_teacher, "final" in asked_of_teacher) == ("mta" in methods, "sra" in methods)
     assert (tmp_path / "terms" / "report.html").is_file()

@@ -46,6 +46,7 @@ from splitstep.studies.distil.rows import differences_of, row_of
 from splitstep.studies.distil.running import OTHERS, Distilled, Found
 from splitstep.studies.distil.study import answers_of
 from splitstep.studies.distil.tables import ENDED, main_table
+from splitstep.support.provenance import Provenance
 from splitstep.text.instructions import Row
 
 read_distil = STUDIES["distil"].read
@@ -147,7 +148,7 @@ def test_a_study_that_is_started_again_runs_nothing_twice(made: tuple[DistilResu
     methods = [row.method for row in result.rows]
     again = compare_methods(training, EXAM, methods, range(3), out, quiet=True)
     assert len(training.calls) == before
-    assert replace(again, date=result.date) == result
+    assert replace(again, made=result.made) == result
     other = replace(EXAM, writing=replace(EXAM.writing, max_tokens=7))
     with pytest.raises(ValueError, match="was judged on other rows or with other settings: name a new directory"):
         compare_methods(training, other, methods, range(3), out, quiet=True)
@@ -236,7 +237,7 @@ def test_the_result_does_not_depend_on_the_engine_nor_on_a_killed_worker(
     with forked():
         found = compare_methods(killed, EXAM, methods, range(2), tmp_path / "there", engine="local=2", quiet=True)
     assert killed.marker.exists()
-    assert found == replace(expected, engine="local=2", date=found.date)
+    assert found == replace(expected, made=replace(expected.made, engine="local=2", date=found.made.date))
     folders = [path.parent.relative_to(tmp_path / "there") for path in (tmp_path / "there").glob("*/*/answers.json")]
     assert len(folders) == 6
     for folder in folders:
@@ -517,14 +518,7 @@ def test_the_verdict_says_what_was_settled_and_what_was_not() -> None:
         "others": {},
         "runs": tuple(runs),
         "shown": (),
-        "recipe": {},
-        "data": {},
-        "engine": "",
-        "threads": 1,
-        "command": None,
-        "versions": {},
-        "commit": None,
-        "date": "",
+        "made": Provenance(versions={}, commit=None),
     }
     result = DistilResult(
         rows=tuple(rows), differences=tuple(differences), claims=tuple(claims_of(differences)), **blank

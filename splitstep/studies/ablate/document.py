@@ -43,7 +43,7 @@ def document(result: Ablation) -> Document:
     parts = [
         claims_table(result),
         *(part for claim in result.claims for part in claimed(result, claim)),
-        summary(result, {"arm": len(result.arms), "seed": len(result.seeds), "run": len(result.trials)}),
+        summary(result.made, result.trials, {"arm": len(result.arms), "seed": len(result.seeds)}),
         arms_table(result),
         measures_table(result),
         *lost_table(result),
@@ -52,7 +52,7 @@ def document(result: Ablation) -> Document:
         *losses(result),
         *pictures((arm.name, arm.scheme) for arm in result.arms),
         runs_table(result),
-        *reproduce(result, "splitstep.studies.ablate.ablate(...)"),
+        *reproduce(result.made, result.trials, "splitstep.studies.ablate.ablate(...)"),
     ]
     return Document(title, parts, ablation_verdict(result))
 

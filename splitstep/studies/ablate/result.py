@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from ...experiments.arms import FULL
 from ...experiments.claims import Answer
-from ...experiments.records import RecipeEntries, Trial
+from ...experiments.records import Trial
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
 from ...schemes import scheme
-from ...support.typed import Figure
+from ...support.provenance import Provenance
+from ...support.typed import Figure, Inlined
 from ...tasks.measures import Metric
 from ...training.result import Divergence
 
@@ -98,14 +99,7 @@ class Ablation(Result):
     claims: tuple[Claim, ...]
     replay: tuple[Replayed, ...]
     trials: tuple[Trial, ...]
-    recipe: RecipeEntries
-    data: dict[str, Any]
-    engine: str
-    threads: int
-    command: str | None
-    versions: dict[str, str]
-    commit: str | None
-    date: str
+    made: Inlined[Provenance]
 
     def __post_init__(self) -> None:
         if not self.arms or self.arms[0].name != FULL:
@@ -120,7 +114,3 @@ class Ablation(Result):
     @property
     def by_name(self) -> Mapping[str, ArmResult]:
         return {arm.name: arm for arm in self.arms}
-
-    @property
-    def devices(self) -> list[str]:
-        return sorted({trial.device for trial in self.trials})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +9,11 @@ from typing import NamedTuple
 
 from ...experiments.arms import FULL, PAPER, Assignments, find_arms, recipes_of
 from ...experiments.plan import Planned, check_runs
-from ...experiments.records import RecipeEntries, Trial
-from ...experiments.running import run_all
+from ...experiments.records import Trial
+from ...experiments.running import made_by_runs, run_all
 from ...experiments.trials import LOSS, experiment_of, thinned
-from ...jobs.engines import check_engine, threads_per_job
+from ...jobs.engines import check_engine
 from ...jobs.progress import RunsProgress
-from ...support.provenance import stamp
 from ...tasks import Task
 from ...tasks.measures import Metric
 from ...text.files import data_root
@@ -74,12 +72,7 @@ def ablate(
         claims=claims_of(results),
         replay=replay(watched, task, [t for t in trials if at_own_rate(t, own)], out),
         trials=tuple(map(thin, trials)),
-        recipe=RecipeEntries(**watched.document()),
-        data=json.loads(json.dumps(task.describe())),
-        engine=engine,
-        threads=threads_per_job(),
-        command=command,
-        **stamp(),
+        made=made_by_runs(watched.document(), task.describe(), engine, command),
     )
 
 

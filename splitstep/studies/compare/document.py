@@ -25,7 +25,11 @@ def document(result: Comparison) -> Document:
     """The whole document."""
     main, *tests, losses, matched, runs = comparison_tables(result)
     parts = [
-        summary(result, {"scheme": len(result.rows), "seed": len(result.seeds), "run": len(result.trials)}),
+        summary(
+            result.made,
+            result.trials,
+            {"scheme": len(result.rows), "seed": len(result.seeds)},
+        ),
         main,
         *tests,
         *loss_curves(result),
@@ -34,7 +38,7 @@ def document(result: Comparison) -> Document:
         *pictures(((row.name, row.scheme) for row in result.rows), DIAGRAMS),
         matched,
         runs,
-        *reproduce(result, "splitstep.studies.compare.compare(...)"),
+        *reproduce(result.made, result.trials, "splitstep.studies.compare.compare(...)"),
     ]
     title = f"{result.task}: {', '.join(row.name for row in result.rows)}"
     return Document(title, parts, compare_verdict(result))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from ...experiments.records import RecipeEntries, Setting, Trial
+from ...experiments.records import Setting, Trial
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
 from ...models.cost import Cost
 from ...schemes import scheme
+from ...support.provenance import Provenance
+from ...support.typed import Inlined
 from ...tasks.measures import Metric
 from ...training.result import Matched, Shape
 
@@ -87,22 +89,11 @@ class Comparison(Result):
     sweep: tuple[Setting, ...]
     rows: tuple[Row, ...]
     trials: tuple[Trial, ...]
-    recipe: RecipeEntries
-    data: dict[str, Any]
-    engine: str
-    threads: int
-    command: str | None
-    versions: dict[str, str]
-    commit: str | None
-    date: str
+    made: Inlined[Provenance]
     tests: tuple[OnTestSet, ...] = ()  # for tasks whose models write text, such as translation
 
     def __post_init__(self) -> None:
         check_sense(self)
-
-    @property
-    def devices(self) -> list[str]:
-        return sorted({trial.device for trial in self.trials})
 
     def chosen(self, row: Row) -> list[Trial]:
         """The runs that the row is the mean of, including those that diverged."""
@@ -113,6 +104,8 @@ def check_sense(found: Comparison) -> None:
     """Refuse what has the right types but is not a comparison."""
     if not found.rows:
         raise ValueError("it has no rows")
+    if not isinstance((found.made.recipe or {}).get("train", {}), dict):
+        raise ValueError("its recipe.train has no entries")
     for notation in {found.reference, *(one.scheme for one in (*found.rows, *found.trials, *found.tests))}:
         scheme(notation)
     name, form = found.metric.name, found.metric.format

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from ...experiments.arms import FULL, Assignments
 from ...experiments.plan import Planned, check_runs, plan
-from ...experiments.records import RecipeEntries, Setting
-from ...experiments.running import run_all
+from ...experiments.records import Setting
+from ...experiments.running import made_by_runs, run_all
 from ...experiments.trials import Ended
-from ...jobs.engines import check_engine, threads_per_job
+from ...jobs.engines import check_engine
 from ...jobs.progress import RunsProgress
 from ...schemes import scheme
-from ...support.provenance import stamp
 from ...tasks import Task
 from ...tasks.pairs.translation import Translation
 from ...text.files import data_root
@@ -64,13 +63,8 @@ def compare(
         sweep=tuple(sweep),
         rows=tuple(rows),
         trials=tuple(trials),
-        recipe=RecipeEntries(**recipe.document()),
-        data=json.loads(json.dumps(task.describe())),
-        engine=engine,
-        threads=threads_per_job(),
-        command=command,
+        made=made_by_runs(recipe.document(), task.describe(), engine, command),
         tests=tests_of(rows, runs, ended, data) if isinstance(task, Translation) else (),
-        **stamp(),
     )
 
 

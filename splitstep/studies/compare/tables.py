@@ -114,7 +114,7 @@ def main_record(block: Block, row: Row) -> Record:
 def reading_note(result: Comparison) -> str:
     """How to read the main table."""
     better = "higher" if result.metric.higher_is_better else "lower"
-    options = result.recipe.get("train", {})
+    options = (result.made.recipe or {}).get("train", {})
     averaged = f"the mean of its last {options.get('average')} snapshots"
     kept = averaged if options.get("keep") == "average" else "the weights of its best validation step"
     what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[result.match]
@@ -129,7 +129,7 @@ def warnings(result: Comparison) -> str:
     """What to know before comparing figures: which are missing, and whether runs shared the machine."""
     finished = [one for one in observed(result.trials) if one.finished]
     diverged, not_finite = len(result.trials) - len(finished), lacking(finished, result.metric)
-    at_once = result.engine.removeprefix("local=")
+    at_once = (result.made.engine or "").removeprefix("local=")
     return "".join(
         [
             f" Diverged, and left out of the means: {counted(diverged, 'run')}." if diverged else "",

@@ -22,14 +22,14 @@ def document(result: DistilResult) -> Document:
     """The whole document."""
     main, *others, runs = distil_tables(result)
     parts = [
-        summary(result, {"method": len(result.rows), "seed": len(result.seeds), "run": len(result.runs)}),
+        summary(result.made, result.runs, {"method": len(result.rows), "seed": len(result.seeds)}),
         main,
         figure_charts(result),
         *others,
         *charts(result),
         *answers(result),
         runs,
-        *reproduce(result, "splitstep.studies.distil.compare_methods(...)"),
+        *reproduce(result.made, result.runs, "splitstep.studies.distil.compare_methods(...)"),
     ]
     title = f"Distillation: {', '.join(row.method for row in result.rows)}"
     return Document(title, parts, distil_verdict(result))

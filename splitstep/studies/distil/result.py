@@ -11,6 +11,8 @@ from ...experiments.experiment import Difference
 from ...experiments.records import Curve
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
+from ...support.provenance import Provenance
+from ...support.typed import Inlined
 
 ROUGE, BITS = "ROUGE-L", "bits per byte"
 TEACHER, START, REFERENCE = "teacher", "student before", "reference"
@@ -79,22 +81,16 @@ class DistilResult(Result):
     claims: tuple[Claim, ...]
     runs: tuple[DistilRun, ...]
     shown: tuple[Shown, ...]
-    recipe: dict[str, Any]
-    data: dict[str, Any]
-    engine: str
-    threads: int
-    command: str | None
-    versions: dict[str, str]
-    commit: str | None
-    date: str
+    made: Inlined[Provenance]
 
     def __post_init__(self) -> None:
         if not self.rows:
             raise ValueError("it has no rows")
 
     @property
-    def devices(self) -> list[str]:
-        return sorted({run.device for run in self.runs})
+    def data(self) -> dict[str, Any]:
+        """The exam."""
+        return self.made.data or {}
 
     def of(self, method: str) -> list[DistilRun]:
         return [run for run in self.runs if run.method == method]

@@ -8,9 +8,9 @@ from typing import Any
 
 from ...distillation.judging.exam import Answers, Exam
 from ...distillation.judging.rouge import rouge_l
-from ...jobs.engines import check_engine, threads_per_job
+from ...experiments.running import made_by_runs
+from ...jobs.engines import check_engine
 from ...jobs.progress import RunsProgress
-from ...support.provenance import stamp
 from ...training.progress import Progress
 from .claims import claims_of
 from .directory import Weights, claim, claim_weights
@@ -61,12 +61,7 @@ def compare_methods(
         claims=tuple(claims_of(differences)),
         runs=tuple(students),
         shown=tuple(shown_of(exam, answers_of(planned, found))),
-        recipe=dict(recipe or {}),
-        data=exam.describe(),
-        engine=engine,
-        threads=threads_per_job(),
-        command=command,
-        **stamp(),
+        made=made_by_runs(dict(recipe or {}), exam.describe(), engine, command),
     )
 
 

@@ -17,15 +17,15 @@ POINTS = Axis("points", "{:.1f}")
 def document(result: GlueResult) -> Document:
     """The whole document."""
     main, *others, runs = glue_tables(result)
-    counts = {"pre-trained network": len(result.bodies), "task": len(result.tasks), "run": len(result.runs)}
+    counts = {"pre-trained network": len(result.bodies), "task": len(result.tasks)}
     parts = [
-        summary(result, counts),
+        summary(result.made, result.runs, counts),
         main,
         score_charts(result),
         *others,
         *pictures((row.name, row.scheme) for row in result.rows),
         runs,
-        *reproduce(result, "splitstep.studies.glue.glue(...)"),
+        *reproduce(result.made, result.runs, "splitstep.studies.glue.glue(...)"),
     ]
     return Document(f"GLUE: {', '.join(row.title for row in result.rows)}", parts, glue_verdict(result))
 

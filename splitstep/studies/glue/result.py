@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ...experiments.claims import Claim
 from ...experiments.experiment import Difference
 from ...experiments.records import Setting
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
+from ...support.provenance import Provenance
+from ...support.typed import Inlined
 from ...training.result import RunOutcome
 from .bodies import Body
 
@@ -89,19 +91,8 @@ class GlueResult(Result):
     differences: tuple[Difference, ...]
     claims: tuple[Claim, ...]
     runs: tuple[Tuned, ...]
-    recipe: dict[str, Any]  # of each task
-    data: dict[str, Any]  # of each task
-    engine: str
-    threads: int
-    command: str | None
-    versions: dict[str, str]
-    commit: str | None
-    date: str
+    made: Inlined[Provenance]
 
     def __post_init__(self) -> None:
         if not self.rows:
             raise ValueError("it has no rows")
-
-    @property
-    def devices(self) -> list[str]:
-        return sorted({run.device for run in self.runs})

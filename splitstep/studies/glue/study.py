@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -11,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ...experiments.plan import Planned
-from ...experiments.running import run_all
+from ...experiments.running import made_by_runs, run_all
 from ...experiments.trials import Ended
-from ...jobs.engines import check_engine, threads_per_job
+from ...jobs.engines import check_engine
 from ...jobs.progress import RunsProgress
-from ...support.provenance import stamp
+from ...support.provenance import Provenance
 from ...tasks.sentences import Sentences
 from ...text.files import data_root
 from ...training.directory import RunDirectory
@@ -63,7 +62,9 @@ def glue(
     with Progress("compare glue", sum(run.recipe.train.steps for run in ordered), quiet) as bar:
         ended = dict(run_tidily(ordered, out, data_root(data).resolve(), engine, RunsProgress(bar, len(runs))))
     tuned = [tuned_of(one, ended[one.run.folder]) for one in runs]
-    return summed_up(found, wanted, loaded, tuned, {"engine": engine, "command": command})
+    described = {name: task.describe() for name, task in loaded.items()}
+    made = made_by_runs(recipes_of(found, wanted), described, engine, command)
+    return summed_up(found, wanted, loaded, tuned, made)
 
 
 def load_tasks(starts: Starts, wanted: Wanted, data: Path | None) -> dict[str, Sentences]:
@@ -93,7 +94,7 @@ def tuned_of(one: Tuning, ended: Ended) -> Tuned:
 
 
 def summed_up(
-    starts: Starts, wanted: Wanted, tasks: Mapping[str, Sentences], runs: Sequence[Tuned], made: Mapping[str, Any]
+    starts: Starts, wanted: Wanted, tasks: Mapping[str, Sentences], runs: Sequence[Tuned], made: Provenance
 ) -> GlueResult:
     """The result of all runs."""
     in_mean = [task for task in wanted.tasks if task not in APART]
@@ -112,11 +113,7 @@ def summed_up(
         differences=tuple(found),
         claims=tuple(claims_of(rows, found, in_mean)),
         runs=tuple(runs),
-        recipe=recipes_of(starts, wanted),
-        data={name: json.loads(json.dumps(task.describe())) for name, task in tasks.items()},
-        threads=threads_per_job(),
-        **made,
-        **stamp(),
+        made=made,
     )
 
 
