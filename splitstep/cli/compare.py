@@ -15,7 +15,7 @@ from .options import Data, EngineOption, Json, NewDirectory, Sweep
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..training import Recipe
+    from ..recipe import Recipe
 
 MOST_SEEDS = 10_000  # a run each
 OTHERS = ("glue", "distil")  # comparisons of other things, each a verb
@@ -88,11 +88,11 @@ def compare(
       splitstep compare distil --help    methods of distillation
     """
     name, document = document_of("compare", list(words or []), task, [] if match is None else [f"match={match}"])
+    recipe, output = recipe_for(task, name, document), Output(as_json, out).check()
     from ..experiments.arms import read_ablate, split_arms
     from ..experiments.plan import read_sweep, split_schemes
     from ..studies import compare as study
 
-    recipe, output = recipe_for(task, name, document), Output(as_json, out).check()
     result = study.compare(
         recipe,
         split_schemes(schemes),
@@ -123,7 +123,7 @@ def document_of(verb: str, words: list[str], task: str | None, more: Sequence[st
 
 def recipe_for(task: str | None, name: str, document: Any) -> Recipe:
     """The recipe of a document, which must be for the task if one is given."""
-    from ..training import read_recipe
+    from ..recipe import read_recipe
 
     recipe = read_recipe(document, name)
     if task is not None and recipe.task != task:

@@ -19,8 +19,8 @@ from .output import Output
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ..recipe import Recipe
     from ..tasks.measures import Metric
-    from ..training import Recipe
     from ..training.result import Divergence, RunResult, SplitResult
 
 DIVERGED = 1  # the exit code: the input was right, and yet there is no model
@@ -75,7 +75,7 @@ def train(
     """
     file = find_recipe(recipe)  # refuses a wrong name before torch is imported
     out = out or default_out(file)
-    from ..training import load_recipe
+    from ..recipe import load_recipe
 
     run_and_tell(context, load_recipe(recipe, overrides or []), out, data, tensorboard, as_json)
 
