@@ -20,7 +20,7 @@ from splitstep.report.drawing import document_to_page
 from splitstep.studies.inspect import Inspection, inspection
 from splitstep.studies.inspect.conclusions import conclusions
 from splitstep.studies.inspect.measuring import Plan
-from splitstep.studies.inspect.paths import directions, principal_plane
+from splitstep.studies.inspect.own_probes import directions, principal_plane
 from splitstep.studies.inspect.result import Looked
 from splitstep.studies.inspect.sources import Wanted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...experiments.claims import Rule, decide
 from ...experiments.sections import made, reproduced
 from ...experiments.study import Study
 from ...report.charts import Axis, Line, LineChart
@@ -43,14 +44,14 @@ def discretisation_verdict(result: Discretisation) -> Verdict:
     shared = result.shared
     assert shared.low is not None
     assert shared.high is not None
-    close, far = shared.low > CLOSE, shared.high < CLOSE
-    is_close = "is close" if close else "is not close" if far else "may or may not be close"
+    answer = decide(shared, Rule(CLOSE, fewest=0))
+    is_close = {"supported": "is close", "not supported": "is not close"}.get(answer, "may or may not be close")
     figures = (
         f"{shared.mean:.1%} of their predictions are equal (95% interval {shared.low:.1%} to {shared.high:.1%}, "
         f"{counted(result.examples, 'example')}); accuracy {result.own.accuracy:.1%} and {result.limit.accuracy:.1%}"
     )
     sentence = f"The trained network {is_close} to its continuous limit: {figures}. {stops_text(result)}"
-    return Verdict("settled" if close or far else "open", sentence)
+    return Verdict("open" if answer == "undecided" else "settled", sentence)
 
 
 def stops_text(result: Discretisation) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from ...experiments.claims import Rule, all_of, decide, opposite
 from ...experiments.sections import made, reproduced
+from ...experiments.statistics import Estimate
 from ...experiments.study import Study
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
@@ -60,8 +61,11 @@ def discretised_flow_verdict(result: DiscretisedFlow) -> Verdict:
             f"{asked(result)}: undecided, because its own loss of {result.loss:.2f} nats is that of a guess "
             f"({result.chance:.2f}), which has little to lose. {figures}.",
         )
-    kind, word = decided(halved, strang)
-    return Verdict(kind, f"{asked(result)}: {word}. {figures}.{merged_text(result)}")
+    changes = halved, strang
+    answer = all_of(opposite(decide(Estimate(*one), Rule(CLOSE, fewest=0))) for one in changes)
+    few = all(one.low is None for one in changes)
+    kind = "settled" if answer != "undecided" else "too few" if few else "open"
+    return Verdict(kind, f"{asked(result)}: {answer}. {figures}.{merged_text(result)}")
 
 
 def asked(result: DiscretisedFlow) -> str:
@@ -71,16 +75,6 @@ def asked(result: DiscretisedFlow) -> str:
 def guesses(result: DiscretisedFlow) -> bool:
     """Whether the model predicts hardly better than a uniform guess, as one with random weights does."""
     return result.chance is not None and result.loss is not None and result.loss > result.chance - GUESS
-
-
-def decided(*changes: Change) -> tuple[Any, str]:
-    """The rule: all intervals below the limit, or one of them above it."""
-    if all(one.high is not None and one.high < CLOSE for one in changes):
-        return "settled", "supported"
-    if any(one.low is not None and one.low > CLOSE for one in changes):
-        return "settled", "not supported"
-    few = all(one.low is None for one in changes)
-    return ("too few" if few else "open"), "undecided"
 
 
 def without_loss(result: DiscretisedFlow) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from ...experiments.claims import Answer, Rule, decide
 from ...experiments.sections import made, recipe_of_all, reproduced
+from ...experiments.statistics import Estimate
 from ...experiments.study import Study
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
@@ -40,14 +42,14 @@ STIFF_NOTE = (
     "alpha grows with the square of the points, so the problem gets stiff while the steps stay as long. Where the "
     "measured order falls below the order, that is order reduction."
 )
+YES_OR_NO = {"supported": "yes", "not supported": "no", "undecided": "undecided"}
 SHORT = 5  # rows of a table that a terminal shows
 
 
-def decided(slope: Slope | None, level: float) -> bool | None:
-    """Whether a slope lies above a level; None: undecided."""
-    if slope is None or slope.low is None or slope.high is None:
-        return None
-    return True if slope.low > level else False if slope.high <= level else None
+def decided(slope: Slope | None, level: float) -> Answer:
+    """Whether a slope lies above a level, which itself is not above."""
+    found = None if slope is None else Estimate(slope.value, slope.low, slope.high, slope.n)
+    return decide(found, Rule(level, fewest=0, level_is="below"))
 
 
 def limit_verdict(result: ContinuousLimit) -> Verdict:
@@ -61,7 +63,9 @@ def limit_verdict(result: ContinuousLimit) -> Verdict:
     found += [decided(result.slope(kind, "roughness"), SMOOTH) for kind in trained]
     depths = f"From {result.depths[0]} to {result.depths[-1]} layers"
     clauses = "; ".join(clause(result, kind) for kind in kinds)
-    return Verdict("settled" if found and None not in found else "open", f"{depths}: {clauses}. {by_text(result)}")
+    return Verdict(
+        "settled" if found and "undecided" not in found else "open", f"{depths}: {clauses}. {by_text(result)}"
+    )
 
 
 def clause(result: ContinuousLimit, kind: str) -> str:
@@ -77,7 +81,8 @@ def clause(result: ContinuousLimit, kind: str) -> str:
 def answered(claim: str, slope: Slope, level: float) -> str:
     """A claim, its contrary, or that it is open."""
     who, verb, *rest = claim.split()
-    answers = {True: claim, False: " ".join([who, "do not", verb, *rest]), None: f"it is open whether {claim}"}
+    contrary = " ".join([who, "do not", verb, *rest])
+    answers = {"supported": claim, "not supported": contrary, "undecided": f"it is open whether {claim}"}
     return answers[decided(slope, level)]
 
 
@@ -101,18 +106,14 @@ def power(slope: Slope | None) -> str | tuple[str, ...]:
     return (value, interval) if interval else value
 
 
-def said(answer: bool | None) -> str:
-    return {True: "yes", False: "no", None: "undecided"}[answer]
-
-
 def trends_table(result: ContinuousLimit) -> Table:
     records = [
         {
             Column("networks", text=True): NAMES[kind],
             Column("distance"): power(rate := result.slope(kind, "distance")),
-            Column("approach?", text=True): said(decided(rate, 0.0)),
+            Column("approach?", text=True): YES_OR_NO[decided(rate, 0.0)],
             Column("roughness"): power(rough := result.slope(kind, "roughness")),
-            Column("smooth?", text=True): said(decided(rough, SMOOTH)),
+            Column("smooth?", text=True): YES_OR_NO[decided(rough, SMOOTH)],
             Column("learnt"): power(result.slope(kind, "learnt")),
         }
         for kind in KINDS

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ...experiments.claims import Answer, Rule, all_of, decide, opposite
 from ...experiments.statistics import Estimate, estimate
 from ...probes.communities import spearman
 from ...report.document import Verdict
 from .result import Inspection, Looked
 
-Decision = Literal["supported", "not supported", "undecided"]
 COLLAPSED = 0.1  # the effective rank of the product over the width, below which it has collapsed
 WIDE = 0.5  # that of a random network, above which it has not
 
@@ -25,22 +25,22 @@ class Part(NamedTuple):
     trained: Estimate | None
     random: Estimate | None
     difference: Estimate | None
-    decision: Decision
+    decision: Answer
 
 
-def by_layer(looked: Looked | None, probe: str, name: str) -> list[float]:
+def by_layer(looked: Looked, probe: str, name: str) -> list[float]:
     """Spearman's correlation of a figure with the number of the layer, text by text."""
-    found = looked.find(probe, name) if looked is not None else None
+    found = looked.find(probe, name)
     if found is None:
         return []
     layers = np.array(found.numbers, dtype=float)
     return [float(spearman(layers, np.array(row), permutations=1)[0]) for row in found.figures]
 
 
-def last_rank(looked: Looked | None) -> list[float]:
+def last_rank(looked: Looked) -> list[float]:
     """The effective rank of the product of all Jacobians over the width, text by text."""
-    found = looked.find("products", "effective rank") if looked is not None else None
-    return [] if looked is None or found is None else [row[-1] / looked.width for row in found.figures]
+    found = looked.find("products", "effective rank")
+    return [] if found is None else [row[-1] / looked.width for row in found.figures]
 
 
 def estimated(values: Sequence[float]) -> Estimate | None:
@@ -51,51 +51,36 @@ def differences(trained: Sequence[float], random: Sequence[float]) -> list[float
     return [a - b for a, b in zip(trained, random, strict=False)]
 
 
-def lies(found: Estimate | None, side: Literal["below", "above"], level: float) -> bool:
-    """Whether the whole interval lies on one side of a level."""
-    if found is None or found.low is None or found.high is None:
-        return False
-    return found.high < level if side == "below" else found.low >= level
-
-
-def falls(name: str, trained: list[float], random: list[float]) -> Part:
-    """A figure that falls with depth, and more so than in the random network."""
+def compared(name: str, trained: list[float], random: list[float], answer: Callable[..., Answer]) -> Part:
+    """Both networks' figures, their difference, and the answer to all three."""
     own, null, both = estimated(trained), estimated(random), estimated(differences(trained, random))
-    decision: Decision = "undecided"
-    if lies(own, "below", 0.0) and lies(both, "below", 0.0):
-        decision = "supported"
-    elif lies(own, "above", 0.0) or lies(both, "above", 0.0):
-        decision = "not supported"
-    return Part(name, own, null, both, decision)
+    return Part(name, own, null, both, answer(own, null, both))
 
 
-def collapses(trained: list[float], random: list[float]) -> Part:
-    """A product that loses rank, while that of the random network does not."""
-    own, null, both = estimated(trained), estimated(random), estimated(differences(trained, random))
-    decision: Decision = "undecided"
-    if lies(own, "below", COLLAPSED) and lies(null, "above", WIDE):
-        decision = "supported"
-    elif lies(own, "above", COLLAPSED) or lies(null, "below", WIDE):
-        decision = "not supported"
-    return Part("the product loses rank", own, null, both, decision)
+def falls(own: Estimate | None, null: Estimate | None, both: Estimate | None) -> Answer:
+    """A figure falls with depth, and more so than in the random network."""
+    return all_of(opposite(decide(one, Rule(level_is="above"))) for one in (own, both))
+
+
+def collapses(own: Estimate | None, null: Estimate | None, both: Estimate | None) -> Answer:
+    """A product loses rank, while that of the random network does not."""
+    collapsed = opposite(decide(own, Rule(COLLAPSED, level_is="above")))
+    return all_of((collapsed, decide(null, Rule(WIDE, level_is="above"))))
 
 
 def parts_of(result: Inspection) -> list[Part]:
     """The three parts of the claim, or none if there is no null model."""
     if result.null is None:
         return []
-    pairs: list[tuple[str, Callable[[Looked], list[float]]]] = [
-        ("rotation falls with depth", lambda one: by_layer(one, "jacobian", "complex")),
-        ("asymmetry falls with depth", lambda one: by_layer(one, "jacobian", "J asymmetry")),
+    model, null = result.model, result.null
+    falling = {"rotation falls with depth": "complex", "asymmetry falls with depth": "J asymmetry"}
+    return [
+        *(
+            compared(claim, by_layer(model, "jacobian", name), by_layer(null, "jacobian", name), falls)
+            for claim, name in falling.items()
+        ),
+        compared("the product loses rank", last_rank(model), last_rank(null), collapses),
     ]
-    found = [falls(name, figures(result.model), figures(result.null)) for name, figures in pairs]
-    return [*found, collapses(last_rank(result.model), last_rank(result.null))]
-
-
-def decided(parts: Sequence[Part]) -> Decision:
-    if any(one.decision == "not supported" for one in parts):
-        return "not supported"
-    return "supported" if parts and all(one.decision == "supported" for one in parts) else "undecided"
 
 
 def depth_gradient(result: Inspection) -> Verdict:
@@ -103,7 +88,7 @@ def depth_gradient(result: Inspection) -> Verdict:
     parts = parts_of(result)
     if not parts:
         return Verdict("too few", "Depth gradient: not decided, since there is no null model beside the model.")
-    claim, decision = "Training installs a depth gradient", decided(parts)
+    claim, decision = "Training installs a depth gradient", all_of(one.decision for one in parts)
     why = "; ".join(f"{one.name}: {one.decision}{figures_text(one)}" for one in parts)
     lacking = all(one.trained is None or one.trained.low is None for one in parts)
     kind = "settled" if decision != "undecided" else "too few" if lacking else "open"

@@ -14,8 +14,7 @@ from ...flows import Flow
 from ...probes import PROBES, Figures, Probe
 from ...probes.layer_maps import LayerBlocks
 from ...probes.watching import watch_flow
-from .own_probes import Guarded, KeptStates, SavedStates, Sizes
-from .paths import token_paths
+from .own_probes import Guarded, KeptStates, SavedStates, Sizes, token_paths
 from .result import Along, Looked, Matrix, Missing, Outlier, Series, Skipped, Spectrum
 from .skipping import Judge, skipped_layers
 
