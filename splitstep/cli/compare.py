@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -138,6 +139,8 @@ def seeds_of(recipe: Recipe, count: int) -> range:
 
 def refuse_launchers(verb: str) -> None:
     """Refuse to run under torchrun: a study starts its own processes."""
+    if "WORLD_SIZE" not in os.environ:
+        return
     from ..training.processes import launched
 
     if launched("WORLD_SIZE") > 1:
