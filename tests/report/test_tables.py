@@ -23,7 +23,8 @@ from splitstep.report.tables import (
     to_terminal,
 )
 from splitstep.studies.compare.tables import comparison_tables, tables_together
-from splitstep.studies.orders import orders, orders_tables
+from splitstep.studies.orders import orders
+from splitstep.studies.orders_document import orders_tables
 
 TABLE = Table(
     [

@@ -16,7 +16,8 @@ from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare.result import Comparison
 from splitstep.studies.compare.rows import rows_of
 from splitstep.studies.compare.verdict import compare_verdict
-from splitstep.studies.orders import orders, orders_verdict
+from splitstep.studies.orders import orders
+from splitstep.studies.orders_document import orders_verdict
 
 NOISE = (0.000, 0.004, -0.004, 0.002)
 

@@ -1,0 +1,99 @@
+"""The orders of schemes as verdict, table, charts and page."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from ..experiments.study import Study
+from ..notation import shortened
+from ..order import HIGHEST
+from ..report.charts import Axis, Line, LineChart, SmallMultiples
+from ..report.document import Diagrams, Document, Heading, Note, Verdict
+from ..report.tables import Code, Column, Table
+from ..schemes import scheme
+from ..support.words import counted
+from .orders import COUNTS, Orders
+
+TITLE = "Orders of schemes"
+ERRORS = (
+    "Of a problem that depends on time, in float64: if a scheme has order p, twice the steps make the error 2^p times "
+    "as small. With projections it is the distance between n and 2n steps. Errors below 3e-11 may be the reference's."
+)
+NOTE = (
+    'evals: field evaluations per step. split: the order with exact sub-flows, "exact" if nothing is split. '
+    "order: of the whole step; with own weights (F0, F1) that of the tied form; own: the order if F0 and F1 are "
+    "different functions. Strang with Euler sub-flows is first order."
+)
+MEASURED = " f(x), f(t,x): measured in float64 on smooth fields without and with time. f_i: with different F0 and F1."
+AGREES = 0.1  # a measured slope this near to an order is that order
+
+
+def orders_tables(result: Orders) -> list[Table]:
+    """A row per scheme with its cost and its orders, and with slopes if they were measured."""
+    heads = ("evals", "split", "order", "own", "f(x)", "f(t,x)", "f_i")
+    columns = [Column("scheme", text=True, whole=True), Column("notation", text=True), *map(Column, heads)]
+    rows = [
+        [row.name or "", Code(shortened(row.notation)), str(row.evaluations), _shown(row.splitting_order, row.unsplit),
+         _shown(row.order), _shown(row.untied_order), *([f"{v:.2f}" for v in row.measured or ()] or ["", "", ""])]
+        for row in result.rows
+    ]  # fmt: skip
+    measured = any(row.measured for row in result.rows)
+    return [Table(columns, rows, notes=[f"{NOTE}{MEASURED if measured else ''}"])]
+
+
+def _shown(order: int | None, unsplit: bool = False) -> str:
+    """An order for the table: "exact" if nothing is split, "5+" if no condition up to order 5 fails."""
+    if order is None:
+        return "-"
+    return str(order) if order < HIGHEST else "exact" if unsplit else f"{order}+"
+
+
+def orders_verdict(result: Orders) -> Verdict:
+    """How far the measured slopes are from the computed orders, or the orders if nothing was measured."""
+    gaps = [
+        abs(slope - order)
+        for row in result.rows
+        if row.measured
+        for slope, order in ((row.measured.time_dependent, row.order), (row.measured.untied, row.untied_order))
+        if order is not None and order < HIGHEST
+    ]
+    has = f"{counted(len(result.rows), 'scheme')} of {_span({row.order for row in result.rows})}"
+    if not gaps:
+        return Verdict("open", f"{has}, computed from the notation; --measure measures them.")
+    return Verdict(
+        "settled" if max(gaps) <= AGREES else "open",
+        f"{has}: the measured slopes are within {max(gaps):.2f} of the orders computed from the notation.",
+    )
+
+
+def _span(orders: Set[int | None]) -> str:
+    found = sorted(order for order in orders if order is not None)
+    if not found:
+        return "no order"
+    return f"order {found[0]}" if len(found) == 1 else f"orders {found[0]} to {found[-1]}"
+
+
+def document(result: Orders) -> Document:
+    """The measured errors if there are any, the table and a picture of each scheme."""
+    charts = [SmallMultiples("Errors against the number of steps", _error_charts(result))]
+    drawn = [one for one in charts if one.charts]
+    figures = [(row.name or row.notation, scheme(row.notation)) for row in result.rows]
+    said = [*drawn, Note(ERRORS)] if drawn else []
+    parts = [*said, *orders_tables(result), Heading("One step of each"), Diagrams(figures)]
+    return Document(TITLE, parts, orders_verdict(result))
+
+
+def _error_charts(result: Orders) -> list[LineChart]:
+    """A chart for each order, with a line per scheme."""
+    x, y = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
+    found = dict[int, list[Line]]()
+    for row in result.rows:
+        if row.order and row.errors:
+            line = Line(shortened(row.name or row.notation), COUNTS[: len(row.errors)], row.errors)
+            found.setdefault(row.order, []).append(line)
+    return [
+        LineChart(f"Order {order}", x, y, lines, "distance to the reference") for order, lines in sorted(found.items())
+    ]
+
+
+STUDY = Study(Orders, document)
