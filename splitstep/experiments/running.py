@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ..jobs.engines import Engine, open_engine, threads_per_job
 from ..jobs.progress import RunsProgress
@@ -19,7 +19,17 @@ from ..training.directory import InUse, RunDirectory
 from .plan import Planned
 from .trials import Ended, read_ended
 
+
+class Ending(Protocol):
+    """What a job ended with."""
+
+    def summary(self) -> str:
+        """It in a few words."""
+        ...
+
+
 T = TypeVar("T")
+E = TypeVar("E", bound=Ending)
 HELD_SECONDS = 10.0  # before a run is tried again whose directory another worker holds
 
 _one_at_a_time = threading.Lock()  # a cluster's worker may have several threads, but torch has one seed per process
@@ -36,19 +46,31 @@ class Job(NamedTuple, Generic[T]):
 
 def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: RunsProgress) -> Iterator[Ended]:
     """The runs as they end, those of an earlier call first."""
-    left = []
-    for run in runs:
-        directory = RunDirectory(out / run.folder)
+
+    def kept(job: Job[Ended]) -> Ended | None:
+        directory = RunDirectory(out / job.folder)
         result = directory.result()
-        if result is None:
-            left.append(Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)))
+        return None if result is None else read_ended(job.arguments[0], directory, result)
+
+    jobs = [Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)) for run in runs]
+    yield from (ended for _, ended in run_left(jobs, kept, out, engine_text, watch))
+
+
+def run_left(
+    jobs: Sequence[Job[E]], kept: Callable[[Job[E]], E | None], out: Path, engine_text: str, watch: RunsProgress
+) -> Iterator[tuple[str, E]]:
+    """What jobs ended with, by folder: first what an earlier call has kept, then the others as they end."""
+    left = list[Job[E]]()
+    for job in jobs:
+        found = kept(job)
+        if found is None:
+            left.append(job)
             continue
-        ended = read_ended(run, directory, result)
-        watch.done(run.folder, f"{ended.summary()}, from an earlier call")
-        yield ended
-    for job, ended in run_jobs(left, out, engine_text, watch):
-        watch.done(job.folder, ended.summary())
-        yield ended
+        watch.done(job.folder, f"{found.summary()}, from an earlier call")
+        yield job.folder, found
+    for job, found in run_jobs(left, out, engine_text, watch):
+        watch.done(job.folder, found.summary())
+        yield job.folder, found
 
 
 def made_by_runs(recipe: dict[str, Any], data: Mapping[str, Any], engine: str, command: str | None) -> Provenance:

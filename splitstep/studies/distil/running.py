@@ -11,7 +11,7 @@ from ...distillation.judging.answers import Answer
 from ...distillation.judging.exam import Answers, Exam, Figures, judge
 from ...distillation.judging.tokens import Causal
 from ...experiments.records import Curve
-from ...experiments.running import Job, run_jobs
+from ...experiments.running import Job, run_left
 from ...jobs.progress import RunsProgress
 from ...support.documents import read_json
 from ...support.files import write_atomically
@@ -81,18 +81,7 @@ def judge_all(
     """All models by their folders, those of an earlier call first."""
     jobs = [Job(folder, 0, judge_other, (name, runs, out, exam)) for name, folder in OTHERS.items()]
     jobs += [Job(one.folder, runs.steps, run_one, (one, runs, out, exam)) for one in planned]
-    found, left = dict[str, Found](), list[Job[Found]]()
-    for job in jobs:
-        kept = read_kept(out / job.folder, exam)
-        if kept is None:
-            left.append(job)
-            continue
-        found[job.folder] = kept
-        watch.done(job.folder, f"{kept.summary()}, from an earlier call")
-    for job, one in run_jobs(left, out, engine, watch):
-        found[job.folder] = one
-        watch.done(job.folder, one.summary())
-    return found
+    return dict(run_left(jobs, lambda job: read_kept(out / job.folder, exam), out, engine, watch))
 
 
 def run_one(one: Planned, runs: DistilRuns, out: Path, exam: Exam) -> Found:
