@@ -1,4 +1,4 @@
-"""The verbs of the command line. Each is one function: read the input, call a study, pass its result to `Output`.
+"""The command line: it reads the words, calls a verb, and makes one line of an error.
 
 For every verb, `--json` prints one JSON document and nothing else on standard output; `--out DIR` writes the same
 document to DIR/result.json; wrong input ends with one line on standard error and exit code 2. A verb imports what it
@@ -21,22 +21,13 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from ..support.provenance import COMMAND
 from ..support.words import did_you_mean, listed
-from .ablate import ablate
-from .approximate import approximate
-from .compare import compare
-from .compare_distil import compare_students
-from .compare_glue import compare_glue
-from .converge import converge
-from .distil import distil
-from .inspect import inspect
-from .predict import predict
-from .recipes import recipes, tasks
-from .report import report
-from .runs import evaluate, generate, train, translate
-from .schemes import schemes
+from .verbs import VERBS, typed
 
 WRONG_INPUT, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
+
+LONGEST = 1000  # characters of a first sentence
 
 BATCH = "lower train.batch, perhaps with a higher train.accumulate, or end what else runs there"
 JOBS = "end what else runs there, or run fewer jobs at once with --engine local=1; the same command continues"
@@ -49,6 +40,12 @@ _click: Any = import_module(typer.BadParameter.__module__)
 
 class Verbs(TyperGroup):
     """The verbs, of which some have two words: `compare glue` is one of its own beside `compare`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Every verb with the whole first sentence of its help."""
+        rows = [(name, verb.get_short_help_str(LONGEST)) for name, verb in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         pair = " ".join(args[:2])
@@ -89,27 +86,8 @@ CONTINUING, CONTINUED = (
     (["compare"], ["ablate"], ["distil"]),
     "interrupted: the same command continues, and keeps what is finished.",
 )
-TWO_WORDS = {compare_glue: "compare glue", compare_students: "compare distil"}
-for verb in (
-    schemes,
-    recipes,
-    tasks,
-    train,
-    evaluate,
-    translate,
-    generate,
-    predict,
-    distil,
-    compare,
-    compare_glue,
-    compare_students,
-    ablate,
-    converge,
-    inspect,
-    approximate,
-    report,
-):
-    app.command(TWO_WORDS.get(verb))(verb)
+for name, one in VERBS.items():
+    app.command(name)(one.derived())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -144,11 +122,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> None:
     command: Any = get_command(app)
     verbs = sorted({name.split()[0] for name in command.commands})
+    for one in (parameter for verb in command.commands.values() for parameter in verb.params):
+        if one.param_type_name == "argument":  # its name says what it is
+            one.display_type_rich = lambda ctx: None
     if not words:
         raise ValueError(f"Missing verb, such as `splitstep schemes`. Verbs: {', '.join(verbs)}. See splitstep --help.")
     if not words[0].startswith("-") and words[0] not in verbs:
         raise ValueError(f"Unknown verb {words[0]!r}. {did_you_mean(words[0], verbs)} See splitstep --help.")
-    with command.make_context("splitstep", words, obj=["splitstep", *words]) as context:
+    COMMAND.set(typed(words))
+    with command.make_context("splitstep", words) as context:
         command.invoke(context)
 
 
@@ -174,7 +156,7 @@ def _out_of_memory(error: RuntimeError | MemoryError, words: Sequence[str]) -> s
 def _explained(error: Any, words: Sequence[str]) -> str:
     """The usage error, what would be right and where to read more."""
     pair = " ".join(words[:2])
-    verb = [pair] if pair in TWO_WORDS.values() else [word for word in words[:1] if not word.startswith("-")]
+    verb = [pair] if pair in VERBS else [word for word in words[:1] if not word.startswith("-")]
     said = error.format_message()
     if isinstance(error, _click.NoSuchOption):
         said = f"Unknown option {error.option_name}. {_where(error.option_name, error.ctx)}"

@@ -72,12 +72,11 @@ def read_ablate(document: Mapping[str, Any], where: str) -> AblateOptions:
     return options
 
 
-def split_arms(text: str) -> list[str]:
-    """The names of a comma-separated list."""
-    found = [name.strip() for name in text.split(",")]
-    if not all(found):
-        raise ValueError(f"--arms {text!r} has an empty entry: write --arms full,no-norm")
-    return found
+def check_arms(names: Sequence[str]) -> list[str]:
+    """The names of arms; none may be empty."""
+    if not names or not all(names):
+        raise ValueError(f"--arms {','.join(names)!r} has an empty entry: write --arms full,no-norm")
+    return list(names)
 
 
 def find_arms(names: Sequence[str], recipe: Recipe, own: Mapping[str, Assignments] | None = None) -> list[Arm]:

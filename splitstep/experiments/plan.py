@@ -13,30 +13,18 @@ from typing import NamedTuple
 from ..models.cost import cost
 from ..recipe import Recipe, read_assignments
 from ..schemes import name_of, scheme
+from ..support.words import split_list
 from ..tasks import Task
 from ..training.directory import RunDirectory
 from .arms import FULL, Assignments, find_arms, recipe_of
 from .records import Setting
 
 
-def split_list(text: str) -> list[str]:
-    """The parts between commas outside brackets."""
-    found, depth = [""], 0
-    for character in text:
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            found.append("")
-        else:
-            found[-1] += character
-    return [part.strip() for part in found]
-
-
-def split_schemes(text: str) -> list[str]:
-    """The schemes of a comma-separated list."""
-    found = split_list(text)
-    if not all(found):
-        raise ValueError(f"--schemes {text!r} has an empty entry: write --schemes lie,macaron")
-    return found
+def check_schemes(names: Sequence[str]) -> list[str]:
+    """The names or notations of schemes; none may be empty."""
+    if not names or not all(names):
+        raise ValueError(f"--schemes {','.join(names)!r} has an empty entry: write --schemes lie,macaron")
+    return list(names)
 
 
 def read_sweep(texts: Sequence[str]) -> list[Setting]:

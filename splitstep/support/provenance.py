@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +17,14 @@ from .typed import plain
 from .words import counted
 
 PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy")
+
+
+COMMAND: ContextVar[str | None] = ContextVar("command", default=None)  # of the shell that is being executed
+
+
+def typed_command() -> str | None:
+    """The command that was typed in a shell; None if Python called."""
+    return COMMAND.get()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,3 +32,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def first_line(error: Exception) -> str:
     """What an error says in its first line; its name, if it says nothing."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def split_list(text: str) -> list[str]:
+    """The parts between commas outside brackets."""
+    found, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += character
+    return [part.strip() for part in found]

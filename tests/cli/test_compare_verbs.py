@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from splitstep import cli
-from splitstep.cli import compare_distil
+from splitstep.doors import distil
 from splitstep.studies import compare, glue
 
 OWN = {
@@ -42,7 +42,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(compare, "compare", of_schemes)
     monkeypatch.setattr(glue, "read_starts", str)
     monkeypatch.setattr(glue, "glue", lambda start, out, **options: reach("glue", start=start, out=out, **options))
-    monkeypatch.setattr(compare_distil, "compare_distil", lambda given: reach("distil", **given._asdict()))
+
+    def of_methods(document: Any, files: Any, methods: Any, seeds: Any, *rest: Any) -> None:
+        reach("distil", start=document["start"], methods=methods, seeds=len(seeds), model=document.get("model"),
+              steps=document["train"].get("steps"), text=files.texts)  # fmt: skip
+
+    monkeypatch.setattr(distil, "judged", of_methods)
     return found
 
 
@@ -66,19 +71,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ("--schemes lie --out out -- glue", {"study": "compare", "task": "digits", "steps": 7}),
         (
             "glue --start runs/pretrain --seeds 3 --scratch --out runs/glue",
-            {"study": "glue", "start": "runs/pretrain", "seeds": 3, "scratch": True, "changes": [], "sweep": []},
+            {"study": "glue", "start": "runs/pretrain", "seeds": 3, "scratch": True, "changes": (), "sweep": []},
         ),
         (
             "glue train.lr=1e-4 --start a=b --tasks rte,cola --sweep train.batch=8,16 --out out",
-            {"changes": ["train.lr=1e-4"], "tasks": ["rte", "cola"], "sweep": ["train.batch=8,16"], "seeds": 2},
+            {"changes": ("train.lr=1e-4",), "tasks": ["rte", "cola"], "sweep": ["train.batch=8,16"], "seeds": 2},
         ),
         (
             "distil TEACHER STUDENT --text rows.jsonl --methods ce,skl,skl+mta --seeds 4 --out runs/terms",
-            {"study": "distil", "words": ["TEACHER", "STUDENT"], "methods": "ce,skl,skl+mta", "seeds": 4},
+            {"study": "distil", "start": "STUDENT", "methods": ["ce", "skl", "skl+mta"], "seeds": 4},
         ),
         (
             "distil TEACHER --student-layers 10 --text a --text b --methods ce,skl --out runs/terms train.steps=100",
-            {"words": ["TEACHER", "train.steps=100"], "student_layers": 10, "text": [Path("a"), Path("b")], "seeds": 3},
+            {"start": "TEACHER", "steps": 100, "model": {"layers": 10}, "text": [Path("a"), Path("b")], "seeds": 3},
         ),
     ],
 )

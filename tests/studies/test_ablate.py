@@ -16,14 +16,14 @@ from inline import here
 from made_up import ablation, about, outcome, trial
 
 from splitstep.experiments import running
-from splitstep.experiments.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of, split_arms
+from splitstep.experiments.arms import ARMS, PAPER, check_arms, find_arms, read_ablate, recipes_of
 from splitstep.experiments.plan import plan
 from splitstep.experiments.statistics import Bounds, estimate
 from splitstep.experiments.study import STUDIES
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.ablate import STUDY, ablate
 from splitstep.studies.ablate.pairs import cka_layers
-from splitstep.studies.ablate.plan import default_rates, equal_shapes, rate_stage, read_rates, seed_stage
+from splitstep.studies.ablate.plan import check_rates, default_rates, equal_shapes, rate_stage, seed_stage
 from splitstep.studies.ablate.records import read_watched
 from splitstep.studies.ablate.result import ArmResult, Lost
 from splitstep.studies.ablate.verdict import claims_of
@@ -126,7 +126,7 @@ def test_a_wrong_section_is_refused(section: Any, says: str) -> None:
 
 def test_an_empty_arm_is_refused() -> None:
     with pytest.raises(ValueError, match="has an empty entry"):
-        split_arms("full,,no-norm")
+        check_arms(["full", "", "no-norm"])
 
 
 # Rates and runs
@@ -134,13 +134,15 @@ def test_an_empty_arm_is_refused() -> None:
 
 def test_rates_are_a_third_one_and_three_times_the_recipe_s() -> None:
     assert default_rates(tiny()) == (0.000333, 0.001, 0.003)
-    assert read_rates("1e-3,5e-4") == (5e-4, 1e-3)
+    assert check_rates([1e-3, 5e-4]) == (5e-4, 1e-3)
 
 
 @pytest.mark.parametrize("text", ["0", "1e-3,-1", "nan", "inf", "1e-3,0.001", "fast", "1e-3,,2e-3", ""])
-def test_wrong_rates_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="--rates"):
-        read_rates(text)
+def test_wrong_rates_are_refused(text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["ablate", "digits", "--rates", text, "--out", str(tmp_path / "new")]) == 2
+    [said] = capsys.readouterr().err.splitlines()
+    assert "--rates" in said
+    assert not (tmp_path / "new").exists()
 
 
 def test_each_arm_has_the_shape_of_the_recipe_s_own_network() -> None:

@@ -27,7 +27,7 @@ from jobs import answer, clear_up, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, comparison, translation, trial
 
 from splitstep.experiments import running
-from splitstep.experiments.plan import Planned, file_name, plan, read_sweep, split_schemes
+from splitstep.experiments.plan import Planned, check_schemes, file_name, plan, read_sweep
 from splitstep.experiments.records import Curve
 from splitstep.experiments.statistics import (
     draw_sentences,
@@ -48,6 +48,7 @@ from splitstep.studies.compare.rows import against, rows_of
 from splitstep.studies.compare.tables import widths
 from splitstep.studies.compare.test_splits import bleu_of, sentence_counts
 from splitstep.tasks.measures import PERPLEXITY, Metric
+from splitstep.support.words import split_list
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 from splitstep.training.result import Shape
 
@@ -84,13 +85,13 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_schemes_are_split_at_commas_outside_brackets(text: str, parts: list[str]) -> None:
-    assert split_schemes(text) == parts
+    assert split_list(text) == parts
 
 
 @pytest.mark.parametrize("text", ["", "lie,,macaron", "lie,"])
 def test_nothing_between_commas_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="has an empty entry"):
-        split_schemes(text)
+        check_schemes(split_list(text))
 
 
 def test_a_sweep_has_every_combination() -> None:

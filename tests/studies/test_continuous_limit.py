@@ -20,7 +20,7 @@ from splitstep.experiments.study import STUDIES
 from splitstep.models import KINDS
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.converge.depth_weights import interpolated, matrices, roughness
-from splitstep.studies.converge.limit import ContinuousLimit, Trend, continuous_limit, read_depths
+from splitstep.studies.converge.limit import ContinuousLimit, Trend, check_depths, continuous_limit
 from splitstep.studies.converge.limit_document import limit_verdict
 from splitstep.studies.converge.problem import problem_of
 from splitstep.studies.converge.slopes import Slope, fitted_slope
@@ -215,7 +215,7 @@ def test_wrong_input_of_the_verb_is_one_line_and_exit_code_2(
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("text", ["3", "3,3", "0,3", "3,x", "", "3,4,48"])
-def test_wrong_depths_are_refused_in_one_line(text: str) -> None:
+@pytest.mark.parametrize("depths", [[3], [3, 3], [0, 3], [], [3, 4, 48]])
+def test_wrong_depths_are_refused_in_one_line(depths: list[int]) -> None:
     with pytest.raises(ValueError, match="--depths"):
-        read_depths(text)
+        check_depths(depths)

@@ -13,10 +13,11 @@ from inline import forked
 from tiny_causal import LINES, ROWS, gpt2, llama
 
 from splitstep import cli
-from splitstep.cli.compare_distil import Asked, document_of, models_of, sets_of
 from splitstep.distillation.judging.answers import Writing
+from splitstep.doors.distil import document_of, sets_of
 from splitstep.experiments.study import STUDIES
 from splitstep.opening.network import PRETRAINED
+from splitstep.recipe import override
 from splitstep.studies.distil.exams import PLAIN, ExamFiles, has_room, held_out, make_exam
 from splitstep.studies.distil.recipe_runs import RecipeRuns
 from splitstep.text.instructions import Row
@@ -149,9 +150,9 @@ def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path,
 
 def cut_runs(place: Path, out: Path) -> RecipeRuns:
     """Runs of a student of two of the teacher's layers."""
-    models = [str(place / "teacher"), *QUICK, "data.test=4"]
-    asked = Asked(models, "ce", 1, [place / "text.jsonl"], [], 2, 4, out, None, False, "")
-    return RecipeRuns(document_of(asked, *models_of(asked)))
+    teacher = str(place / "teacher")
+    document = document_of(teacher, teacher, [place / "text.jsonl"], 2, out)
+    return RecipeRuns(override(document, [*QUICK, "data.test=4"]))
 
 
 def test_the_student_before_training_is_the_one_that_runs_begin_with(place: Path, tmp_path: Path) -> None:

@@ -40,13 +40,14 @@ from splitstep.studies.distil import STUDY, compare_methods
 from splitstep.studies.distil.claims import RULES, claims_of, distil_verdict
 from splitstep.studies.distil.directory import check_directory, claim
 from splitstep.studies.distil.exams import PLAIN
-from splitstep.studies.distil.plan import base_of, plan, slug, split_methods
+from splitstep.studies.distil.plan import base_of, check_methods, plan, slug
 from splitstep.studies.distil.result import BITS, ROUGE, DistilResult, DistilRun
 from splitstep.studies.distil.rows import differences_of, row_of
 from splitstep.studies.distil.running import OTHERS, Distilled, Found
 from splitstep.studies.distil.study import answers_of
 from splitstep.studies.distil.tables import ENDED, main_table
 from splitstep.support.provenance import Provenance
+from splitstep.support.words import split_list
 from splitstep.text.instructions import Row
 
 read_distil = STUDIES["distil"].read
@@ -469,7 +470,7 @@ def test_bases_and_plans() -> None:
     assert [one.folder for one in plan(["ce", "skl + mta"], [0, 1])] == [
         "runs/ce-seed0", "runs/skl+mta-seed0", "runs/ce-seed1", "runs/skl+mta-seed1",
     ]  # fmt: skip
-    assert split_methods("ce, kl(temperature=2), mta(words=6, phrases=9,12)") == [
+    assert split_list("ce, kl(temperature=2), mta(words=6, phrases=9,12)") == [
         "ce", "kl(temperature=2)", "mta(words=6, phrases=9,12)",
     ]  # fmt: skip
     assert re.fullmatch(r"kl_temperature_2_-\w{6}", slug("kl(temperature=2)"))
@@ -491,7 +492,7 @@ def test_wrong_plans_are_refused(methods: list[str], seeds: list[int], message: 
 
 def test_an_empty_method_or_set_is_refused() -> None:
     with pytest.raises(ValueError, match="has an empty entry: write --methods ce,kl,skl,skl\\+mta"):
-        split_methods("ce,,kl")
+        check_methods(["ce", "", "kl"], [0])
     with pytest.raises(ValueError, match="each needs rows"):
         Exam({"dolly": []})
 

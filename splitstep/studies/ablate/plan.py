@@ -38,16 +38,6 @@ def check_rates(rates: Sequence[float]) -> tuple[float, ...]:
     return tuple(sorted(rates))
 
 
-def read_rates(text: str) -> tuple[float, ...]:
-    """The learning rates of a comma-separated list."""
-    try:
-        return check_rates([float(one) for one in text.split(",")])
-    except ValueError as error:
-        if "--rates" in str(error):
-            raise
-        raise ValueError(f"--rates {text!r} is not a list of numbers: write --rates 5e-4,1e-3") from None
-
-
 def equal_shapes(recipe: Recipe, task: Task) -> Recipe:
     """The recipe with the shape of its own network written out, so that all arms have the same one."""
     config = recipe.config(task)

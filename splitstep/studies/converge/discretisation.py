@@ -71,24 +71,20 @@ class Discretisation(Result):
         return next((one.factor for one in side if not one.accuracy >= self.middle), None)
 
 
-def read_factors(text: str) -> tuple[float, ...]:
-    """The factors of the step in a comma-separated list."""
-    try:
-        found = [float(one) for one in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--steps {text!r} is not a list of numbers: write --steps 0.5,1,2.") from None
-    for one in found:
+def check_factors(factors: Sequence[float]) -> tuple[float, ...]:
+    """The factors of the step in order, each once."""
+    for one in factors:
         if not 0 < one < math.inf:
-            raise ValueError(f"--steps {text}: a step of {one:g} times its length is none: use numbers above 0.")
-    return tuple(sorted(set(found)))
+            raise ValueError(f"--steps: a step of {one:g} times its length is none: use numbers above 0.")
+    return tuple(sorted(set(factors)))
 
 
-def read_substeps(text: str) -> tuple[int, ...]:
-    """The numbers of sub-steps in a comma-separated list."""
-    found = [one.strip() for one in text.split(",")]
-    if not all(one.isdecimal() and 0 < int(one) <= 1024 for one in found):
-        raise ValueError(f"--substeps {text!r}: give whole numbers from 1 to 1024, such as --substeps 1,2,4,8.")
-    return tuple(sorted(set(map(int, found))))
+def check_substeps(substeps: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of sub-steps in order, each once."""
+    if not all(0 < one <= 1024 for one in substeps):
+        given = ",".join(map(str, substeps))
+        raise ValueError(f"--substeps {given}: give whole numbers from 1 to 1024, such as --substeps 1,2,4,8.")
+    return tuple(sorted(set(substeps)))
 
 
 def discretisation(

@@ -113,12 +113,11 @@ class Case(NamedTuple):
     step: float
 
 
-def read_depths(text: str) -> tuple[int, ...]:
-    """The depths in a comma-separated list, from the least to the greatest."""
-    found = [one.strip() for one in text.split(",")]
-    if not all(one.isdecimal() and 0 < int(one) <= 10_000 for one in found):
-        raise ValueError(f"--depths {text!r}: give numbers of layers from 1 to 10,000, such as --depths 3,6,12,24.")
-    depths = sorted(map(int, found))
+def check_depths(given: Sequence[int]) -> tuple[int, ...]:
+    """The depths from the least to the greatest."""
+    text, depths = ",".join(map(str, given)), sorted(given)
+    if not all(0 < one <= 10_000 for one in depths):
+        raise ValueError(f"--depths {text}: give numbers of layers from 1 to 10,000, such as --depths 3,6,12,24.")
     if len(set(depths)) < len(depths) or len(depths) < 2:
         raise ValueError(f"--depths {text}: give at least two different depths, such as --depths 3,6,12,24.")
     first, second = depths[:2]

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...distillation.method import Method, parse_method
-from ...experiments.plan import split_list
 
 PLAIN = "ce"  # what every method without a base of its own is compared with
 ADDED = "mta."  # terms that are added to another method
@@ -22,12 +21,11 @@ class Planned(NamedTuple):
     folder: str
 
 
-def split_methods(text: str) -> list[str]:
-    """The methods of a comma-separated list; commas in brackets belong to a method."""
-    found = split_list(text)
-    if not all(found):
-        raise ValueError(f"--methods {text!r} has an empty entry: write --methods ce,kl,skl,skl+mta")
-    return found
+def check_methods(methods: Sequence[str], seeds: Sequence[int]) -> None:
+    """Refuse methods that are none, or that are listed twice."""
+    if not methods or not all(methods):
+        raise ValueError(f"--methods {','.join(methods)!r} has an empty entry: write --methods ce,kl,skl,skl+mta")
+    plan(methods, seeds)
 
 
 def plan(methods: Sequence[str], seeds: Sequence[int]) -> list[Planned]:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...experiments.plan import split_list
 from ...models import KINDS, SplitstepConfig
 from ...recipe import OURS
 from ...support.documents import read_json
 from ...support.typed import Figure
+from ...support.words import split_list
 from ...tasks.masked.mlm import Mlm
 from ...text.tokenizers import saved_tokenizer
 from ...training.directory import RunDirectory

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from ...opening import load, open_model
 from ...probes import PROBES
 from ...support.provenance import made
 from ...training.progress import Counting
-from .measuring import DEFAULT, Plan, look
+from .measuring import Plan, look
 from .result import Inspection, Looked
 from .sources import Source, Wanted, source_of
 
@@ -136,19 +135,10 @@ def read_layers(text: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def read_probes(text: str) -> tuple[str, ...]:
-    """The names of probes in a comma-separated list; all must be there, and work without a loss."""
-    names = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
-    if not names:
-        raise ValueError(f"--probes {text!r} names none: leave it out for {', '.join(DEFAULT)}")
+def check_probes(given: Sequence[str]) -> tuple[str, ...]:
+    """The names of probes, each once; all must be there, and work without a loss."""
+    names = tuple(dict.fromkeys(given))
     for name in names:
         if PROBES.find(name)().gradients:
             raise ValueError(f'probe "{name}" differentiates the loss, which inspect does not do: leave it out')
     return names
-
-
-def states_folder(save: str | None, out: Path) -> Path | None:
-    """Where the states go if they are to be saved."""
-    if save not in (None, "states"):
-        raise ValueError(f"--save {save}: only states can be saved; write --save states")
-    return None if save is None else out / "states"

@@ -1,0 +1,119 @@
+"""What doors share: recipes by name, folders of results, numbers of seeds."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..recipes import find_recipe, recipe_of_task
+from ..support.documents import read_json
+
+if TYPE_CHECKING:
+    from ..experiments.result import Result
+    from ..recipe import Recipe
+
+R = TypeVar("R", bound="Result")
+RUNS = Path("runs")
+MOST_SEEDS = 10_000  # a run each
+
+
+def default_folder(verb: str, name: str, out: Path | None) -> Path:
+    """Where a verb's output goes: the folder that is named, else runs/VERB-NAME."""
+    return RUNS / f"{verb}-{slug(name)}" if out is None else Path(out)
+
+
+def slug(name: str) -> str:
+    """A name as that of a folder."""
+    last = name.rstrip("/").rpartition("/")[2]
+    return re.sub(r"[^\w.-]+", "-", last).strip(".-") or "model"
+
+
+def checked_count(seeds: int) -> int:
+    """The number of seeds, unless it is too small or too large."""
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"--seeds {seeds}: give at least 1 and at most {MOST_SEEDS:,}.")
+    return seeds
+
+
+def seeds_of(recipe: Recipe, count: int) -> range:
+    """So many seeds, from the recipe's own on."""
+    return range(recipe.train.seed, recipe.train.seed + checked_count(count))
+
+
+def document_of(verb: str, words: Sequence[str], task: str | None, more: Sequence[str] = ()) -> tuple[str, Any]:
+    """The name and the document of the recipe that is named first, or of the task's, with its entries changed."""
+    named = bool(words) and "=" not in words[0]
+    if not named and task is None:
+        raise ValueError(f"Missing recipe: name one, as in `splitstep {verb} digits ...`, or give --task digits.")
+    found, entries = (words[0], words[1:]) if named else (recipe_of_task(str(task)), words)
+    find_recipe(found)  # refuses a wrong name before torch is imported
+    from ..recipe import load_document
+
+    refuse_launchers(verb)
+    return found, load_document(found, [*entries, *more])
+
+
+def recipe_for(task: str | None, name: str, document: Any) -> Recipe:
+    """The recipe of a document, which must be for the task if one is given."""
+    from ..recipe import read_recipe
+
+    recipe = read_recipe(document, name)
+    if task is not None and recipe.task != task:
+        raise ValueError(f"--task {task}, but the recipe {name} is for {recipe.task}: leave one of the two out.")
+    return recipe
+
+
+def refuse_launchers(verb: str) -> None:
+    """Refuse to run under torchrun: a study starts its own processes."""
+    from ..training.processes import launched
+
+    if launched("WORLD_SIZE") > 1:
+        raise ValueError(f"{verb} starts its own processes: run it without torchrun, with --engine local=N.")
+
+
+def check_folder(out: Path | None) -> None:
+    """Refuse a path that is not a directory."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is not a directory: name one that is, or a new one.")
+
+
+def new_folder(out: Path | None) -> None:
+    """Make the directory before any work is done for it; refuse one of a run or a comparison."""
+    check_folder(out)
+    if out is None:
+        return
+    for mark, owner in (("recipe.yaml", "belongs to a single run"), ("runs", "holds a comparison")):
+        if (out / mark).exists():
+            raise ValueError(f"{out} {owner}: name a new directory with --out")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def check_free(out: Path, study: str) -> None:
+    """Refuse a directory that holds something else than a result of this study."""
+    check_folder(out)
+    if (out / "recipe.yaml").exists():
+        raise ValueError(f"{out} belongs to a single run: name a new directory with --out.")
+    if not (out / "result.json").exists():
+        if out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir():
+            raise ValueError(f"{out} holds other files: name a new directory with --out.")
+        return
+    if study_named(out / "result.json") != study:
+        raise ValueError(f"{out} holds the result of something else: name a new directory with --out.")
+
+
+def study_named(file: Path) -> Any:
+    """The study that a result.json names; None if it names none."""
+    try:
+        return read_json(file).get("study")
+    except ValueError:
+        return None
+
+
+def kept(result: R, out: Path | None) -> R:
+    """The result, which is written with its page if there is a folder for it."""
+    if out is not None:
+        print(f"Report: {result.save(out)}", file=sys.stderr)
+    return result

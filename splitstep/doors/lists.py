@@ -1,0 +1,167 @@
+"""Doors to what is there: the recipes and tasks of the package, and stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..recipes import FOLDER, recipe_names, suggestion
+from ..support.documents import read_json
+from .common import new_folder
+
+if TYPE_CHECKING:
+    from ..experiments.result import Result
+    from ..experiments.study import Study
+    from ..report.tables import Table
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Entries of one kind, and their table."""
+
+    kind: str
+    entries: Sequence[Any]
+    table: Table
+
+    def json(self) -> dict[str, Any]:
+        """The listing as JSON values."""
+        return {self.kind: self.entries}
+
+
+def recipes(name: str | None = None, *, markdown: bool = False, out: Path | None = None) -> Listing | str:
+    """List the recipes of the package: what each trains, how large it is and how long a run took.
+
+    Example:
+      splitstep recipes
+      splitstep train digits train.steps=500 --out runs/digits
+      splitstep recipes digits > mine.yaml && splitstep train mine.yaml --out runs/mine
+
+    Parameters:
+    name NAME: Print this recipe's YAML, to be copied and changed.
+    markdown: Only print a Markdown table.
+    out DIR: Also write the JSON document to DIR/result.json.
+    """
+    if name is None:
+        from ..studies.catalogue import listed_recipes, recipes_table
+
+        new_folder(out)
+        found = listed_recipes()
+        return shown(Listing("recipes", found, recipes_table(found)), markdown, out)
+    if markdown or out is not None:
+        raise ValueError(f"recipes {name} prints a YAML file: leave out --markdown, --json and --out.")
+    if name not in recipe_names():
+        raise ValueError(f"There is no recipe {name!r} in the package. {suggestion(name)}")
+    return (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def tasks(*, markdown: bool = False, out: Path | None = None) -> Listing | str:
+    """List the tasks: what each is, how much data it has and how to get them.
+
+    Example:
+      splitstep tasks
+      splitstep compare --task digits --schemes lie,macaron --seeds 3 --out runs/digits
+
+    Parameters:
+    markdown: Only print a Markdown table.
+    out DIR: Also write the JSON document to DIR/result.json.
+    """
+    from ..studies.catalogue import listed_tasks, tasks_table
+
+    new_folder(out)
+    found = listed_tasks()
+    return shown(Listing("tasks", found, tasks_table(found)), markdown, out)
+
+
+def shown(listing: Listing, markdown: bool, out: Path | None) -> Listing | str:
+    """The listing, or its table as Markdown."""
+    if not markdown:
+        return listing
+    if out:
+        raise ValueError("--markdown only prints a table: leave out --json and --out.")
+    from ..report.tables import to_markdown
+
+    return to_markdown(listing.table)
+
+
+class Stored(NamedTuple):
+    """A result, and the directory that it was read from."""
+
+    directory: Path
+    study: Study[Any]
+    result: Result
+
+
+def report(
+    *directories: Path,
+    markdown: bool = False,
+    out: Path | None = None,
+    against: str | None = None,
+    losses: bool = False,
+) -> list[Stored] | str:
+    """Write report.html again from result.json, without training.
+
+    Example:
+      splitstep report runs/digits
+      splitstep report runs/digits runs/listops --markdown
+      splitstep report runs/digits --against macaron --markdown
+      splitstep report runs/digits --losses --markdown
+
+    Parameters:
+    directories DIR: What a study wrote.
+    markdown: Only print the verdict and the tables, as Markdown.
+    out DIR: Write result.json and report.html to DIR instead.
+    against SCHEME: With --markdown or --out: show differences to this scheme, not the first. Not for translators.
+    losses: With --markdown: only the losses in training, validation and test.
+    """
+    if markdown and out:
+        raise ValueError("--markdown only prints tables: leave out --json and --out.")
+    if losses and not markdown:
+        raise ValueError("--losses prints a Markdown table, which the page always has: add --markdown.")
+    if against and not (markdown or out):
+        raise ValueError("--against does not change what the comparison wrote: add --markdown, or --out DIR.")
+    if not directories:
+        raise ValueError("Missing directory: name one that a study wrote, as in `splitstep report runs/digits`.")
+    found = [stored(directory, against) for directory in directories]
+    if markdown:
+        return as_markdown(found, "losses" if losses else "")
+    if len(found) > 1 and out:
+        raise ValueError(f"--json and --out need one directory, not {len(found)}: leave them out, or name one.")
+    new_folder(out)
+    return found
+
+
+def stored(directory: Path, first: str | None) -> Stored:
+    """The result in a directory; if a scheme is named, with differences to it."""
+    from ..experiments.study import study_of
+
+    file = directory / "result.json"
+    if not file.is_file():
+        raise ValueError(f"{directory} has no result.json: name one that `splitstep compare` or another study wrote.")
+    document = read_json(file, "anything", "run `splitstep compare` again; finished runs are kept")
+    study = study_of(document, str(file))
+    result = study.read(document, str(file))
+    if first is None:
+        return Stored(directory, study, result)
+    if study.against is None:
+        raise ValueError(f"{file} has no differences between schemes: leave out --against.")
+    return Stored(directory, study, study.against(result, first))
+
+
+def as_markdown(found: Sequence[Stored], only: str) -> str:
+    """The verdicts and tables of all results, study by study; only the tables of one name, if it is given."""
+    from ..report.drawing import documents_to_markdown
+    from ..report.tables import to_markdown
+
+    parts = list[str]()
+    for study in dict.fromkeys(one.study for one in found):
+        named = [(one.directory.absolute().name, one.result) for one in found if one.study == study]
+        tables = study.tables(named)
+        if only:
+            parts += [to_markdown(one) for one in tables if one.name == only]
+        else:
+            parts.append(documents_to_markdown([(name, result.document()) for name, result in named], tables))
+    if not parts:
+        raise ValueError(f"There is no table of {only} in these results: leave out --{only}.")
+    return "\n".join(parts)

@@ -1,0 +1,329 @@
+"""Doors that look at networks or build one: orders, closeness to an equation, a look inside, construction."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ..support.provenance import typed_command
+from .common import check_folder, check_free, checked_count, default_folder, document_of, kept, new_folder, recipe_for
+from .studies import words
+
+if TYPE_CHECKING:
+    from ..experiments.result import Result
+    from ..studies.approximate.study import Approximation
+    from ..studies.inspect.result import Inspection
+    from ..studies.orders import Orders
+
+
+def schemes(*notations: str, measure: bool = False, svg: Path | None = None, out: Path | None = None) -> Orders:
+    """Show the cost and the computed orders of schemes.
+
+    Example:
+      splitstep schemes
+      splitstep schemes "F/2 A F/2 @midpoint" "A+F @rk4" --measure
+      splitstep schemes --measure --json --out results/schemes
+      splitstep schemes lie macaron --svg picture.svg
+
+    A notation that starts with a minus sign goes after `--`.
+
+    Parameters:
+    notations SCHEME: Names or notations of schemes. Default: all named schemes.
+    measure: Also measure the orders numerically, in float64.
+    svg FILE: Also draw one step of each.
+    out DIR: Also write DIR/result.json and DIR/report.html.
+    """
+    from ..schemes import scheme
+
+    texts = [str(scheme(text)) for text in notations]  # refuses a wrong one before torch is imported
+    new_folder(out)
+    from ..studies.orders import orders
+
+    result = orders(texts, measure)
+    if svg is not None:
+        from ..report.diagram import picture
+        from ..support.files import write_atomically
+
+        write_atomically(svg, picture([(row.name or row.notation, scheme(row.notation)) for row in result.rows]))
+    return kept(result, out)
+
+
+class Grid(NamedTuple):
+    """What is tried of a network: schemes of its fields, sub-steps of a layer, factors of its step."""
+
+    schemes: tuple[str, ...] = ()
+    substeps: tuple[int, ...] = ()
+    steps: tuple[float, ...] = ()
+
+
+def converge(
+    network: str | None = None,
+    *changes: str,
+    task: str | None = None,
+    depths: tuple[int, ...] = (),
+    seeds: int | None = None,
+    out: Path | None = None,
+    schemes: tuple[str, ...] = (),
+    substeps: tuple[int, ...] = (),
+    steps: tuple[float, ...] = (),
+    examples: int | None = None,
+    text: Path | None = None,
+    tokens: int | None = None,
+    engine: str = "local",
+    data: Path | None = None,
+) -> Result:
+    """Ask whether a network is close to an equation.
+
+    Example:
+      splitstep converge runs/digits
+      splitstep converge runs/digits --schemes lie,strang,rk4 --substeps 1,2,4,8 --steps 0.5,1,2,4
+      splitstep converge some-org/some-model --text prompts.txt
+      splitstep converge --task digits --depths 3,6,12,24,48
+
+    Of a run: how its output and accuracy change with the scheme, the sub-steps and the step length, the local error of
+    each layer, and how close the network is to its continuous limit. Of a pretrained model: how its loss per token
+    changes with them and with layers merged, and whether it is a discretised flow. With --depths: whether deeper
+    networks over the same time approach a limit. If interrupted, the same command continues: finished runs are kept.
+
+    Parameters:
+    network RUN|MODEL|RECIPE: The directory of a finished run; a pretrained model: its folder, a GGUF file or its
+      name on the Hub; with --depths a recipe.
+    changes KEY=VALUE: With --depths: recipe entries to change, such as train.steps=100.
+    task NAME: With --depths: use the recipe of this task, if no recipe is named.
+    depths LIST: Train networks of these numbers of layers over the same time.
+    seeds N: With --depths: the number of seeds. Default: 1.
+    out DIR: The folder of all output. Default: runs/converge-NAME, the name of the run, the model or the task.
+    schemes LIST: Of a run or a model: schemes of its own fields, separated by commas.
+    substeps LIST: Of a run or a model: sub-steps of each layer. Default: 1,2,4,8.
+    steps LIST: Of a run or a model: factors of the step. Default: from 0.25 to 4 by the root of 2.
+    examples N: Of a run: validation examples. Default: 256.
+    text FILE: Of a model: texts, one a line; in a .jsonl file objects with "text". Default: eight that come along.
+    tokens N: Of a model: tokens of each text. Default: 64.
+    engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.
+    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
+    """
+    given, grid, other = words(network, changes), Grid(schemes, substeps, steps), {"text": text, "tokens": tokens}
+    if depths:
+        refuse({**grid._asdict(), "examples": examples, **other}, "is for a run or a model", "--depths")
+        return deepen(given, task, depths, seeds, out, engine, data)
+    if len(given) != 1 or task is not None or seeds is not None:
+        raise ValueError(
+            "converge takes one run or model, as in `splitstep converge runs/digits`, or --depths, as in `splitstep "
+            "converge --task digits --depths 3,6,12,24`."
+        )
+    if is_run(Path(given[0])):
+        refuse(other, "is for a pretrained model", "the run")
+        return discretise(Path(given[0]), out, grid, examples, data)
+    refuse({"examples": examples, "data": data}, "is for a run of splitstep", "the model")
+    return discretise_model(given[0], out, grid, text, tokens)
+
+
+def refuse(options: Mapping[str, object], why: str, instead: str) -> None:
+    """Refuse options that do not go with something else."""
+    for name, value in options.items():
+        if value not in (None, ()):
+            raise ValueError(f"--{name} {why}: leave it out, or leave out {instead}.")
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is that of a run."""
+    from ..training.directory import RunDirectory
+
+    return path.is_dir() and RunDirectory(path).is_run()
+
+
+def deepen(
+    given: list[str],
+    task: str | None,
+    depths: tuple[int, ...],
+    seeds: int | None,
+    out: Path | None,
+    engine: str,
+    data: Path | None,
+) -> Result:
+    """The study of growing depth."""
+    many = checked_count(1 if seeds is None else seeds)
+    name, document = document_of("converge", given, task)
+    from ..studies.converge.limit import check_depths, continuous_limit
+
+    recipe = recipe_for(task, name, document)
+    layers = check_depths(depths)
+    out = default_folder("converge", recipe.task, out)
+    check_free(out, "limit")
+    numbers = range(recipe.train.seed, recipe.train.seed + many)
+    result = continuous_limit(recipe, layers, numbers, out, engine=engine, data=data, command=typed_command())
+    return kept(result, out)
+
+
+def discretise(run: Path, out: Path | None, grid: Grid, examples: int | None, data: Path | None) -> Result:
+    """The study of a trained network."""
+    from ..studies.converge import discretisation as study
+    from ..training.progress import counting
+
+    out = default_folder("converge", run.name or run.resolve().name, out)  # "." has no name
+    check_free(out, "discretisation")
+    result = study.discretisation(
+        run,
+        grid.schemes,
+        study.check_substeps(grid.substeps or study.SUBSTEPS),
+        study.check_factors(grid.steps or study.FACTORS),
+        study.EXAMPLES if examples is None else examples,
+        data,
+        typed_command(),
+        counting("converge", unit="passes"),
+    )
+    return kept(result, out)
+
+
+def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None, tokens: int | None) -> Result:
+    """The study of a pretrained model."""
+    from ..opening import open_model
+    from ..opening.texts import default_texts, read_texts
+    from ..studies.converge import pretrained as study
+    from ..studies.converge.discretisation import check_factors, check_substeps
+    from ..training.progress import counting
+
+    out = default_folder("converge", Path(name).resolve().stem, out)
+    check_free(out, "discretised-flow")
+    texts = default_texts() if text is None else read_texts(text)
+    many = study.TOKENS if tokens is None else tokens
+    counts, factors = check_substeps(grid.substeps or study.SUBSTEPS), check_factors(grid.steps or study.FACTORS)
+    shown = [counting(f"converge{what}", unit=unit) for what, unit in (("", "ways"), (", local errors", "layers"))]
+    opened = open_model(name)
+    result = study.discretised_flow(opened, texts, many, grid.schemes, counts, factors, typed_command(), *shown)
+    return kept(result, out)
+
+
+def inspect(
+    model: str,
+    *,
+    text: Path | None = None,
+    texts: int = 8,
+    tokens: int | None = None,
+    against: str = "random",
+    layers: str | None = None,
+    probes: tuple[str, ...] = (),
+    spectra: int = 2,
+    save: Literal["states"] | None = None,
+    out: Path | None = None,
+    trust_remote_code: bool = False,
+    device: str | None = None,
+    data: Path | None = None,
+) -> Inspection:
+    """Look inside a pretrained Transformer: what its layers do to tokens.
+
+    Example:
+      splitstep inspect path/to/model --text prompts.txt --out runs/look
+      splitstep inspect path/to/model --against path/to/another
+      splitstep inspect runs/digits
+
+    Any Hugging Face Transformer is taken apart into steps of a scheme, run on a few texts and measured: trajectories,
+    clusters, ranks, attention, Jacobians. Beside it stands the same architecture with random weights. The result is one
+    page, report.html, and result.json. A run of this package sees validation examples of its task.
+
+    Parameters:
+    model MODEL: A run, a model's folder, a GGUF file, or a model's name on the Hub.
+    text FILE: A text on each line, or a .jsonl with "text". Default: built-in texts.
+    texts N: Use at most N texts.
+    tokens N: Cut each text after N tokens. Default: 64, or the model's positions.
+    against MODEL: Another model, `random` (the same with fresh weights) or `none`.
+    layers LIST: Layers that are measured, such as 0,4-7. Default: all.
+    probes LIST: Names of probes, separated by commas.
+    spectra N: Texts for probes that differentiate layers; verdicts need 3.
+    save: Write the states of each text to DIR/states as safetensors.
+    out DIR: The folder of all output. Default: runs/inspect-MODEL.
+    trust_remote_code: Let Python code run that comes with the model. Read it first.
+    device NAME: cpu or cuda. Default: the GPU, if there is one.
+    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
+    """
+    from ..studies.inspect import inspection
+    from ..studies.inspect.measuring import DEFAULT, Plan
+    from ..studies.inspect.sources import Wanted
+    from ..studies.inspect.study import check_probes, read_layers
+    from ..training.progress import counting
+
+    if spectra < 1:
+        raise ValueError(f"--spectra {spectra}: give at least 1")
+    out = default_folder("inspect", model, out)
+    check_free(out, "inspect")
+    chosen = None if layers is None else read_layers(layers)
+    plan = Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, out / "states" if save else None)
+    progress = counting("inspect", at_once=True, unit="texts")
+    wanted = Wanted(text, texts, tokens, data)
+    command = typed_command()
+    result = inspection(model, wanted, plan, against, trust_remote_code, device, command, progress)
+    return kept(result, out)
+
+
+def approximate(
+    target: str,
+    *,
+    tokens: int = 2,
+    dim: int = 1,
+    eps: float = 0.05,
+    lipschitz: float | None = None,
+    sweep: str | None = None,
+    no_positions: bool = False,
+    train_steps: int = 2000,
+    out: Path | None = None,
+) -> Approximation:
+    """Build a Transformer of one layer for a function, and certify its error.
+
+    Example:
+      splitstep approximate sort --tokens 3 --eps 0.05 --out runs/sort
+      splitstep approximate "lambda x: x[::-1] * x.mean()" --tokens 2 --eps 0.02 --lipschitz 2
+      splitstep approximate max --tokens 2 --sweep eps=0.2,0.1,0.05,0.02
+
+    The network is built, not trained; beside it a network of the same size, its twin, is trained for comparison, which
+    often takes most of the time (--train-steps 0 leaves it out). The certificate is a proof over the whole domain, if
+    the Lipschitz constant is right. --out writes the weights (open them with AutoModel), the result and a page. The
+    expression that you type is run.
+
+    Parameters:
+    target TARGET: sort, max, convolution, polynomial, shift or product; or an expression of Python, such as
+      "lambda x: x[::-1]", of one sequence [n, d], with numpy as np. It is run because you typed it here; expressions
+      are never read from a file.
+    tokens N: The length n of the sequence.
+    dim N: The dimension d of a token.
+    eps X: The largest error that is allowed on [0, 1]^(n d).
+    lipschitz X: The target's Lipschitz constant in the sup norm. Without it, nothing is proved.
+    sweep eps=LIST: Several eps, such as eps=0.2,0.1,0.05.
+    no_positions: Without positions: a permutation-equivariant target of 2 tokens (certified) or of 3 numbers (sampled).
+    train_steps N: Steps at each of three rates that train a network of the same size; 0: none.
+    out DIR: The folder of the model, the result and the page. Default: nothing is written.
+    """
+    many = [eps] if sweep is None else read_sweep(sweep)
+    if train_steps < 0:
+        raise ValueError(f"--train-steps {train_steps} must be 0 or a positive number.")
+    check_folder(out)
+    from ..studies.approximate import approximation
+    from ..training.progress import counting
+
+    progress = counting("approximate  training the twin", True, "steps")
+    positions, command = "none" if no_positions else "learned", typed_command()
+    result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, positions, command, say, progress)
+    if out is not None:
+        from ..models.base import silent
+
+        with silent():
+            built.model.save_pretrained(out / "model")
+    return kept(result, out)
+
+
+def say(text: str) -> None:
+    """What the construction is at, on standard error."""
+    print(f"approximate  {text}", file=sys.stderr, flush=True)
+
+
+def read_sweep(text: str) -> list[float]:
+    """The numbers of eps=0.2,0.1."""
+    name, _, values = text.partition("=")
+    try:
+        found = [float(one) for one in values.split(",")]
+    except ValueError:
+        found = []
+    if name != "eps" or not found:
+        raise ValueError(f"--sweep {text}: give several eps, such as --sweep eps=0.2,0.1,0.05.")
+    return found

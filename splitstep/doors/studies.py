@@ -1,0 +1,223 @@
+"""Doors to studies that train: schemes, pre-trained networks and methods against each other, ablations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..recipes import recipe_names
+from ..support.provenance import typed_command
+from ..support.words import nearest
+from .common import (
+    check_folder,
+    checked_count,
+    default_folder,
+    document_of,
+    kept,
+    recipe_for,
+    refuse_launchers,
+    seeds_of,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from ..studies.ablate.result import Ablation
+    from ..studies.compare.result import Comparison
+    from ..studies.glue.result import GlueResult
+
+OTHERS = ("glue", "distil")  # comparisons of other things, each a verb
+ABLATION_SEEDS = 3  # unless the recipe says otherwise
+
+
+def compare(
+    recipe: str | None = None,
+    *changes: str,
+    task: str | None = None,
+    schemes: tuple[str, ...] = ("lie", "macaron"),
+    seeds: int = 5,
+    out: Path | None = None,
+    match: Literal["parameters", "flops", "none"] | None = None,
+    sweep: list[str] | None = None,
+    arms: tuple[str, ...] = ("full",),
+    engine: str = "local",
+    data: Path | None = None,
+) -> Comparison:
+    """Train schemes at equal cost and compare them over seeds.
+
+    Example:
+      splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 5 --out runs/digits
+      splitstep compare stdlib train.steps=500 --schemes "lie,F/2 A F/2" --match flops --out runs/lm
+      splitstep compare --task digits --schemes lie,macaron --sweep train.lr=1e-3,3e-3 --out runs/sweep
+
+    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. Schemes are resized to the cost of
+    the recipe's model in its reference scheme. If interrupted, the same command continues: finished runs are kept.
+
+    Other comparisons have options of their own:
+      splitstep compare glue --help      pre-trained networks, fine-tuned on GLUE
+      splitstep compare distil --help    methods of distillation
+
+    Parameters:
+    recipe RECIPE: A recipe's name or YAML file.
+    changes KEY=VALUE: Recipe entries to change, such as train.steps=500.
+    task NAME: Use the recipe of this task, if no recipe is named.
+    schemes LIST: Names or notations of schemes, separated by commas; commas inside brackets do not separate.
+    seeds N: The number of seeds: 5 means 0 to 4 (from train.seed).
+    out DIR: The folder of all output, new or of an interrupted comparison. Default: runs/compare-TASK.
+    match: What all schemes have as much of; none: equal shapes. Default: as in the recipe.
+    sweep KEY=VALUE,...: Recipe values to try for each row; its best on validation is reported. Several form a grid.
+    arms LIST: Also train each scheme without some of its structure, such as full,no-norm.
+    engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.
+    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
+    """
+    checked_count(seeds)
+    refuse_misspelt(recipe)
+    more = [] if match is None else [f"match={match}"]
+    name, document = document_of("compare", words(recipe, changes), task, more)
+    from ..experiments.arms import check_arms, read_ablate
+    from ..experiments.plan import check_schemes, read_sweep
+    from ..studies.compare import compare as study
+
+    chosen = recipe_for(task, name, document)
+    out = default_folder("compare", chosen.task, out)
+    check_folder(out)
+    result = study(
+        chosen,
+        check_schemes(schemes),
+        seeds_of(chosen, seeds),
+        out,
+        sweep=read_sweep(sweep or []),
+        arms=check_arms(arms),
+        own_arms=read_ablate(document, name).arms,
+        engine=engine,
+        data=data,
+        command=typed_command(),
+    )
+    return kept(result, out)
+
+
+def refuse_misspelt(recipe: str | None) -> None:
+    """Refuse what is no recipe, but nearly the name of another comparison."""
+    if recipe is None or "=" in recipe or recipe in recipe_names() or Path(recipe).is_file():
+        return
+    near = nearest(recipe, [*recipe_names(), *OTHERS])
+    if near in OTHERS:
+        raise ValueError(f"There is no recipe {recipe!r}. Did you mean `splitstep compare {near} ...`?")
+
+
+def words(recipe: str | None, changes: tuple[str, ...]) -> list[str]:
+    """A recipe and entries to change, of which the first may stand in the recipe's place."""
+    return [*([] if recipe is None else [recipe]), *changes]
+
+
+def compare_glue(
+    *changes: str,
+    start: str,
+    seeds: int = 2,
+    scratch: bool = False,
+    tasks: tuple[str, ...] = (),
+    grid: Literal["paper"] | None = None,
+    out: Path = Path("runs/compare-glue"),
+    sweep: list[str] | None = None,
+    engine: str = "local",
+    data: Path | None = None,
+) -> GlueResult:
+    """Fine-tune pre-trained networks on GLUE and compare them over pre-training seeds.
+
+    Example:
+      splitstep compare mlm-small data.train=my-text/ --schemes lie,macaron --seeds 5 --out runs/pretrain
+      splitstep compare glue --start runs/pretrain --seeds 2 --scratch --out runs/glue
+      splitstep compare glue --start lie=runs/a+runs/b,macaron=runs/m* --tasks rte,mrpc --out runs/few
+
+    Prints the scores of each task with 95% intervals and writes DIR/result.json and DIR/report.html. If interrupted,
+    the same command continues: finished runs are kept.
+
+    Parameters:
+    changes KEY=VALUE: Recipe entries to change, such as train.steps=500; for one task, such as sst2.train.steps=500.
+    start NAME=RUN,...|DIR: Pre-trained runs, as in lie=runs/a,macaron=runs/b, several of one name joined by + or
+      matched by *; or a whole comparison.
+    seeds N: The number of fine-tunings of each pre-trained network.
+    scratch: Also train the same networks without pre-training.
+    tasks LIST: Tasks, separated by commas. Default: cola,sst2,mrpc,rte,stsb.
+    grid: Try epochs, batches and rates as the Macaron paper does.
+    out DIR: The folder of all output, new or of an interrupted comparison.
+    sweep KEY=VALUE,...: Recipe values to try for each row; its best on validation is reported. Several form a grid.
+    engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.
+    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
+    """
+    for word in changes:
+        if "=" not in word:
+            raise ValueError(f"compare glue takes entries to change, such as train.steps=500, but not {word!r}.")
+    refuse_launchers("compare glue")
+    from ..studies.glue import glue, read_starts
+    from ..studies.glue.scores import DEFAULT
+
+    check_folder(out)
+    result = glue(
+        read_starts(start),
+        out,
+        seeds=seeds,
+        tasks=list(tasks) or DEFAULT,
+        scratch=scratch,
+        changes=changes,
+        sweep=sweep or [],
+        grid=grid,
+        engine=engine,
+        data=data,
+        command=typed_command(),
+    )
+    return kept(result, out)
+
+
+def ablate(
+    recipe: str | None = None,
+    *changes: str,
+    task: str | None = None,
+    arms: tuple[str, ...] = ("full", "no-residual", "no-norm", "neither"),
+    seeds: int | None = None,
+    rates: tuple[float, ...] = (),
+    out: Path | None = None,
+    engine: str = "local",
+    data: Path | None = None,
+) -> Ablation:
+    """Train a network without its residuals or norms, and measure what is lost.
+
+    Example:
+      splitstep ablate --task digits
+      splitstep ablate listops --arms full,no-norm,sandwich,diffusion --seeds 5
+      splitstep ablate digits train.steps=200 --rates 1e-3,3e-3 --out runs/ablate
+
+    Each arm is a network that differs in one thing. It is trained at its own best learning rate and at the full arm's.
+    Prints what the seeds say about each claim, and writes DIR/result.json and DIR/report.html. If interrupted, the same
+    command continues: finished runs are kept.
+
+    Parameters:
+    recipe RECIPE: A recipe's name or YAML file.
+    changes KEY=VALUE: Recipe entries to change, such as train.steps=500.
+    task NAME: Use the recipe of this task, if no recipe is named.
+    arms LIST: Names of arms, separated by commas; full is always among them.
+    seeds N: The number of seeds. Default: as in the recipe, else 3.
+    rates LIST: Learning rates to try, such as 5e-4,1e-3. Default: a third, 1 and 3 times lr.
+    out DIR: The folder of all output, new or of an interrupted ablation. Default: runs/ablate-TASK.
+    engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.
+    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
+    """
+    name, document = document_of("ablate", words(recipe, changes), task)
+    from ..experiments.arms import check_arms, read_ablate
+    from ..studies.ablate import ablate as study
+    from ..studies.ablate.plan import check_rates
+
+    chosen, options = recipe_for(task, name, document), read_ablate(document, name)
+    count = next(given for given in (seeds, options.seeds, ABLATION_SEEDS) if given is not None)
+    out = default_folder("ablate", chosen.task, out)
+    check_folder(out)
+    result = study(
+        chosen,
+        out,
+        arms=check_arms(arms),
+        own_arms=options.arms,
+        seeds=seeds_of(chosen, count),
+        rates=check_rates(rates) if rates else options.rates,
+        engine=engine,
+        data=data,
+        command=typed_command(),
+    )
+    return kept(result, out)
