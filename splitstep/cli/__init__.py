@@ -157,7 +157,7 @@ def _explained(error: Any, words: Sequence[str]) -> str:
     """The usage error, what would be right and where to read more."""
     pair = " ".join(words[:2])
     verb = [pair] if pair in VERBS else [word for word in words[:1] if not word.startswith("-")]
-    said = error.format_message()
+    said = error.format_message().replace("Value error, ", "")
     if isinstance(error, _click.NoSuchOption):
         said = f"Unknown option {error.option_name}. {_where(error.option_name, error.ctx)}"
     elif isinstance(error, _click.MissingParameter):

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..inference.evaluate import Figures
-    from ..tasks import Metric
-    from ..training.run_result import Divergence, RunResult, SplitResult
+    from ..tasks.measures import Metric
+    from ..training.result import Divergence, RunResult, SplitResult
 
 
 def figures_table(result: Figures) -> RenderableType:
@@ -32,7 +32,7 @@ def run_table(result: RunResult, out: Path) -> RenderableType:
     from ..schemes import label
     from ..studies.compare.wording import kept_text, widths
     from ..support.words import counted
-    from ..tasks.task import title_of
+    from ..tasks.measures import title_of
 
     metric, cost, shape, diverged = result.metric, result.cost, result.shape, result.diverged
     name, notation = label(result.scheme.notation), result.scheme.notation

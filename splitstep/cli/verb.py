@@ -48,11 +48,9 @@ class Parameter(NamedTuple):
 
     def value(self, given: Any) -> Any:
         """The value of the function's parameter."""
-        if self.form == "lines":
+        if self.form == "lines" or given is None or (self.form == "list" and not given):
             return self.default
-        if self.form == "list":
-            return list(given) if given else self.default
-        if self.form != "tuple" or given is None:
+        if self.form != "tuple":
             return given
         return tuple(self.number(part) for part in split_list(given))
 

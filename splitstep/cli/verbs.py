@@ -18,7 +18,7 @@ from .printed import figures_table, run_table
 from .verb import called, derived, standard_input
 
 if TYPE_CHECKING:
-    from ..training.stop import Stop
+    from ..training.processes import Stop
 
 Values = dict[str, Any]
 DIVERGED = 1  # the exit code: the input was right, and yet there is no model
@@ -80,7 +80,7 @@ def reports(function: Callable[..., Any], values: Values, as_json: bool) -> None
 
 def training(function: Callable[..., Any], values: Values, as_json: bool) -> None:
     """Train, and print what the run ended with; a signal saves a checkpoint first."""
-    from ..training.stop import Stop, Stopped
+    from ..training.processes import Stop, Stopped
 
     prints = os.environ.get("RANK", "0") == "0"  # one of several processes
 

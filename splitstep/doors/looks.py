@@ -181,7 +181,7 @@ def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None,
     """The study of a pretrained model."""
     from ..opening import open_model
     from ..opening.texts import default_texts, read_texts
-    from ..studies.converge import pretrained as study
+    from ..studies.converge import discretised_flow as study
     from ..studies.converge.discretisation import check_factors, check_substeps
     from ..training.progress import counting
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..inference.generate import Sample
     from ..inference.predict import Predictions
     from ..recipe import Recipe
-    from ..training.run_result import RunResult
+    from ..training.result import RunResult
 
 Lines = NewType("Lines", list)  # of standard input, for a verb
 
@@ -65,7 +65,7 @@ class Trained:
 def trained(recipe: Recipe, out: Path, data: Path | None, tensorboard: bool, stop: Callable[[], Any] | None) -> Trained:
     """A recipe trained, or its run continued."""
     from ..training import train as run
-    from ..training.stop import Stop
+    from ..training.processes import Stop
 
     handled = Stop() if stop is None else stop()
     return Trained(out, run(recipe, out, data, tensorboard=tensorboard, stop=handled))

@@ -35,6 +35,7 @@ class Result:
 
     def save(self, folder: Path) -> Path:
         """Write result.json and report.html into a folder, and return the page."""
+        folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / RESULT, json_text(self.json()))
         return self.save_page(folder)
 

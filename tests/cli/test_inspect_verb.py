@@ -71,7 +71,7 @@ def test_it_writes_over_nothing_else(folder: Path, tmp_path: Path, capsys: pytes
         (["--tokens", "-1"], "--tokens -1: give at least 2"),
         (["--spectra", "0"], "--spectra 0: give at least 1"),
         (["--tokens", "500"], f"cut it with --tokens {POSITIONS}"),
-        (["--save", "weights"], "only states can be saved; write --save states"),
+        (["--save", "weights"], "'weights' is not one of 'states'"),
         (["--against", "nowhere/../else"], "is not there: name a run of splitstep"),
         (["--device", "abacus"], "--device abacus is not here"),
         (["--text", "missing.txt"], "there is no file of texts missing.txt"),

@@ -15,6 +15,7 @@ import torch
 from inline import here
 from made_up import ablation, about, outcome, trial
 
+from splitstep import cli
 from splitstep.experiments import running
 from splitstep.experiments.arms import ARMS, PAPER, check_arms, find_arms, read_ablate, recipes_of
 from splitstep.experiments.plan import plan
