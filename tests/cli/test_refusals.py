@@ -117,7 +117,7 @@ LINES = {
     "ablate --task digits --arms full,no-nrom": 'there is no arm "no-nrom"; did you mean "no-norm"?',
     "ablate --task digits --arms full,,no-norm": "has an empty entry",
     "ablate --task digits --rates 0": "--rates: 0 is not a learning rate",
-    "ablate --task digits --rates fast": "--rates 'fast' is not a list of numbers",
+    "ablate --task digits --rates fast": "--rates: 'fast' is not a number",
     "ablate --task digits --seeds 0": "--seeds 0: give at least 1",
     "ablate --task digist": "There is no recipe for a task 'digist'. Did you mean digits?",
     "ablate digist": "there is no recipe 'digist'",

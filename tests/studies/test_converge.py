@@ -124,7 +124,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(run: Path, tmp_path: Path, caps
         "is not there: name a run of splitstep": [str(tmp_path / "nowhere")],
         "a step of 0 times its length is none": [str(run), "--steps", "0,1"],
         "a step of -0.5 times its length is none": [str(run), "--steps=-0.5"],
-        "is not a list of numbers": [str(run), "--steps", "fast"],
+        "is not a number": [str(run), "--steps", "fast"],
         "whole numbers from 1": [str(run), "--substeps", "0"],
         "holds other files": [str(run), "--out", str(tmp_path / "other")],
         "holds the result of something else": [str(run), "--out", str(tmp_path / "compared")],
