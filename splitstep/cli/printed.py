@@ -30,7 +30,7 @@ def figures_table(result: Figures) -> RenderableType:
 
 def run_table(result: RunResult, out: Path) -> RenderableType:
     from ..schemes import label
-    from ..studies.compare.wording import kept_text, widths
+    from ..studies.compare.tables import kept_text, widths
     from ..support.words import counted
     from ..tasks.measures import title_of
 

@@ -47,8 +47,8 @@ from splitstep.studies.compare.result import Comparison
 from splitstep.studies.compare.rows import against, rows_of
 from splitstep.studies.compare.tables import widths
 from splitstep.studies.compare.test_splits import bleu_of, sentence_counts
-from splitstep.tasks.measures import PERPLEXITY, Metric
 from splitstep.support.words import split_list
+from splitstep.tasks.measures import PERPLEXITY, Metric
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 from splitstep.training.result import Shape
 
