@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -68,6 +69,8 @@ def recipe_for(task: str | None, name: str, document: Any) -> Recipe:
 
 def refuse_launchers(verb: str) -> None:
     """Refuse to run under torchrun: a study starts its own processes."""
+    if "WORLD_SIZE" not in os.environ:
+        return
     from ..training.processes import launched
 
     if launched("WORLD_SIZE") > 1:
