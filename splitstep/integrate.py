@@ -7,9 +7,8 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from .moves import Move
-from .notation import shown
-from .scheme import Scheme
+from .parts import Move
+from .scheme import Scheme, shown
 
 if TYPE_CHECKING:
     from torch import Tensor  # for annotations only: the import takes a second

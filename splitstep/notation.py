@@ -19,7 +19,8 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from .scheme import PROJECTIONS, Part, Project, Scheme, Substep
+from .parts import PROJECTIONS, Part, Project, Substep
+from .scheme import Scheme
 from .support.words import nearest
 from .tableau import EULER, EXACT, TABLEAUX, Coefficient, Tableau, coefficient
 
@@ -188,47 +189,6 @@ def _advice(text: str, position: int) -> str:
     if here in "0123456789.":
         return "a fraction comes after its field, as in F/2 or F*7/24; an average looks like 1/2(A F) + 1/2(F A)."
     return "expected a part such as A, F/2, F0*7/24, A+F, (A+F)/2, =A, A@heun or a projection N."
-
-
-def write(scheme: Scheme) -> str:
-    """The canonical text: `read(write(s)) == s` bit for bit."""
-    for tableau in {s.tableau for _, s in scheme.substeps if not s.exact}:
-        if TABLEAUX.get(tableau.name) != tableau:
-            raise ValueError(
-                f"The notation cannot name the tableau {tableau.name!r}, which is not in splitstep.TABLEAUX: register "
-                f'it with TABLEAUX.add("{tableau.name}", tableau), or in the entry points of a package.'
-            )
-    return shown(scheme)
-
-
-def shown(scheme: Scheme) -> str:
-    """The text for humans; it also names tableaux that are not registered."""
-    tableaux = {s.tableau for _, s in scheme.substeps if not s.replaces}
-    common = tableaux.pop() if len(tableaux) == 1 else EULER
-    texts = [(w, " ".join(_write_part(part, common) for part in program)) for w, program in scheme.branches]
-    tail = "" if common == EULER else f" @{common.name}"
-    if len(texts) == 1 and texts[0][0] == 1:
-        return texts[0][1] + tail
-    return " + ".join(f"{w}({program})" for w, program in texts) + tail
-
-
-def _write_part(part: Part, common: Tableau) -> str:
-    if isinstance(part, Project):
-        return part.field
-    fields, scale = "+".join(part.fields), _write_scale(part.fraction)
-    if len(part.fields) > 1 and scale:
-        fields = f"({fields})"
-    half = f"{part.half}:" if part.half else ""
-    tableau = "" if part.replaces or part.tableau == common else f"@{part.tableau.name}"
-    return f"{half}{'=' if part.replaces else ''}{fields}{scale}{tableau}"
-
-
-def _write_scale(fraction: Coefficient) -> str:
-    if fraction == 1:
-        return ""
-    if isinstance(fraction, Fraction) and fraction.numerator == 1:
-        return f"/{fraction.denominator}"
-    return f"*{fraction}"
 
 
 def shortened(notation: str) -> str:

@@ -16,13 +16,13 @@ if the terms are so large that rounding exceeds it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import product
 from math import lcm, prod
 
-from .scheme import Scheme, Substep, with_tableau
+from .parts import Branches, Substep, map_substeps
 from .tableau import BUTCHER5, Coefficient
 
 TOLERANCE = 1e-9  # coefficients may be typed with ten digits
@@ -40,18 +40,7 @@ def letter(name: str) -> str:
     return name[0]
 
 
-def denominator(numbers: Collection[Coefficient]) -> int | None:
-    """The least common denominator of fractions; None if a number is a double."""
-    exact = [number.denominator for number in numbers if isinstance(number, Fraction)]
-    return lcm(*exact) if len(exact) == len(numbers) else None
-
-
-def in_units(value: Coefficient, unit: int | None) -> Number:
-    """The fraction as a multiple of 1/unit, an integer; without a unit, the number as a double."""
-    return float(value) if unit is None else int(value * unit)
-
-
-def additive_method(scheme: Scheme) -> tuple[list[Row], Row, list[tuple[str, str]]]:
+def additive_method(branches: Branches) -> tuple[list[Row], Row, list[tuple[str, str]]]:
     """Rows A, weights b, and the name and half of every field evaluation of one step, without projections.
 
     If the scheme has no doubles, all are integers in units of the least common denominator.
@@ -59,7 +48,7 @@ def additive_method(scheme: Scheme) -> tuple[list[Row], Row, list[tuple[str, str
     A: list[dict[int, Coefficient]] = []
     b: dict[int, Coefficient] = {}
     names: list[tuple[str, str]] = []
-    for weight, program in scheme.branches:
+    for weight, program in branches:
         state: dict[int, Coefficient] = {}  # what the evaluations of this branch have added so far
         for part in program:
             if not isinstance(part, Substep):
@@ -71,16 +60,19 @@ def additive_method(scheme: Scheme) -> tuple[list[Row], Row, list[tuple[str, str
                 names.extend((name, part.half) for name in part.fields)
             state |= _terms(part, part.tableau.b, stages)
         b |= {j: weight * value for j, value in state.items()}
-    unit = denominator([value for row in (*A, b) for value in row.values()])
-    return [_in_units(row, unit) for row in A], _in_units(b, unit), names
+    *rows, last = in_units([*A, b])
+    return rows, last, names
 
 
 def _terms(part: Substep, row: Iterable[Coefficient], stages: Iterable[range]) -> dict[int, Coefficient]:
     return {j: a * part.fraction for a, stage in zip(row, stages, strict=True) if a for j in stage}
 
 
-def _in_units(row: dict[int, Coefficient], unit: int | None) -> Row:
-    return {j: in_units(value, unit) for j, value in row.items()}
+def in_units(rows: list[dict[int, Coefficient]]) -> list[Row]:
+    """Fractions as integers, in units of their least common denominator; as doubles if one number is a double."""
+    denominators = [value.denominator if isinstance(value, Fraction) else 0 for row in rows for value in row.values()]
+    unit = lcm(*denominators)
+    return [{j: int(value * unit) if unit else float(value) for j, value in row.items()} for row in rows]
 
 
 def partitions(n: int, largest: int) -> Iterator[tuple[int, ...]]:
@@ -138,9 +130,9 @@ def elementary_weight(A: list[Row], b: Row, members: Mapping[str, list[int]]) ->
     return lambda tree: sum(value * phi(tree)[j] for j, value in b.items())
 
 
-def order_of_step(scheme: Scheme, colouring: Colouring = letter) -> int:
+def order_of_step(branches: Branches, colouring: Colouring = letter) -> int:
     """The order of one step, HIGHEST at most, if fields of the same colour count as the same function."""
-    A, b, names = additive_method(scheme)
+    A, b, names = additive_method(branches)
     coloured = [colouring(name) + half for name, half in names]
     clocks = [f"t{letter(name)}{half}" for name, half in names]
     members = {c: [int(c in both) for both in zip(coloured, clocks, strict=True)] for c in {*coloured, *clocks}}
@@ -168,15 +160,17 @@ def negligible(error: float, terms: Callable[[], float]) -> bool:
     return abs(error) <= TOLERANCE or abs(error) <= ROUNDING * terms()
 
 
-def order_of_splitting(scheme: Scheme) -> int:
+def order_of_splitting(branches: Branches) -> int:
     """Order with exact sub-flows; sub-flows of order 5 do as well, because no higher order is tested.
 
     Letters that always advance together count as one field, their sum: fewer colours make fewer trees.
     """
+    sums = [part.fields for _, program in branches for part in program if isinstance(part, Substep)]
 
     def parts(name: str) -> tuple[int, ...]:
         """How many fields of this name's letter each part advances."""
-        return tuple(sum(letter(other) == letter(name) for other in s.fields) for _, s in scheme.substeps)
+        return tuple(sum(letter(other) == letter(name) for other in fields) for fields in sums)
 
-    together = {parts(name): letter(name) for name in scheme.fields}
-    return order_of_step(with_tableau(scheme, BUTCHER5), lambda name: together[parts(name)])
+    together = {parts(name): letter(name) for name in sorted({name for fields in sums for name in fields})}
+    exact = map_substeps(branches, lambda part: part.by(BUTCHER5))
+    return order_of_step(exact, lambda name: together[parts(name)])

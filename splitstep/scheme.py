@@ -2,123 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain, count
 from math import isclose
-from typing import TYPE_CHECKING
 
 from .letters import LETTERS
-from .tableau import EULER, EXACT, Coefficient, Tableau, coefficient
-
-if TYPE_CHECKING:
-    from .moves import Move
-
-PROJECTIONS = frozenset("NMP")
-
-
-def runs_backwards(letter: str) -> bool:
-    """Whether the field of this letter may have negative fractions. Diffusion may not: backwards it is ill-posed."""
-    return letter not in LETTERS or LETTERS[letter].backwards
-
-
-@dataclass(frozen=True)
-class Substep:
-    """Advance the sum of the named fields by `fraction` of the step.
-
-    `replaces`: x becomes f(x) instead of x + h f(x); the fraction then only moves the clock. `half`: in a doubled state
-    (a, b), the half that moves; the fields read the other half.
-    """
-
-    fields: tuple[str, ...]
-    fraction: Coefficient = Fraction(1)
-    tableau: Tableau = EULER
-    replaces: bool = False
-    half: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", tuple(sorted(self.fields)))
-        object.__setattr__(self, "fraction", coefficient(self.fraction))
-        wrong = [name for name in self.fields if not re.fullmatch("[A-Z][0-9]*", str(name)) or name[0] in PROJECTIONS]
-        if wrong or self.half not in ("", "a", "b"):
-            raise ValueError(
-                f"A part has fields such as A or F0 and moves half a, half b or neither; got {wrong or self.fields}, "
-                f"half {self.half!r}."
-            )
-        if not self.fields or len(set(self.fields)) != len(self.fields):
-            raise ValueError(f"A part sums different fields; got {'+'.join(self.fields) or 'none'}.")
-        if self.fraction == 0:
-            raise ValueError(f"Field {'+'.join(self.fields)} advances by 0: leave that part out.")
-        forward = [name[0] for name in self.fields if self.fraction < 0 and not runs_backwards(name[0])]
-        if forward:
-            letter = forward[0]
-            raise ValueError(
-                f"{LETTERS[letter].title.capitalize()} {letter} cannot run backwards in time (ill-posed); its fraction "
-                f"is {self.fraction}: use a scheme whose fractions of {letter} are positive, such as "
-                f"{letter}/2 A F {letter}/2."
-            )
-        if self.replaces and (self.tableau != EULER or self.half):
-            raise ValueError(
-                f"={'+'.join(self.fields)} replaces the state: it has no stages (@{self.tableau.name}) and no halves; "
-                f"write ={'+'.join(self.fields)} alone."
-            )
-        self._check_terms()
-
-    def _check_terms(self) -> None:
-        """Refuse what the fields' letters cannot do: be solved exactly, replace the state, move half of a pair."""
-        text, letters = "+".join(self.fields), {name[0]: LETTERS.get(name[0]) for name in self.fields}
-        unsolved = [name for name, letter in letters.items() if letter and not letter.exact]
-        if self.exact and (unsolved or self.half or len(self.fields) > 1):
-            reads = "a half of a pair reads the other half" if self.half else ""
-            why = f"{unsolved[0]} has none" if unsolved else reads
-            raise ValueError(
-                f"{text}@exact: only a single field that solves its own equation has an exact flow"
-                f"{why and f', and {why}'}; write @exact after such a part alone, as in D/2@exact A F D/2@exact."
-            )
-        terms = [name for name, letter in letters.items() if letter and not letter.branch]
-        if self.replaces and terms:
-            raise ValueError(f"={text} replaces the state by a rate of change, which {terms[0]} is: write {text}.")
-        forward = [name for name in letters if not runs_backwards(name)]
-        if self.half and forward:
-            raise ValueError(
-                f"{self.half}:{text}: in a pair (a, b) the difference a - b would run {forward[0]} backwards, which is "
-                f"ill-posed: use {forward[0]} in a scheme without halves."
-            )
-
-    @property
-    def exact(self) -> bool:
-        """Whether the field itself solves x' = f(t, x) over the part."""
-        return self.tableau == EXACT
-
-    @property
-    def colours(self) -> tuple[str, ...]:
-        """The colour of each field in the order theory: its letter, and the half it moves."""
-        return tuple(name[0] + self.half for name in self.fields)
-
-
-@dataclass(frozen=True)
-class Project:
-    """Replace the state by its projection: post-norm, sandwich-norm, clipping."""
-
-    field: str
-
-    def __post_init__(self) -> None:
-        if not re.fullmatch("[NMP][0-9]*", str(self.field)):
-            raise ValueError(f"A projection is N, M or P, or one with a number such as N0; got {self.field!r}.")
-
-
-Part = Substep | Project
-Program = tuple[Part, ...]
+from .order import HIGHEST, order_of_splitting, order_of_step
+from .parts import Branches, Move, Part, Program, Project, Substep, lower, map_substeps, written
+from .tableau import EULER, EXACT, TABLEAUX, Coefficient, Tableau, coefficient
 
 
 @dataclass(frozen=True)
 class Scheme:
     """A weighted sum of programs; nearly always one program of weight 1."""
 
-    branches: tuple[tuple[Coefficient, Program], ...]
+    branches: Branches
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "branches", tuple((coefficient(w), tuple(p)) for w, p in self.branches))
@@ -170,8 +71,6 @@ class Scheme:
     @cached_property
     def plan(self) -> tuple[tuple[float, tuple[Move, ...]], ...]:
         """The scheme in plain floats, as `integrate` runs it."""
-        from .moves import lower
-
         return tuple((float(w), tuple(map(lower, program))) for w, program in self.branches)
 
     @cached_property
@@ -198,47 +97,58 @@ class Scheme:
 
         Own weights count as tied: `F0/2 A F1/2` has the order of `F/2 A F/2`. A projection caps the order at 1.
         """
-        from .order import order_of_step
-
-        return None if self.replaces else self._capped(order_of_step(self))
+        return self._capped(order_of_step)
 
     @cached_property
     def untied_order(self) -> int | None:
         """The order if every name is a function of its own: that of `F0/2 A F1/2` on x' = A + F0/2 + F1/2."""
-        from .order import order_of_step
-
-        if self.replaces or len({name[0] for name in self.fields}) == len(self.fields):
+        if len({name[0] for name in self.fields}) == len(self.fields):
             return self.order
-        return self._capped(order_of_step(self, lambda name: name))
+        return self._capped(lambda branches: order_of_step(branches, lambda name: name))
 
     @cached_property
     def splitting_order(self) -> int | None:
         """Order of the splitting with exact sub-flows."""
-        from .order import order_of_splitting
+        return self._capped(order_of_splitting)
 
-        return None if self.replaces else self._capped(order_of_splitting(self))
-
-    def _capped(self, order: int) -> int:
-        return min(order, 1) if self.projections else order
+    def _capped(self, order: Callable[[Branches], int]) -> int | None:
+        if self.replaces:
+            return None
+        return min(order(self.branches), 1 if self.projections else HIGHEST)
 
     def __str__(self) -> str:
-        from .notation import write
-
-        return write(self)
+        """The canonical text, which reads back bit for bit."""
+        for tableau in {s.tableau for _, s in self.substeps if not s.exact}:
+            if TABLEAUX.get(tableau.name) != tableau:
+                raise ValueError(
+                    f"The notation cannot name the tableau {tableau.name!r}, which is not in splitstep.TABLEAUX: "
+                    f'register it with TABLEAUX.add("{tableau.name}", tableau), or in the entry points of a package.'
+                )
+        return shown(self)
 
     def __repr__(self) -> str:
-        from .notation import shown
-
         return f"scheme({shown(self)!r})"
 
 
-def map_substeps(scheme: Scheme, f: Callable[[Substep], Substep]) -> Scheme:
-    return Scheme(tuple((w, tuple(f(s) if isinstance(s, Substep) else s for s in p)) for w, p in scheme.branches))
+def shown(scheme: Scheme) -> str:
+    """The text for humans; it also names tableaux that are not registered."""
+    tableaux = {s.tableau for _, s in scheme.substeps if not s.replaces}
+    common = tableaux.pop() if len(tableaux) == 1 else EULER
+    texts = [(w, " ".join(written(part, common) for part in program)) for w, program in scheme.branches]
+    tail = "" if common == EULER else f" @{common.name}"
+    if len(texts) == 1 and texts[0][0] == 1:
+        return texts[0][1] + tail
+    return " + ".join(f"{w}({program})" for w, program in texts) + tail
+
+
+def map_programs(scheme: Scheme, f: Callable[[Program], Iterable[Part]]) -> Scheme:
+    """The scheme with `f` of each of its programs."""
+    return Scheme(tuple((w, tuple(f(program))) for w, program in scheme.branches))
 
 
 def with_tableau(scheme: Scheme, tableau: Tableau) -> Scheme:
     """The same splitting with every sub-flow advanced by `tableau`, apart from exact ones."""
-    return map_substeps(scheme, lambda s: s if s.exact else replace(s, tableau=tableau))
+    return Scheme(map_substeps(scheme.branches, lambda s: s.by(tableau)))
 
 
 def compose(scheme: Scheme, *weights: Fraction | float) -> Scheme:
@@ -268,7 +178,7 @@ def unshare(scheme: Scheme, letters: str) -> Scheme:
         seen[name[0]] = seen.get(name[0], -1) + 1
         return f"{name[0]}{seen[name[0]]}"
 
-    return map_substeps(scheme, lambda s: replace(s, fields=tuple(map(fresh, s.fields))))
+    return Scheme(map_substeps(scheme.branches, lambda s: replace(s, fields=tuple(map(fresh, s.fields)))))
 
 
 def decoder(scheme: Scheme) -> Scheme:
@@ -305,7 +215,7 @@ def decoder(scheme: Scheme) -> Scheme:
         if waiting:
             yield waiting
 
-    return Scheme(tuple((w, tuple(parts(program))) for w, program in scheme.branches))
+    return map_programs(scheme, parts)
 
 
 def _branch(name: str) -> bool:
@@ -328,7 +238,7 @@ def without_residuals(scheme: Scheme) -> Scheme:
         raise ValueError(
             f"{str(scheme)!r} {has}, and a part that replaces the state has neither: use a scheme such as A F."
         )
-    return map_substeps(scheme, lambda s: replace(s, replaces=True) if _branch_part(s) else s)
+    return Scheme(map_substeps(scheme.branches, lambda s: replace(s, replaces=True) if _branch_part(s) else s))
 
 
 def with_projections(scheme: Scheme) -> Scheme:
@@ -344,7 +254,7 @@ def with_projections(scheme: Scheme) -> Scheme:
             if _branch_part(part):
                 yield Project(next(free))
 
-    return Scheme(tuple((w, tuple(parts(program))) for w, program in scheme.branches))
+    return map_programs(scheme, parts)
 
 
 def with_diffusion(scheme: Scheme) -> Scheme:
@@ -358,4 +268,4 @@ def with_diffusion(scheme: Scheme) -> Scheme:
         half = Substep(("D",), Fraction(1, 2), EXACT)
         return (half, *program, half) if program == program[::-1] else (*program, replace(half, fraction=Fraction(1)))
 
-    return Scheme(tuple((w, parts(program)) for w, program in scheme.branches))
+    return map_programs(scheme, parts)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ..fields import exact_attention
 from ..integrate import Step, integrate
-from ..scheme import PROJECTIONS, Program, Scheme, Substep
+from ..parts import PROJECTIONS
+from ..scheme import Program, Scheme, Substep
 from .blocks import Forward, exchanged, first_float, floats
 from .parts import WHOLE, Function, Letters, Piece, letters_of, pieces
 from .record import Functions, Kernels, Record, Recorder

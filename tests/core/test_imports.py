@@ -13,7 +13,7 @@ import pytest
 import splitstep
 
 ROOT = Path(splitstep.__file__).parent
-MATHEMATICS = ("tableau", "scheme", "moves", "notation", "order", "stability", "schemes", "letters")
+MATHEMATICS = ("tableau", "parts", "scheme", "notation", "order", "stability", "schemes", "letters")
 LEVELS = (
     ("support",),
     ("recipes",),

@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from splitstep import TABLEAUX, Scheme
-from splitstep.scheme import Part, Project, Substep, map_substeps
+from splitstep.parts import Part, Project, Substep, map_substeps
 from splitstep.tableau import EULER, EXACT, Coefficient
 
 LETTERS = "ACDFGZ"
@@ -69,4 +69,4 @@ def schemes(draw: st.DrawFn) -> Scheme:
     result = Scheme(branches)
     if same is None:
         return result
-    return map_substeps(result, lambda s: s if s.replaces or s.exact else replace(s, tableau=same))
+    return Scheme(map_substeps(result.branches, lambda s: s if s.replaces or s.exact else replace(s, tableau=same)))

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ...experiments.result import Result
 from ...flows import Flow
-from ...notation import read, shown
+from ...notation import read
 from ...opening import Opened, load
 from ...opening.texts import batches_of
-from ...scheme import Scheme, with_tableau
+from ...scheme import Scheme, shown, with_tableau
 from ...support.provenance import Provenance, made
 from ...support.typed import Figure, Inlined
 from ...tableau import EULER, MIDPOINT, RK4

@@ -15,9 +15,8 @@ from ...integrate import Field, Step, Time, integrate, refine
 from ...kernels.loss import IGNORED, shifted
 from ...models import CausalConfig, SplitstepModel
 from ...models.base import all_stacks
-from ...notation import shown
 from ...probes.splitting import SUM, advanced, summed
-from ...scheme import Scheme
+from ...scheme import Scheme, shown
 
 
 @dataclass(frozen=True)
