@@ -18,10 +18,9 @@ from .options import TrainOptions, check_entries, check_int64, errors_at, read_o
 from .recipes import find_recipe, read_about
 from .schemes import scheme
 from .shape import shape_of
-from .support.documents import read_yaml
+from .support.documents import Loader, read_yaml
 from .support.registry import Registry
 from .support.typed import plain, read_as
-from .support.yaml_text import parse
 from .tasks import TASKS
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ def read_assignment(assignment: str) -> tuple[str, Any]:
     if not equals or not all(path.split(".")) or path.count(".") > 1:
         raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
     try:
-        return path, text if path in TEXTS and text[:1] not in QUOTES else parse(text)
+        return path, text if path in TEXTS and text[:1] not in QUOTES else yaml.load(text, Loader)
     except yaml.YAMLError:
         raise ValueError(f"override {assignment!r}: {text!r} is not a YAML value") from None
 

@@ -145,7 +145,7 @@ def _of_the_system(error: OSError) -> str:
 
 def _out_of_memory(error: RuntimeError | MemoryError, words: Sequence[str]) -> str:
     """What to do about a full device, by the verb; other errors are ours, and go on."""
-    from ..support.out_of_memory import no_memory
+    from ..support.memory import no_memory
 
     if not no_memory(error):
         raise error

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..flows.keys import Key
-from ..support.out_of_memory import NoMemory, no_memory
+from ..support.memory import NoMemory, no_memory
 from ..support.words import counted
 from ..tasks.batching import padded
 from ..tasks.task import Batch

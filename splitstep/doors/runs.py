@@ -172,7 +172,8 @@ def translate(
     length_penalty X: Divide a beam's score by its length to this power. Default: as in the recipe.
     out DIR: Also write the JSON document to DIR/result.json.
     """
-    from ..support.imports import lean, uncollected
+    from ..support.auto_classes import lean
+    from ..support.memory import uncollected
 
     with uncollected(), lean():
         from ..inference.translate import SearchOverrides, translate_run

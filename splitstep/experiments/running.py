@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ..jobs.engines import Engine, open_engine, threads_per_job
 from ..jobs.progress import RunsProgress
-from ..support.out_of_memory import NoMemory, no_memory
+from ..support.memory import NoMemory, no_memory
 from ..support.provenance import Provenance, made
 from ..support.words import counted
 from ..training.directory import InUse, RunDirectory

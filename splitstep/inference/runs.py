@@ -14,9 +14,9 @@ from transformers import AutoTokenizer
 from ..models import KINDS, SplitstepModel
 from ..models.base import silent
 from ..opening import Opened, open_model
-from ..support.ends import named_ends
 from ..tasks import TASKS, Task
 from ..tasks.language import Language
+from ..text.open_tokenizer import named_ends
 from ..text.tokenizers import TOKENIZER
 from ..training import Recipe
 from ..training.directory import RunDirectory

@@ -1,6 +1,6 @@
 """Hugging Face models over one `Stack`; importing this registers the Auto classes."""
 
-from ..support.imports import uncollected
+from ..support.memory import uncollected
 
 with uncollected():
     from ..shape import KINDS

@@ -1,14 +1,14 @@
-"""Model types that the Auto classes of transformers find by themselves, without an import of transformers or of models.
+"""transformers without waiting: model types that its Auto classes find by themselves, and an import without extras.
 
-Each is registered as a name. The module behind it is imported when a config of that type is first asked for; that
+Each type is registered as a name. The module behind it is imported when a config of that type is first asked for; that
 import registers the real classes, of configs and of models, in place of the names.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -82,3 +82,18 @@ def register_by_name(module: str, types: Mapping[str, str]) -> None:
         fill(import_module(CONFIGS), module, types)  # waits, if another thread imports it at this moment
     else:
         sys.meta_path.insert(0, AfterImport(module, types))
+
+
+@contextmanager
+def lean() -> Iterator[None]:
+    """transformers without scikit-learn and scipy, which it imports if they are installed, for assisted generation and
+    object detection. Programs that do neither save a second."""
+    utils: Any = import_module("transformers.utils")
+    known = {name: getattr(utils, name) for name in ("is_sklearn_available", "is_scipy_available")}
+    for name in known:
+        setattr(utils, name, lambda: False)
+    try:
+        yield
+    finally:
+        for name, function in known.items():
+            setattr(utils, name, function)

@@ -1,4 +1,4 @@
-"""Documents from anywhere: JSON, JSON lines, YAML and plain text.
+"""Documents from anywhere: JSON, JSON lines, YAML and plain text; and how the settings in two of them differ.
 
 Whatever is wrong with one, its encoding, syntax, depth or outermost type, is a `ValueError` of one line that names the
 file and the line.
@@ -7,10 +7,13 @@ file and the line.
 from __future__ import annotations
 
 import json
+import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, final
+
+import yaml
 
 from .words import first_line
 
@@ -87,14 +90,37 @@ def json_lines(lines: Iterable[str], name: str, hint: str = "") -> Iterator[tupl
             yield number, parse_json(line, f"{name}, line {number}", hint=hint)
 
 
+@final
+class Loader(yaml.SafeLoader):
+    """Reads YAML without aliases, a few lines of which can expand beyond all memory, and without repeated keys, of
+    which PyYAML's own loader would keep the last. 3e-4 is a number."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.MarkedYAMLError(
+                problem=f"the alias *{event.anchor} is not allowed: write its value out", problem_mark=event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice: keep one", problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
 def parse_yaml(text: str, name: str, needed: Needed = "object") -> Any:
-    """The value of a YAML text; see `yaml_text` for what is allowed in it."""
-    import yaml
-
-    from .yaml_text import parse
-
+    """The value of a YAML text; see `Loader` for what is allowed in it."""
     try:
-        found = parse(text)
+        found = yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
@@ -136,3 +162,18 @@ def checked_kind(found: Any, where: str, form: str, needed: Needed, hint: str = 
     if not isinstance(found, KINDS[needed]):
         raise ValueError(f"{where} is not a {form} {needed}{hint}")
     return found
+
+
+def flat(entries: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """All entries, those of sections as `section.entry`."""
+    for name, value in entries.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def first_difference(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """The first entry by name that differs between two flat settings, in words; "" if all agree."""
+    differ = sorted(name for name in stored.keys() | given.keys() if stored.get(name) != given.get(name))
+    return f"{differ[0]}={stored.get(differ[0])}, and here it is {given.get(differ[0])}" if differ else ""

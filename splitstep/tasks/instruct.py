@@ -8,11 +8,10 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 
 from ..options import at_least
-from ..support.ends import named_ends
 from ..support.words import counted
 from ..text.files import find_own
 from ..text.instructions import Row, read_rows
-from ..text.open_tokenizer import open_tokenizer
+from ..text.open_tokenizer import named_ends, open_tokenizer
 from ..text.splits import SPLITS
 from .batching import Chosen, fitting_buckets, padded
 from .measures import WORDS

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from ..support.imports import uncollected
+from ..support.memory import uncollected
 
 MANY = 200_000  # lines from which several processes share the work
 BLOCK = 10_000

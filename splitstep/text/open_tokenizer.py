@@ -60,3 +60,9 @@ def from_gguf(file: Path) -> Any:
         raise ValueError("it is a file, and not a GGUF file")
     with gguf_source(file) as where:
         return gguf_tokenizer(file, where)
+
+
+def named_ends(settings: Any) -> list[int]:
+    """The tokens at which a model stops, by its generation settings: one, several or none."""
+    named = settings.eos_token_id
+    return list(named) if isinstance(named, list) else [] if named is None else [named]

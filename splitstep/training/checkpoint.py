@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..support.documents import read_json
 from ..support.files import naming, remove, whole_folder
-from ..support.out_of_memory import no_memory
+from ..support.memory import no_memory
 from .objective import Learner
 from .processes import Processes
 from .tensor_file import Rows, checksum_of, rows_of, whole_shape, write_tensors

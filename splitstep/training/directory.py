@@ -15,12 +15,10 @@ import yaml
 from torch import Tensor
 
 from ..recipe import Recipe, read_recipe
-from ..support.documents import parse_json, read_json
-from ..support.entries import first_difference, flat
+from ..support.documents import Loader, first_difference, flat, parse_json, read_json
 from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
 from ..support.provenance import Provenance
 from ..support.typed import Inlined, plain, read_as
-from ..support.yaml_text import parse
 from .result import RunResult, Start
 from .tensor_file import contents
 
@@ -130,7 +128,7 @@ class RunDirectory:
         if not self.recipe_file.is_file():
             raise ValueError(f"{self.path} is not a run of splitstep: it has no recipe.yaml")
         try:
-            document = parse(self.recipe_file.read_text(encoding="utf-8"))
+            document = yaml.load(self.recipe_file.read_text(encoding="utf-8"), Loader)
         except (yaml.YAMLError, UnicodeDecodeError):
             raise ValueError(f"{self.recipe_file} is damaged: it is not YAML") from None
         return read_recipe(document, str(self.recipe_file))

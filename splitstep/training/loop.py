@@ -11,7 +11,7 @@ import torch
 from ..options import evaluates, learning_rate
 from ..recipe import Recipe
 from ..schemes import label
-from ..support.out_of_memory import NoMemory, no_memory
+from ..support.memory import NoMemory, no_memory
 from ..support.provenance import made
 from ..support.words import counted
 from .directory import Environment, RunDirectory

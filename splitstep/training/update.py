@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..options import TrainOptions
-from ..support.garbage import no_collection
+from ..support.memory import no_collection
 from .objective import Learner
 from .processes import Processes
 from .weights import Distributed, gathered, with_halves

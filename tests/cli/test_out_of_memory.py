@@ -14,7 +14,7 @@ from splitstep import cli
 from splitstep.distillation import cached_teacher
 from splitstep.experiments import running
 from splitstep.studies import orders
-from splitstep.support.out_of_memory import no_memory
+from splitstep.support.memory import no_memory
 from splitstep.training import loop
 
 TINY = ["model.layers=1", "model.width=8", "model.heads=2", "model.ffn=8"]

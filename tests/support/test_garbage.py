@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from splitstep.support.garbage import no_collection
+from splitstep.support.memory import no_collection
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -16,7 +16,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 
 from ...inference.sampling import Sampling
 from ...kernels.gumbel import add_gumbel
-from ...support.ends import named_ends
+from ...text.open_tokenizer import named_ends
 from .batch_size import rows_to_write
 from .tokens import device_of, most_tokens, prompt_tokens, reading
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...distillation.cache import is_cache
-from ...support.documents import read_json
-from ...support.entries import first_difference, flat
+from ...support.documents import first_difference, flat, read_json
 from ...support.files import is_leftover, write_atomically
 from ...support.typed import json_text, plain, read_as
 from ...support.words import listed

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...models import SplitstepForTranslation
-from ...support.out_of_memory import no_memory
+from ...support.memory import no_memory
 from ...support.words import counted
 from .codec import END, PAD, Codec, check_fit
 from .searching import SEARCH, Progress, Search
