@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Generic, NamedTuple, TypeVar
 
-from .records import Setting
 from .statistics import UNBOUNDED, Bounds, Estimate, estimate, paired_difference
 
 T = TypeVar("T")
 ByUnit = Mapping[int, float]
+Setting = tuple[str, ...]  # the assignments of one point of a sweep, such as ("train.lr=1e-3",)
 
 
 class Observation(NamedTuple, Generic[T]):

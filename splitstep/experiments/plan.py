@@ -17,7 +17,7 @@ from ..support.words import split_list
 from ..tasks import Task
 from ..training.directory import RunDirectory
 from .arms import FULL, Assignments, find_arms, recipe_of
-from .records import Setting
+from .experiment import Setting
 
 
 def check_schemes(names: Sequence[str]) -> list[str]:

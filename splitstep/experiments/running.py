@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,10 +13,11 @@ from ..jobs.engines import Engine, open_engine, threads_per_job
 from ..jobs.progress import RunsProgress
 from ..support.memory import NoMemory, no_memory
 from ..support.provenance import Provenance, made
+from ..support.typed import plain
 from ..support.words import counted
 from ..training.directory import InUse, RunDirectory
 from .plan import Planned
-from .trials import Ended, read_ended
+from .trials import RunRecord, read_ended
 
 
 class Ending(Protocol):
@@ -44,10 +44,12 @@ class Job(NamedTuple, Generic[T]):
     arguments: tuple[Any, ...]
 
 
-def run_all(runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: RunsProgress) -> Iterator[Ended]:
+def run_all(
+    runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: RunsProgress
+) -> Iterator[RunRecord]:
     """The runs as they end, those of an earlier call first."""
 
-    def kept(job: Job[Ended]) -> Ended | None:
+    def kept(job: Job[RunRecord]) -> RunRecord | None:
         directory = RunDirectory(out / job.folder)
         result = directory.result()
         return None if result is None else read_ended(job.arguments[0], directory, result)
@@ -75,8 +77,7 @@ def run_left(
 
 def made_by_runs(recipe: dict[str, Any], data: Mapping[str, Any], engine: str, command: str | None) -> Provenance:
     """The provenance of a study whose runs were executed here."""
-    described = json.loads(json.dumps(data))
-    return made(command, recipe=recipe, data=described, engine=engine, threads=threads_per_job())
+    return made(command, recipe=recipe, data=plain(data), engine=engine, threads=threads_per_job())
 
 
 def run_jobs(jobs: Sequence[Job[T]], out: Path, engine_text: str, watch: RunsProgress) -> Iterator[tuple[Job[T], T]]:
@@ -113,7 +114,7 @@ def in_worker(threads: int, wait_seconds: float, act: Callable[..., T], *argumen
         return act(*arguments)
 
 
-def run_one(run: Planned, out: Path, data: Path) -> Ended:
+def run_one(run: Planned, out: Path, data: Path) -> RunRecord:
     """Train one run, and return all that the study needs: the worker's disk may not be ours."""
     from ..training import train
 

@@ -1,4 +1,4 @@
-"""Sections that the documents of several studies have: how much was run, the schemes, how it can be run again."""
+"""What the documents of several studies have: cells and tables, curves and dots, the schemes, how to run it again."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from ..report.charts import Axis, Line, Point, PointChart
 from ..report.document import Diagrams, Heading, Note, Pairs, Part, Verbatim
+from ..report.tables import Cell, Column, Record, Table
 from ..schemes import scheme
 from ..support.provenance import Provenance
 from ..support.words import counted
+from ..training.result import RunOutcome
+from .claims import Claim
+from .experiment import Difference
+from .statistics import Estimate
+from .trials import Curve
 
-
-class Made(Protocol):
-    """A result that says what it was made with."""
-
-    @property
-    def command(self) -> str | None: ...
-    @property
-    def commit(self) -> str | None: ...
-    @property
-    def versions(self) -> Mapping[str, str]: ...
-    @property
-    def date(self) -> str: ...
+STEP = Axis("step", "{:,.0f}")
+LOSS = Axis("loss", log=True)
+READS = "mean [least, greatest seed]"
+BAND = "The line is the mean over seeds; the band is from the least to the greatest."
 
 
 class Run(Protocol):
@@ -30,6 +29,85 @@ class Run(Protocol):
 
     @property
     def device(self) -> str: ...
+
+
+def signed(form: str) -> str:
+    """The format of a figure, for differences."""
+    return form.replace("{:", "{:+")
+
+
+def estimated(value: Estimate | None, form: str) -> Cell:
+    """A mean with its interval below it."""
+    if value is None:
+        return "-"
+    if value.low is None or value.high is None:
+        return form.format(value.mean), f"({value.lacks})"
+    return form.format(value.mean), f"[{form.format(value.low)}, {form.format(value.high)}]"
+
+
+def status_cell(trial: RunOutcome) -> Cell:
+    """How a run ended, and where it diverged."""
+    found = trial.diverged
+    return (trial.status, f"step {found.step}", f"loss {found.loss}", f"layer {found.layer}") if found else trial.status
+
+
+def claims_table(claims: Sequence[Claim], page: str) -> list[Table]:
+    """The claims; none if nothing was claimed. `page` states the rule."""
+    heads = [Column(head, text=True) for head in ("claim", "answer", "figures")]
+    rows = [(one.question, one.answer, one.evidence) for one in claims]
+    return [Table(heads, rows, "What the rule says", [f"The rule stands in {page}."])] if rows else []
+
+
+def differences_table(
+    found: Sequence[Difference], name: Column, forms: Mapping[str, tuple[str, str]], note: str
+) -> list[Table]:
+    """A row for each pair of arms, and a column for each figure of `forms`: its head and how it is written."""
+    pairs: dict[tuple[str, str], dict[str, Difference]] = {}
+    for one in found:
+        pairs.setdefault((one.of, one.to), {})[one.what] = one
+    records: list[Record] = [
+        {
+            name: f"{of} - {to}",
+            Column("pairs"): str(max((len(one.seeds) for one in own.values()), default=0)),
+            **{Column((head, "[95%]")): difference_cell(own.get(what), form) for what, (head, form) in forms.items()},
+        }
+        for (of, to), own in pairs.items()
+    ]
+    return [Table.of(records, "Differences", [note])] if records else []
+
+
+def difference_cell(one: Difference | None, form: str) -> Cell:
+    return "" if one is None else estimated(one.found, form)
+
+
+def by_step(curves: Mapping[int, Curve]) -> dict[int, dict[int, float]]:
+    """The values of each step by seed."""
+    values: dict[int, dict[int, float]] = {}
+    for seed, curve in curves.items():
+        for step, value in zip(*curve, strict=True):
+            values.setdefault(step, {})[seed] = value
+    return values
+
+
+def band(found: Sequence[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:
+    """Steps, and the least, mean and greatest value over the runs that reached each."""
+    values = by_step(dict(enumerate(found)))
+    steps = sorted(values)
+    columns = [values[step].values() for step in steps]
+    return steps, [min(c) for c in columns], [sum(c) / len(c) for c in columns], [max(c) for c in columns]
+
+
+def band_line(name: str, found: Sequence[Curve], several: bool) -> Line:
+    """The mean of curves, with a band from the least to the greatest if there are several."""
+    steps, low, mean, high = band(found)
+    return Line(name, steps, mean, *((low, high) if several else ()))
+
+
+def dots(title: str, y: Axis, found: Sequence[tuple[str, Estimate | None]], reads: str, name: str) -> PointChart:
+    """Rows beside each other, a dot with its interval for each; their place along x has no meaning."""
+    x = Axis("", "", shown=(-0.5, len(found) - 0.5))
+    points = [Point(row, place, *one[:3], one.lacks) for place, (row, one) in enumerate(found) if one is not None]
+    return PointChart(title, x, y, points, reads, name)
 
 
 def devices_of(runs: Iterable[Run]) -> tuple[str, ...]:
@@ -51,19 +129,10 @@ def pictures(schemes: Iterable[tuple[str, str]], note: str = "") -> list[Part]:
     return [Heading("The schemes"), *([Note(note)] if note else []), shown]
 
 
-def made(result: Made) -> list[tuple[str, str]]:
-    """What a result was made with that no recipe describes."""
-    return [("commit", result.commit or "unknown"), ("versions", versions_text(result.versions)), ("date", result.date)]
-
-
-def reproduced(command: str, known: Iterable[tuple[str, str]]) -> list[Part]:
-    """The command or the call that made a result, and what it was made with."""
-    return [Heading("How to reproduce"), Verbatim(command), Pairs(list(known))]
-
-
-def versions_text(versions: Mapping[str, str]) -> str:
-    """The versions of the packages in one line."""
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+def reproduced(made: Provenance, call: str, known: Iterable[tuple[str, str]] | None = None) -> list[Part]:
+    """The command, or the call, that made a result, and what it was made with."""
+    shown = made.entries("commit", "versions", "date") if known is None else known
+    return [Heading("How to reproduce"), Verbatim(made.command or call), Pairs(list(shown))]
 
 
 def recipe_of_all(recipe: Any, note: str = "The recipe, with all defaults written out:") -> list[Part]:
@@ -80,7 +149,7 @@ def reproduce(made: Provenance, runs: Iterable[Run], call: str) -> list[Part]:
     data = {name: value for name, value in (made.data or {}).items() if name != "sha256"}
     known = replace(made, devices=devices_of(runs)).entries("commit", "versions", "devices", "engine", "date")
     return [
-        *reproduced(made.command or f"{call} with the recipe below", known),
+        *reproduced(made, f"{call} with the recipe below", known),
         *recipe_of_all(made.recipe or {}),
         Note("The data, as the task read it; hashes are in result.json:", plain=True),
         Verbatim(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from ..options import evaluates
@@ -12,15 +12,34 @@ from ..tasks.measures import Metric, title_of
 from ..training import TrainOptions
 from ..training.directory import RunDirectory
 from ..training.result import RunOutcome, RunResult
-from .experiment import Experiment, Observation, Quantity
+from .experiment import Experiment, Observation, Quantity, Setting
 from .plan import Planned
-from .records import Curve, Trial
 from .statistics import Bounds
 
 POINTS = 200  # of a loss curve, at most
 
 
-class Ended(NamedTuple):
+class Curve(NamedTuple):
+    """A figure against the step."""
+
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial(RunOutcome):
+    """One run: a scheme with a setting of the sweep and a seed."""
+
+    scheme: str
+    setting: Setting
+    folder: str  # relative to the comparison's own
+    train_loss: Curve
+    valid_loss: Curve
+    valid_metric: Curve
+    arm: str = ""  # of an ablation; older documents have none
+
+
+class RunRecord(NamedTuple):
     """A run that is over, its metric, and what its model wrote for each test split."""
 
     trial: Trial
@@ -35,13 +54,13 @@ class Ended(NamedTuple):
         return f"{title_of(self.metric)} {figure}, {self.trial.seconds:,.0f} s"
 
 
-def read_ended(run: Planned, directory: RunDirectory, result: RunResult) -> Ended:
+def read_ended(run: Planned, directory: RunDirectory, result: RunResult) -> RunRecord:
     """The run with this result, with what else its directory holds."""
     entries: dict[str, Any] = {one.name: getattr(result, one.name) for one in fields(RunOutcome)}
     entries |= read_curves(directory, result.metric.name, run.recipe.train)
     trial = Trial(**entries, scheme=run.scheme, setting=run.setting, folder=run.folder, arm=run.arm)
     splits = [split for split in result.splits or {} if split != "valid"]
-    return Ended(trial, result.metric, {split: read_translations(directory, split) for split in splits})
+    return RunRecord(trial, result.metric, {split: read_translations(directory, split) for split in splits})
 
 
 def read_translations(directory: RunDirectory, split: str) -> list[str]:

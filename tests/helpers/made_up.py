@@ -9,8 +9,8 @@ from typing import Any
 
 from splitstep.experiments.arms import PAPER
 from splitstep.experiments.plan import slug
-from splitstep.experiments.records import Curve, Trial
 from splitstep.experiments.statistics import Estimate
+from splitstep.experiments.trials import Curve, Trial
 from splitstep.models.cost import Cost
 from splitstep.schemes import scheme
 from splitstep.studies.ablate.result import Ablation, ArmResult, Lost, Outcome, Replayed, Series

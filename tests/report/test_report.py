@@ -19,9 +19,9 @@ from pages import CONTRAST, chromium, visit
 from rich.console import Console
 
 from splitstep import SCHEMES, cli
-from splitstep.experiments.curves import band
-from splitstep.experiments.records import Curve
+from splitstep.experiments.sections import band
 from splitstep.experiments.study import STUDIES
+from splitstep.experiments.trials import Curve
 from splitstep.report.diagram import draw
 from splitstep.report.drawing import chart_to_html, document_to_page
 from splitstep.report.tables import to_markdown, to_terminal

@@ -28,7 +28,6 @@ from made_up import ACCURACY, LOSS, comparison, translation, trial
 
 from splitstep.experiments import running
 from splitstep.experiments.plan import Planned, check_schemes, file_name, plan, read_sweep
-from splitstep.experiments.records import Curve
 from splitstep.experiments.statistics import (
     draw_sentences,
     estimate,
@@ -37,7 +36,7 @@ from splitstep.experiments.statistics import (
     two_sided_p,
 )
 from splitstep.experiments.study import STUDIES
-from splitstep.experiments.trials import read_curves, thinned
+from splitstep.experiments.trials import Curve, read_curves, thinned
 from splitstep.jobs import engines
 from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
 from splitstep.jobs.progress import RunsProgress

@@ -30,9 +30,9 @@ from splitstep.distillation.judging.rouge import mean_rouge
 from splitstep.distillation.judging.tokens import Causal
 from splitstep.experiments import running
 from splitstep.experiments.experiment import Difference
-from splitstep.experiments.records import Curve
 from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.study import STUDIES, study_of
+from splitstep.experiments.trials import Curve
 from splitstep.jobs.engines import open_engine
 from splitstep.report.document import Verdict
 from splitstep.report.tables import to_markdown

@@ -18,9 +18,8 @@ from splitstep.experiments.experiment import (
     difference,
     over_units,
 )
-from splitstep.experiments.records import Trial
 from splitstep.experiments.statistics import Bounds, Estimate
-from splitstep.experiments.trials import experiment_of
+from splitstep.experiments.trials import Trial, experiment_of
 
 Run = tuple[float | None, ...]  # on valid and on test
 VALID, TEST = (Quantity[Run](lambda run, place=place: run[place]) for place in (0, 1))

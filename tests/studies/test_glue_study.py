@@ -21,7 +21,7 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from splitstep import cli
-from splitstep.experiments.records import Setting
+from splitstep.experiments.experiment import Setting
 from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.study import STUDIES, study_of
 from splitstep.studies.glue import STUDY, glue, read_starts

@@ -22,7 +22,7 @@ from splitstep.experiments.statistics import (
     resampled_differences,
     two_sided_p,
 )
-from splitstep.experiments.trials import Ended
+from splitstep.experiments.trials import RunRecord
 from splitstep.inference.translate import translate_split
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.studies.compare.test_splits import (
@@ -191,7 +191,7 @@ def test_differences_on_few_sentences_are_those_of_the_printed_scores(
     scores = [score(lines, references, data.codec.form, None) for lines in written]
     splits = [{"test": SplitResult(len(references.target), {}, tuple(found))} for found in scores]
     trials = [dataclasses.replace(trial("lie", 0, 0.5), splits=found) for found in splits]
-    runs = [Ended(one, data.metric, {"test": lines}) for one, lines in zip(trials, written, strict=True)]
+    runs = [RunRecord(one, data.metric, {"test": lines}) for one, lines in zip(trials, written, strict=True)]
     found = on_test_sets([System(name, data, {0: run}) for name, run in zip("ab", runs, strict=True)])[1]
     assert found.difference is not None
     assert found.difference.mean == pytest.approx(scores[1][0].value - scores[0][0].value) != 0

@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from ...experiments.curves import LOSS, READS, STEP, band_line
-from ...experiments.records import Curve
+from ...experiments.sections import LOSS, READS, STEP, band_line
 from ...experiments.statistics import Estimate
+from ...experiments.trials import Curve
 from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Trail, TrailChart
 from .plan import setting_of
 from .records import GROUP

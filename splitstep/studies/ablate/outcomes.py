@@ -9,9 +9,8 @@ from pathlib import Path
 
 from ...experiments.arms import FULL
 from ...experiments.experiment import between, over_units
-from ...experiments.records import Trial
 from ...experiments.statistics import Bounds
-from ...experiments.trials import figure_on, observed
+from ...experiments.trials import Trial, figure_on, observed
 from ...tasks.measures import Metric
 from .pairs import (
     along,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+from ...experiments.experiment import Setting
 from ...experiments.plan import Planned, file_name
-from ...experiments.records import Setting
 from ...tasks import Task
 from ...training import Recipe
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ...experiments.records import Trial
 from ...experiments.statistics import UNBOUNDED, Bounds, Estimate, estimate
+from ...experiments.trials import Trial
 from ...training.directory import RunDirectory
 from .result import Series
 

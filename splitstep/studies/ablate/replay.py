@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ...experiments.arms import ARMS, Assignments
-from ...experiments.records import Trial
 from ...experiments.statistics import Bounds, estimate, paired_difference
+from ...experiments.trials import Trial
 from ...inference.runs import find_run
 from ...models.rebuilt import replayed
 from ...probes import observe

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from ...experiments.arms import FULL
 from ...experiments.claims import Answer
-from ...experiments.records import Trial
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
+from ...experiments.trials import Trial
 from ...schemes import scheme
 from ...support.provenance import Provenance
 from ...support.typed import Figure, Inlined

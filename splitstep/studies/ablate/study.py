@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from ...experiments.arms import FULL, PAPER, Assignments, find_arms, recipes_of
 from ...experiments.plan import Planned, check_runs
-from ...experiments.records import Trial
 from ...experiments.running import made_by_runs, run_all
-from ...experiments.trials import LOSS, experiment_of, thinned
+from ...experiments.trials import LOSS, Trial, experiment_of, thinned
 from ...jobs.engines import check_engine
 from ...jobs.progress import RunsProgress
 from ...tasks import Task

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...experiments.cells import estimated, signed, status_cell
+from ...experiments.sections import estimated, signed, status_cell
 from ...experiments.statistics import Estimate
 from ...notation import shortened
 from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Code, Column, Record, Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...experiments.cells import estimated, signed
+from ...experiments.sections import estimated, signed
 from ...report.tables import Cell, Code, Column, Record, Table
 from ...tasks.measures import title_of
 from .document import document

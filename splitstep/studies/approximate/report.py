@@ -162,7 +162,7 @@ def document(result: Approximation) -> Document:
         Note(f"{SURFACES_NOTE} {SLIDERS_NOTE}" if result.tokens * result.dim > 2 else SURFACES_NOTE),
         *surface_charts(result),
         Beside([*attention_charts(result), *cost_charts(result)]),
-        *reproduced(result.made.command or "splitstep.approximate(...)", made),
+        *reproduced(result.made, "splitstep.approximate(...)", made),
     ]
     title = f"{result.target}: {counted(result.tokens, 'token')} of dimension {result.dim}"
     return Document(title, parts, verdict(result))

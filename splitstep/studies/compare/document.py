@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ...experiments.curves import BAND, LOSS, READS, STEP, band_line, by_step
-from ...experiments.records import Curve
-from ...experiments.sections import pictures, reproduce, summary
+from ...experiments.sections import BAND, LOSS, READS, STEP, band_line, by_step, pictures, reproduce, summary
 from ...experiments.statistics import FEWEST, Estimate, paired_difference
+from ...experiments.trials import Curve
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart, Point, PointChart
 from ...report.document import Beside, Document, Heading, Note, Part

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ...experiments.records import Setting, Trial
+from ...experiments.experiment import Setting
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
+from ...experiments.trials import Trial
 from ...models.cost import Cost
 from ...schemes import scheme
 from ...support.provenance import Provenance

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...experiments.experiment import Observation, between, over_units
-from ...experiments.records import Trial
-from ...experiments.trials import experiment_of, figure_on
+from ...experiments.trials import Trial, experiment_of, figure_on
 from ...schemes import label, scheme
 from ...tasks.measures import Metric
 from .result import Comparison, Row

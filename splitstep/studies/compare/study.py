@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...experiments.arms import FULL, Assignments
+from ...experiments.experiment import Setting
 from ...experiments.plan import Planned, check_runs, plan
-from ...experiments.records import Setting
 from ...experiments.running import made_by_runs, run_all
-from ...experiments.trials import Ended
+from ...experiments.trials import RunRecord
 from ...jobs.engines import check_engine
 from ...jobs.progress import RunsProgress
 from ...schemes import scheme
@@ -69,7 +69,7 @@ def compare(
 
 
 def tests_of(
-    rows: Sequence[Row], runs: Sequence[Planned], ended: Mapping[str, Ended], data: Path | None
+    rows: Sequence[Row], runs: Sequence[Planned], ended: Mapping[str, RunRecord], data: Path | None
 ) -> tuple[OnTestSet, ...]:
     """The rows on each test split. Rows may have different tasks, for a sweep may change data options."""
     tasks: dict[str, Task] = {}

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...experiments.cells import estimated, signed, status_cell
 from ...experiments.experiment import between, over_units
+from ...experiments.sections import estimated, signed, status_cell
 from ...experiments.trials import loss_on, observed
 from ...models.cost import span
 from ...notation import shortened

@@ -17,7 +17,7 @@ from ...experiments.statistics import (
     resampled_differences,
     two_sided_p,
 )
-from ...experiments.trials import Ended
+from ...experiments.trials import RunRecord
 from ...tasks.pairs.scores import (
     Score,
     Texts,
@@ -38,7 +38,7 @@ class System(NamedTuple):
 
     scheme: str
     task: Translation
-    runs: Mapping[int, Ended]
+    runs: Mapping[int, RunRecord]
     arm: str = ""
 
 

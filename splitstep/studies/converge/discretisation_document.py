@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...experiments.claims import Rule, decide
-from ...experiments.sections import made, reproduced
+from ...experiments.sections import reproduced
 from ...experiments.study import Study
 from ...report.charts import Axis, Line, LineChart
 from ...report.document import Beside, Document, Note, Verdict
@@ -161,7 +161,7 @@ def document(result: Discretisation) -> Document:
         Note(f"The limit: rk4 on the sum of the fields, {FINE} sub-steps a layer."),
         Beside([errors_chart(result.errors, result.step), *remainder_chart(result)]),
         *shown_tables(result),
-        *reproduced(result.made.command or f"splitstep converge {result.run}", made(result.made)),
+        *reproduced(result.made, f"splitstep converge {result.run}"),
     ]
     return Document(title, parts, discretisation_verdict(result))
 

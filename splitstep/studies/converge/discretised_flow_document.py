@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...experiments.claims import Rule, all_of, decide, opposite
-from ...experiments.sections import made, reproduced
+from ...experiments.sections import reproduced
 from ...experiments.statistics import Estimate
 from ...experiments.study import Study
 from ...notation import shortened
@@ -190,7 +190,7 @@ def document(result: DiscretisedFlow) -> Document:
         Beside(charts),
         *local,
         *shown_tables(result),
-        *reproduced(result.made.command or f"splitstep converge {result.model}", made(result.made)),
+        *reproduced(result.made, f"splitstep converge {result.model}"),
     ]
     return Document(f"{TITLE} {result.model}", parts, discretised_flow_verdict(result))
 

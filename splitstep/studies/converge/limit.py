@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from ...experiments.experiment import Setting
 from ...experiments.plan import Planned, check_runs, plan
-from ...experiments.records import Setting
 from ...experiments.result import Result
 from ...experiments.running import run_all
 from ...inference.runs import find_run

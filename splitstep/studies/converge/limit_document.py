@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from ...experiments.claims import Answer, Rule, decide
-from ...experiments.sections import made, recipe_of_all, reproduced
+from ...experiments.sections import recipe_of_all, reproduced
 from ...experiments.statistics import Estimate
 from ...experiments.study import Study
 from ...notation import shortened
@@ -265,7 +265,7 @@ def document(result: ContinuousLimit) -> Document:
         *trained,
         pinned_chart(result),
         *pinned,
-        *reproduced(result.made.command or "splitstep.studies.converge.limit.continuous_limit(...)", made(result.made)),
+        *reproduced(result.made, "splitstep.studies.converge.limit.continuous_limit(...)"),
         *recipe_of_all(result.made.recipe, RECIPE_NOTE),
     ]
     return Document(title, parts, limit_verdict(result))

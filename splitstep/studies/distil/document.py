@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...distillation.judging.pairs import LayerDistance
-from ...experiments.curves import BAND, LOSS, READS, STEP, band_line, dots
-from ...experiments.sections import reproduce, summary
+from ...experiments.sections import BAND, LOSS, READS, STEP, band_line, dots, reproduce, summary
 from ...report.charts import Axis, Line, LineChart, SmallMultiples
 from ...report.document import Beside, Document, Heading, Note, Part, Stacked, Verbatim
 from ...support.words import counted

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 from ...distillation.judging.exam import Figures
 from ...experiments.claims import Claim
 from ...experiments.experiment import Difference
-from ...experiments.records import Curve
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
+from ...experiments.trials import Curve
 from ...support.provenance import Provenance
 from ...support.typed import Inlined
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 from ...distillation.judging.answers import Answer
 from ...distillation.judging.exam import Answers, Exam, Figures, judge
 from ...distillation.judging.tokens import Causal
-from ...experiments.records import Curve
 from ...experiments.running import Job, run_left
+from ...experiments.trials import Curve
 from ...jobs.progress import RunsProgress
 from ...support.documents import read_json
 from ...support.files import write_atomically

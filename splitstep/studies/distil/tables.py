@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...distillation.judging.exam import Figures
-from ...experiments.cells import claims_table, differences_table, estimated
+from ...experiments.sections import claims_table, differences_table, estimated
 from ...experiments.statistics import Estimate
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...experiments.curves import dots
-from ...experiments.sections import pictures, reproduce, summary
+from ...experiments.sections import dots, pictures, reproduce, summary
 from ...report.charts import Axis, SmallMultiples
 from ...report.document import Document
 from ...tasks.glue import PARTS

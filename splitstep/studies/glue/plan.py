@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...experiments.experiment import Setting
 from ...experiments.plan import Planned, file_name, read_sweep
-from ...experiments.records import Setting
 from ...models.cost import cost
 from ...recipe import load_document
 from ...support.words import did_you_mean

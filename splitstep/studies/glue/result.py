@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ...experiments.claims import Claim
-from ...experiments.experiment import Difference
-from ...experiments.records import Setting
+from ...experiments.experiment import Difference, Setting
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
 from ...support.provenance import Provenance

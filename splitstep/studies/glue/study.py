@@ -11,7 +11,7 @@ from typing import Any
 
 from ...experiments.plan import Planned
 from ...experiments.running import made_by_runs, run_all
-from ...experiments.trials import Ended
+from ...experiments.trials import RunRecord
 from ...jobs.engines import check_engine
 from ...jobs.progress import RunsProgress
 from ...support.provenance import Provenance
@@ -80,14 +80,14 @@ def load_tasks(starts: Starts, wanted: Wanted, data: Path | None) -> dict[str, S
 
 def run_tidily(
     runs: Sequence[Planned], out: Path, data: Path, engine: str, watch: RunsProgress
-) -> Iterator[tuple[str, Ended]]:
+) -> Iterator[tuple[str, RunRecord]]:
     """The runs as they end, by folder; checkpoints of runs that are over are deleted, for there are many runs."""
     for ended in run_all(runs, out, data, engine, watch):
         shutil.rmtree(RunDirectory(out / ended.trial.folder).checkpoints, ignore_errors=True)
         yield ended.trial.folder, ended
 
 
-def tuned_of(one: Tuning, ended: Ended) -> Tuned:
+def tuned_of(one: Tuning, ended: RunRecord) -> Tuned:
     entries: dict[str, Any] = {field.name: getattr(ended.trial, field.name) for field in fields(RunOutcome)}
     own = {"task": one.task, "name": one.name, "kind": one.kind, "body": one.body}
     return Tuned(**entries, **own, setting=one.run.setting, folder=one.run.folder)

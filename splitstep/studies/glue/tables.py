@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from ...experiments.cells import claims_table, difference_cell, differences_table, estimated, status_cell
 from ...experiments.experiment import Difference
+from ...experiments.sections import claims_table, difference_cell, differences_table, estimated, status_cell
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed

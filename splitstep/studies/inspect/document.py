@@ -42,7 +42,8 @@ def document(result: Inspection) -> Document:
         *sections(result),
         *(one for one in long if one.rows),
         *reproduced(
-            result.made.command or "splitstep.studies.inspect.inspection(...)",
+            result.made,
+            "splitstep.studies.inspect.inspection(...)",
             result.made.entries("commit", "date", "versions"),
         ),
     ]
