@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ..kernels.output_product import COLUMNS
+from ..kernels.loss import COLUMNS
 from ..kernels.softmax import softmax_kernels, softmax_of
 from .records import wide
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Generic, TypeVar, final
+from importlib import import_module
+from typing import Any, Generic, TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -47,21 +48,28 @@ def transformed(*tensors: Tensor | None) -> bool:
 
 @final
 class FastKernel(Generic[T]):
-    """A kernel, or several, in place of many operations of PyTorch: called with a kind of device, it gives what `load`
-    imports if that runs there and `check` finds that it does as the formulas do; else None, and the formulas must do.
+    """A kernel, or several, in place of many operations of PyTorch: called with a kind of device, it gives what is at
+    `path`, a module of this package or a function in one ("module:function"), if that runs there and `check` finds that
+    it does as the formulas do; else None, and the formulas must do.
 
     The first call waits for the device. A missing Triton needs no warning. A missing compiler, an unknown device or
     wrong results are: the user should know why the program is slower.
     """
 
-    def __init__(self, name: str, load: Callable[[], T], check: Callable[[T, str], None]) -> None:
-        self.name, self.load, self.check = name, load, check
+    def __init__(self, name: str, path: str, check: Callable[[T, str], None]) -> None:
+        self.name, self.path, self.check = name, path, check
         self.known: dict[str, T | None] = {}
 
     def __call__(self, kind: str) -> T | None:
         if kind not in self.known:
             self.known[kind] = self.checked(kind)
         return self.known[kind]
+
+    def load(self) -> Any:
+        """What is at the path."""
+        module, _, function = self.path.partition(":")
+        found = import_module(f".{module}", __package__)
+        return getattr(found, function) if function else found
 
     def checked(self, kind: str) -> T | None:
         """What is to be used on devices of this kind."""

@@ -91,13 +91,7 @@ def check(kernels: Kernels, kind: str) -> None:
         torch.testing.assert_close(back, join_formula(q, k, v, cos, sin), rtol=0, atol=0)
 
 
-def load() -> Kernels:
-    from .rotary_kernel import join, split
-
-    return Kernels(split, join)
-
-
-kernels = FastKernel("rotary positions", load, check)
+kernels = FastKernel("rotary positions", "rotary_kernels", check)
 
 
 @torch.library.custom_op("splitstep::split_rotary", mutates_args=())

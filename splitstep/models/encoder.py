@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
 
-from ..kernels.output_product import project
+from ..kernels.loss import project
 from ..shape import SequenceShape
 from .base import TextModel, WithoutHead
 from .body import Body, Embedding

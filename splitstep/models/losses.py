@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..kernels.loss import IGNORED, cross_entropy, shifted
-from ..kernels.output_product import project
+from ..kernels.loss import IGNORED, cross_entropy, project, shifted
 from .inputs import check_labels
 
 Items = Tensor | int | None  # what a sum is divided by; None: a mean

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from fused_dropout import gradients, reversible
-from gpu import TRITON, interpret
+from kernel_cases import gradients, reversible
 from torch import Tensor
 from torch._functorch.aot_autograd import aot_function
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -20,17 +18,8 @@ from torch.utils.checkpoint import checkpoint
 
 from splitstep.fields import Context
 from splitstep.fields import dropout as dropped
-from splitstep.kernels.dropout import FUSED, Fused, formula, keep, kernel
-from splitstep.kernels.fusing import FastKernel
-
-
-@TRITON
-def test_the_kernel_is_the_formula_in_the_interpreter_of_triton() -> None:
-    """The interpreter truncates to bfloat16, where a GPU rounds."""
-    interpret(
-        "import torch; from fused_dropout import agree; from splitstep.kernels.dropout_kernel import multiply; "
-        "agree(multiply, 'cpu', [torch.bfloat16])"
-    )
+from splitstep.kernels import dropout
+from splitstep.kernels.dropout import FUSED, Fused, formula, keep
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -52,7 +41,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         salts.append(salt)
         return formula(x, p, seed, salt).contiguous()
 
-    monkeypatch.setattr(importlib.import_module("splitstep.kernels.dropout"), "kernel", lambda kind: multiply)
+    monkeypatch.setattr(dropout, "kernel", lambda kind: multiply)
     return salts
 
 
@@ -124,7 +113,7 @@ def test_a_reversible_network_runs_the_kernel_forward_and_backward(calls: list[i
     [forward] = marks
     assert len(calls) == forward + 2 * (forward - 1) + 1  # fields are evaluated again; the embedding is not
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("splitstep.kernels.dropout"), "fusible", lambda x, seed: False)
+        patch.setattr(dropout, "fusible", lambda x, seed: False)
         expected = gradients(network, network, half)
     assert all(map(torch.equal, found, expected))
 
@@ -183,26 +172,3 @@ def test_tensors_without_data_go_the_way_of_the_formula(calls: list[int]) -> Non
             y = dropped(x, 0.3, torch.empty((), dtype=torch.int64, device="cuda"), 1)
             assert (y.device.type, y.dtype, y.shape) == ("cuda", dtype, (4, 6))
     assert not calls
-
-
-def test_other_devices_have_no_kernel() -> None:
-    assert kernel("cpu") is None
-    if not torch.cuda.is_available():
-        assert kernel("cuda") is None
-
-
-def test_a_kernel_that_fails_is_reported_and_one_that_is_missing_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(error: Exception) -> Any:
-        raise error
-
-    def found(kind: str, load: Any = lambda: 5, wrong: Exception | None = None) -> Any:
-        return FastKernel[int]("dropout", load, lambda function, kind: wrong and fail(wrong))(kind)
-
-    assert found("cuda") == (5 if torch.cuda.is_available() else None)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert found("cuda") == 5
-    assert found("cpu") is None
-    assert found("cuda", lambda: fail(ImportError("no triton"))) is None
-    for how in ({"load": lambda: fail(OSError("no compiler\nand more"))}, {"wrong": OSError("no compiler\nand more")}):
-        with pytest.warns(UserWarning, match="^dropout runs without its kernel, which fails: OSError: no compiler$"):
-            assert found("cuda", **how) is None

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from fused_loss import KINDS, LOSS, PROJECT, build, by_hand, outcome, sample, slow
-from gpu import TRITON, interpret
+from kernel_cases import KINDS, build, by_hand, outcome, sample, slow
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
@@ -17,18 +16,9 @@ from torch.func import functional_call, grad, jvp, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
-from splitstep.kernels.loss import FUSED, IGNORED, Kernels, check, cross_entropy, formula, fusible, kernels
-from splitstep.kernels.output_product import Padded, bare, project, unaligned
+from splitstep.kernels import loss as loss_module
+from splitstep.kernels.loss import FUSED, IGNORED, Padded, bare, cross_entropy, formula, fusible, project, unaligned
 from splitstep.tasks.measures import score_tokens
-
-
-@TRITON
-def test_the_kernels_are_the_formula_in_the_interpreter_of_triton() -> None:
-    """The interpreter truncates to bfloat16, where a GPU rounds."""
-    interpret(
-        "import torch; from fused_loss import Kernels, agree; from splitstep.kernels import loss_kernel as k; "
-        "agree(Kernels(k.losses, k.slopes), 'cpu', [torch.bfloat16])"
-    )
 
 
 @pytest.mark.parametrize("items", [None, 40, torch.tensor(40)])
@@ -56,24 +46,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The calls of kernels that the CPU seems to have."""
     names: list[str] = []
     made = by_hand(names)
-    monkeypatch.setattr(LOSS, "kernels", lambda kind: made)
+    monkeypatch.setattr(loss_module, "kernels", lambda kind: made)
     return names
-
-
-def test_the_check_notices_kernels_that_differ() -> None:
-    right = by_hand([])
-    check(right, "cpu")
-    for change in (0.99, 1.01):
-        with pytest.raises(AssertionError):
-            check(right._replace(losses=lambda x, y, c, s, f=change: right.losses(x, y, c, f * s)), "cpu")
-        with pytest.raises(AssertionError):
-            check(
-                right._replace(slopes=lambda x, y, lse, g, c, s, f=change: right.slopes(x, y, lse, f * g, c, s)), "cpu"
-            )
-    with pytest.raises(AssertionError):
-        check(Kernels(lambda x, y, c, s: right.losses(x, y, c + 1, s), right.slopes), "cpu")
-    with torch.inference_mode():
-        check(right, "cpu")
 
 
 @pytest.mark.parametrize("items", [None, 40, torch.tensor(40)])
@@ -163,7 +137,7 @@ def test_transforms_meet_the_formula(calls: list[str]) -> None:
 
 
 def test_only_the_head_and_the_formula_are_compiled(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PROJECT, "ENOUGH", 1)
+    monkeypatch.setattr(loss_module, "ENOUGH", 1)
     head, x, labels = nn.Linear(8, 7), torch.randn(5, 8), torch.randint(7, (5,))
     graphs: list[Any] = []
 
@@ -208,7 +182,7 @@ def test_a_padded_product_has_wide_rows_on_a_gpu(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(nn.Linear, "reset_parameters", lambda self: None)  # there is no generator
     if not torch.backends.cuda.is_built():  # nor can anything be copied
         pad = SimpleNamespace(apply=lambda x, rows, dtype: x.new_empty((rows, *x.shape[1:]), dtype=dtype))
-        monkeypatch.setattr(PROJECT, "Padded", pad)
+        monkeypatch.setattr(loss_module, "Padded", pad)
     with FakeTensorMode(), torch.no_grad():  # nor are there streams, which gradients need
         for classes, width in ((1001, 1024), (33_278, 33_280), (1000, 1000), (64, 64)):
             for bias in (False, True):
@@ -249,7 +223,7 @@ def test_a_padded_model_is_the_model_itself(kind: str, calls: list[str], monkeyp
     if kind == "masked":
         nn.init.normal_(model.head.bias)
     names = list(model.state_dict())
-    monkeypatch.setattr(PROJECT, "unaligned", lambda head, x: head.weight.shape[0] % 8 != 0)
+    monkeypatch.setattr(loss_module, "unaligned", lambda head, x: head.weight.shape[0] % 8 != 0)
     loss, logits, slopes = outcome(model)
     assert (logits.shape, logits.stride()) == ((12, 50, 101), (50 * 128, 128, 1))
     with pytest.MonkeyPatch.context() as patch:
@@ -262,7 +236,7 @@ def test_a_padded_model_is_the_model_itself(kind: str, calls: list[str], monkeyp
 
 def test_a_model_that_got_another_head_is_padded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("causal", 101)
-    monkeypatch.setattr(PROJECT, "unaligned", lambda head, x: bare(head))
+    monkeypatch.setattr(loss_module, "unaligned", lambda head, x: bare(head))
     assert outcome(model)[1].stride(1) == 128
     model.resize_token_embeddings(130)
     assert isinstance(model.head, nn.Linear)
@@ -272,7 +246,7 @@ def test_a_model_that_got_another_head_is_padded_anew(monkeypatch: pytest.Monkey
 
 def test_a_model_can_be_differentiated_by_transforms(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("causal", 101)
-    monkeypatch.setattr(PROJECT, "ENOUGH", 1)
+    monkeypatch.setattr(loss_module, "ENOUGH", 1)
     ids = torch.randint(5, 101, (2, 9))
 
     def f(parameters: dict[str, Tensor]) -> Tensor:
@@ -294,9 +268,3 @@ def test_scores_by_kernels_are_those_of_copies(calls: list[str]) -> None:
         slow(patch)
         assert found == pytest.approx(score_tokens(logits, labels), rel=1e-6)
     assert found["tokens"] == 11
-
-
-def test_other_devices_have_no_kernels() -> None:
-    assert kernels("cpu") is None
-    if not torch.cuda.is_available():
-        assert kernels("cuda") is None

@@ -1,4 +1,4 @@
-"""Gumbel noise is that of splitmix64, bit for bit; as one kernel it is that of the formula."""
+"""Gumbel noise is that of splitmix64, bit for bit."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from itertools import product
 
 import pytest
 import torch
-from gpu import TRITON, interpret
-from gumbel_cases import KEYS, uniform
+from kernel_cases import KEYS, uniform
 
-from splitstep.kernels.gumbel import add_gumbel, gumbel, kernel
+from splitstep.kernels.gumbel import add_gumbel, gumbel
 
 
 @pytest.mark.parametrize("step", [0, 1, 255, 2**40])
@@ -27,14 +26,3 @@ def test_scores_are_over_the_temperature_and_stay_as_they_are(dtype: torch.dtype
     before = scores.clone()
     assert torch.equal(add_gumbel(scores, keys, 3, temperature), before.double() / temperature + gumbel(keys, 3, 50))
     assert torch.equal(scores, before)
-
-
-@TRITON
-def test_the_kernel_is_the_formula_in_the_interpreter_of_triton() -> None:
-    interpret("from gumbel_cases import agree; from splitstep.kernels.gumbel_kernel import add; agree(add, 'cpu')")
-
-
-def test_other_devices_have_no_kernel() -> None:
-    assert kernel("cpu") is None
-    if not torch.cuda.is_available():
-        assert kernel("cuda") is None

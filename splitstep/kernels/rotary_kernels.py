@@ -1,4 +1,4 @@
-"""Rotary positions as two Triton kernels. Only `kernels` of rotary.py imports this, on first use."""
+"""Rotary positions as two Triton kernels. Only `FastKernel` imports this, on first use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Softmax over long rows as Triton kernels. Only `kernels` of softmax.py imports this, on first use: Triton may be
-missing.
+"""Functions of long rows of logits as Triton kernels: cross-entropy and softmax. Only `FastKernel` imports this, on
+first use: Triton may be missing.
 
-Each program works on one row. As in loss_kernel.py, widths and offsets are given as multiples of `unit`, so that loads
-are wide, and each lane has a running maximum of its own.
+Each program works on one row. Loads are wide only if the compiler knows a divisor of offsets and widths, so these are
+given as multiples of `unit`; columns after the last class are loaded too, and then masked. Each lane has a running
+maximum and a sum of exponentials of its own: one exponential for each logit, and no lane waits for another.
 """
 
 from __future__ import annotations
@@ -15,8 +16,72 @@ import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
+from .loss import IGNORED
+
 BLOCK = 2048  # columns at a time: 16 a thread leave registers for many programs
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # finite, so differences to it are not NaN
+
+
+@triton.jit(do_not_specialize=["classes", "units", "stride"])
+def _losses(
+    logits, labels, losses, lses, classes, units, stride, smoothing,
+    ignored: tl.constexpr, smooth: tl.constexpr, unit: tl.constexpr, block: tl.constexpr, blocks: tl.constexpr,
+):  # fmt: skip
+    """loss = (1 - smoothing) * (lse - logit of the label) + smoothing * (lse - mean of the logits); 0 if ignored.
+    A label that is not a class makes both results NaN."""
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * stride * unit
+    label = tl.load(labels + row)
+    if label == ignored:
+        tl.store(losses + row, 0.0)
+        return
+    lane = tl.arange(0, block)
+    top = tl.full([block], LOWEST, tl.float32)
+    mass = tl.zeros([block], tl.float32)
+    total = tl.zeros([block], tl.float32)
+    for number in range(blocks):
+        column = number * block + lane
+        inside = column < classes
+        x = tl.load(logits + column, column < units * unit, other=0.0).to(tl.float32)
+        if smooth:
+            total += tl.where(inside, x, 0.0)
+        x = tl.where(inside, x, float("-inf"))
+        ratio = tl.exp(-tl.abs(x - top))  # of the smaller exponential to the larger
+        mass = tl.where(x > top, mass * ratio + 1.0, mass + ratio)
+        top = tl.maximum(top, x)
+    highest = tl.max(top, 0)
+    lse = highest + tl.log(tl.sum(mass * tl.exp(top - highest), 0))
+    known = (label >= 0) & (label < classes)
+    lse = tl.where(known, lse, float("nan"))
+    loss = lse - tl.load(logits + label, known, other=0.0).to(tl.float32)
+    if smooth:
+        loss = (1.0 - smoothing) * loss + smoothing * (lse - tl.sum(total, 0) / classes)
+    tl.store(losses + row, loss)
+    tl.store(lses + row, lse)
+
+
+@triton.jit(do_not_specialize=["classes", "units", "stride"])
+def _slopes(
+    logits, labels, lses, g, slopes, classes, units, stride, smoothing,
+    ignored: tl.constexpr, unit: tl.constexpr, block: tl.constexpr, blocks: tl.constexpr,
+):  # fmt: skip
+    """g * (softmax - (1 - smoothing) * truth - smoothing / classes); 0 after the last class and if ignored."""
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * stride * unit
+    slopes += row * units * unit
+    label = tl.load(labels + row)
+    counts = label != ignored
+    lse = tl.load(lses + row)
+    scale = tl.load(g).to(tl.float32)
+    lane = tl.arange(0, block)
+    for number in range(blocks):
+        column = number * block + lane
+        within = column < units * unit
+        x = tl.load(logits + column, within & counts, other=0.0).to(tl.float32)
+        slope = tl.exp(x - lse) - smoothing / classes
+        slope = tl.where(column == label, slope - (1.0 - smoothing), slope) * scale
+        slope = tl.where(counts & (column < classes), slope, 0.0)
+        tl.store(slopes + column, slope.to(slopes.dtype.element_ty), within)
 
 
 @triton.jit
@@ -100,7 +165,7 @@ def _weighted_kl(
     tl.store(values + row, weight * tl.sum(total, 0))
 
 
-def launch(kernel: Any, tensors: tuple[Tensor, ...], *numbers: float, strided: int = 1) -> None:
+def launch(kernel: Any, tensors: tuple[Tensor, ...], *numbers: float, strided: int = 1, more: Any = ()) -> None:
     """Start one program for each row of the first tensor. Of the tensors, the first `strided` have rows of its width,
     whose columns are neighbours."""
     rows, width = tensors[0].shape
@@ -109,7 +174,7 @@ def launch(kernel: Any, tensors: tuple[Tensor, ...], *numbers: float, strided: i
     units = (width // unit, *(stride // unit for stride in strides))
     with torch.cuda.device_of(tensors[0]):  # kernels start on the current device, not on that of their tensors
         kernel[(rows,)](
-            *tensors, *numbers, *units, unit, block, triton.cdiv(width, block), num_warps=max(1, block // 512)
+            *tensors, *numbers, *units, *more, unit, block, triton.cdiv(width, block), num_warps=max(1, block // 512)
         )
 
 
@@ -118,9 +183,34 @@ def neighbours(x: Tensor) -> bool:
     return x.shape[1] == 1 or x.stride(1) == 1
 
 
+def dense(x: Tensor) -> Tensor:
+    return x if neighbours(x) else x.contiguous()
+
+
+def per_row(x: Tensor) -> Tensor:
+    """Room for a number for each row."""
+    return torch.empty(len(x), device=x.device, dtype=torch.float32)
+
+
+def losses(logits: Tensor, labels: Tensor, classes: int, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Each row's loss and log-sum-exp; the latter is undefined if the label is ignored."""
+    found, lse = per_row(logits), per_row(logits)
+    more = float(smoothing), IGNORED, smoothing > 0
+    launch(_losses, (dense(logits), labels.contiguous(), found, lse), classes, more=more)
+    return found, lse
+
+
+def slopes(logits: Tensor, labels: Tensor, lse: Tensor, g: Tensor, classes: int, smoothing: float) -> Tensor:
+    """The gradient, in the logits' type. g is read on the device, so a captured graph can be replayed with another."""
+    found = torch.empty(logits.shape, device=logits.device, dtype=logits.dtype)
+    tensors = dense(logits), labels.contiguous(), lse, g, found
+    launch(_slopes, tensors, classes, more=(float(smoothing), IGNORED))
+    return found
+
+
 def row_lse(x: Tensor, temperature: float) -> Tensor:
-    found = torch.empty(len(x), device=x.device, dtype=torch.float32)
-    launch(_row_lse, (x if neighbours(x) else x.contiguous(), found), 1 / temperature)
+    found = per_row(x)
+    launch(_row_lse, (dense(x), found), 1 / temperature)
     return found
 
 
@@ -133,6 +223,6 @@ def scaled_exp_(x: Tensor, shift: Tensor, scale: Tensor, temperature: float) -> 
 def weighted_kl_(p: Tensor, q: Tensor, weights: Tensor, classes: int) -> Tensor:
     assert neighbours(p)
     assert neighbours(q)
-    values = torch.empty(len(q), device=q.device, dtype=torch.float32)
+    values = per_row(q)
     launch(_weighted_kl, (p, q, weights.float().contiguous(), values), classes, strided=2)
     return values
