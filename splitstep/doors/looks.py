@@ -240,7 +240,7 @@ def inspect(
     """
     from ..studies.inspect import inspection
     from ..studies.inspect.measuring import DEFAULT, Plan
-    from ..studies.inspect.sources import Wanted
+    from ..studies.inspect.sources import TextChoice
     from ..studies.inspect.study import check_probes, read_layers
     from ..training.progress import counting
 
@@ -251,9 +251,9 @@ def inspect(
     chosen = None if layers is None else read_layers(layers)
     plan = Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, out / "states" if save else None)
     progress = counting("inspect", at_once=True, unit="texts")
-    wanted = Wanted(text, texts, tokens, data)
+    choice = TextChoice(text, texts, tokens, data)
     command = typed_command()
-    result = inspection(model, wanted, plan, against, trust_remote_code, device, command, progress)
+    result = inspection(model, choice, plan, against, trust_remote_code, device, command, progress)
     return kept(result, out)
 
 

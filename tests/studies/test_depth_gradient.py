@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from scipy.stats import spearmanr
 
-from splitstep.studies.inspect.depth_gradient import by_layer, depth_gradient, parts_of
-from splitstep.studies.inspect.result import Inspection, Looked, Series
+from splitstep.studies.inspect.depth_gradient import by_layer, depth_gradient, gradient_parts
+from splitstep.studies.inspect.result import Inspection, ModelFindings, Series
 from splitstep.support.provenance import Provenance
 
 WIDTH = 100
@@ -18,7 +18,7 @@ RISING = tuple(row[::-1] for row in FALLING)
 Rows = Sequence[Sequence[float]]
 
 
-def looked(rotation: Rows, asymmetry: Rows, ranks: Sequence[float], random: bool) -> Looked:
+def looked(rotation: Rows, asymmetry: Rows, ranks: Sequence[float], random: bool) -> ModelFindings:
     def series(probe: str, name: str, rows: Rows) -> Series:
         n = len(rows[0])
         return Series(probe, name, "layer", tuple(range(n)), (0.0,) * n, tuple(map(tuple, rows)))
@@ -27,10 +27,10 @@ def looked(rotation: Rows, asymmetry: Rows, ranks: Sequence[float], random: bool
         series("jacobian", "complex", rotation), series("jacobian", "J asymmetry", asymmetry),
         series("products", "effective rank", [(WIDTH, WIDTH / 2, one * WIDTH) for one in ranks]),
     )  # fmt: skip
-    return Looked("m", "A F", "stack", 5, WIDTH, 1, random, (), (), every, (), (), (), (), (), ())
+    return ModelFindings("m", "A F", "stack", 5, WIDTH, 1, random, (), (), every, (), (), (), (), (), ())
 
 
-def result(model: Looked, null: Looked | None) -> Inspection:
+def result(model: ModelFindings, null: ModelFindings | None) -> Inspection:
     made = Provenance(versions={}, commit=None)
     return Inspection(model, null, 16, 4, 64, "texts", (), 4, (0, 1, 2, 3, 4), made)
 
@@ -38,9 +38,9 @@ def result(model: Looked, null: Looked | None) -> Inspection:
 NULL = looked(FLAT, FLAT, (0.8, 0.75, 0.7, 0.77), True)
 
 
-def decided(model: Looked, null: Looked | None = NULL) -> tuple[str, list[str]]:
+def decided(model: ModelFindings, null: ModelFindings | None = NULL) -> tuple[str, list[str]]:
     found = result(model, null)
-    return depth_gradient(found).kind, [one.decision for one in parts_of(found)]
+    return depth_gradient(found).kind, [one.decision for one in gradient_parts(found)]
 
 
 def test_correlations_are_spearmans() -> None:

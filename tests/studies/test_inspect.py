@@ -21,10 +21,10 @@ from splitstep.studies.inspect import Inspection, inspection
 from splitstep.studies.inspect.conclusions import conclusions
 from splitstep.studies.inspect.measuring import Plan
 from splitstep.studies.inspect.own_probes import directions, principal_plane
-from splitstep.studies.inspect.result import Looked
-from splitstep.studies.inspect.sources import Wanted
+from splitstep.studies.inspect.result import ModelFindings
+from splitstep.studies.inspect.sources import TextChoice
 
-SHORT = Wanted(texts=3, tokens=20)
+SHORT = TextChoice(texts=3, tokens=20)
 CHEAP = ("trajectory", "drift", "clustering", "rank", "cka_layers", "jacobian", "products", "attention", "rollout")
 
 
@@ -44,7 +44,7 @@ def texts(folder: Path) -> list[dict[str, Any]]:
     return [dict(tokenizer(one, return_tensors="pt", truncation=True, max_length=20)) for one in default_texts()[:3]]
 
 
-def series(looked: Looked, probe: str, name: str) -> tuple[tuple[float, ...], ...]:
+def series(looked: ModelFindings, probe: str, name: str) -> tuple[tuple[float, ...], ...]:
     one = looked.find(probe, name)
     assert one is not None
     return one.figures
@@ -158,7 +158,7 @@ def test_saved_states_are_those_of_hugging_face(folder: Path, tmp_path: Path, te
 
 def test_a_model_without_a_loss_is_judged_by_its_output(tmp_path: Path) -> None:
     folder = saved(tmp_path / "bert", bert())
-    result = inspection(str(folder), Wanted(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
+    result = inspection(str(folder), TextChoice(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
     assert result.model.losses == ()
     model: Any = open_model(folder).model
     tokenizer = open_model(folder).tokenizer
@@ -175,7 +175,7 @@ def test_a_model_without_a_loss_is_judged_by_its_output(tmp_path: Path) -> None:
 
 def test_parallel_blocks_have_no_commutator(tmp_path: Path) -> None:
     folder = saved(tmp_path / "gptj", gptj())
-    result = inspection(str(folder), Wanted(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
+    result = inspection(str(folder), TextChoice(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
     assert result.model.scheme == "A+F"
     assert [one.probe for one in result.model.missing] == ["commutator"]
     assert not any(one.probe == "commutator" for one in result.model.series)
@@ -227,7 +227,7 @@ def test_our_own_runs_are_shown_examples_of_their_task(tmp_path: Path) -> None:
         "model.ffn=16",
     ]
     assert main(["train", "digits", "--out", str(run), *changes]) == 0
-    result = inspection(str(run), Wanted(texts=2), Plan(("drift", "jacobian", "attention")))
+    result = inspection(str(run), TextChoice(texts=2), Plan(("drift", "jacobian", "attention")))
     assert (result.texts, result.source) == (2, "validation examples of digits")
     assert len(result.model.losses) == 2
     assert {one.probe for one in result.model.series} >= {"drift", "jacobian", "attention"}
@@ -235,7 +235,7 @@ def test_our_own_runs_are_shown_examples_of_their_task(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_of_later_texts_but_figures(folder: Path) -> None:
-    result = inspection(str(folder), Wanted(texts=7, tokens=8), Plan(("drift", "jacobian"), 2), against="none")
+    result = inspection(str(folder), TextChoice(texts=7, tokens=8), Plan(("drift", "jacobian"), 2), against="none")
     assert (len(result.model.paths), len(result.model.losses)) == (4, 7)
     assert {(one.probe, one.texts) for one in result.model.series} == {("drift", 7), ("jacobian", 2), ("sizes", 7)}
     assert all(len(one.changes) == 4 for one in result.model.skipped)
@@ -244,7 +244,7 @@ def test_nothing_is_kept_of_later_texts_but_figures(folder: Path) -> None:
 def test_a_network_that_was_built_is_given_random_numbers(tmp_path: Path) -> None:
     built = ss.approximate("max", tokens=2, dim=1, eps=0.05)
     built.model.save_pretrained(tmp_path / "max")
-    result = inspection(str(tmp_path / "max"), Wanted(texts=3), Plan(("drift", "attention", "jacobian"), 3))
+    result = inspection(str(tmp_path / "max"), TextChoice(texts=3), Plan(("drift", "attention", "jacobian"), 3))
     assert result.source == "random numbers from 0 to 1"
     assert result.texts == 3
     found = result.model.find("attention", "first token")

@@ -1,18 +1,23 @@
-"""What an inspection measures beside the registered probes: sizes, outlier coordinates, the states, their paths."""
+"""What an inspection measures beside the registered probes: sizes, states, their paths, and layers left out."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import final
+from typing import Any, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from ...flows import state_name
-from ...integrate import Event
+from ...flows import Flow, state_name
+from ...flows.blocks import first_float
+from ...flows.examples import as_inputs
+from ...integrate import Event, integrate
+from ...models import SplitstepModel
 from ...probes import Figures, Pass, Probe
 from ...probes.clusters import cluster_labels, token_cosines
 from ...probes.probe import LayerStates, lengths, mean_over, numbers
@@ -22,6 +27,7 @@ from .result import TokenPaths
 
 TOKENS = 128  # of a text whose paths are kept
 SEED = 16  # of the plane of paths
+SAME = 1e-3  # of the largest logit: by how much later tokens may change what earlier ones predict
 
 
 @final
@@ -94,34 +100,26 @@ class Guarded(Probe):
     def __init__(self, probe: Probe) -> None:
         self.probe, self.why = probe, ""
 
-    def __call__(self, event: Event) -> None:
-        if self.why:
-            return
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
         try:
-            self.probe(event)
+            yield
         except Exception as error:  # other people's models fail in any way
-            self.why = said(error)
+            self.why = f"{type(error).__name__}: {first_line(error)}"
+
+    def __call__(self, event: Event) -> None:
+        if not self.why:
+            with self.guarded():
+                self.probe(event)
 
     def figures(self, passed: Pass) -> Figures:
-        if self.why:
-            return {}
-        try:
-            found = self.probe.figures(passed)
-        except Exception as error:
-            self.why = said(error)
-            return {}
-        self.why = why_empty(found)
+        found: Figures = {}
+        if not self.why:
+            with self.guarded():
+                found = self.probe.figures(passed)
+                undefined = "not defined for blocks of this scheme" if "not defined" in found else ""
+                self.why = undefined or ("" if found else "this model has nothing that it could measure")
         return {} if self.why else found
-
-
-def said(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"
-
-
-def why_empty(found: Figures) -> str:
-    if "not defined" in found:
-        return "not defined for blocks of this scheme"
-    return "" if found else "this model has nothing that it could measure"
 
 
 def token_paths(states: Sequence[Tensor], texts: Sequence[tuple[str, Sequence[str]]]) -> Iterator[TokenPaths]:
@@ -132,13 +130,13 @@ def token_paths(states: Sequence[Tensor], texts: Sequence[tuple[str, Sequence[st
     """
     plane, mean = principal_plane([directions(one) for one in states])
     for one, (name, tokens) in zip(states, texts, strict=True):
-        flat = (directions(one) - mean) @ plane
-        labels = [cluster_labels(token_cosines(x)).tolist() for x in one]
-        norms = torch.linalg.vector_norm(one.double(), dim=-1)
-        yield TokenPaths(
-            name, named(tokens, one.shape[1]), places(flat[..., 0], 3), places(flat[..., 1], 3),
-            tuple(map(tuple, labels)), tuple(tuple(float(f"{x:.3g}") for x in row) for row in norms.tolist()),
-        )  # fmt: skip
+        places = (directions(one) - mean) @ plane
+        x, y = (tuple(tuple(round(v, 3) for v in row) for row in places[..., k].tolist()) for k in range(2))
+        labels = tuple(tuple(cluster_labels(token_cosines(state)).tolist()) for state in one)
+        norms = torch.linalg.vector_norm(one.double(), dim=-1).tolist()
+        many = one.shape[1]  # tokens are called by numbers if they are not text
+        names = tuple(tokens[:many]) if len(tokens) >= many else tuple(str(i + 1) for i in range(many))
+        yield TokenPaths(name, names, x, y, labels, tuple(tuple(float(f"{v:.3g}") for v in row) for row in norms))
 
 
 def directions(x: Tensor) -> Tensor:
@@ -161,10 +159,70 @@ def principal_plane(states: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     return plane * plane[largest, range(2)].sign().where(plane[largest, range(2)] != 0, 1), mean
 
 
-def places(values: Tensor, digits: int) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(round(x, digits) for x in row) for row in values.tolist())
+class Judge(NamedTuple):
+    """How a model's output is judged: by the loss it returns, by the next token, or only by how it changes."""
+
+    by: Literal["labels", "next token", "output"]
+
+    @staticmethod
+    def of(flow: Flow, inputs: Mapping[str, Any]) -> Judge:
+        """The loss of our own models needs labels; that of others is the next token's, if they predict it."""
+        if isinstance(flow.model, SplitstepModel):
+            return Judge("labels" if inputs.get("labels") is not None else "output")
+        return Judge("next token" if predicts_next(flow, inputs) else "output")
+
+    def given(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs of the pass."""
+        return {name: x for name, x in inputs.items() if name != "labels" or self.by == "labels"}
+
+    def loss(self, output: Tensor, inputs: Mapping[str, Any]) -> float | None:
+        """Nats for each prediction."""
+        if self.by == "labels":
+            return float(output) if output.numel() == 1 else None
+        if self.by == "output":
+            return None
+        ids = inputs["input_ids"][:, 1:].to(output.device)
+        return float(cross_entropy(output[:, :-1].double().flatten(0, 1), ids.flatten()))
 
 
-def named(tokens: Sequence[str], count: int) -> tuple[str, ...]:
-    """Names of so many tokens, numbers if they are not text."""
-    return tuple(tokens[:count]) if len(tokens) >= count else tuple(str(i + 1) for i in range(count))
+@torch.no_grad()
+def predicts_next(flow: Flow, inputs: Mapping[str, Any]) -> bool:
+    """Whether the output are logits over the vocabulary that do not depend on later tokens."""
+    ids = inputs.get("input_ids")
+    if ids is None or ids.shape[1] < 2 or "decoder_input_ids" in inputs:
+        return False
+    config: Any = flow.model.config
+    words = config.get_text_config().vocab_size
+    other = ids.clone()
+    other[:, -1] = (other[:, -1] + 1) % words
+    mask = {"attention_mask": inputs["attention_mask"]} if "attention_mask" in inputs else {}
+    both = (as_inputs(flow.model, {"input_ids": x, **mask}) for x in (ids, other))
+    one, two = (first_float(flow.model(**inputs)) for inputs in both)
+    if one is None or two is None or one.shape != (*ids.shape, words):
+        return False
+    return bool((one[:, :-1] - two[:, :-1]).abs().max() <= SAME * one.abs().max())
+
+
+@torch.no_grad()
+def skipped_layers(flow: Flow, inputs: Mapping[str, Any], judge: Judge, layers: Sequence[int]) -> dict[int, float]:
+    """What changes if a layer is left out: the loss minus the model's own, or |y' - y| / |y| of the output. The entry
+    -1 is the model's own loss, if it has one."""
+    given, stack = judge.given(inputs), flow.stacks[flow.main]
+    if not layers and judge.by == "output":
+        return {}
+    context, steps, k = flow.context(given), stack.steps(), stack.substeps
+    x, starts = flow.embed(given), list[Any]()
+    for first in range(0, len(steps), k):
+        starts.append(x)
+        x = integrate(stack.scheme, steps[first : first + k], x, context)
+    own = flow.head(x, context)
+    loss = judge.loss(own, inputs)
+    found = {} if loss is None else {-1: loss}
+    for layer in layers:
+        rest = steps[(layer + 1) * k :]
+        end = integrate(stack.scheme, rest, starts[layer], context) if rest else starts[layer]
+        output = flow.head(end, context)
+        after = judge.loss(output, inputs)
+        changed = None if loss is None or after is None else after - loss
+        found[layer] = float((output - own).norm() / own.norm()) if changed is None else changed
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -27,20 +26,24 @@ class Series(NamedTuple):
     t: tuple[Figure, ...]  # in [0, 1]: the share of the depth
     figures: tuple[tuple[Figure, ...], ...]
 
-    def column(self, i: int) -> list[float]:
-        """The finite figures of all texts at one place."""
-        return [row[i] for row in self.figures if math.isfinite(row[i])]
+    @property
+    def columns(self) -> list[list[float]]:
+        """The finite figures of all texts at each place."""
+        return [[row[i] for row in self.figures if math.isfinite(row[i])] for i in range(len(self.numbers))]
 
     @property
     def mean(self) -> list[float]:
-        columns = (self.column(i) for i in range(len(self.numbers)))
-        return [fmean(one) if one else math.nan for one in columns]
+        return [fmean(one) if one else math.nan for one in self.columns]
 
     @property
     def spread(self) -> list[float]:
         """The standard deviation over texts; not a number if there are fewer than two."""
-        columns = (self.column(i) for i in range(len(self.numbers)))
-        return [stdev(one) if len(one) > 1 else math.nan for one in columns]
+        return [stdev(one) if len(one) > 1 else math.nan for one in self.columns]
+
+    @property
+    def pairs(self) -> list[tuple[int, float]]:
+        """The numbers of layers or states with their means."""
+        return list(zip(self.numbers, self.mean, strict=True))
 
     @property
     def texts(self) -> int:
@@ -89,6 +92,10 @@ class Skipped(NamedTuple):
     layer: int
     changes: tuple[Figure, ...]
 
+    @property
+    def mean(self) -> float:
+        return fmean(self.changes)
+
 
 class Missing(NamedTuple):
     """A probe without figures, and why."""
@@ -98,7 +105,7 @@ class Missing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Looked:
+class ModelFindings:
     """What was found in one model."""
 
     model: str
@@ -124,6 +131,15 @@ class Looked:
     def matrix(self, probe: str) -> Matrix | None:
         return next((one for one in self.matrices if one.probe == probe), None)
 
+    def skip(self, layer: int) -> Skipped | None:
+        """What leaving out this layer does, if it was tried."""
+        return next((one for one in self.skipped if one.layer == layer), None)
+
+    @property
+    def label(self) -> str:
+        """What charts call the model."""
+        return "random weights" if self.random else Path(self.model).name.removesuffix(".gguf") or self.model
+
 
 @dataclass(frozen=True)
 class Inspection(Result):
@@ -131,8 +147,8 @@ class Inspection(Result):
 
     study = "inspect"
 
-    model: Looked
-    other: Looked | None
+    model: ModelFindings
+    other: ModelFindings | None
     seed: int | None  # of the null model
     texts: int
     tokens: int  # the most in a text
@@ -143,23 +159,10 @@ class Inspection(Result):
     made: Inlined[Provenance]
 
     @property
-    def null(self) -> Looked | None:
+    def null(self) -> ModelFindings | None:
         """The same architecture at random initialisation."""
         return self.other if self.other is not None and self.other.random else None
 
     @property
-    def looked(self) -> list[Looked]:
+    def models(self) -> list[ModelFindings]:
         return [self.model] if self.other is None else [self.model, self.other]
-
-
-def label_of(looked: Looked) -> str:
-    """What charts call a model."""
-    return "random weights" if looked.random else Path(looked.model).name.removesuffix(".gguf") or looked.model
-
-
-def several(values: Sequence[float]) -> str:
-    """A mean with its standard deviation over texts, if there are several: 0.42 (sd 0.03)."""
-    if not values:
-        return ""
-    more = f" (sd {stdev(values):.2g})" if len(values) > 1 else ""
-    return f"{fmean(values):.3g}{more}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,21 +18,27 @@ from ...opening import Opened
 from ...opening.texts import batches_of, default_texts, read_texts
 from ...tasks import Batch, Task
 from ...training.directory import RunDirectory
-from .measuring import Text
 
 TOKENS = 64  # of a text, unless it is said otherwise
 POINTS = 8  # tokens of a sequence of vectors, if the model has no positions
 
 
-class Source(NamedTuple):
-    """Texts that can be read again and again, how many there are, and where they come from."""
+class Text(NamedTuple):
+    """One text or example: its inputs (and labels), its name and its tokens."""
 
-    read: Callable[[], Iterator[Text]]
-    number: int
+    inputs: dict[str, Any]
+    name: str
+    tokens: tuple[str, ...]
+
+
+class Source(NamedTuple):
+    """Texts for a model, and where they come from."""
+
+    texts: Sequence[Text]
     name: str
 
 
-class Wanted(NamedTuple):
+class TextChoice(NamedTuple):
     """Which texts: a file or the package's own, how many, and how long."""
 
     file: Path | None = None
@@ -52,42 +58,35 @@ class Wanted(NamedTuple):
         return min([TOKENS, *(most for one in models if (most := positions(one.model) or 0) > 1)])
 
 
-def source_of(opened: Opened, wanted: Wanted, tokens: int) -> Source:
+def source_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
     """The texts for this model, each cut after so many tokens."""
-    if opened.source == "run" and wanted.file is None:
-        return examples_of(opened, wanted, tokens)
+    if opened.source == "run" and choice.file is None:
+        return examples_of(opened, choice, tokens)
     if isinstance(opened.model.config, VectorsConfig):
-        return points_for(opened.model.config, wanted)
+        return points_for(opened.model.config, choice.texts)
     main = opened.model.main_input_name
     if main != "input_ids":
         raise ValueError(
             f"{opened.name} takes {main}, and inspect reads texts: use ss.observe(ss.opening.load(...), inputs, "
             "probes) in Python"
         )
-    texts = (default_texts() if wanted.file is None else read_texts(wanted.file))[: wanted.texts]
-    tokenizer = opened.needs_tokenizer()
+    texts = (default_texts() if choice.file is None else read_texts(choice.file))[: choice.texts]
+    tokenizer, found = opened.needs_tokenizer(), list[Text]()
     check_lengths(opened, tokenizer, texts, tokens)
-
-    def read() -> Iterator[Text]:
-        for i, batch in enumerate(batches_of(texts, tokenizer, tokens, 1)):
-            ids = batch["input_ids"]
-            more = {"decoder_input_ids": ids} if opened.model.config.is_encoder_decoder else {}
-            yield Text({**batch, **more}, f"text {i + 1}", spelled(tokenizer, ids[0].tolist()))
-
-    return Source(read, len(texts), "the package's own texts" if wanted.file is None else str(wanted.file))
+    for i, batch in enumerate(batches_of(texts, tokenizer, tokens, 1)):
+        ids = batch["input_ids"]
+        more = {"decoder_input_ids": ids} if opened.model.config.is_encoder_decoder else {}
+        found.append(Text({**batch, **more}, f"text {i + 1}", spelled(tokenizer, ids[0].tolist())))
+    return Source(found, "the package's own texts" if choice.file is None else str(choice.file))
 
 
-def points_for(config: VectorsConfig, wanted: Wanted) -> Source:
+def points_for(config: VectorsConfig, many: int) -> Source:
     """Sequences of random numbers from 0 to 1, for a map of sequences of vectors."""
-    shape = (wanted.texts, config.max_positions or POINTS, config.inputs)
+    shape = (many, config.max_positions or POINTS, config.inputs)
     values = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-    def read() -> Iterator[Text]:
-        for i, one in enumerate(values):
-            spelt = tuple(" ".join(f"{x:.2f}" for x in vector) for vector in one.tolist())
-            yield Text({"values": one[None]}, f"sequence {i + 1}", spelt)
-
-    return Source(read, wanted.texts, "random numbers from 0 to 1")
+    spelt = [tuple(" ".join(f"{x:.2f}" for x in vector) for vector in one) for one in values.tolist()]
+    texts = [Text({"values": values[i : i + 1]}, f"sequence {i + 1}", spelt[i]) for i in range(many)]
+    return Source(texts, "random numbers from 0 to 1")
 
 
 def check_lengths(opened: Opened, tokenizer: Any, texts: Sequence[str], tokens: int) -> None:
@@ -118,19 +117,15 @@ def spelled(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
     )
 
 
-def examples_of(opened: Opened, wanted: Wanted, tokens: int) -> Source:
+def examples_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
     """Validation examples of a run's task."""
     recipe = RunDirectory(Path(opened.name).expanduser()).recipe()
-    task = recipe.load_task(wanted.data)
-    causal = isinstance(opened.model.config, CausalConfig)
-    found = list(islice(rows_of(task, wanted.texts), wanted.texts))
-
-    def read() -> Iterator[Text]:
-        for i, row in enumerate(found):
-            inputs = {name: x[:, :tokens] for name, x in row.items()} if causal else row
-            yield Text(dict(inputs), f"example {i + 1}", tokens_of(opened, inputs))
-
-    return Source(read, len(found), f"validation examples of {recipe.task}")
+    rows, texts = rows_of(recipe.load_task(choice.data), choice.texts), list[Text]()
+    for i, row in enumerate(islice(rows, choice.texts)):
+        cut = isinstance(opened.model.config, CausalConfig)
+        inputs = {name: x[:, :tokens] for name, x in row.items()} if cut else dict(row)
+        texts.append(Text(inputs, f"example {i + 1}", tokens_of(opened, inputs)))
+    return Source(texts, f"validation examples of {recipe.task}")
 
 
 def rows_of(task: Task, count: int) -> Iterator[Batch]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
 
-from ...flows import Flow
 from ...models.base import silent
-from ...opening import load, open_model
+from ...opening import Opened, load, open_model
 from ...probes import PROBES
 from ...support.provenance import made
 from ...training.progress import Counting
-from .measuring import Plan, look
-from .result import Inspection, Looked
-from .sources import Source, Wanted, source_of
+from .measuring import Plan, measure_model
+from .result import Inspection, ModelFindings
+from .sources import Source, TextChoice, source_of
 
 RANDOM, NOTHING = "random", "none"
 SEED = 16  # of the null model's weights
@@ -25,7 +26,7 @@ SEED = 16  # of the null model's weights
 
 def inspection(
     name: str,
-    wanted: Wanted = Wanted(),  # noqa: B008 - it cannot change
+    choice: TextChoice = TextChoice(),  # noqa: B008 - it cannot change
     plan: Plan = Plan(),  # noqa: B008
     against: str = RANDOM,
     trust_remote_code: bool = False,
@@ -37,28 +38,28 @@ def inspection(
 
     A null model has the same architecture with fresh weights by its own initialisation.
     """
-    wanted.check()
-    place = device_of(device)
-    opened = open_model(name, trust_remote_code)
+    choice.check()
+    place, opened = device_of(device), open_model(name, trust_remote_code)
     second = None if against in (RANDOM, NOTHING) else open_model(against, trust_remote_code)
-    tokens = wanted.length([opened] if second is None else [opened, second])
-    source = source_of(opened, wanted, tokens)
-    other_source = None if second is None else source_of(second, wanted, tokens)
-    total = source.number * (1 + (against == RANDOM)) + (other_source.number if other_source else 0)
-    tick = ticking(progress, total)
+    tokens = choice.length([opened] if second is None else [opened, second])
+    source = source_of(opened, choice, tokens)
+    beside = source if second is None else source_of(second, choice, tokens)
+    done, total = count(1), len(source.texts) + (against != NOTHING) * len(beside.texts)
+
+    def tick() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    look = partial(measured, place=place, tick=tick)
     make_null = maker_of(opened.model)
-    first = measured(flow_of(opened._replace(model=prepared(opened.model, place))), name, source, plan, False, tick)
-    other: Looked | None = None
-    rest = plan._replace(layers=None, states=None)
-    if second is not None and other_source is not None:
-        flow = flow_of(second._replace(model=prepared(second.model, place)))
-        other = measured(flow, against, other_source, rest, False, tick)
+    first, rest, other = look(opened, source, plan), plan._replace(layers=None, states=None), None
+    if second is not None:
+        other = look(second, beside, rest)
     elif against == RANDOM:
-        null = opened._replace(model=prepared(make_null(), place))
-        keeping = rest._replace(layers=plan.layers, skips=False)
-        other = measured(flow_of(null), name, source, keeping, True, tick)
+        null = opened._replace(model=make_null())
+        other = look(null, source, rest._replace(layers=plan.layers, skips=False), random=True)
     return Inspection(
-        model=first, other=other, seed=SEED if against == RANDOM else None, texts=source.number,
+        model=first, other=other, seed=SEED if against == RANDOM else None, texts=len(source.texts),
         tokens=tokens, source=source.name, probes=plan.probes, differentiated=plan.differentiated,
         layers=plan.layers or tuple(range(first.layers)), made=made(command),
     )  # fmt: skip
@@ -76,24 +77,6 @@ def device_of(name: str | None) -> torch.device:
         raise ValueError(f"--device {name} is not here ({str(error).splitlines()[0]}): {instead}") from None
 
 
-def ticking(progress: Counting | None, total: int) -> Callable[[], None]:
-    """Counts texts."""
-    done = 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    return tick
-
-
-def prepared(model: Any, device: torch.device) -> Any:
-    """The model in float32, since derivatives in half precision say little."""
-    return model.float().to(device).eval()
-
-
 def maker_of(model: Any) -> Callable[[], Any]:
     """Makes the null model: this class and config with fresh weights. It does not hold the model itself."""
     kind, config = type(model), deepcopy(model.config)
@@ -106,22 +89,25 @@ def maker_of(model: Any) -> Callable[[], Any]:
     return make
 
 
-def flow_of(opened: Any) -> Flow:
-    """The model as a flow; what could not be taken apart is said in the result instead of a warning."""
+def measured(
+    opened: Opened,
+    source: Source,
+    plan: Plan,
+    random: bool = False,
+    *,
+    place: torch.device,
+    tick: Callable[[], None],
+) -> ModelFindings:
+    """What is found in a model in float32, since derivatives in half precision say little; what could not be taken
+    apart is said in the result instead of a warning."""
+    model = opened.model.float().to(place).eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return load(opened)
-
-
-def measured(flow: Flow, name: str, source: Source, plan: Plan, random: bool, tick: Callable[[], None]) -> Looked:
-    check_layers(flow, name, plan)
-    return look(flow, name, source.read(), plan, random, tick)
-
-
-def check_layers(flow: Flow, name: str, plan: Plan) -> None:
+        flow = load(opened._replace(model=model))
     layers = len(flow.stacks[flow.main].layers)
     if wrong := [one for one in plan.layers or () if one >= layers]:
-        raise ValueError(f"--layers: {name} has no layer {wrong[0]}; its layers are 0 to {layers - 1}")
+        raise ValueError(f"--layers: {opened.name} has no layer {wrong[0]}; its layers are 0 to {layers - 1}")
+    return measure_model(flow, opened.name, source.texts, plan, random, tick)
 
 
 def read_layers(text: str) -> tuple[int, ...]:

@@ -1,14 +1,28 @@
-"""The curves of an inspection: which figures share a chart, with their equations and how they are read."""
+"""The charts of an inspection: which figures share one, with their equations and how they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...report.charts import Axis, Explained, Line, LineChart
-from .result import Inspection, Looked, Series, label_of
+from ...report.charts import (
+    Axis,
+    ComplexPlane,
+    Explained,
+    HeatMap,
+    Line,
+    LineChart,
+    ParticleChart,
+    Particles,
+    SliderChart,
+)
+from ...report.document import Heading, Part, in_pairs
+from ...report.particles import visible
+from ...support.words import counted
+from .result import Inspection, Series
 
 MOST = 8  # charts of probes that this page does not know
+SHOWN = 32  # tokens of a heat map
 
 
 class Curve(NamedTuple):
@@ -97,44 +111,51 @@ CURVES = (
 )  # fmt: skip
 
 
-def curves(result: Inspection, section: str) -> Iterator[Explained]:
-    """The charts of a section, as far as they were measured."""
-    for one in CURVES:
-        if one.section == section and lines_of(result, one):
-            yield chart_of(result, one)
-
-
-def other_curves(result: Inspection) -> Iterator[Explained]:
-    """Charts of probes that have none above, such as those of other packages."""
+def sections(result: Inspection) -> Iterator[Part]:
+    """The curves under their headings, as far as they were measured, after what is drawn in other ways."""
+    before = {"Trajectories": cka_maps, "Attention": rollout_map, "Jacobians": spectra}
+    for name in dict.fromkeys(one.section for one in CURVES):
+        charts = list(before[name](result)) if name in before else []
+        charts += [chart_of(result, one) for one in CURVES if one.section == name and lines_of(result, one)]
+        yield from section(name, charts)
     known = {"cka_layers", *(one.probe for one in CURVES)}
-    found = [one for one in result.model.series if one.probe not in known]
-    for one in found[:MOST]:
-        title = f"{one.probe}: {one.name}"
-        yield chart_of(result, Curve("", title, one.probe, (one.name,), one.name, "", "As the probe defines it."))
+    rest = [one for one in result.model.series if one.probe not in known][:MOST]
+    own = [Curve("", f"{p}: {name}", p, (name,), name, "", "As the probe defines it.") for p, name, *_ in rest]
+    yield from section("Other probes", [chart_of(result, one) for one in own])
+
+
+def section(name: str, charts: Sequence[Explained]) -> list[Part]:
+    """Spectra take the whole width, other charts stand in pairs."""
+    wide = [one for one in charts if isinstance(one.chart, SliderChart)]
+    pairs = in_pairs([one for one in charts if not isinstance(one.chart, SliderChart)])
+    return [Heading(name), *wide, *pairs] if charts else []
 
 
 def chart_of(result: Inspection, curve: Curve) -> Explained:
     lines = lines_of(result, curve)
     muted = [line.name for line in lines if line.name.startswith("random weights")]
     log = curve.log and all(y > 0 for line in lines for y in line.y if y == y)
-    every = (series for one in result.looked for series in one.series)
+    every = (series for one in result.models for series in one.series)
     along = next(one.along for one in every if one.probe == curve.probe and one.name in curve.names)
+    reads = "mean over texts, band: standard deviation" if any(line.low for line in lines) else "mean over texts"
+    name = f"{curve.probe}-{curve.names[0]}".replace(" ", "-")
     chart = LineChart(
-        curve.title, axis(result, along), Axis(curve.y, log=log), lines, reads(lines), curve.level if not log else None,
-        name=f"chart-{curve.probe}-{curve.names[0]}".replace(" ", "-"), muted=muted,
+        curve.title, axis(result, along), Axis(curve.y, log=log), lines, reads, curve.level if not log else None,
+        name=f"chart-{name}", muted=muted,
     )  # fmt: skip
-    return Explained(chart, curve.equation, curve.reading, f"{curve.probe}-{curve.names[0]}.csv".replace(" ", "-"))
+    return Explained(chart, curve.equation, curve.reading, f"{name}.csv")
 
 
-def reads(lines: Sequence[Line]) -> str:
-    return "mean over texts, band: standard deviation" if any(line.low for line in lines) else "mean over texts"
+def of_one_depth(result: Inspection) -> bool:
+    """Whether all models have equally many layers."""
+    return len({one.layers for one in result.models}) == 1
 
 
 def axis(result: Inspection, along: str) -> Axis:
     """Layers, if all models have equally many; else the share of the depth."""
     if along == "number":
         return Axis("number", "{:.0f}", apart=1.0)
-    if len({one.layers for one in result.looked}) == 1:
+    if of_one_depth(result):
         titles = {"state": "state, after so many layers", "layer": "layer", "pair": "layer, with the next one"}
         return Axis(titles[along], "{:g}", apart=1.0)
     return Axis("share of the depth", "{:.2f}")
@@ -142,19 +163,99 @@ def axis(result: Inspection, along: str) -> Axis:
 
 def lines_of(result: Inspection, curve: Curve) -> list[Line]:
     """Of each model, a line for each series; the null model has its first series only."""
+    several, scaled = len(curve.names) > 1, of_one_depth(result)
     return [
-        line(one, series, several=len(curve.names) > 1, scaled=len({m.layers for m in result.looked}) == 1)
-        for one in result.looked
+        line(f"{one.label}, {name}" if several else one.label, series, scaled)
+        for one in result.models
         for name in (curve.names[:1] if one.random else curve.names)
         if (series := one.find(curve.probe, name)) is not None
     ]
 
 
-def line(looked: Looked, series: Series, several: bool, scaled: bool) -> Line:
-    name = f"{label_of(looked)}, {series.name}" if several else label_of(looked)
+def line(name: str, series: Series, scaled: bool) -> Line:
     mean, spread = series.mean, series.spread
     x = [n + (series.along == "number") for n in series.numbers] if scaled or series.along == "number" else series.t
     if series.texts < 2:
         return Line(name, x, mean)
     low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
     return Line(name, x, mean, low, high)
+
+
+def particle_charts(result: Inspection) -> Iterator[Explained]:
+    """Tokens as particles, of each model that is not the null model."""
+    axes = Axis("first direction", "{:.2f}"), Axis("second direction", "{:.2f}")
+    for i, one in enumerate(result.models):
+        if one.paths and not one.random:
+            number, last = f"-{i + 1}" if i else "", len(one.paths[0].x) - 1
+            states = [(f"layer {k - 1}" if k else "embedding", k / last) for k in range(last + 1)]
+            texts = [Particles(*path) for path in one.paths]
+            yield Explained(
+                ParticleChart(f"Tokens through depth: {one.label}", *axes, states, texts, f"particles{number}"),
+                "y_l = V^T (x_l / |x_l| - mean), V the two leading principal directions over all depths and texts",
+                "Each particle is a token; the plane is the same at every depth. Tokens that gather have become alike. "
+                "Play, or move the slider; hover over a particle or a word.",
+                f"tokens{number}.csv",
+            )
+
+
+def skip_chart(result: Inspection) -> Iterator[Explained]:
+    """What each layer costs when it is left out."""
+    model = result.model
+    if not model.skipped:
+        return
+    every = [one.changes for one in model.skipped]
+    layers, means = [one.layer for one in model.skipped], [one.mean for one in model.skipped]
+    unit = "loss, nats" if model.losses else "output, relative"
+    chart = LineChart(
+        f"A layer left out: change of the {unit}", Axis("layer", "{:g}", apart=1.0), Axis("change", "{:.3g}"),
+        [Line(model.label, layers, means, list(map(min, every)), list(map(max, every)))],
+        "mean over texts, band: from the least to the greatest", 0.0, name="chart-skipped",
+    )  # fmt: skip
+    equation = "loss(without l) - loss" if model.losses else "|y(without l) - y| / |y|"
+    reading = f"Each layer is really left out, one at a time, on {counted(len(every[0]), 'text')}."
+    yield Explained(chart, equation, reading, "skipped.csv")
+
+
+def spectra(result: Inspection) -> Iterator[Explained]:
+    """The spectra of all layers with a slider; the null model's if it has as many layers."""
+    if not result.model.spectra:
+        return
+    models = [one for one in result.models if one.layers == result.model.layers]
+    planes = list[ComplexPlane]()
+    for layer in (one.layer for one in result.model.spectra):
+        found = ((one.label, each) for one in models for each in one.spectra if each.layer == layer)
+        groups = [(label, list(map(complex, each.real, each.imaginary))) for label, each in found]
+        planes.append(ComplexPlane(f"layer {layer}", groups, muted=["random weights"]))
+    yield Explained(
+        SliderChart("Eigenvalues of each layer's Jacobian", "layer", planes, name="spectra"),
+        "J_l = ∂x_{l+1} / ∂x_l",
+        "J is that of a single token, the last one of the first text, with the residual connection. Numbers inside the "
+        "circle shrink, those outside grow; those off the real line turn. A layer that did nothing has all at 1. Of a "
+        "wide layer, 256 eigenvalues are shown, chosen evenly in the order of their size.",
+        "spectra.json",
+    )
+
+
+def cka_maps(result: Inspection) -> Iterator[Explained]:
+    for one in result.models:
+        found = one.matrix("cka_layers")
+        if found is not None:
+            name = "random" if one.random else "model" if one is result.model else "other"
+            chart = HeatMap(
+                f"Likeness of layers: {one.label}", "state", "state", found.labels, found.labels, found.values,
+                "{:.2f}", f"chart-cka-{name}", 1.0,
+            )  # fmt: skip
+            reading = "Debiased linear CKA over tokens, mean over texts: blocks of strong colour do alike things."
+            yield Explained(chart, "CKA(x_l, x_m)", reading, f"cka-{name}.csv")
+
+
+def rollout_map(result: Inspection) -> Iterator[Explained]:
+    found = result.model.matrix("rollout")
+    if found is None:
+        return
+    tokens = [f"{i + 1} {visible(one)}" for i, one in enumerate(found.labels[:SHOWN])]
+    values = [row[:SHOWN] for row in found.values[:SHOWN]]
+    title, numbers = "Attention rollout of the first text", [str(i + 1) for i in range(len(tokens))]
+    chart = HeatMap(title, "from token", "token", numbers, tokens, values, "{:.3f}", "chart-rollout")
+    reading = f"Where what a token knows at the end comes from, through all layers; the first {len(tokens)} tokens."
+    yield Explained(chart, "R_L = Π_l (W_l + I) / 2", reading, "rollout.csv")
