@@ -43,10 +43,10 @@ from splitstep.support.provenance import stamp
 from splitstep.text.files import read
 from splitstep.training import load_recipe
 from splitstep.training.directory import RunDirectory
+from splitstep.training.objective import UpdateBatch, prefetched
 from splitstep.training.processes import Processes
 from splitstep.training.run import Run
 from splitstep.training.update import Captured
-from splitstep.training.work import UpdateBatch, prefetched
 
 BATCHES = 4  # that a way goes through
 TIME_BAR, FLOP_BAR, MEMORY_BAR = 1.20, 1.2, 1.15

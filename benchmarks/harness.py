@@ -33,9 +33,9 @@ from splitstep.training import Recipe, evaluate, load_recipe
 from splitstep.training.directory import RunDirectory
 from splitstep.training.loop import fit, open_journal
 from splitstep.training.networks import build_model
+from splitstep.training.objective import dropout_seed
 from splitstep.training.processes import Processes
 from splitstep.training.run import Run
-from splitstep.training.work import dropout_seed
 
 BAR = 1.03
 ALONE = Processes(0, 1, torch.device("cpu"))

@@ -42,11 +42,10 @@ from splitstep.tasks.masked.packing import Packer, row_type
 from splitstep.tasks.task import tensors
 from splitstep.text.subwords import CLS, MASK, PAD, SEP
 from splitstep.training import TrainOptions, load_recipe
-from splitstep.training.objective import Learner
+from splitstep.training.objective import Learner, UpdateBatch, dropout_seed
 from splitstep.training.processes import Processes
 from splitstep.training.update import choose_precision, make_optimizer, make_update
 from splitstep.training.weights import spread
-from splitstep.training.work import UpdateBatch, dropout_seed
 
 BAR, KEPT = 1.25, 0.9  # on full rows; the share of it that must be left on the mixture
 BATCHES = 4  # batches that a way goes through; made before the clock starts

@@ -25,11 +25,10 @@ from splitstep.recipes import find_recipe
 from splitstep.support.files import write_atomically
 from splitstep.support.provenance import stamp
 from splitstep.training import TrainOptions
-from splitstep.training.objective import Learner
+from splitstep.training.objective import Learner, UpdateBatch, dropout_seed
 from splitstep.training.processes import Processes
 from splitstep.training.update import choose_precision, make_optimizer, make_update
 from splitstep.training.weights import spread
-from splitstep.training.work import UpdateBatch, dropout_seed
 
 MODES = ("eager", "compile", "capture", "compile+capture")
 BAR = 3.0  # captured against eager, for the MNIST model

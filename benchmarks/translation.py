@@ -47,12 +47,11 @@ from splitstep.tasks.pairs.search import groups
 from splitstep.tasks.pairs.translation import Translation
 from splitstep.training import RunDirectory, TrainOptions, load_recipe
 from splitstep.training.loop import fit, open_journal
-from splitstep.training.objective import Learner
+from splitstep.training.objective import Learner, UpdateBatch, work_for
 from splitstep.training.processes import Processes
 from splitstep.training.run import Run
 from splitstep.training.update import choose_mode, choose_precision, make_optimizer, make_update
 from splitstep.training.weights import spread
-from splitstep.training.work import UpdateBatch, work_for
 
 RECIPES = FOLDER
 BARS = {"lie": 150.0, "macaron": 130.0}  # updates per second in (a)

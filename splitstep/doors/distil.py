@@ -137,7 +137,7 @@ def compare_distil(
         raise ValueError(f"--answer-tokens {answer_tokens}: give at least 1.")
     begin, changes = models_of(teacher, student, student_layers)
     refuse_launchers("compare distil")
-    from ..jobs.engines import check_engine
+    from ..jobs import check_engine
     from ..recipe import override
     from ..studies.distil.exams import ExamFiles
     from ..studies.distil.plan import check_methods

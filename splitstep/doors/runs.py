@@ -219,8 +219,8 @@ def generate(
     data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     out DIR: Also write the JSON document to DIR/result.json.
     """
+    from ..inference.generate import Sampling
     from ..inference.generate import generate as write
-    from ..inference.sampling import Sampling
 
     apart(Path(model), out)
     how = Sampling(temperature, top_k, top_p, seed)

@@ -9,13 +9,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ..jobs.engines import Engine, open_engine, threads_per_job
-from ..jobs.progress import RunsProgress
+from ..jobs import Engine, open_engine, threads_per_job
 from ..support.memory import NoMemory, no_memory
 from ..support.provenance import Provenance, made
 from ..support.typed import plain
 from ..support.words import counted
 from ..training.directory import InUse, RunDirectory
+from ..training.progress import RunsProgress
 from .plan import Planned
 from .trials import RunRecord, read_ended
 

@@ -1,18 +1,169 @@
-"""Text from a language model."""
+"""Text from a language model: tokens drawn from its logits, and their text as it comes, whole characters only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import torch
+from torch import Tensor
 
 from ..fields.attention import unplanned_attention
+from ..options import check_int64
 from .runs import TextCodec, open_language_model
-from .sampling import EndTokens, Sampling, StopWords, text_pieces, until_stopped
+
+MOST_KEPT = 10**9  # of top_k: more than any vocabulary
+LEAST = 1e-6  # of a temperature that is not 0: smaller ones are 0 in single precision
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """A temperature, at 0 of which the likeliest token is taken each time; then only the `top_k` likeliest tokens, and
+    of those the likeliest that together have a probability of `top_p`. The order is that of transformers."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.temperature == 0 or LEAST <= self.temperature < math.inf):
+            raise ValueError(f"generate needs a temperature of 0 or at least {LEAST}; got {self.temperature}")
+        if self.top_k is not None and not 1 <= self.top_k <= MOST_KEPT:
+            raise ValueError(f"generate needs a top-k of at least 1 and at most {MOST_KEPT:,}; got {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"generate needs a top-p above 0 and at most 1; got {self.top_p}")
+        if self.temperature == 0 and (self.top_k or self.top_p) is not None:
+            raise ValueError("a temperature of 0 takes the likeliest token: leave out --top-k and --top-p")
+        check_int64("the seed", self.seed)
+
+    def generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
+
+    def draw(self, logits: Tensor, random: torch.Generator) -> int:
+        """A token; logits [V] on the CPU."""
+        if not logits.isfinite().all():
+            raise ValueError(
+                "the model's output is not a number: its weights are damaged, or too large for its precision"
+            )
+        if self.temperature == 0:
+            return int(logits.argmax())
+        return int(torch.multinomial(self.kept(logits).softmax(-1), 1, generator=random))
+
+    def kept(self, logits: Tensor) -> Tensor:
+        """The logits over the temperature, with -inf for tokens that are not to be drawn."""
+        scaled = (logits - logits.max()) / self.temperature
+        if self.top_k is not None:
+            least = scaled.topk(min(self.top_k, len(scaled))).values[-1]
+            scaled = scaled.masked_fill(scaled < least, -math.inf)
+        if self.top_p is not None:
+            ordered, places = scaled.sort(descending=True)
+            shares = ordered.softmax(-1)
+            likelier = shares.cumsum(-1) - shares  # the probability of all likelier tokens; 0 for the likeliest
+            scaled = scaled.index_fill(0, places[likelier >= self.top_p], -math.inf)
+        return scaled
+
+
+PART = "\ufffd"  # what a decoder writes for bytes that are not a character, such as the beginning of one
+
+
+@final
+class TextStream:
+    """Tokens to text, piece by piece. The pieces together are what `decode` makes of all tokens.
+
+    A token is decoded after those of the piece before it, since a decoder may join words by blanks. A character whose
+    bytes are in several tokens is held back until it is whole.
+    """
+
+    def __init__(self, decode: Callable[[list[int]], str], before: Sequence[int] = ()) -> None:
+        self.decode = decode
+        self.window = list(before)  # tokens whose text is there already
+        self.context = len(self.window)  # how many tokens of the window are shown as a whole
+        self.shown = len(decode(self.window)) if self.window else 0  # characters of the window's text
+
+    def push(self, token: int) -> str:
+        """The text that this token adds."""
+        self.window.append(token)
+        text = self.decode(self.window)
+        whole = not text.endswith(PART)
+        piece = text[self.shown : len(text) if whole else len(text) - 1]
+        self.shown += len(piece)
+        if whole:
+            self.window = self.window[self.context :]
+            self.context, self.shown = len(self.window), len(self.decode(self.window))
+        return piece
+
+    def end(self) -> str:
+        """The text that was held back."""
+        return self.decode(self.window)[self.shown :] if self.window else ""
+
+
+def text_pieces(tokens: Iterable[int], decode: Callable[[list[int]], str], before: Sequence[int] = ()) -> Iterator[str]:
+    """The text of the tokens after those `before`, as soon as it is certain."""
+    stream = TextStream(decode, before)
+    for token in tokens:
+        yield stream.push(token)
+    yield stream.end()
+
+
+@final
+class EndTokens:
+    """Lets tokens through up to the first that ends a text, which is left out."""
+
+    def __init__(self, ends: frozenset[int]) -> None:
+        self.ends = ends
+        self.found: int | None = None
+
+    def before(self, tokens: Iterable[int]) -> Iterator[int]:
+        """The tokens before the end."""
+        for token in tokens:
+            if token in self.ends:
+                self.found = token
+                return
+            yield token
+
+
+@final
+class StopWords:
+    """Lets text through up to the first stop word, which is left out. Text that may be the beginning of one is held
+    back. The first is the one that ends first, and of several that end together the longest."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        if "" in words:
+            raise ValueError('a stop word is empty: give some text, such as --stop "."')
+        self.words, self.held = tuple(words), ""
+        self.found: str | None = None
+
+    def push(self, text: str) -> str:
+        """What can be shown of the text so far."""
+        self.held += text
+        ends = [(start + len(word), start, word) for word in self.words if (start := self.held.find(word)) >= 0]
+        if ends:
+            _, start, self.found = min(ends)
+            return self.held[:start]
+        keep = max((self._begun(word) for word in self.words), default=0)
+        free = len(self.held) - keep
+        piece, self.held = self.held[:free], self.held[free:]
+        return piece
+
+    def _begun(self, word: str) -> int:
+        """How many of the last characters are a beginning of the word."""
+        longest = min(len(word) - 1, len(self.held))
+        return next((n for n in range(longest, 0, -1) if self.held.endswith(word[:n])), 0)
+
+
+def until_stopped(pieces: Iterable[str], stop: StopWords) -> Iterator[str]:
+    """The pieces up to a stop word."""
+    for piece in pieces:
+        yield stop.push(piece)
+        if stop.found is not None:
+            return
+    yield stop.held
+
 
 MOST_TOKENS = 1_000_000  # they are made one by one
 AS_IT_IS = Sampling()

@@ -19,8 +19,8 @@ from ..support.documents import Loader, first_difference, flat, parse_json, read
 from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
 from ..support.provenance import Provenance
 from ..support.typed import Inlined, plain, read_as
+from .checkpoint import contents
 from .result import RunResult, Start
-from .tensor_file import contents
 
 UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
 

@@ -18,11 +18,11 @@ from .directory import Environment, RunDirectory
 from .evaluate import evaluate, free_run
 from .finish import finish, finish_diverged
 from .log import Journal, Recorder, open_tensorboard
+from .objective import prefetched
 from .processes import NEVER, Processes, Stop, Stopped, this_world
 from .progress import Progress
 from .result import RunResult
 from .run import Diverged, Run
-from .work import prefetched
 
 
 def fit(run: Run, journal: Journal, stop: Stop = NEVER) -> None:

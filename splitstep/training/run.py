@@ -18,11 +18,10 @@ from ..tasks import Task
 from .checkpoint import CheckpointReader, generators, learned, prune, restore, save_checkpoint, set_generators, share
 from .directory import RunDirectory
 from .networks import Network, beyond_diffusion_limit
-from .objective import BatchSource, Factory, Learner
+from .objective import BatchSource, Factory, Learner, UpdateBatch, dropout_seed, work_for
 from .processes import Clock, Processes, Times
 from .update import Captured, CapturedIfPossible, choose_mode, choose_precision, make_optimizer, make_update
 from .weights import LocalShard, choose_parallel, gathered, pieces, spread
-from .work import UpdateBatch, dropout_seed, work_for
 
 EXPLODED = 3.0  # a run has diverged if its loss is above this times the first update's, plus one
 

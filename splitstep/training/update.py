@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from ..options import TrainOptions
 from ..support.memory import no_collection
-from .objective import Learner
+from .objective import Learner, UpdateBatch
 from .processes import Processes
 from .weights import Distributed, gathered, with_halves
-from .work import UpdateBatch
 
 Update = Callable[[UpdateBatch, float], tuple[Tensor, Tensor]]  # (work, learning rate) -> (loss, gradient norm)
 Step = Callable[[UpdateBatch], tuple[Tensor, Tensor]]

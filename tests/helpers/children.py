@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([
-    "splitstep.training", "splitstep.models", "splitstep.order", "splitstep.training.card", "splitstep.training.start",
+    "splitstep.training", "splitstep.models", "splitstep.order", "splitstep.training.card",
     "splitstep.training.networks", "splitstep.tasks.digits", "splitstep.tasks.pairs.numbers",
     "splitstep.tasks.listops",
     "splitstep.cli", "splitstep.studies.compare", "splitstep.studies.distil.recipe_runs",

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 from children import SERVER
 
-from splitstep.jobs import engines
-from splitstep.jobs.engines import Engine
+from splitstep import jobs
+from splitstep.jobs import Engine
 
 
 @contextmanager
@@ -26,5 +26,5 @@ def here(text: str, jobs: int) -> Iterator[Engine]:
 def forked() -> Iterator[None]:
     """Inside, processes of local engines are forked from the server of `children`, which has imported everything."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "multiprocessing", SimpleNamespace(get_context=lambda method: SERVER))
+        patch.setattr(jobs, "multiprocessing", SimpleNamespace(get_context=lambda method: SERVER))
         yield

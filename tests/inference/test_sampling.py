@@ -11,8 +11,7 @@ from scipy.stats import chisquare
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 import splitstep as ss
-from splitstep.inference.generate import sample
-from splitstep.inference.sampling import Sampling
+from splitstep.inference.generate import Sampling, sample
 
 VOCABULARY, PROMPT, NEW = 23, [3, 1, 4, 1, 5], 30
 SETTINGS = [

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from splitstep.inference.sampling import PART, StopWords, text_pieces, until_stopped
+from splitstep.inference.generate import PART, StopWords, text_pieces, until_stopped
 from splitstep.text.tokenizers import byte_tokenizer, word_tokenizer
 
 BYTES = PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), clean_up_tokenization_spaces=False)

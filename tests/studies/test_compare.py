@@ -26,6 +26,7 @@ from inline import here
 from jobs import answer, clear_up, die, die_once, linger, refuse
 from made_up import ACCURACY, LOSS, comparison, translation, trial
 
+from splitstep import jobs as engines
 from splitstep.experiments import running
 from splitstep.experiments.plan import Planned, check_schemes, file_name, plan, read_sweep
 from splitstep.experiments.statistics import (
@@ -37,9 +38,7 @@ from splitstep.experiments.statistics import (
 )
 from splitstep.experiments.study import STUDIES
 from splitstep.experiments.trials import Curve, read_curves, thinned
-from splitstep.jobs import engines
-from splitstep.jobs.engines import Engine, Processes, check_engine, open_engine
-from splitstep.jobs.progress import RunsProgress
+from splitstep.jobs import Engine, Processes, check_engine, open_engine
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare import compare, tables
 from splitstep.studies.compare.result import Comparison
@@ -49,6 +48,7 @@ from splitstep.studies.compare.test_splits import bleu_of, sentence_counts
 from splitstep.support.words import split_list
 from splitstep.tasks.measures import PERPLEXITY, Metric
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
+from splitstep.training.progress import RunsProgress
 from splitstep.training.result import Shape
 
 read_comparison = STUDIES["compare"].read

@@ -33,7 +33,7 @@ from splitstep.experiments.experiment import Difference
 from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.study import STUDIES, study_of
 from splitstep.experiments.trials import Curve
-from splitstep.jobs.engines import open_engine
+from splitstep.jobs import open_engine
 from splitstep.report.document import Verdict
 from splitstep.report.tables import to_markdown
 from splitstep.studies.distil import STUDY, compare_methods

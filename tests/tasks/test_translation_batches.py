@@ -14,8 +14,8 @@ import torch
 from splitstep.tasks import task
 from splitstep.tasks.batching import ORDER, ROWS, generator, rows_of
 from splitstep.training import TrainOptions
+from splitstep.training.objective import dropout_seed, prefetched, work_for
 from splitstep.training.processes import Processes
-from splitstep.training.work import dropout_seed, prefetched, work_for
 
 SIZE, STEPS = 96, 60
 

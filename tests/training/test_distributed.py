@@ -31,9 +31,9 @@ from splitstep.models import SplitstepForTranslation
 from splitstep.tasks.pairs.translation import Translation
 from splitstep.training import Recipe, RunDirectory, read_recipe
 from splitstep.training.evaluate import evaluate
+from splitstep.training.objective import work_for
 from splitstep.training.processes import Processes, this_world
 from splitstep.training.run import Run
-from splitstep.training.work import work_for
 
 SHORT = {"train": 300, "valid": 70, "test": 50}
 RECIPE: dict[str, Any] = {  # ListOps has rows of unequal length, and an odd number of validation batches

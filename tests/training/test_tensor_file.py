@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-from splitstep.training.tensor_file import NAMES, checksum_of, rows_of, whole_shape, write_tensors
+from splitstep.training.checkpoint import NAMES, checksum_of, rows_of, whole_shape, write_tensors
 from splitstep.training.weights import LocalShard
 
 

@@ -29,12 +29,11 @@ from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, net
 from splitstep.training import run as running
 from splitstep.training.directory import Environment
 from splitstep.training.finish import device_name
-from splitstep.training.objective import Learner
+from splitstep.training.objective import Learner, UpdateBatch, dropout_seed, prefetched, work_for
 from splitstep.training.processes import Clock, Processes, Times
 from splitstep.training.result import Kept
 from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
 from splitstep.training.weights import choose_parallel, evaluated_once, spread, with_halves
-from splitstep.training.work import UpdateBatch, dropout_seed, prefetched, work_for
 
 CPU = torch.device("cpu")
 ALONE = Processes(0, 1, CPU)

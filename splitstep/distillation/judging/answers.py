@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, TopPLogitsWarper
 
-from ...inference.sampling import Sampling
+from ...inference.generate import Sampling
 from ...kernels.gumbel import add_gumbel
 from ...text.open_tokenizer import named_ends
 from .batch_size import rows_to_write

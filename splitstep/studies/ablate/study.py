@@ -11,13 +11,12 @@ from ...experiments.arms import FULL, PAPER, Assignments, find_arms, recipes_of
 from ...experiments.plan import Planned, check_runs
 from ...experiments.running import made_by_runs, run_all
 from ...experiments.trials import LOSS, Trial, experiment_of, thinned
-from ...jobs.engines import check_engine
-from ...jobs.progress import RunsProgress
+from ...jobs import check_engine
 from ...tasks import Task
 from ...tasks.measures import Metric
 from ...text.files import data_root
 from ...training import Recipe
-from ...training.progress import Progress
+from ...training.progress import Progress, RunsProgress
 from .outcomes import outcomes_of
 from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage, setting_of
 from .records import PROBES, RECORDS

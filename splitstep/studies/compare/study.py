@@ -11,14 +11,13 @@ from ...experiments.experiment import Setting
 from ...experiments.plan import Planned, check_runs, plan
 from ...experiments.running import made_by_runs, run_all
 from ...experiments.trials import RunRecord
-from ...jobs.engines import check_engine
-from ...jobs.progress import RunsProgress
+from ...jobs import check_engine
 from ...schemes import scheme
 from ...tasks import Task
 from ...tasks.pairs.translation import Translation
 from ...text.files import data_root
 from ...training import Recipe
-from ...training.progress import Progress
+from ...training.progress import Progress, RunsProgress
 from .result import Comparison, OnTestSet, Row
 from .rows import rows_of
 from .test_splits import System, on_test_sets

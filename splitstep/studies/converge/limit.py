@@ -18,8 +18,7 @@ from ...experiments.plan import Planned, check_runs, plan
 from ...experiments.result import Result
 from ...experiments.running import run_all
 from ...inference.runs import find_run
-from ...jobs.engines import check_engine
-from ...jobs.progress import RunsProgress
+from ...jobs import check_engine
 from ...models import SplitstepModel
 from ...probes.similarity import linear_cka
 from ...schemes import scheme
@@ -31,7 +30,7 @@ from ...text.files import data_root
 from ...training import Recipe, evaluate
 from ...training.directory import RunDirectory
 from ...training.networks import build_model
-from ...training.progress import Progress
+from ...training.progress import Progress, RunsProgress
 from ..pinned import PinnedRow, order_reduction, pinned_orders
 from .depth_weights import interpolated, learnt, matrices, roughness
 from .problem import check_equation, problem_of

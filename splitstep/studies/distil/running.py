@@ -12,10 +12,10 @@ from ...distillation.judging.exam import Answers, Exam, Figures, judge
 from ...distillation.judging.tokens import Causal
 from ...experiments.running import Job, run_left
 from ...experiments.trials import Curve
-from ...jobs.progress import RunsProgress
 from ...support.documents import read_json
 from ...support.files import write_atomically
 from ...support.typed import json_text, plain, read_as
+from ...training.progress import RunsProgress
 from .plan import Planned
 from .result import START, TEACHER, DistilRun
 

@@ -9,9 +9,8 @@ from typing import Any
 from ...distillation.judging.exam import Answers, Exam
 from ...distillation.judging.rouge import rouge_l
 from ...experiments.running import made_by_runs
-from ...jobs.engines import check_engine
-from ...jobs.progress import RunsProgress
-from ...training.progress import Progress
+from ...jobs import check_engine
+from ...training.progress import Progress, RunsProgress
 from .claims import claims_of
 from .directory import Weights, claim, claim_weights
 from .plan import Planned, plan

@@ -15,7 +15,7 @@ from ...support.words import split_list
 from ...tasks.masked.mlm import Mlm
 from ...text.tokenizers import saved_tokenizer
 from ...training.directory import RunDirectory
-from ...training.start import FREE, model_folder
+from ...training.networks import FREE, model_folder
 from ..compare.rows import row_name
 
 FORM = "--start NAME=RUN,NAME=RUN or --start DIR of a comparison"

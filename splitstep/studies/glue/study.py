@@ -12,13 +12,12 @@ from typing import Any
 from ...experiments.plan import Planned
 from ...experiments.running import made_by_runs, run_all
 from ...experiments.trials import RunRecord
-from ...jobs.engines import check_engine
-from ...jobs.progress import RunsProgress
+from ...jobs import check_engine
 from ...support.provenance import Provenance
 from ...tasks.sentences import Sentences
 from ...text.files import data_root
 from ...training.directory import RunDirectory
-from ...training.progress import Progress
+from ...training.progress import Progress, RunsProgress
 from ...training.result import RunOutcome
 from .bodies import Starts, find_bodies
 from .claims import base_of, claims_of

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, TypeVar, final
 
-from ..support.words import first_line
+from .support.words import first_line
 
 T = TypeVar("T")
 

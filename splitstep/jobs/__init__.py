@@ -1,1 +1,0 @@
-"""Where independent jobs run, and how their progress is shown."""
