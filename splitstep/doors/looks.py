@@ -160,6 +160,7 @@ def deepen(
 def discretise(run: Path, out: Path | None, grid: Grid, examples: int | None, data: Path | None) -> Result:
     """The study of a trained network."""
     from ..studies.converge import discretisation as study
+    from ..studies.converge.ways import check_factors, check_substeps
     from ..training.progress import counting
 
     out = default_folder("converge", run.name or run.resolve().name, out)  # "." has no name
@@ -167,8 +168,8 @@ def discretise(run: Path, out: Path | None, grid: Grid, examples: int | None, da
     result = study.discretisation(
         run,
         grid.schemes,
-        study.check_substeps(grid.substeps or study.SUBSTEPS),
-        study.check_factors(grid.steps or study.FACTORS),
+        check_substeps(grid.substeps or study.SUBSTEPS),
+        check_factors(grid.steps or study.FACTORS),
         study.EXAMPLES if examples is None else examples,
         data,
         typed_command(),
@@ -182,7 +183,7 @@ def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None,
     from ..opening import open_model
     from ..opening.texts import default_texts, read_texts
     from ..studies.converge import discretised_flow as study
-    from ..studies.converge.discretisation import check_factors, check_substeps
+    from ..studies.converge.ways import check_factors, check_substeps
     from ..training.progress import counting
 
     out = default_folder("converge", Path(name).resolve().stem, out)

@@ -19,8 +19,8 @@ from splitstep.inference.runs import open_run
 from splitstep.recipe import read_recipe
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.converge.discretisation import discretisation
-from splitstep.studies.converge.discretisation_document import discretisation_verdict
-from splitstep.studies.converge.variations import fitting
+from splitstep.studies.converge.discretised_document import discretisation_verdict
+from splitstep.studies.converge.ways import fitting
 from splitstep.training import train
 
 read_discretisation = STUDIES["discretisation"].read
@@ -155,8 +155,8 @@ def test_a_run_whose_weights_are_gone_is_refused(run: Path, tmp_path: Path, caps
 
 
 def test_the_usual_schemes_are_those_that_fit_the_fields() -> None:
-    assert [str(s) for s in fitting(ss.scheme("F A"), [])][:2] == ["F A", "A F"]
-    assert fitting(ss.scheme("macaron"), []) == [ss.scheme("macaron")]
+    assert [str(s) for s in fitting(ss.scheme("F A"))][:2] == ["F A", "A F"]
+    assert fitting(ss.scheme("macaron")) == [ss.scheme("macaron")]
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ from splitstep import cli
 from splitstep.experiments.study import STUDIES
 from splitstep.opening import Opened
 from splitstep.report.drawing import document_to_page
-from splitstep.studies.converge.changes import Change, change_of
-from splitstep.studies.converge.discretised_flow import DiscretisedFlow, discretised_flow, strang_of, usual
-from splitstep.studies.converge.discretised_flow_document import discretised_flow_verdict
+from splitstep.studies.converge.discretised_document import discretised_flow_verdict
+from splitstep.studies.converge.discretised_flow import Change, DiscretisedFlow, change_of, discretised_flow
+from splitstep.studies.converge.ways import strang_of, usual
 
 read_discretised_flow = STUDIES["discretised-flow"].read
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,24 +16,41 @@ from torch import Tensor
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate, share_interval
 from ...inference.runs import Trained, open_run
-from ...kernels.loss import IGNORED, shifted
-from ...models import CausalConfig
-from ...models.base import all_stacks
+from ...kernels.loss import IGNORED
+from ...models.base import SplitstepModel, all_stacks
 from ...support.provenance import Provenance, made
-from ...support.typed import Inlined
-from ...tasks import Batch, Metric
+from ...support.typed import Figure, Inlined
+from ...tasks import Batch, Metric, Task
 from ...tasks.pairs.translation import Translation
 from ...training.progress import Counting
 from .local_errors import LocalError, local_errors
-from .problem import check_equation, problem_of
-from .variations import Variation, Way, chosen_batches, fitting, in_double, majority, part_of, run_ways
+from .problem import Problem, Way, check_equation, labels_of, problem_of
+from .ways import FACTORS, SUBSTEPS, fitting, given_schemes, run_ways
 
 FINE = 16  # sub-steps of the continuous limit
-FACTORS = tuple(2 ** (k / 2) for k in range(-4, 5))  # of the step
-SUBSTEPS = (1, 2, 4, 8)
 LOCAL = tuple(2.0**-k for k in range(7))  # factors of the step at which local errors are measured
 PROBED, PROBED_TOKENS = 16, 2048  # the most examples and tokens for local errors
 EXAMPLES = 256
+BATCH = 32
+MOST_TOKENS = 8192  # of all examples
+
+Sums = Mapping[str, float]
+
+
+class ExampleEffect(NamedTuple):
+    """What a way changes on examples. `change` and `distance` are of the centred logits, relative, to the network's own
+    and to those of its continuous limit; `kl` is in nats per prediction, from the network's own; `shared` is the share
+    of equal predictions. Without a scheme it is the continuous limit."""
+
+    scheme: str | None
+    substeps: int
+    factor: float
+    change: Figure
+    distance: Figure
+    kl: Figure
+    shared: Figure
+    accuracy: Figure
+    figure: Figure  # of the task's metric
 
 
 @dataclass(frozen=True)
@@ -51,11 +71,11 @@ class Discretisation(Result):
     probed: int  # examples of the local errors
     majority: float
     shared: Estimate  # predictions that the network and its limit have in common
-    own: Variation
-    limit: Variation
-    coarser: Variation
-    ways: tuple[Variation, ...]
-    longer: tuple[Variation, ...]
+    own: ExampleEffect
+    limit: ExampleEffect
+    coarser: ExampleEffect
+    ways: tuple[ExampleEffect, ...]
+    longer: tuple[ExampleEffect, ...]
     errors: tuple[LocalError, ...]
     made: Inlined[Provenance]
 
@@ -64,27 +84,17 @@ class Discretisation(Result):
         """The accuracy below which the network does not work."""
         return (self.own.accuracy + self.majority) / 2
 
+    @property
+    def by_length(self) -> tuple[list[ExampleEffect], list[ExampleEffect]]:
+        """The network at each factor of the step, and its limit."""
+        own = [one for one in self.longer if one.scheme is not None]
+        return own, [one for one in self.longer if one.scheme is None]
+
     def stops(self, upwards: bool) -> float | None:
         """The first factor of the step, from 1 upwards or downwards, at which the network does not work."""
-        own = sorted((one for one in self.longer if one.scheme is not None), key=lambda one: one.factor)
-        side = [one for one in own if one.factor > 1] if upwards else [one for one in own if one.factor < 1][::-1]
+        own = sorted(self.by_length[0], key=lambda one: one.factor, reverse=not upwards)
+        side = [one for one in own if (one.factor > 1 if upwards else one.factor < 1)]
         return next((one.factor for one in side if not one.accuracy >= self.middle), None)
-
-
-def check_factors(factors: Sequence[float]) -> tuple[float, ...]:
-    """The factors of the step in order, each once."""
-    for one in factors:
-        if not 0 < one < math.inf:
-            raise ValueError(f"--steps: a step of {one:g} times its length is none: use numbers above 0.")
-    return tuple(sorted(set(factors)))
-
-
-def check_substeps(substeps: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of sub-steps in order, each once."""
-    if not all(0 < one <= 1024 for one in substeps):
-        given = ",".join(map(str, substeps))
-        raise ValueError(f"--substeps {given}: give whole numbers from 1 to 1024, such as --substeps 1,2,4,8.")
-    return tuple(sorted(set(substeps)))
 
 
 def discretisation(
@@ -105,22 +115,21 @@ def discretisation(
         raise ValueError(f"{path} is a translator, with two stacks: converge works on models with one.")
     [stack] = all_stacks(run.model)
     check_equation(stack.scheme)
-    every = fitting(stack.scheme, schemes)
-    batches = list(chosen_batches(run.task, examples))
-    k, limit = stack.substeps, Way(None, FINE * stack.substeps)
-    ways = [Way(s, n * k) for s in every for n in substeps]
-    longer = [Way(s, n, f) for f in factors for s, n in ((stack.scheme, k), (None, limit_steps(f, k)))]
-    fixed = [Way(stack.scheme, k), limit, Way(None, FINE * k // 2)]
-    problems, tried = (lambda batch: problem_of(run.model, batch)), [*fixed, *ways, *longer]
-    found, n = run_ways(problems, batches, tried, limit, run.task, progress)
-    own, end, coarser, *rest = found
+    k, every = stack.substeps, given_schemes(stack.scheme, schemes) if schemes else fitting(stack.scheme)
+    own, limit, coarser = Way(stack.scheme, k), Way(None, FINE * k), Way(None, FINE * k // 2)
+    ways = [Way(one, n * k) for one in every for n in substeps]
+    longer = [way for f in factors for way in (own._replace(factor=f), Way(None, limit_steps(f, k), f))]
+    batches, tried = list(chosen_batches(run.task, examples)), [own, limit, coarser, *ways, *longer]
+    found = run_ways(lambda one: problem_of(run.model, one), batches, tried, comparing(limit, run.task), progress)
+    effects = {way: effect_of(way, some, run.task) for way, some in found.items()}
     errors, probed = errors_of(run, batches[0])
+    n = sum(len(batch["labels"]) for batch in batches)
     return Discretisation(
         run=str(path), task=run.recipe.task, metric=run.task.metric, scheme=str(stack.scheme),
         layers=len(stack.layers), step=stack.step, substeps=k, examples=n, probed=probed,
-        majority=majority(batches, lambda batch: labels_of(run, batch)), shared=share_interval(end.shared, n), own=own,
-        limit=end, coarser=coarser, ways=tuple(rest[: len(ways)]), longer=tuple(rest[len(ways) :]),
-        errors=tuple(errors), made=made(command),
+        majority=majority(run.model, batches), shared=share_interval(effects[limit].shared, n), own=effects[own],
+        limit=effects[limit], coarser=effects[coarser], ways=tuple(effects[way] for way in ways),
+        longer=tuple(effects[way] for way in longer), errors=tuple(errors), made=made(command),
     )  # fmt: skip
 
 
@@ -129,15 +138,79 @@ def limit_steps(factor: float, substeps: int) -> int:
     return math.ceil(FINE / 2 * max(1.0, factor)) * substeps
 
 
+def chosen_batches(task: Task, examples: int) -> Iterator[Batch]:
+    """Batches evenly from the validation split: at most so many examples, and so many tokens."""
+    size = min(BATCH, examples)
+    number = sum(1 for _ in task.batches("valid", size))
+    wanted = max(1, min(number, examples // size, MOST_TOKENS // (size * task.length)))
+    return islice(task.batches("valid", size), 0, number // wanted * wanted, number // wanted)
+
+
+def comparing(limit: Way, task: Task) -> Callable[[Batch, Problem, Tensor], Callable[[Tensor], tuple[Sums, Sums]]]:
+    """What is summed over the examples of a batch: how far logits are from the network's own and from those of its
+    limit, and the scores of the task."""
+
+    def on_batch(batch: Batch, problem: Problem, own: Tensor) -> Callable[[Tensor], tuple[Sums, Sums]]:
+        own, end = own.cpu(), problem.finish(problem.end(limit)).cpu()
+        scored = torch.ones(own.shape[:-1], dtype=torch.bool) if problem.scored is None else problem.scored.cpu()
+
+        def compare(logits: Tensor) -> tuple[Sums, Sums]:
+            return sums_of(logits.cpu(), own, end, scored), task.score(logits.cpu(), batch)
+
+        return compare
+
+    return on_batch
+
+
+def sums_of(logits: Tensor, own: Tensor, limit: Tensor, scored: Tensor) -> Sums:
+    """Over the examples of one batch: squares of differences, divergences, and shares of equal predictions."""
+    each = scored.flatten(1).sum(1).clamp(min=1) if scored.ndim > 1 else scored.long()
+    equal = ((logits.argmax(-1) == own.argmax(-1)) & scored).reshape(len(own), -1).sum(1) / each
+    mine, theirs, end = (centred(one)[scored] for one in (logits, own, limit))
+    vectors = {"change": mine - theirs, "own": theirs, "distance": mine - end, "limit": end}
+    return {
+        "examples": len(own),
+        "shared": float(equal.sum()),
+        "predictions": float(scored.sum()),
+        "kl": float(divergence(own, logits)[scored].sum()),
+        **{name: float(value.square().sum()) for name, value in vectors.items()},
+    }
+
+
+def centred(logits: Tensor) -> Tensor:
+    """Logits minus their mean: a constant changes no prediction."""
+    return logits.double() - logits.double().mean(-1, keepdim=True)
+
+
+def divergence(own: Tensor, other: Tensor) -> Tensor:
+    """KL(own | other) of each prediction, in nats."""
+    p, q = own.double().log_softmax(-1), other.double().log_softmax(-1)
+    return (p.exp() * (p - q)).sum(-1)
+
+
+def effect_of(way: Way, found: Iterable[tuple[Sums, Sums]], task: Task) -> ExampleEffect:
+    """What a way changes over all batches."""
+    s, scores = ({name: sum(float(one[name]) for one in some) for name in some[0]} for some in zip(*found, strict=True))
+    figures = task.summary(scores)
+    return ExampleEffect(
+        None if way.scheme is None else str(way.scheme), way.substeps, way.factor,
+        change=(s["change"] / s["own"]) ** 0.5, distance=(s["distance"] / s["limit"]) ** 0.5,
+        kl=s["kl"] / s["predictions"], shared=s["shared"] / s["examples"], accuracy=figures["accuracy"],
+        figure=figures[task.metric.name],
+    )  # fmt: skip
+
+
 @torch.no_grad()
 def errors_of(run: Trained, batch: Batch) -> tuple[list[LocalError], int]:
     """Local errors in float64 on the first examples of a batch, and how many they are."""
     rows = max(1, min(PROBED, len(batch["labels"]), PROBED_TOKENS // run.task.length))
-    return local_errors(problem_of(in_double(run.model), part_of(batch, rows)), LOCAL), rows
+    part = {name: x[:rows] for name, x in batch.items()}
+    return local_errors(problem_of(deepcopy(run.model).double(), part), LOCAL), rows
 
 
-def labels_of(run: Trained, batch: Batch) -> Tensor:
-    """The labels of a batch that are scored."""
-    labels = batch["labels"]
-    aligned = shifted(labels) if isinstance(run.model.config, CausalConfig) else labels
-    return aligned[aligned != IGNORED]
+def majority(model: SplitstepModel, batches: Sequence[Batch]) -> float:
+    """The accuracy of always naming the most frequent label of those that are scored."""
+    every = torch.cat(
+        [labels[labels != IGNORED] for batch in batches if (labels := labels_of(model, batch)) is not None]
+    )
+    return float(every.bincount().max()) / len(every)

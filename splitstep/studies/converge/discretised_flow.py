@@ -1,38 +1,67 @@
-"""Is a pretrained model a discretised flow? Its loss under other discretisations of its own fields."""
+"""Is a pretrained model a discretised flow? What other discretisations of its own fields change on each text."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ...experiments.result import Result
+from ...experiments.statistics import estimate
 from ...flows import Flow
-from ...notation import read
+from ...kernels.loss import IGNORED, decoder_inputs, shifted
 from ...opening import Opened, load
 from ...opening.texts import batches_of
-from ...scheme import Scheme, shown, with_tableau
+from ...scheme import Scheme, shown
 from ...support.provenance import Provenance, made
 from ...support.typed import Figure, Inlined
-from ...tableau import EULER, MIDPOINT, RK4
 from ...training.progress import Counting
-from .changes import Changed, Predicts, aligned_labels, inputs_of, predicts, run_on_texts
-from .local_errors import Exactness, LocalError, local_errors
-from .problem import Problem, check_equation, no_equation, problem_of_flow
-from .variations import Way, fitting
+from .local_errors import LocalError, local_errors
+from .problem import Problem, Way, check_equation, no_equation, problem_of_flow
+from .ways import FACTORS, SUBSTEPS, given_schemes, run_ways, strang_of, usual, whole_fields
 
-SUBSTEPS = (1, 2, 4, 8)
-FACTORS = tuple(2 ** (k / 2) for k in range(-4, 5))  # of the step
 TOKENS = 64  # of each text
 BATCH = 8  # texts at once
-EXACTNESS = Exactness(1e-3, 64)  # of local errors: models are in float32 and may have hundreds of fields
+EXACT, MOST = 1e-3, 64  # of local errors: models are in float32 and may have hundreds of fields
 PROBED_TOKENS = 32  # of the text of the local errors
+SAME = 1e-4  # relative: two losses of one model
+
+Predicts = Literal["next", "own", "nothing"]
+"""What the output at a token is: the next token's logits, its own token's (a masked model), or no logits at all."""
+
+
+class Change(NamedTuple):
+    """The mean change of the loss over texts in nats per token, each against the model's own loss on that text, and its
+    95% interval, if there are enough texts for one and all losses are finite."""
+
+    mean: Figure
+    low: Figure | None
+    high: Figure | None
+    texts: int
+
+
+class TextEffect(NamedTuple):
+    """What a way changes. `output` is the change of the output on real tokens, relative, of logits without their mean;
+    `kl` is from the model's own predictions, in nats; `shared` is the share of equal predictions. What the model does
+    not have is None. `merged` layers are one step."""
+
+    scheme: str
+    substeps: int
+    factor: float
+    merged: int
+    output: Figure
+    kl: Figure | None
+    shared: Figure | None
+    loss: Change | None
 
 
 class Undefined(NamedTuple):
@@ -60,64 +89,26 @@ class DiscretisedFlow(Result):
     texts: int
     tokens: int  # that are scored
     loss: Figure | None  # the model's own, in nats per token
-    own: Changed
-    halved: Changed | None  # two sub-steps
-    strang: Changed | None
-    merged: Changed | None
-    ways: tuple[Changed, ...]
-    longer: tuple[Changed, ...]
+    own: TextEffect
+    halved: TextEffect | None  # two sub-steps
+    strang: TextEffect | None
+    merged: TextEffect | None
+    ways: tuple[TextEffect, ...]
+    longer: tuple[TextEffect, ...]
     errors: tuple[LocalError, ...]
     made: Inlined[Provenance]
     chance: Figure | None = None  # the loss of a uniform guess
-
-
-def strang_of(own: Scheme) -> Scheme | None:
-    """Strang's splitting of a scheme's fields, the last ones outside: F/2 A F/2 of A F. None if it has one field, or
-    advances one by fractions already."""
-    names = [name for part in whole_parts(own) for name in part]
-    if len(names) < 2:
-        return None
-    inner, *outer = names
-    halves = [f"{name}/2" for name in outer]
-    return read(" ".join([*reversed(halves), inner, *halves]))
-
-
-def whole_parts(own: Scheme) -> list[tuple[str, ...]]:
-    """The fields of each part, if all advance whole steps by Euler."""
-    simple = all(part.fraction == 1 and part.tableau == EULER and not part.half for _, part in own.substeps)
-    return [part.fields for _, part in own.substeps] if simple and len(own.branches) == 1 else []
-
-
-def usual(own: Scheme) -> list[Scheme]:
-    """The model's own scheme and others of the same fields: parallel, both of Strang's, of order two, of order four."""
-    parts = whole_parts(own)
-    if not parts:
-        return [own]
-    together = read("+".join(name for part in parts for name in part))
-    strang = strang_of(own)
-    if strang is None:
-        return [own, with_tableau(own, MIDPOINT), with_tableau(own, RK4)]
-    names = [name for part in parts for name in part]
-    first = read(" ".join([*(f"{name}/2" for name in names[:-1]), names[-1], *(f"{n}/2" for n in names[-2::-1])]))
-    made = [own, together, strang, first, with_tableau(strang, MIDPOINT), with_tableau(together, RK4)]
-    return list(dict.fromkeys(made))
 
 
 class Plan(NamedTuple):
     """The ways to run a model, by what they are for, and what is not defined."""
 
     ways: list[Way]
-    halved: Way | None
-    strang: Way | None
-    merged: Way | None
     longer: list[Way]
     undefined: list[Undefined]
-
-    @property
-    def all_ways(self) -> list[Way]:
-        """Each once."""
-        single = [one for one in (self.halved, self.strang, self.merged) if one is not None]
-        return list(dict.fromkeys([*self.ways, *single, *self.longer]))
+    halved: Way | None = None
+    strang: Way | None = None
+    merged: Way | None = None
 
 
 def plan_of(
@@ -129,21 +120,26 @@ def plan_of(
         if schemes:
             check_equation(own)
         missing = [Undefined(what, why) for what in ("sub-steps", "other schemes", "merged layers", "local errors")]
-        return Plan([Way(own, k)], None, None, None, longer, missing)
-    every = fitting(own, schemes) if schemes else usual(own)
-    ways = [Way(own, k), *(Way(s, n * k) for s in every for n in substeps)]
-    strang, missing = strang_of(own), list[Undefined]()
-    if strang is None:
-        missing.append(Undefined("Strang's splitting", f"{shown(own)!r} does not have two fields with whole steps"))
-    if layers < 2:
-        missing.append(Undefined("merged layers", "the model has one layer"))
-    if len(whole_parts(own)) == 1:
-        missing.append(
-            Undefined("the splitting part of local errors", f"{shown(own)!r} has one part: nothing is split")
-        )
-    symmetric = None if strang is None else Way(strang, k)
-    merged = Way(own, k, merged=2) if layers > 1 else None
-    return Plan(ways, Way(own, 2 * k), symmetric, merged, longer, missing)
+        return Plan([Way(own, k)], longer, missing)
+    every = given_schemes(own, schemes) if schemes else usual(own)
+    ways, strang = [Way(own, k), *(Way(s, n * k) for s in every for n in substeps)], strang_of(own)
+    lacking = [
+        (strang is None, "Strang's splitting", f"{shown(own)!r} does not have two fields with whole steps"),
+        (layers < 2, "merged layers", "the model has one layer"),
+        (
+            bool(whole_fields(own)) and len(own.substeps) == 1,
+            "the splitting part of local errors",
+            f"{shown(own)!r} has one part: nothing is split",
+        ),
+    ]
+    return Plan(
+        list(dict.fromkeys(ways)),
+        longer,
+        [Undefined(what, why) for lacks, what, why in lacking if lacks],
+        halved=Way(own, 2 * k),
+        strang=None if strang is None else Way(strang, k),
+        merged=Way(own, k, merged=2) if layers > 1 else None,
+    )
 
 
 def discretised_flow(
@@ -159,26 +155,24 @@ def discretised_flow(
 ) -> DiscretisedFlow:
     """How a pretrained model depends on its discretisation, on texts that are cut after so many tokens."""
     flow, batches = flow_and_batches(opened, texts, tokens)
-    model, stack = opened.model, flow.stacks[flow.main]
-    plan = plan_of(flow.scheme, stack.substeps, len(stack.layers), schemes, substeps, factors)
-    kind, tried = predicts(model, batches[0]), plan.all_ways
-    measured = run_on_texts(
-        lambda batch: problem_on(flow, batch),
-        batches,
-        tried,
-        kind,
-        lambda batch: aligned_labels(model, batch),
-        progress,
-    )
-    found = dict(zip(tried, measured.changes, strict=True))
-    errors = [] if no_equation(flow.scheme) else errors_on(flow, batches[0], errors_progress)
+    model, stack, own = opened.model, flow.stacks[flow.main], flow.scheme
+    plan = plan_of(own, stack.substeps, len(stack.layers), schemes, substeps, factors)
+    kind, single = predicts(model, batches[0]), {"halved": plan.halved, "strang": plan.strang, "merged": plan.merged}
+    tried = [*plan.ways, *filter(None, single.values()), *plan.longer]
+    run = run_ways(lambda batch: problem_on(flow, batch), batches, tried, comparing(model, kind), progress)
+    found = {way: list(chain(*some)) for way, some in run.items()}
+    texts_alone = found[plan.ways[0]]
+    effects = {way: effect_of(way, some, texts_alone) for way, some in found.items()}
+    losses = [one.loss for one in texts_alone if one.loss is not None]
+    errors = [] if no_equation(own) else errors_on(flow, batches[0], errors_progress)
     return DiscretisedFlow(
-        model=short_name(opened), architecture=type(model).__name__, predicts=kind, stack=flow.main,
-        scheme=str(flow.scheme), layers=len(stack.layers), notes=flow.notes, undefined=tuple(plan.undefined),
-        texts=len(texts), tokens=measured.tokens, loss=measured.loss, own=found[plan.ways[0]],
-        halved=changed(found, plan.halved), strang=changed(found, plan.strang), merged=changed(found, plan.merged),
-        ways=tuple(found[way] for way in dict.fromkeys(plan.ways)), longer=tuple(found[way] for way in plan.longer),
-        errors=tuple(errors), chance=math.log(model.config.get_text_config().vocab_size), made=made(command),
+        model=short_name(opened), architecture=type(model).__name__, predicts=kind, stack=flow.main, scheme=str(own),
+        layers=len(stack.layers), notes=flow.notes, undefined=tuple(plan.undefined), texts=len(texts),
+        tokens=sum(one.tokens for one in texts_alone), loss=math.fsum(losses) / len(losses) if losses else None,
+        own=effects[plan.ways[0]], ways=tuple(effects[way] for way in plan.ways),
+        longer=tuple(effects[way] for way in plan.longer), errors=tuple(errors), made=made(command),
+        chance=math.log(model.config.get_text_config().vocab_size),
+        **{name: None if way is None else effects[way] for name, way in single.items()},
     )  # fmt: skip
 
 
@@ -188,10 +182,6 @@ def short_name(opened: Opened) -> str:
     if opened.source == "hub":
         return opened.name
     return f"{place.parent.name}/{place.name}" if place.name == "model" else place.name
-
-
-def changed(found: Mapping[Way, Changed], way: Way | None) -> Changed | None:
-    return None if way is None else found[way]
 
 
 def flow_and_batches(opened: Opened, texts: Sequence[str], tokens: int) -> tuple[Flow, list[dict[str, Tensor]]]:
@@ -216,4 +206,109 @@ def problem_on(flow: Flow, batch: Mapping[str, Tensor]) -> Problem:
 def errors_on(flow: Flow, batch: Mapping[str, Tensor], progress: Counting | None) -> list[LocalError]:
     """Local errors on the beginning of the first text."""
     part = {name: x[:1, :PROBED_TOKENS] for name, x in batch.items()}
-    return local_errors(problem_on(flow, part), (1.0,), EXACTNESS, progress)
+    return local_errors(problem_on(flow, part), (1.0,), EXACT, MOST, progress)
+
+
+def inputs_of(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A batch of texts as a model takes it. A decoder that reads an encoder is asked to repeat the text."""
+    given = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    if not model.config.is_encoder_decoder:
+        return given
+    padding = model.config.pad_token_id or 0
+    start = getattr(model.config, "decoder_start_token_id", None)  # not every config has it
+    moved = decoder_inputs(batch["labels"], padding if start is None else start, padding)
+    return {**given, "decoder_input_ids": moved, "decoder_attention_mask": given["attention_mask"]}
+
+
+@torch.no_grad()
+def predicts(model: Any, batch: Mapping[str, Tensor]) -> Predicts:
+    """Found by asking the model for its loss, and comparing it with what its logits give."""
+    if "labels" not in inspect.signature(model.forward).parameters:
+        return "nothing"
+    try:
+        output = model(**inputs_of(model, batch), labels=batch["labels"])
+        loss, logits = float(output.loss), output.logits
+    except (ValueError, RuntimeError, IndexError, TypeError, AttributeError):  # a classifier has other labels
+        return "nothing"
+    if logits.shape[:-1] != batch["labels"].shape:
+        return "nothing"
+    decoder = model.config.is_encoder_decoder
+    if not decoder and math.isclose(mean_loss(logits, shifted(batch["labels"])), loss, rel_tol=SAME):
+        return "next"
+    if math.isclose(mean_loss(logits, batch["labels"]), loss, rel_tol=SAME):
+        return "next" if decoder else "own"
+    return "nothing"
+
+
+def mean_loss(logits: Tensor, labels: Tensor) -> float:
+    return float(functional.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORED))
+
+
+class TextFigures(NamedTuple):
+    """Sums over the scored tokens of one text."""
+
+    tokens: int
+    changed: float
+    own: float
+    kl: float | None
+    equal: int | None
+    loss: float | None  # per token
+
+
+def comparing(
+    model: Any, kind: Predicts
+) -> Callable[[Mapping[str, Tensor], Problem, Tensor], Callable[[Tensor], list[TextFigures]]]:
+    """What is summed over each text of a batch. One text after the other: the logits of all would take much memory."""
+
+    def on_batch(batch: Mapping[str, Tensor], problem: Problem, own: Tensor) -> Callable[[Tensor], list[TextFigures]]:
+        labels = batch["labels"] if model.config.is_encoder_decoder else shifted(batch["labels"])
+        scored = labels != IGNORED if kind == "next" else batch["attention_mask"].bool()
+        masks = scored if own.ndim > 2 else [None] * len(own)
+
+        def compare(output: Tensor) -> list[TextFigures]:
+            return [figures_of_text(*text, kind) for text in zip(output, own, masks, labels, strict=True)]
+
+        return compare
+
+    return on_batch
+
+
+def figures_of_text(output: Tensor, own: Tensor, scored: Tensor | None, labels: Tensor, kind: Predicts) -> TextFigures:
+    """`output` and `own` are [T, K], or [K] of a model with one output a text: then `scored` is None."""
+    mine, theirs = (x[None] if scored is None else x[scored] for x in (output, own))
+    if kind == "nothing":
+        return TextFigures(len(mine), total((mine - theirs).square()), total(theirs.square()), None, None, None)
+    changed, size = (total((x - x.mean(-1, keepdim=True)).square()) for x in (mine - theirs, theirs))
+    p, q = theirs.log_softmax(-1), mine.log_softmax(-1)
+    equal = int((mine.argmax(-1) == theirs.argmax(-1)).sum())
+    loss = -total(q.gather(-1, labels[scored][:, None])) / len(q) if kind == "next" else None
+    return TextFigures(len(mine), changed, size, total(p.exp() * (p - q)), equal, loss)
+
+
+def total(x: Tensor) -> float:
+    """The sum of [T, K]: over K in the precision of x, for a vocabulary is large, and over tokens in float64."""
+    return float(x.sum(-1).double().sum())
+
+
+def effect_of(way: Way, found: Sequence[TextFigures], own: Sequence[TextFigures]) -> TextEffect:
+    """All texts together, and the interval of the change of the loss over texts."""
+    tokens = sum(one.tokens for one in found)
+    kl = [one.kl for one in found if one.kl is not None]
+    equal = [one.equal for one in found if one.equal is not None]
+    pairs = [(one.loss, before.loss) for one, before in zip(found, own, strict=True)]
+    return TextEffect(
+        str(way.scheme), way.substeps, way.factor, way.merged,
+        output=math.sqrt(math.fsum(one.changed for one in found) / math.fsum(one.own for one in found)),
+        kl=math.fsum(kl) / tokens if kl else None, shared=sum(equal) / tokens if equal else None,
+        loss=change_of([loss - before for loss, before in pairs if loss is not None and before is not None]),
+    )  # fmt: skip
+
+
+def change_of(values: Sequence[float]) -> Change | None:
+    if not values:
+        return None
+    if not all(map(math.isfinite, values)):
+        return Change(math.inf, None, None, len(values))
+    found = estimate(values)
+    assert found is not None
+    return Change(*found)

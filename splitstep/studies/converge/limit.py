@@ -33,9 +33,9 @@ from ...training.networks import build_model
 from ...training.progress import Progress, RunsProgress
 from ..pinned import PinnedRow, order_reduction, pinned_orders
 from .depth_weights import interpolated, learnt, matrices, roughness
+from .discretisation import chosen_batches
 from .problem import check_equation, problem_of
 from .slopes import Slope, fitted_slope
-from .variations import chosen_batches
 
 Kind = Literal["interpolated", "free", "smooth"]
 KINDS: tuple[Kind, ...] = ("interpolated", "free", "smooth")

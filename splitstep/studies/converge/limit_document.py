@@ -17,8 +17,8 @@ from ...schemes import label
 from ...support.words import counted, listed
 from ...tasks.measures import title_of
 from ..pinned import PinnedRow
+from .discretised_document import scrolling
 from .limit import KINDS, ContinuousLimit, Gap
-from .shared_parts import scrolling
 from .slopes import Slope
 
 TITLE = "The continuous limit"

@@ -10,6 +10,7 @@ To leading order the splitting part is h^2 C(x), with C as `probes/splitting.py`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -25,7 +26,6 @@ from ...probes.splitting import (
     size,
     with_exact_parts,
 )
-from ...scheme import Scheme
 from ...support.typed import Figure
 from ...training.progress import Counting
 from .problem import Problem
@@ -47,53 +47,42 @@ class LocalError(NamedTuple):
     remainder: Figure | None = None
 
 
-class Exactness(NamedTuple):
-    """How exact the exact flow is: its error, relative to how far the step moves the state, and the most sub-steps."""
-
-    error: float = EXACT
-    most: int = MOST
-
-
-def splits(scheme: Scheme) -> bool:
-    """Whether a scheme has more than one part."""
-    return len(scheme.substeps) > 1
-
-
 def local_error(
-    problem: Problem, layer: int, x: Tensor, factor: float, second: Tensor | None, exactness: Exactness
+    problem: Problem, layer: int, x: Tensor, factor: float, second: Tensor | None, tolerance: float, most: int
 ) -> LocalError:
     """The error of one step of a layer from x, `factor` times as long as its own; `second` is C(x)."""
-    own = problem.steps[layer]
+    scheme, context, real, own = problem.scheme, problem.context, problem.real, problem.steps[layer]
     step = Step(own.fields, own.t, factor * own.h)
-    exact, error, n = reference_of(problem.scheme, step, x, problem.context, problem.real, *exactness)
+    exact, error, n = reference_of(scheme, step, x, context, real, tolerance, most)
     pieces = refine([step], problem.substeps)
-    there = advanced(problem.scheme, pieces, x, problem.context)
-    moved = size(exact - x, problem.real)
-    total = size(there - exact, problem.real) / moved
-    if not splits(problem.scheme):
+    there, moved = advanced(scheme, pieces, x, context), size(exact - x, real)
+    total = size(there - exact, real) / moved
+    if len(scheme.substeps) == 1:
         return LocalError(layer, factor, moved, total, None, total, error / moved)
-    split = advanced(with_exact_parts(problem.scheme, n), pieces, x, problem.context)
-    splitting, subflow = (size(y, problem.real) / moved for y in (split - exact, there - split))
+    split = advanced(with_exact_parts(scheme, n), pieces, x, context)
+    splitting, subflow = (size(y, real) / moved for y in (split - exact, there - split))
     found = LocalError(layer, factor, moved, total, splitting, subflow, error / moved)
     if second is None:
         return found
     predicted = step.h**2 * second
-    remainder = size(split - exact - predicted, problem.real) / size(split - exact, problem.real)
-    return found._replace(leading=size(predicted, problem.real) / moved, remainder=remainder)
+    remainder = size(split - exact - predicted, real) / size(split - exact, real)
+    return found._replace(leading=size(predicted, real) / moved, remainder=remainder)
 
 
 def local_errors(
     problem: Problem,
-    factors: tuple[float, ...],
-    exactness: Exactness = Exactness(),  # noqa: B008 - a constant
+    factors: Sequence[float],
+    tolerance: float = EXACT,
+    most: int = MOST,
     progress: Counting | None = None,
 ) -> list[LocalError]:
-    """The error of every layer of the network, from its own states, for each factor of its step."""
+    """The error of every layer of the network, from its own states, for each factor of its step. The exact flow is
+    known to `tolerance`, relative to how far it moves the state, unless that takes more than `most` sub-steps."""
     weights = commutator_weights(problem.scheme) if not problem.scheme.doubled and problem.substeps == 1 else {}
     found: list[LocalError] = []
     for layer, x in enumerate(problem.states()[:-1]):
         second = second_order_term(weights, problem.steps[layer], x, problem.context) if weights else None
-        found += [local_error(problem, layer, x, factor, second, exactness) for factor in factors]
+        found += [local_error(problem, layer, x, factor, second, tolerance, most) for factor in factors]
         if progress is not None:
             progress(layer + 1, len(problem.steps))
     return found

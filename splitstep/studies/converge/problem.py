@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,6 +17,16 @@ from ...models import CausalConfig, SplitstepModel
 from ...models.base import all_stacks
 from ...probes.splitting import SUM, advanced, summed
 from ...scheme import Scheme, shown
+
+
+class Way(NamedTuple):
+    """A way to run a network's fields: by a scheme, or (None) by their continuous limit, which is rk4 on their sum with
+    many sub-steps. The step is `factor` times as long; `merged` neighbouring layers are one step."""
+
+    scheme: Scheme | None
+    substeps: int
+    factor: float = 1.0
+    merged: int = 1
 
 
 @dataclass(frozen=True)
@@ -36,18 +46,14 @@ class Problem:
     scored: Tensor | None = None
     substeps: int = 1
 
-    def end(
-        self, scheme: Scheme | None = None, substeps: int | None = None, factor: float = 1.0, merged: int = 1
-    ) -> Tensor:
-        """The state after all layers: of the network itself, or with another scheme, other sub-steps, longer steps, or
-        with so many neighbouring layers merged into one step."""
-        steps = refine(scaled(merge(self.steps, merged), factor), substeps or self.substeps)
-        return advanced(scheme or self.scheme, steps, self.x, self.context)
-
-    def limit(self, substeps: int, factor: float = 1.0) -> Tensor:
-        """The state after all layers as their number of sub-steps grows: rk4 on the sum of the fields."""
-        steps = [one._replace(fields=summed(self.scheme, one)) for one in scaled(self.steps, factor)]
-        return integrate(SUM, refine(steps, substeps), self.x, self.context)
+    def end(self, way: Way | None = None) -> Tensor:
+        """The state after all layers: of the network itself, or by another way to run its fields."""
+        scheme, substeps, factor, merged = way or Way(self.scheme, self.substeps)
+        steps = [Step(one.fields, factor * one.t, factor * one.h) for one in merge(self.steps, merged)]
+        if scheme is not None:
+            return advanced(scheme, refine(steps, substeps), self.x, self.context)
+        whole = [one._replace(fields=summed(self.scheme, one)) for one in steps]
+        return integrate(SUM, refine(whole, substeps), self.x, self.context)
 
     def states(self) -> list[Tensor]:
         """The state before each layer and after the last, by the network's own scheme; of a pair the mean."""
@@ -55,11 +61,6 @@ class Problem:
         for step in self.steps:
             found.append(advanced(self.scheme, refine([step], self.substeps), found[-1], self.context))
         return found
-
-
-def scaled(steps: Sequence[Step], factor: float) -> list[Step]:
-    """The same fields with steps `factor` times as long."""
-    return [Step(one.fields, factor * one.t, factor * one.h) for one in steps]
 
 
 def merge(steps: Sequence[Step], many: int) -> list[Step]:
@@ -121,20 +122,18 @@ def problem_of(model: SplitstepModel, batch: Mapping[str, Tensor]) -> Problem:
     if len(stacks) != 1:
         raise ValueError(f"A {model.config.model_type} model has {len(stacks)} stacks: use a model with one.")
     check_equation(stacks[0].scheme)
-    given = {name: as_input(x, model) for name, x in batch.items() if name != "labels"}
-    logits = model(**given, use_cache=False).logits
-    return problem_of_flow(OwnFlow(model), given, predicted(model, batch, logits))
+    given = {name: moved(x, model) for name, x in batch.items() if name != "labels"}
+    labels, logits = labels_of(model, batch), model(**given, use_cache=False).logits
+    scored = None if labels is None or labels.ndim < logits.ndim - 1 else (labels != IGNORED).to(logits.device)
+    return problem_of_flow(OwnFlow(model), given, scored)
 
 
-def as_input(x: Tensor, model: SplitstepModel) -> Tensor:
-    x = x.to(model.device)
-    return x.to(model.dtype) if x.is_floating_point() else x
+def moved(x: Tensor, model: SplitstepModel) -> Tensor:
+    """An input where the model is, numbers in its precision."""
+    return x.to(model.device, model.dtype if x.is_floating_point() else x.dtype)
 
 
-def predicted(model: SplitstepModel, batch: Mapping[str, Tensor], logits: Tensor) -> Tensor | None:
-    """Which logits are scored; None: all."""
+def labels_of(model: SplitstepModel, batch: Mapping[str, Tensor]) -> Tensor | None:
+    """The label of each prediction, in a causal model that of the next token."""
     labels = batch.get("labels")
-    if labels is None or labels.ndim < logits.ndim - 1:
-        return None
-    aligned = shifted(labels) if isinstance(model.config, CausalConfig) else labels
-    return (aligned != IGNORED).to(logits.device)
+    return shifted(labels) if labels is not None and isinstance(model.config, CausalConfig) else labels
