@@ -14,9 +14,11 @@ from ..support.memory import NoMemory, no_memory
 from ..support.provenance import Provenance, made
 from ..support.typed import plain
 from ..support.words import counted
+from ..tasks import Task
+from ..text.files import data_root
 from ..training.directory import InUse, RunDirectory
-from ..training.progress import RunsProgress
-from .plan import Planned
+from ..training.progress import Progress, RunsProgress
+from .plan import Planned, check_runs
 from .trials import RunRecord, read_ended
 
 
@@ -56,6 +58,17 @@ def run_all(
 
     jobs = [Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)) for run in runs]
     yield from (ended for _, ended in run_left(jobs, kept, out, engine_text, watch))
+
+
+def run_planned(
+    title: str, runs: Sequence[Planned], task: Task, out: Path, data: Path | None, engine_text: str, quiet: bool
+) -> dict[str, RunRecord]:
+    """The runs by folder, in their order, when all have ended; refused before anything is computed if one cannot be."""
+    ordered, total = check_runs(runs, out, task), sum(run.recipe.train.steps for run in runs)
+    with Progress(title, total, quiet) as bar:
+        every = run_all(ordered, out, data_root(data).resolve(), engine_text, RunsProgress(bar, len(runs)))
+        ended = {one.trial.folder: one for one in every}
+    return {run.folder: ended[run.folder] for run in runs}
 
 
 def run_left(

@@ -1,10 +1,10 @@
-"""Means over seeds and paired differences: Student's t intervals over seeds, bootstraps over sentences."""
+"""Means over seeds, paired differences, fitted slopes: Student's t intervals over seeds, bootstraps over sentences."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -187,3 +187,50 @@ def share_interval(share: float, n: int, level: float = LEVEL) -> Estimate:
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return Estimate(share, max(0.0, centre - half), min(1.0, centre + half), n)
+
+
+class Slope(NamedTuple):
+    """A slope and its 95% interval: Student's over the seeds, or that of one regression over all points."""
+
+    value: float
+    low: float | None
+    high: float | None
+    by: Literal["seeds", "regression"]
+    n: int  # seeds, or points
+
+    def text(self) -> str:
+        """The slope with its interval, if it has one: 0.98 [0.91, 1.05]."""
+        value, *ends = (f"{round(x, 2) + 0.0:.2f}" for x in (self.value, self.low, self.high) if x is not None)
+        return f"{value} [{', '.join(ends)}]" if ends else value
+
+
+def fitted_slope(points: Iterable[tuple[int, float, float]]) -> Slope | None:
+    """The slope of log y against log h over points (seed, h, y), of every seed that has at least two; None if there is
+    none."""
+    by_seed: dict[int, list[tuple[float, float]]] = {}
+    for seed, h, y in points:
+        if h > 0 and 0 < y < math.inf:
+            by_seed.setdefault(seed, []).append((math.log(h), math.log(y)))
+    usable = [own for own in by_seed.values() if len(own) > 1]
+    if not usable:
+        return None
+    slopes = [regression(own)[0] for own in usable]
+    if len(slopes) >= FEWEST and (over := estimate(slopes)) is not None:
+        return Slope(over.mean, over.low, over.high, "seeds", len(slopes))
+    every = [point for own in usable for point in own]
+    value, error = regression(every)
+    half = None if error is None else error * student_t(len(every) - 1, LEVEL)
+    ends = (None, None) if half is None else (value - half, value + half)
+    return Slope(value, *ends, "regression", len(every))
+
+
+def regression(points: Sequence[tuple[float, float]]) -> tuple[float, float | None]:
+    """The slope by least squares and its standard error, which needs three points or more."""
+    n = len(points)
+    mx, my = (math.fsum(column) / n for column in zip(*points, strict=True))
+    sxx = math.fsum((x - mx) ** 2 for x, _ in points)
+    slope = math.fsum((x - mx) * (y - my) for x, y in points) / sxx
+    if n < 3:
+        return slope, None
+    left = math.fsum((y - my - slope * (x - mx)) ** 2 for x, y in points)
+    return slope, math.sqrt(left / (n - 2) / sxx)

@@ -16,6 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 from splitstep import cli
+from splitstep.experiments.statistics import Slope, fitted_slope
 from splitstep.experiments.study import STUDIES
 from splitstep.models import KINDS
 from splitstep.report.drawing import document_to_page
@@ -23,7 +24,6 @@ from splitstep.studies.converge.depth_weights import interpolated, matrices, rou
 from splitstep.studies.converge.limit import ContinuousLimit, Trend, check_depths, continuous_limit
 from splitstep.studies.converge.limit_document import limit_verdict
 from splitstep.studies.converge.problem import problem_of
-from splitstep.studies.converge.slopes import Slope, fitted_slope
 from splitstep.support.provenance import Provenance
 from splitstep.tasks.measures import ACCURACY
 from splitstep.training import load_recipe
@@ -73,7 +73,7 @@ def test_interpolated_networks_converge_at_the_order_of_their_scheme(scheme: str
     with torch.no_grad():
         ends = [problem_of(interpolated(model, depth), images()).end() for depth in depths]
     points = [(3 / n, float((a - b).norm())) for n, a, b in zip(depths, ends, ends[1:], strict=False)]
-    slope = fitted_slope({0: points})
+    slope = fitted_slope((0, *one) for one in points)
     assert slope is not None
     assert slope.value == pytest.approx(order, abs=0.1)
 
@@ -83,7 +83,7 @@ def test_roughness_of_independent_layers_is_the_root_of_two_and_of_smooth_ones_t
     independent = matrices(KINDS["image"].model(KINDS["image"].config(**shape, layers=12)))
     assert roughness(independent) == pytest.approx(2**0.5, rel=0.02)
     smooth = [(3 / n, roughness(matrices(image_model(n, init_modes=3)))) for n in (12, 24, 48)]
-    slope = fitted_slope({0: smooth})
+    slope = fitted_slope((0, *one) for one in smooth)
     assert slope is not None
     assert slope.value == pytest.approx(1, abs=0.05)
 
@@ -93,12 +93,12 @@ def test_a_fitted_slope_and_its_interval_are_those_of_scipy() -> None:
     h = np.array([1.0, 0.5, 0.25, 0.125, 0.0625])
     y = h**0.7 * np.exp(0.1 * draw.standard_normal(5))
     wanted: Any = stats.linregress(np.log(h), np.log(y))
-    found = fitted_slope({0: list(zip(h.tolist(), y.tolist(), strict=True))})
+    found = fitted_slope(zip([0] * 5, h.tolist(), y.tolist(), strict=True))
     assert found is not None
     assert found.by == "regression"
     assert found.value == pytest.approx(wanted.slope)
     assert found.high == pytest.approx(wanted.slope + stats.t.ppf(0.975, 3) * wanted.stderr)
-    seeds = {seed: [(1.0, 1.0), (0.5, 0.5**power)] for seed, power in enumerate((0.8, 1.0, 1.3))}
+    seeds = [(seed, x, x**power) for seed, power in enumerate((0.8, 1.0, 1.3)) for x in (1.0, 0.5)]
     over = fitted_slope(seeds)
     assert over is not None
     assert (over.by, over.n) == ("seeds", 3)

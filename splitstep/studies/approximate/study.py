@@ -14,11 +14,11 @@ from ...approximation import Built, Say, approximate, nothing
 from ...approximation.certificate import BoundTerm, outputs, sampled_error
 from ...approximation.targets import samples
 from ...experiments.result import Result
+from ...experiments.statistics import Slope, fitted_slope
 from ...models.vectors import SplitstepVectorsModel
 from ...support.provenance import Provenance, made
 from ...support.typed import Inlined
 from ...training.progress import Counting
-from ..converge.slopes import Slope, fitted_slope
 
 SIDE = 21  # points of a surface in each direction
 STOPS = (0.0, 0.25, 0.5, 0.75, 1.0)  # where a slider holds one of the other variables; the rest stays in the middle
@@ -144,8 +144,7 @@ def approximation(
 
 def exponent_of(rows: Sequence[Row]) -> Slope | None:
     """The power of eps with which units grow; None if they do not."""
-    points = [(row.eps, float(row.units)) for row in rows]
-    return fitted_slope({0: points}) if len({units for _, units in points}) > 1 else None
+    return fitted_slope((0, row.eps, row.units) for row in rows) if len({row.units for row in rows}) > 1 else None
 
 
 def row_of(built: Built) -> Row:

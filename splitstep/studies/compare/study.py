@@ -8,16 +8,14 @@ from pathlib import Path
 
 from ...experiments.arms import FULL, Assignments
 from ...experiments.experiment import Setting
-from ...experiments.plan import Planned, check_runs, plan
-from ...experiments.running import made_by_runs, run_all
+from ...experiments.plan import Planned, plan
+from ...experiments.running import made_by_runs, run_planned
 from ...experiments.trials import RunRecord
 from ...jobs import check_engine
 from ...schemes import scheme
 from ...tasks import Task
 from ...tasks.pairs.translation import Translation
-from ...text.files import data_root
 from ...training import Recipe
-from ...training.progress import Progress, RunsProgress
 from .result import Comparison, OnTestSet, Row
 from .rows import rows_of
 from .test_splits import System, on_test_sets
@@ -47,11 +45,8 @@ def compare(
     runs = plan(recipe, schemes, seeds, sweep, arms, own_arms)
     task = recipe.load_task(data)  # here a missing file is reported once, and caches are made before workers need them
     out = out.resolve()
-    ordered = check_runs(runs, out, task)
-    with Progress(f"compare {recipe.task}", sum(run.recipe.train.steps for run in runs), quiet) as bar:
-        every = run_all(ordered, out, data_root(data).resolve(), engine, RunsProgress(bar, len(runs)))
-        ended = {one.trial.folder: one for one in every}
-    trials = [ended[run.folder].trial for run in runs]
+    ended = run_planned(f"compare {recipe.task}", runs, task, out, data, engine, quiet)
+    trials = [one.trial for one in ended.values()]
     rows = rows_of(trials, task.metric)
     return Comparison(
         task=recipe.task,

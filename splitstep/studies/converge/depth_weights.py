@@ -12,6 +12,7 @@ from ...models import SplitstepModel
 from ...models.base import all_stacks
 
 M = TypeVar("M", bound=SplitstepModel)
+Matrices = list[list[Tensor]]  # of each layer
 
 
 def interpolated(model: M, layers: int) -> M:
@@ -20,9 +21,8 @@ def interpolated(model: M, layers: int) -> M:
     A layer's weights are those at its middle; before the first middle and after the last they are constant.
     """
     [old] = all_stacks(model)
-    check_widths(model)
     step = len(old.layers) * old.step / layers
-    changes = {"layers": layers, "step": step, "matched": None, "ffn": first_width(model)}
+    changes = {"layers": layers, "step": step, "matched": None, "ffn": common_width(model)}
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         new: Any = type(model)(type(model.config)(**{**model.config.to_dict(), **changes}))
     new.to(device=model.device, dtype=model.dtype).train(model.training)
@@ -42,18 +42,15 @@ def at(i: int, layers: int, values: list[Tensor]) -> Tensor:
     return torch.lerp(values[low], values[high], place - low)
 
 
-def check_widths(model: SplitstepModel) -> None:
+def common_width(model: SplitstepModel) -> int | list[int]:
+    """The width of F in all layers; refused if they differ."""
     [rows] = model.config.ffn_rows()
     if any(row != rows[0] or len(set(row)) > 1 for row in rows):
         raise ValueError(f"Layers of unequal widths ffn={rows} have no weights between them: use equal widths.")
-
-
-def first_width(model: SplitstepModel) -> int | list[int]:
-    [rows] = model.config.ffn_rows()
     return rows[0][0] if rows[0] else model.config.ffn
 
 
-def matrices(model: SplitstepModel) -> list[list[Tensor]]:
+def matrices(model: SplitstepModel) -> Matrices:
     """The matrices of each layer."""
     [stack] = all_stacks(model)
     return [
@@ -62,7 +59,7 @@ def matrices(model: SplitstepModel) -> list[list[Tensor]]:
     ]
 
 
-def roughness(layers: list[list[Tensor]]) -> float:
+def roughness(layers: Matrices) -> float:
     """The root of sum |W_(l+1) - W_l|^2 / sum |W_l|^2 over neighbouring layers: about 1.41 if layers are independent,
     and proportional to the step if the weights are a smooth function of t."""
     steps = [(a - b).square().sum() for below, above in pairwise(layers) for a, b in zip(above, below, strict=True)]
@@ -70,6 +67,6 @@ def roughness(layers: list[list[Tensor]]) -> float:
     return float((sum(steps) / sum(sizes)) ** 0.5)
 
 
-def learnt(layers: list[list[Tensor]], start: list[list[Tensor]]) -> list[list[Tensor]]:
+def learnt(layers: Matrices, start: Matrices) -> Matrices:
     """What training added to the matrices of each layer."""
     return [[w - v for w, v in zip(one, other, strict=True)] for one, other in zip(layers, start, strict=True)]

@@ -4,9 +4,9 @@ start. Do their trajectories approach each other, and do their weights become sm
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from ...experiments.experiment import Setting
-from ...experiments.plan import Planned, check_runs, plan
+from ...experiments.plan import Planned, plan
 from ...experiments.result import Result
-from ...experiments.running import run_all
+from ...experiments.running import run_planned
+from ...experiments.statistics import Slope, fitted_slope
 from ...inference.runs import find_run
 from ...jobs import check_engine
 from ...models import SplitstepModel
@@ -26,18 +27,16 @@ from ...support.provenance import Provenance, made
 from ...support.typed import Figure, Inlined
 from ...tasks import Batch, Metric, Task
 from ...tasks.pairs.translation import Translation
-from ...text.files import data_root
 from ...training import Recipe, evaluate
 from ...training.directory import RunDirectory
 from ...training.networks import build_model
-from ...training.progress import Progress, RunsProgress
 from ..pinned import PinnedRow, order_reduction, pinned_orders
 from .depth_weights import interpolated, learnt, matrices, roughness
 from .discretisation import chosen_batches
 from .problem import check_equation, problem_of
-from .slopes import Slope, fitted_slope
 
 Kind = Literal["interpolated", "free", "smooth"]
+What = Literal["distance", "roughness", "learnt"]
 KINDS: tuple[Kind, ...] = ("interpolated", "free", "smooth")
 MODES = 3  # waves of the smooth start
 EXAMPLES = 64  # whose trajectories are compared
@@ -74,7 +73,7 @@ class Trend(NamedTuple):
     """The power of h with which something falls."""
 
     kind: Kind
-    what: Literal["distance", "roughness", "learnt"]
+    what: What
     slope: Slope
 
 
@@ -104,14 +103,6 @@ class ContinuousLimit(Result):
         return next((one.slope for one in self.trends if (one.kind, one.what) == (kind, what)), None)
 
 
-class Case(NamedTuple):
-    """What a run is for."""
-
-    kind: Kind
-    depth: int
-    step: float
-
-
 def check_depths(given: Sequence[int]) -> tuple[int, ...]:
     """The depths from the least to the greatest."""
     text, depths = ",".join(map(str, given)), sorted(given)
@@ -125,13 +116,13 @@ def check_depths(given: Sequence[int]) -> tuple[int, ...]:
     return tuple(depths)
 
 
-def settings(depths: Sequence[int], time: float, modes: int) -> dict[Setting, Case]:
-    """The recipe entries of each trained network."""
-    found: dict[Setting, Case] = {}
+def settings(depths: Sequence[int], time: float, modes: int) -> dict[Setting, tuple[Kind, int, float]]:
+    """The recipe entries of each trained network, and what it is: its kind, its depth and its step."""
+    found: dict[Setting, tuple[Kind, int, float]] = {}
     for depth in depths:
         entries = (f"model.layers={depth}", f"model.step={time / depth!r}")
-        found[entries] = Case("free", depth, time / depth)
-        found[*entries, f"model.init_modes={modes}"] = Case("smooth", depth, time / depth)
+        found[entries] = ("free", depth, time / depth)
+        found[*entries, f"model.init_modes={modes}"] = ("smooth", depth, time / depth)
     return found
 
 
@@ -162,22 +153,27 @@ def continuous_limit(
     config = recipe.config(task)
     time = config.layers * config.step
     cases = settings(depths, time, modes)
-    runs = plan(recipe, [recipe.scheme], seeds, list(cases))
-    out = out.resolve()
-    ordered = check_runs(runs, out, task)
-    with Progress(f"converge {recipe.task}", sum(run.recipe.train.steps for run in runs), quiet) as bar:
-        list(run_all(ordered, out, data_root(data).resolve(), engine, RunsProgress(bar, len(runs))))
-    batches, times = list(chosen_batches(task, EXAMPLES)), math.gcd(*depths)
-    measured = [one for run in runs for one in measure(run, cases[run.setting], out, task, batches, times, depths)]
+    runs, out = plan(recipe, [recipe.scheme], seeds, list(cases)), out.resolve()
+    run_planned(f"converge {recipe.task}", runs, task, out, data, engine, quiet)
+    look = Look(task, tuple(chosen_batches(task, EXAMPLES)), math.gcd(*depths))
+    measured = [one for run in runs for one in measure(run, Network(*cases[run.setting], run.seed), out, look, depths)]
     gaps = [gap for seed in seeds for kind in KINDS for gap in gaps_of(measured, kind, seed)]
     networks = sorted((one.network for one in measured), key=lambda n: (KINDS.index(n.kind), n.seed, n.depth))
     return ContinuousLimit(
         task=recipe.task, metric=task.metric, scheme=recipe.scheme, time=time, depths=tuple(depths),
-        seeds=tuple(seeds), modes=modes, shared_times=tuple(i * time / times for i in range(times + 1)),
-        examples=sum(len(batch["labels"]) for batch in batches), networks=tuple(networks), gaps=tuple(gaps),
+        seeds=tuple(seeds), modes=modes, shared_times=tuple(i * time / look.times for i in range(look.times + 1)),
+        examples=sum(len(batch["labels"]) for batch in look.batches), networks=tuple(networks), gaps=tuple(gaps),
         trends=tuple(trends_of(networks, gaps)), pinned=pinned_orders(), stiff=order_reduction(),
         made=made(command, recipe=recipe.document(), engine=engine),
     )  # fmt: skip
+
+
+class Look(NamedTuple):
+    """What networks are compared on: examples of a task, at so many times that all depths share."""
+
+    task: Task
+    batches: tuple[Batch, ...]
+    times: int
 
 
 class Measured(NamedTuple):
@@ -187,57 +183,52 @@ class Measured(NamedTuple):
     states: Tensor | None
 
 
-def measure(
-    run: Planned, case: Case, out: Path, task: Task, batches: Sequence[Batch], times: int, depths: Sequence[int]
-) -> Iterator[Measured]:
+def measure(run: Planned, network: Network, out: Path, look: Look, depths: Sequence[int]) -> Iterator[Measured]:
     """The network of a run, and, of the shallowest one of the usual kind, those that are interpolated from it."""
-    network = Network(case.kind, case.depth, case.step, run.seed)
     result = RunDirectory(out / run.folder).result()
     assert result is not None
     if result.status != "finished":
         yield Measured(network, None)
         return
     model, _ = find_run(out / run.folder).load_model()
-    found, start = matrices(model), matrices(build_model(run.recipe, task))
-    figure = (result.valid or {}).get(task.metric.name)
-    if case.depth > 1:
-        start = [[w.to(model.device) for w in layer] for layer in start]
-        rough = [roughness(one) for one in (found, learnt(found, start), start)]
-        network = network._replace(roughness=rough[0], learnt=rough[1], start=rough[2])
-    yield Measured(network._replace(figure=figure), shared_states(model, batches, times))
-    if case.kind == "free" and case.depth == depths[0]:
+    if network.depth > 1:
+        found, built = matrices(model), matrices(build_model(run.recipe, look.task))
+        start = [[w.to(model.device) for w in layer] for layer in built]
+        rough, added, begun = map(roughness, (found, learnt(found, start), start))
+        network = network._replace(roughness=rough, learnt=added, start=begun)
+    figure = (result.valid or {}).get(look.task.metric.name)
+    yield Measured(network._replace(figure=figure), shared_states(model, look))
+    if network.kind == "free" and network.depth == depths[0]:
         for depth in depths:
-            yield interpolate(model, depth, run, task, batches, times)
+            yield interpolate(model, depth, run, look)
 
 
-def interpolate(
-    model: SplitstepModel, depth: int, run: Planned, task: Task, batches: Sequence[Batch], times: int
-) -> Measured:
+def interpolate(model: SplitstepModel, depth: int, run: Planned, look: Look) -> Measured:
     """The trained network on another number of layers, without more training."""
     new = interpolated(model, depth)
     size = run.recipe.train.evaluate_batch or run.recipe.train.batch
-    figure = evaluate(new, task, "valid", size, torch.float32)[task.metric.name]
+    figure = evaluate(new, look.task, "valid", size, torch.float32)[look.task.metric.name]
     rough = roughness(matrices(new)) if depth > 1 else None
     network = Network("interpolated", depth, new.config.step, run.seed, figure, rough)
-    return Measured(network, shared_states(new, batches, times))
+    return Measured(network, shared_states(new, look))
 
 
 @torch.no_grad()
-def shared_states(model: SplitstepModel, batches: Sequence[Batch], times: int) -> Tensor:
+def shared_states(model: SplitstepModel, look: Look) -> Tensor:
     """The states of real tokens at the times that all depths share."""
     found: list[Tensor] = []
-    for batch in batches:
+    for batch in look.batches:
         problem = problem_of(model, batch)
         every = problem.states()
-        kept = torch.stack(every[:: (len(every) - 1) // times])
+        kept = torch.stack(every[:: (len(every) - 1) // look.times])
         found.append(kept.flatten(1, 2) if problem.real is None else kept[:, problem.real])
     return torch.cat(found, 1).double().cpu()
 
 
 def gaps_of(measured: Sequence[Measured], kind: Kind, seed: int) -> Iterator[Gap]:
     """The distances between neighbouring depths; a network that diverged has none."""
-    own = sorted((one for one in measured if (one.network.kind, one.network.seed) == (kind, seed)), key=depth_of)
-    for one, other in pairwise(own):
+    own = [one for one in measured if (one.network.kind, one.network.seed) == (kind, seed)]
+    for one, other in pairwise(sorted(own, key=lambda each: each.network.depth)):
         if one.states is not None and other.states is not None:
             near = float((one.states - other.states).norm() / other.states.norm())
             cka = [float(linear_cka(x, y)) for x, y in zip(one.states[1:], other.states[1:], strict=True)]
@@ -245,23 +236,13 @@ def gaps_of(measured: Sequence[Measured], kind: Kind, seed: int) -> Iterator[Gap
             yield Gap(kind, one.network.depth, other.network.depth, one.network.step, seed, near, mean)
 
 
-def depth_of(one: Measured) -> int:
-    return one.network.depth
-
-
 def trends_of(networks: Sequence[Network], gaps: Sequence[Gap]) -> Iterator[Trend]:
     """Every power that can be fitted."""
-    for kind in KINDS:
-        points: Mapping[str, list[tuple[int, float, float | None]]] = {
-            "distance": [(one.seed, one.step, one.distance) for one in gaps if one.kind == kind],
-            "roughness": [(one.seed, one.step, one.roughness) for one in networks if one.kind == kind],
-            "learnt": [(one.seed, one.step, one.learnt) for one in networks if one.kind == kind],
-        }
-        for what, every in points.items():
-            by_seed: dict[int, list[tuple[float, float]]] = {}
-            for seed, step, value in every:
-                if value is not None:
-                    by_seed.setdefault(seed, []).append((step, value))
-            slope = fitted_slope(by_seed)
-            if slope is not None:
-                yield Trend(kind, what, slope)  # pyright: ignore[reportArgumentType]
+    measured: tuple[tuple[What, Sequence[Network | Gap]], ...] = (
+        ("distance", gaps), ("roughness", networks), ("learnt", networks),
+    )  # fmt: skip
+    for kind, (what, found) in product(KINDS, measured):
+        points = [(one.seed, one.step, getattr(one, what)) for one in found if one.kind == kind]
+        slope = fitted_slope(point for point in points if point[2] is not None)
+        if slope is not None:
+            yield Trend(kind, what, slope)

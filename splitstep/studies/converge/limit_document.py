@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
 
 from ...experiments.claims import Answer, Rule, decide
 from ...experiments.sections import recipe_of_all, reproduced
-from ...experiments.statistics import Estimate
+from ...experiments.statistics import Estimate, Slope
 from ...experiments.study import Study
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
@@ -18,10 +20,8 @@ from ...support.words import counted, listed
 from ...tasks.measures import title_of
 from ..pinned import PinnedRow
 from .discretised_document import scrolling
-from .limit import KINDS, ContinuousLimit, Gap
-from .slopes import Slope
+from .limit import KINDS, ContinuousLimit, Gap, Network
 
-TITLE = "The continuous limit"
 NAMES = {"interpolated": "interpolated", "free": "trained as usual", "smooth": "trained from a smooth start"}
 SMOOTH = 0.5  # the power of h that tells smooth weights (1) from independent ones (0)
 GAPS_NOTE = (
@@ -72,18 +72,21 @@ def clause(result: ContinuousLimit, kind: str) -> str:
     """What is known of one kind of network."""
     rate, rough = result.slope(kind, "distance"), result.slope(kind, "roughness")
     assert rate is not None
-    text = f"{NAMES[kind]}, {answered('trajectories approach each other', rate, 0.0)} (distance like h^{rate.text()})"
+    approach = answered("trajectories", "approach each other", decided(rate, 0.0))
+    text = f"{NAMES[kind]}, {approach} (distance like h^{rate.text()})"
     if kind == "interpolated" or rough is None:
         return text
-    return f"{text} and {answered('weights become smooth', rough, SMOOTH)} (roughness like h^{rough.text()})"
+    become = answered("weights", "become smooth", decided(rough, SMOOTH))
+    return f"{text} and {become} (roughness like h^{rough.text()})"
 
 
-def answered(claim: str, slope: Slope, level: float) -> str:
+def answered(who: str, what: str, answer: Answer) -> str:
     """A claim, its contrary, or that it is open."""
-    who, verb, *rest = claim.split()
-    contrary = " ".join([who, "do not", verb, *rest])
-    answers = {"supported": claim, "not supported": contrary, "undecided": f"it is open whether {claim}"}
-    return answers[decided(slope, level)]
+    return {
+        "supported": f"{who} {what}",
+        "not supported": f"{who} do not {what}",
+        "undecided": f"it is open whether {who} {what}",
+    }[answer]
 
 
 def by_text(result: ContinuousLimit) -> str:
@@ -92,11 +95,6 @@ def by_text(result: ContinuousLimit) -> str:
     by = {one.slope.by for one in result.trends}
     over = f"over {seeds}" if by == {"seeds"} else f"those of the regression over depths, {seeds}"
     return f"95% intervals are {over}."
-
-
-def limit_tables(result: ContinuousLimit) -> list[Table]:
-    """Fitted powers, distances between depths, and the networks."""
-    return scrolling([trends_table(result), gaps_table(result), networks_table(result), *pinned_tables(result)])
 
 
 def power(slope: Slope | None) -> str | tuple[str, ...]:
@@ -124,7 +122,7 @@ def trends_table(result: ContinuousLimit) -> Table:
 
 def mean(values: Iterable[float | None]) -> float:
     known = [one for one in values if one is not None]
-    return math.fsum(known) / len(known) if known else math.nan
+    return fmean(known) if known else math.nan
 
 
 def gaps_table(result: ContinuousLimit) -> Table:
@@ -144,34 +142,26 @@ def gaps_table(result: ContinuousLimit) -> Table:
 
 
 def networks_table(result: ContinuousLimit) -> Table:
-    def shown(values: Iterable[float | None], form: str) -> str:
-        found = mean(values)
-        return form.format(found) if math.isfinite(found) else ""
+    def shown(found: Sequence[Network], what: str, form: str = "{:.3f}") -> str:
+        value = mean(getattr(one, what) for one in found)
+        return form.format(value) if math.isfinite(value) else ""
 
     records = [
         {
             Column("networks", text=True, grouped=True): NAMES[kind],
             Column("layers"): str(depth),
             Column("step"): f"{own[0].step:.4g}",
-            Column(f"validation {title_of(result.metric)}"): shown((o.figure for o in own), result.metric.format),
-            Column("roughness"): shown((o.roughness for o in own), "{:.3f}"),
-            Column("learnt"): shown((o.learnt for o in own), "{:.3f}"),
-            Column(("of the", "start")): shown((o.start for o in own), "{:.3f}"),
-            Column("diverged"): str(sum(o.figure is None for o in own)) if any(o.figure is None for o in own) else "",
+            Column(f"validation {title_of(result.metric)}"): shown(own, "figure", result.metric.format),
+            Column("roughness"): shown(own, "roughness"),
+            Column("learnt"): shown(own, "learnt"),
+            Column(("of the", "start")): shown(own, "start"),
+            Column("diverged"): str(sum(one.figure is None for one in own) or ""),
         }
         for kind in KINDS
         for depth in result.depths
-        if (own := [o for o in result.networks if (o.kind, o.depth) == (kind, depth)])
+        if (own := [one for one in result.networks if (one.kind, one.depth) == (kind, depth)])
     ]
     return Table.of(records, "Networks", [ROUGH_NOTE])
-
-
-def pinned_tables(result: ContinuousLimit) -> list[Table]:
-    """The pinned problem, and the same on finer grids."""
-    return [
-        pinned_table(result.pinned, "A pinned problem: heat with a reaction that varies", PINNED_NOTE),
-        pinned_table(result.stiff, "The pinned problem on finer grids", STIFF_NOTE),
-    ]
 
 
 def pinned_table(rows: Sequence[PinnedRow], title: str, note: str) -> Table:
@@ -190,12 +180,14 @@ def pinned_table(rows: Sequence[PinnedRow], title: str, note: str) -> Table:
     return Table.of(records, title, [note], ON_PAGES if len(rows) > SHORT else EVERYWHERE)
 
 
-def pinned_chart(result: ContinuousLimit) -> LineChart:
-    """The errors of the pinned problem against the steps."""
-    lines = [Line(one.name, one.steps, one.errors) for one in result.pinned]
-    x, y = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
-    return LineChart("A pinned problem: heat with reaction", x, y, lines, "relative to the exact solution",
-                     name="chart-pinned")  # fmt: skip
+def lines_of(found: Sequence[Network | Gap], x: str, figures: Mapping[str, Mapping[str, str]]) -> list[Line]:
+    """A line for each kind of network that has a figure; `figures` has the names of its lines."""
+    lines = [
+        line(names[kind], [(getattr(one, x), getattr(one, figure)) for one in found if one.kind == kind])
+        for kind in KINDS
+        for figure, names in figures.items()
+    ]
+    return [one for one in lines if one.x]
 
 
 def line(name: str, points: Sequence[tuple[float, float | None]]) -> Line:
@@ -209,65 +201,71 @@ def line(name: str, points: Sequence[tuple[float, float | None]]) -> Line:
     return Line(name, xs, [mean(by[x]) for x in xs], *band)
 
 
-def gap_lines(result: ContinuousLimit, figure: Callable[[Gap], float]) -> list[Line]:
-    found = [
-        line(labelled(result, kind, "distance"), [(one.step, figure(one)) for one in result.gaps if one.kind == kind])
-        for kind in KINDS
-    ]
-    return [one for one in found if one.x]
-
-
-def labelled(result: ContinuousLimit, kind: str, what: str) -> str:
-    """The name of a kind, with its fitted power."""
-    slope = result.slope(kind, what)
-    return NAMES[kind] if slope is None else f"{NAMES[kind]}: h^{slope.text().partition(' ')[0]}"
-
-
-def figure_lines(result: ContinuousLimit) -> list[Line]:
-    """The figure on validation against the depth."""
-    found = [line(NAMES[kind], [(o.depth, o.figure) for o in result.networks if o.kind == kind]) for kind in KINDS]
-    return [one for one in found if one.x]
-
-
 def charts(result: ContinuousLimit) -> list[LineChart]:
     """Distances and CKA against the step, roughness against the step, the figure against the depth."""
-    h = Axis("h of the coarser network", "{:.4g}", log=True)
-    trained = [
-        line(f"{NAMES[kind]}{extra}", [(o.step, getattr(o, what)) for o in result.networks if o.kind == kind])
-        for kind in KINDS
-        for what, extra in (("roughness", ""), ("learnt", ", learnt"))
+    slopes = {kind: result.slope(kind, "distance") for kind in KINDS}
+    fitted = {kind: f": h^{slope.text().partition(' ')[0]}" if slope else "" for kind, slope in slopes.items()}
+    distance = {"distance": {kind: f"{NAMES[kind]}{text}" for kind, text in fitted.items()}}
+    rough = {"roughness": NAMES, "learnt": {kind: f"{name}, learnt" for kind, name in NAMES.items()}}
+    of_coarser, h = "h of the coarser network", Axis("h", "{:.4g}", log=True)
+    title, layers = title_of(result.metric), Axis("layers", "{:,.0f}", log=True)
+    found = [
+        LineChart(
+            "Distance between depths at equal times",
+            replace(h, title=of_coarser),
+            Axis("distance", "{:.3g}", log=True),
+            lines_of(result.gaps, "step", distance),
+            name="chart-distance",
+        ),
+        LineChart(
+            "Roughness of the weights",
+            h,
+            Axis("roughness", "{:.3g}", log=True),
+            lines_of(result.networks, "step", rough),
+            name="chart-roughness",
+        ),
+        LineChart(
+            "CKA between depths",
+            replace(h, title=of_coarser),
+            Axis("CKA", "{:.4f}"),
+            lines_of(result.gaps, "step", {"cka": NAMES}),
+            name="chart-cka",
+        ),
+        LineChart(
+            f"Validation {title}",
+            layers,
+            Axis(title, result.metric.format),
+            lines_of(result.networks, "depth", {"figure": NAMES}),
+            name="chart-figure",
+        ),
     ]
-    metric = Axis(title_of(result.metric), result.metric.format)
-    depths = Axis("layers", "{:,.0f}", log=True)
-    near = Axis("distance", "{:.3g}", log=True)
-    return [
-        LineChart("Distance between depths at equal times", h, near, gap_lines(result, lambda one: one.distance),
-                  name="chart-distance"),
-        LineChart("Roughness of the weights", Axis("h", "{:.4g}", log=True), Axis("roughness", "{:.3g}", log=True),
-                  [one for one in trained if one.x], name="chart-roughness"),
-        LineChart("CKA between depths", h, Axis("CKA", "{:.4f}"),
-                  [one._replace(name=one.name.partition(":")[0]) for one in gap_lines(result, lambda one: one.cka)],
-                  name="chart-cka"),
-        LineChart(f"Validation {title_of(result.metric)}", depths, metric,
-                  figure_lines(result), name="chart-figure"),
-    ]  # fmt: skip
+    return [one for one in found if one.lines]
+
+
+def pinned_chart(result: ContinuousLimit) -> LineChart:
+    """The errors of the pinned problem against the steps."""
+    lines = [Line(one.name, one.steps, one.errors) for one in result.pinned]
+    x, y = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
+    reads = "relative to the exact solution"
+    return LineChart("A pinned problem: heat with reaction", x, y, lines, reads, name="chart-pinned")
 
 
 def document(result: ContinuousLimit) -> Document:
     """The charts, the tables and how to reproduce them."""
-    title = f"{TITLE}: {result.task}, {shortened(label(result.scheme))}"
-    tables = limit_tables(result)
-    trained, pinned = tables[:-2], tables[-2:]
-    drawn = [one for one in charts(result) if one.lines]
+    pinned = [
+        pinned_table(result.pinned, "A pinned problem: heat with a reaction that varies", PINNED_NOTE),
+        pinned_table(result.stiff, "The pinned problem on finer grids", STIFF_NOTE),
+    ]
     parts = [
         Note(summary(result)),
-        *in_pairs(drawn),
-        *trained,
+        *in_pairs(charts(result)),
+        *scrolling([trends_table(result), gaps_table(result), networks_table(result)]),
         pinned_chart(result),
-        *pinned,
+        *scrolling(pinned),
         *reproduced(result.made, "splitstep.studies.converge.limit.continuous_limit(...)"),
         *recipe_of_all(result.made.recipe, RECIPE_NOTE),
     ]
+    title = f"The continuous limit: {result.task}, {shortened(label(result.scheme))}"
     return Document(title, parts, limit_verdict(result))
 
 
