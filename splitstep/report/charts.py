@@ -61,8 +61,12 @@ class Bar(NamedTuple):
     high: float | None = None
 
 
+class Chart:
+    """What a page shows as a chart."""
+
+
 @dataclass(frozen=True)
-class LineChart:
+class LineChart(Chart):
     """Lines with bands. `reads` says what the figures of a line are, such as "mean [95% interval]"."""
 
     title: str
@@ -77,7 +81,7 @@ class LineChart:
 
 
 @dataclass(frozen=True)
-class PointChart:
+class PointChart(Chart):
     """Points with intervals, each at its true place."""
 
     title: str
@@ -89,7 +93,7 @@ class PointChart:
 
 
 @dataclass(frozen=True)
-class TrailChart:
+class TrailChart(Chart):
     """Trails whose colour is a third figure, from one colour at its least value to another at its greatest."""
 
     title: str
@@ -101,7 +105,7 @@ class TrailChart:
 
 
 @dataclass(frozen=True)
-class ComplexPlane:
+class ComplexPlane(Chart):
     """Groups of complex numbers, on equal scales; with a circle about zero if it has a radius."""
 
     title: str
@@ -113,7 +117,7 @@ class ComplexPlane:
 
 
 @dataclass(frozen=True)
-class BarChart:
+class BarChart(Chart):
     """Bars from zero with intervals, one below the other."""
 
     title: str
@@ -124,7 +128,7 @@ class BarChart:
 
 
 @dataclass(frozen=True)
-class HeatMap:
+class HeatMap(Chart):
     """A matrix of figures: the stronger the colour, the larger; negative ones have another colour."""
 
     title: str
@@ -142,15 +146,15 @@ PlainChart = LineChart | PointChart | TrailChart | ComplexPlane | BarChart | Hea
 
 
 @dataclass(frozen=True)
-class SmallMultiples:
+class SmallMultiples(Chart):
     """Small charts beside each other; if all have the same legend, it is shown once."""
 
     title: str
-    charts: Sequence[LineChart | PointChart | TrailChart | HeatMap]
+    charts: Sequence[PlainChart]
 
 
 @dataclass(frozen=True)
-class SliderChart:
+class SliderChart(Chart):
     """Charts of one kind on the same axes, of which one is shown; a slider moves through them.
 
     Or rows of small charts, of which one row is shown. The title of each chart or row says where it stands, such as
@@ -182,7 +186,7 @@ class Particles(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ParticleChart:
+class ParticleChart(Chart):
     """Tokens as particles that move through depth, in a projection that is the same at every depth."""
 
     title: str
@@ -202,7 +206,7 @@ class ParticleChart:
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explained(Chart):
     """A chart with its equation, a sentence on how to read it, and its figures as a file to download.
 
     An equation is text with `_` and `^` for what stands lower and higher: "x_{i+1} = x_i + h f(t_i, x_i)".
@@ -216,6 +220,3 @@ class Explained:
 
     def __post_init__(self) -> None:
         assert not self.file or self.file.endswith((".csv", ".json")), f"{self.file} is neither .csv nor .json"
-
-
-Chart = PlainChart | SmallMultiples | SliderChart | ParticleChart | Explained

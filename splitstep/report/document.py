@@ -8,25 +8,9 @@ from typing import Literal, NamedTuple, TypeVar
 
 from ..scheme import Scheme
 from ..support.words import did_you_mean
-from .charts import (
-    BarChart,
-    Chart,
-    ComplexPlane,
-    Explained,
-    HeatMap,
-    LineChart,
-    ParticleChart,
-    PointChart,
-    SliderChart,
-    SmallMultiples,
-    TrailChart,
-)
+from .charts import Chart
 from .tables import Table
 
-CHARTS = (
-    LineChart, PointChart, TrailChart, ComplexPlane, BarChart, HeatMap, SmallMultiples, SliderChart, ParticleChart,
-    Explained,
-)  # fmt: skip
 T = TypeVar("T")
 
 
@@ -105,7 +89,7 @@ class Document:
     @property
     def charts(self) -> list[Chart]:
         """All charts, in order."""
-        return [part for part in flat(self.parts) if isinstance(part, CHARTS)]
+        return list(of_kind(Chart, self.parts))
 
     def table(self, name: str) -> Table:
         """The table of this name."""

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
 
-from .charts import Chart, Explained, ParticleChart, SliderChart, SmallMultiples
+from .charts import (
+    BarChart,
+    Chart,
+    ComplexPlane,
+    Explained,
+    HeatMap,
+    LineChart,
+    ParticleChart,
+    PlainChart,
+    PointChart,
+    SliderChart,
+    SmallMultiples,
+    TrailChart,
+)
 from .diagram import diagrams
 from .document import Beside, Diagrams, Document, Heading, Note, Pairs, Part, Stacked, Verbatim, Verdict, of_kind
-from .explained import explained
-from .page import page, pairs, side_by_side, words_to_html
-from .particles import particles
-from .plots import framed, headed, legend, plotted
-from .slider import slider
+from .moving import particles, slider
+from .page import equation_to_html, page, pairs, side_by_side, words_to_html
+from .plots import attribute, framed, headed, legend, plotted, rounded
 from .tables import EVERYWHERE, NOT_ON_PAGES, Table, markdown_text, to_html, to_markdown, to_terminal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 HEIGHT = 640  # of a page in a notebook, which scrolls
+Value = str | float | None
 
 
 def document_to_page(document: Document) -> str:
@@ -83,7 +98,7 @@ def chart_to_html(chart: Chart) -> str:
     """A chart with its title."""
     match chart:
         case Explained():
-            return explained(chart, chart_to_html(chart.chart))
+            return explained(chart)
         case SmallMultiples():
             return multiples(chart)
         case SliderChart():
@@ -101,3 +116,75 @@ def multiples(chart: SmallMultiples) -> str:
         common, plots = plots[0].legend, [replace(plot, legend=()) for plot in plots]
     small = "".join(framed(plot, "h3") for plot in plots)
     return f'{headed(chart.title, "h2")}{legend(common)}<div class="multiples">{small}</div>'
+
+
+def explained(chart: Explained) -> str:
+    """A chart with its equation, how to read it, and a button that saves its figures as a table."""
+    inside, equation, reading, button = chart.chart, "", "", ""
+    one = inside.charts[0] if isinstance(inside, SliderChart) else inside
+    equal = isinstance(one, ComplexPlane)  # about as wide as high, so that there is room beside it
+    if chart.equation:
+        equation = f'<p class="equation">{equation_to_html(chart.equation)}</p>'
+    if chart.reading:
+        reading = f'<p class="reading">{escape(chart.reading)}</p>'
+    if chart.file:
+        button = (
+            f'<button type="button" class="download" data-file="{escape(chart.file)}" hidden="hidden">'
+            f"Download the figures<small>{escape(chart.file)}</small></button>"
+        )
+    found = ""  # the script finds those of particles and of planes with a slider in the chart
+    if chart.file and not isinstance(inside, ParticleChart) and not (equal and isinstance(inside, SliderChart)):
+        found = json.dumps(figures(inside)._asdict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return (
+        f'<div class="explained{" beside" * equal}"{attribute("data-figures", found)}>{chart_to_html(inside)}'
+        f'<div class="about">{equation}{reading}{button}</div></div>'
+    )
+
+
+class Figures(NamedTuple):
+    """Named columns, and rows of texts and numbers with six significant digits; what is missing or not finite is
+    None."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+
+
+def figures(chart: PlainChart | SmallMultiples | SliderChart) -> Figures:
+    """What a chart shows, as a table; of several charts under each other, with the chart's title first."""
+    if isinstance(chart, SmallMultiples | SliderChart):
+        tables = [figures(one) for one in chart.charts]
+        rows = [[one.title, *row] for one, table in zip(chart.charts, tables, strict=True) for row in table.rows]
+        head = chart.along if isinstance(chart, SliderChart) else "chart"
+        return Figures([head, *(tables[0].columns if tables else ())], rows)
+    columns, rows = named_figures(chart)
+    return Figures(columns, [[plain(value) for value in row] for row in rows])
+
+
+def named_figures(chart: PlainChart) -> tuple[Sequence[str], Iterable[Sequence[Value]]]:
+    """The columns of one chart's figures, and its rows."""
+    match chart:
+        case LineChart(_, x, y, lines):
+            rows = [(one.name, *row) for one in lines for row in zip_longest(one.x, one.y, one.low, one.high)]
+            return ("name", x.title or "x", y.title or "y", "low", "high"), rows
+        case PointChart(_, x, y, points):
+            return ("name", x.title or "x", y.title or "y", "low", "high", "remark"), points
+        case TrailChart(_, x, y, colour, trails):
+            rows = [(one.value, *row) for one in trails for row in zip(one.names, one.x, one.y, strict=True)]
+            return (colour.title or "value", "name", x.title or "x", y.title or "y"), rows
+        case BarChart(_, x, bars):
+            return ("name", x.title or "value", "low", "high"), bars
+        case HeatMap(_, x, y, columns, names, values):
+            own = [
+                (row, *one) for row, line in zip(names, values, strict=True) for one in zip(columns, line, strict=True)
+            ]
+            return (y, x, "value"), own
+        case ComplexPlane(_, groups):
+            parts = [(name, z.real, z.imag) for name, own in groups for z in own]
+            return ("group", "real part", "imaginary part"), parts
+
+
+def plain(value: Value) -> Value:
+    """As JSON has it."""
+    if value is None or isinstance(value, str):
+        return value
+    return rounded(value, 6) if math.isfinite(value) else None

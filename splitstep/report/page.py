@@ -1,7 +1,8 @@
-"""The frame of a page, one HTML file with its style and its script inside, which loads nothing; and its words."""
+"""The frame of a page, one HTML file with its style and its script inside, which loads nothing; words and equations."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from .document import Heading, Note, Verbatim, Verdict
 
 STYLE, SCRIPT = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("style.css", "hover.js"))
+LEVELS = {"_": "sub", "^": "sup"}
+PIECE = re.compile(r"([_^])(?:\{|(.))|(\})|([A-Za-z]+)|([^_^}A-Za-z]+)", re.DOTALL)
 
 
 def page(title: str, body: Iterable[str]) -> str:
@@ -48,3 +51,24 @@ def words_to_html(part: Verdict | Heading | Note | Verbatim) -> str:
         case Verbatim(text, answer):
             kind = ' class="answer" tabindex="0"' if answer else ""
             return f"<pre{kind}>{escape(text)}</pre>"
+
+
+def equation_to_html(text: str) -> str:
+    """An equation whose single letters are variables; `_` lowers and `^` raises a letter or what is in braces."""
+    written, closing = list[str](), list[str]()
+    for level, letter, close, word, other in PIECE.findall(text):
+        if level and letter:
+            written.append(f"<{LEVELS[level]}>{symbol(letter)}</{LEVELS[level]}>")
+        elif level:
+            written.append(f"<{LEVELS[level]}>")
+            closing.append(f"</{LEVELS[level]}>")
+        elif close and closing:
+            written.append(closing.pop())
+        else:
+            written.append(symbol(close or word or other))
+    return "".join([*written, *reversed(closing)])
+
+
+def symbol(text: str) -> str:
+    """A variable if it is one letter; else a word, a number or a sign, with a minus as printers have it."""
+    return f"<var>{text}</var>" if re.fullmatch("[A-Za-z]", text) else escape(text.replace("-", "\u2212"))

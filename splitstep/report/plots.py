@@ -16,8 +16,8 @@ from html import escape
 from itertools import count
 from typing import NamedTuple
 
-from .charts import Axis, BarChart, ComplexPlane, HeatMap, LineChart, PlainChart, PointChart, TrailChart
-from .scales import Scale, scale
+from .charts import Axis, BarChart, Chart, ComplexPlane, HeatMap, LineChart, PointChart, TrailChart
+from .scales import Scale, extent, scale
 
 COLOURS = 8  # in the style; after these they repeat with another stroke
 DASHES = ("", "8 4", "2 3", "8 3 2 3")
@@ -86,7 +86,7 @@ def colours(names: Iterable[str], muted: Sequence[str], first: int = 0) -> list[
 
 
 @singledispatch
-def plotted(chart: PlainChart) -> Plot:
+def plotted(chart: Chart) -> Plot:
     raise TypeError(f"{chart!r} is not a chart")
 
 
@@ -176,9 +176,8 @@ def interval(low: float | None, high: float | None, form: str) -> str:
 
 @plotted.register
 def _lines(chart: LineChart) -> Plot:
-    along = scale(chart.x, (x for line in chart.lines for x in line.x), 0.01)
-    levels = [] if chart.level is None else [chart.level]
-    up = scale(chart.y, [*levels, *(y for line in chart.lines for y in (*line.y, *line.low, *line.high))])
+    xs, ys = extent(chart)
+    along, up = scale(chart.x, xs, 0.01), scale(chart.y, ys)
     svg, dots, legend = list[str](), list[str](), list[tuple[int, str]]()
     for i, line in zip(line_colours(chart), chart.lines, strict=True):
         at = [along.at(x) for x in line.x]
@@ -190,7 +189,8 @@ def _lines(chart: LineChart) -> Plot:
         svg.append(f'<path class="line" style="{colour(i)}"{dashes(i)} d="{path(points)}"/>')
         dots += [dot(x, y, i, "dot small") for x, y in points if len(points) < FEW and 0 <= y <= 1]
         legend.append((i, line.name))
-    svg += [f'<path class="level" d="M0 {number(1 - up.at(level))}H{SIZE}"/>' for level in levels]
+    if chart.level is not None:
+        svg.append(f'<path class="level" d="M0 {number(1 - up.at(chart.level))}H{SIZE}"/>')
     outside = chart.y.shown is not None and any(not up.low <= y <= up.high for line in chart.lines for y in line.y)
     notes = [BEYOND] * outside + [NOT_POSITIVE] * (along.outside or up.outside)
     tips, titles = line_tips(chart, along), titles_of(chart, along, up)
@@ -223,9 +223,8 @@ def line_tips(chart: LineChart, along: Scale) -> list[Tip]:
 @plotted.register
 def _points(chart: PointChart) -> Plot:
     chart = replace(chart, points=[one for one in chart.points if finite(one.x, one.y, one.low, one.high)])
-    along = scale(chart.x, (point.x for point in chart.points), 0.12)
-    ends = (y for point in chart.points for y in (point.y, point.low, point.high) if y is not None)
-    up = scale(chart.y, ends, 0.08)
+    xs, ys = extent(chart)
+    along, up = scale(chart.x, xs, 0.12), scale(chart.y, ys, 0.08)
     order = {name: i for i, name in enumerate(dict.fromkeys(point.name for point in chart.points))}
     drawn = [one for one in chart.points if (one.x > 0 or not along.log) and (one.y > 0 or not up.log)]
     dots, tips = list[str](), list[Tip]()
@@ -248,13 +247,12 @@ def _points(chart: PointChart) -> Plot:
 
 @plotted.register
 def _trails(chart: TrailChart) -> Plot:
-    along = scale(chart.x, (x for trail in chart.trails for x in trail.x))
-    up = scale(chart.y, (y for trail in chart.trails for y in trail.y))
+    along, up = map(scale, (chart.x, chart.y), extent(chart))
     values = [trail.value for trail in chart.trails] or [0.0]
     least, span = min(values), max(values) - min(values) or 1.0
     svg, dots, tips = list[str](), list[str](), list[Tip]()
     for trail in chart.trails:
-        style = graded((trail.value - least) / span)
+        style = f"--c:color-mix(in oklab,var(--late) {100 * (trail.value - least) / span:.0f}%,var(--early))"
         at = [(along.at(x), 1 - up.at(y)) for x, y in zip(trail.x, trail.y, strict=True)]
         svg.append(f'<path class="line thin" style="{style}" d="{path(at)}"/>')
         for name, (x, y), *figures in zip(trail.names, at, trail.x, trail.y, strict=True):
@@ -269,11 +267,6 @@ def _trails(chart: TrailChart) -> Plot:
     return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, (), key=key)
 
 
-def graded(share: float) -> str:
-    """A colour between that of the least value and that of the greatest."""
-    return f"--c:color-mix(in oklab,var(--late) {100 * share:.0f}%,var(--early))"
-
-
 def whisker(x: float, top: float, bottom: float, i: int) -> str:
     """A vertical interval; caps differ in width, so intervals at the same place can be told apart."""
     place = f"left:{100 * x:.2f}%;top:{100 * top:.2f}%;height:{100 * (bottom - top):.2f}%"
@@ -285,12 +278,17 @@ def _complex(chart: ComplexPlane) -> Plot:
     """The dots of a group are one path of round strokes without length: a spectrum has hundreds of them."""
     groups = [(name, [z for z in group if finite(z.real, z.imag)]) for name, group in chart.groups]
     along, up = plane_scales(chart)
-    svg, tips = [*circle(chart.radius, along, up)], list[Tip]()
+    svg, tips = list[str](), list[Tip]()
+    if chart.radius is not None:
+        wide, high = along.at(chart.radius) - along.at(0), up.at(chart.radius) - up.at(0)
+        centre = f'cx="{number(along.at(0))}" cy="{number(1 - up.at(0))}"'
+        svg.append(f'<ellipse class="level" {centre} rx="{number(wide)}" ry="{number(high)}"/>')
     legend = list(zip(colours((name for name, _ in groups), chart.muted), (name for name, _ in groups), strict=True))
     for i, name in null_first(legend):
         group = dict(groups)[name]
         at = [(along.at(z.real), 1 - up.at(z.imag)) for z in group]
-        svg.append(f'<path class="dots" style="{colour(i)}" d="{dots_path(at)}"/>')
+        places = "".join(f"M{number(x)} {number(y)}h0" for x, y in at)
+        svg.append(f'<path class="dots" style="{colour(i)}" d="{places}"/>')
         said = (f"{z.real:.4g}{z.imag:+.4g}i, size {abs(z):.4g}" for z in group)
         tips += [Tip(x, y, name, [(shade(i), text)]) for (x, y), text in zip(at, said, strict=True)]
     aspect = (along.high - along.low) / (up.high - up.low)
@@ -317,22 +315,10 @@ def not_thin(one: Scale, other: Scale) -> Scale:
     return one._replace(low=one.low - more, high=one.high + more)
 
 
-def circle(radius: float | None, along: Scale, up: Scale) -> Iterable[str]:
-    if radius is not None:
-        wide, high = along.at(radius) - along.at(0), up.at(radius) - up.at(0)
-        centre = f'cx="{number(along.at(0))}" cy="{number(1 - up.at(0))}"'
-        yield f'<ellipse class="level" {centre} rx="{number(wide)}" ry="{number(high)}"/>'
-
-
-def dots_path(points: Iterable[tuple[float, float]]) -> str:
-    return "".join(f"M{number(x)} {number(y)}h0" for x, y in points)
-
-
 @plotted.register
 def _bars(chart: BarChart) -> Plot:
     chart = replace(chart, bars=[one for one in chart.bars if finite(one.value, one.low, one.high)])
-    ends = (x for bar in chart.bars for x in (0.0, bar.value, bar.low, bar.high) if x is not None)
-    along, rows = scale(replace(chart.x, log=False), ends), max(len(chart.bars), 1)
+    along, rows = scale(replace(chart.x, log=False), extent(chart)[0]), max(len(chart.bars), 1)
     svg, dots, tips = list[str](), list[str](), list[Tip]()
     for i, bar in enumerate(chart.bars):
         middle, half = (i + 0.68) / rows, 0.2 / rows
@@ -353,8 +339,7 @@ def _bars(chart: BarChart) -> Plot:
 @plotted.register
 def _heat(chart: HeatMap) -> Plot:
     """One path for the cells of each shade, so large maps stay small files."""
-    largest = max((abs(value) for row in chart.values for value in row if math.isfinite(value)), default=0.0)
-    most = chart.strongest or largest or 1.0
+    most = chart.strongest or max(filter(math.isfinite, extent(chart)[0]), default=0.0) or 1.0
     wide, high = 1 / max(len(chart.columns), 1), 1 / max(len(chart.rows), 1)
     cells, tips = defaultdict[tuple[bool, int], list[str]](list), list[Tip]()
     for r, (row, values) in enumerate(zip(chart.rows, chart.values, strict=True)):

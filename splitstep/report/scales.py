@@ -1,4 +1,4 @@
-"""Axes of charts: where a value stands between 0 and 1, and which values have marks."""
+"""Axes of charts: what they show, where a value stands between 0 and 1, and which values have marks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .charts import Axis
+from .charts import Axis, BarChart, ComplexPlane, HeatMap, LineChart, PlainChart, PointChart, TrailChart
 
 MARKS = 6  # at most about as many on an axis
 ROOM = 0.05  # beside the data, of their range
@@ -61,6 +61,26 @@ def scale(axis: Axis, values: Iterable[float], room: float = ROOM) -> Scale:
         wider = room * (high - low) or abs(high) * room or 1.0
         low, high = low - wider, high + wider
     return Scale(low, high, log, axis.form, axis.apart, len(found) < len(every))
+
+
+def extent(chart: PlainChart) -> tuple[list[float], list[float]]:
+    """All figures along both axes; those of a heat map are its values."""
+    match chart:
+        case LineChart():
+            ys = [y for line in chart.lines for y in (*line.y, *line.low, *line.high)]
+            return [x for line in chart.lines for x in line.x], ys if chart.level is None else [*ys, chart.level]
+        case PointChart():
+            ends = (y for one in chart.points for y in (one.y, one.low, one.high))
+            return [one.x for one in chart.points], [y for y in ends if y is not None]
+        case TrailChart():
+            return [x for one in chart.trails for x in one.x], [y for one in chart.trails for y in one.y]
+        case BarChart():
+            return [x for bar in chart.bars for x in (0.0, bar.value, bar.low, bar.high) if x is not None], []
+        case HeatMap():
+            return [abs(value) for row in chart.values for value in row], []
+        case ComplexPlane():
+            every = [z for _, group in chart.groups for z in group]
+            return [z.real for z in every], [z.imag for z in every]
 
 
 def nice(step: float) -> float:

@@ -17,7 +17,7 @@ from ...report.charts import (
     SliderChart,
 )
 from ...report.document import Heading, Part, in_pairs
-from ...report.particles import visible
+from ...report.moving import visible
 from ...support.words import counted
 from .result import Inspection, Series
 

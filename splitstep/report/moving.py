@@ -1,0 +1,275 @@
+"""Charts that move: complex planes and particles are redrawn from their numbers, other charts shown or hidden.
+
+What moves a chart through its states is a button, a slider and menus, which stay hidden if no script runs.
+
+A dot of a plane costs some 15 characters as a pair of numbers and some 150 as a drawing with what hovering shows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from html import escape
+from itertools import chain, count
+from typing import Any
+
+from .charts import (
+    Axis,
+    BarChart,
+    ComplexPlane,
+    HeatMap,
+    LineChart,
+    ParticleChart,
+    Particles,
+    PlainChart,
+    PointChart,
+    SliderChart,
+    SmallMultiples,
+    TrailChart,
+)
+from .plots import (
+    Plot,
+    attribute,
+    colour,
+    colours,
+    dot,
+    finite,
+    framed,
+    marks,
+    null_first,
+    path,
+    plane_scales,
+    plotted,
+    rounded,
+    shade,
+)
+from .scales import Scale, extent, scale
+
+SPEEDS = (("0.5", "half"), ("1", "normal"), ("2", "double"), ("4", "fourfold"))
+COLOURS = (("cluster", "cluster"), ("norm", "norm"))
+PLACES = 999  # along each axis of particles: places are whole numbers, so that pages stay small
+TRAIL = 10  # states that a trail goes back
+ALONE = -1  # the cluster of a token that has one to itself
+BEYOND = "Hollow particles at the edge are beyond it."
+CLUSTERS = "Tokens of one cluster have one colour; tokens alone are grey."
+
+
+def slider(chart: SliderChart) -> str:
+    """The chart at the start, and all that is needed to show the others."""
+    rows = [one for one in chart.charts if isinstance(one, SmallMultiples)]
+    charts = on_same_axes([one for one in chart.charts if not isinstance(one, SmallMultiples)])
+    planes = [one for one in charts if isinstance(one, ComplexPlane)]
+    if planes:
+        groups = {name: () for plane in planes for name, _ in plane.groups} | dict(planes[chart.start].groups)
+        first = replace(planes[chart.start], groups=list(groups.items()), title="")
+        data, inside = embedded_planes(chart.along, planes), framed(replace(plotted(first), tips=()))
+    else:
+        drawn = [framed(replace(plotted(one), title="")) for one in charts]
+        places = zip(*(row.charts for row in rows), strict=True)  # charts in the same place share their axes
+        drawn += [small(row) for row in zip(*map(on_same_axes, places), strict=True)]
+        data = json.dumps({"stops": [one.title for one in chart.charts]}, ensure_ascii=False)
+        hidden = (attribute("hidden", "hidden" * (i != chart.start)) for i in range(len(drawn)))
+        inside = "".join(f'<div class="stop"{kind}>{one}</div>' for kind, one in zip(hidden, drawn, strict=True))
+    head = titled(chart.title, chart.charts[chart.start].title) + controls(chart.along, len(chart.charts), chart.start)
+    return f'<div class="slider"{attribute("id", chart.name)}{attribute("data-slider", data)}>{head}{inside}</div>'
+
+
+def titled(title: str, where: str) -> str:
+    """A title that says where the slider stands."""
+    return f'<h2>{escape(title)} <span class="at" dir="auto">{escape(where)}</span></h2>'
+
+
+def controls(along: str, places: int, at: int, menus: str = "") -> str:
+    """A button that plays, a slider over so many places, and what else there is to choose."""
+    ends = f'min="0" max="{places - 1}" step="1" value="{at}"'
+    return (
+        '<div class="controls" hidden="hidden"><button type="button" class="play">Play</button>'
+        f'<input type="range" {ends} autocomplete="off" aria-label="{escape(along)}"/>{menus}</div>'
+    )
+
+
+def menu(label: str, kind: str, options: Iterable[tuple[str, str]], chosen: str = "") -> str:
+    """A menu of values and what they are called."""
+    picked = attribute("selected", "selected")
+    listed = "".join(
+        f'<option value="{escape(value)}"{picked if value == chosen else ""}>{escape(text)}</option>'
+        for value, text in options
+    )
+    return f'<label>{escape(label)} <select class="{kind}" autocomplete="off">{listed}</select></label>'
+
+
+def small(charts: Sequence[PlainChart]) -> str:
+    return f'<div class="multiples">{"".join(framed(plotted(one), "h3") for one in charts)}</div>'
+
+
+def embedded_planes(along: str, planes: Sequence[ComplexPlane]) -> str:
+    """The numbers of all planes in groups, real and imaginary parts in turn, with what the axes and colours are."""
+    across, up = plane_scales(planes[0])
+    names = list(dict.fromkeys(name for plane in planes for name, _ in plane.groups))
+    groups = null_first(zip(colours(names, planes[0].muted), names, strict=True))
+    data = {
+        "stops": [plane.title for plane in planes],
+        "columns": [along, "group", "real part", "imaginary part"],
+        "ends": [across.low, across.high, up.low, up.high],
+        "groups": [(shade(i), name) for i, name in groups],
+        "planes": [[numbers(dict(plane.groups).get(name, ())) for _, name in groups] for plane in planes],
+    }
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def numbers(group: Iterable[complex]) -> list[float]:
+    every = chain.from_iterable((z.real, z.imag) for z in group if finite(z.real, z.imag))
+    return [rounded(one) for one in every]
+
+
+def on_same_axes(charts: Sequence[PlainChart]) -> list[PlainChart]:
+    """Charts of one kind whose axes show what all of them show."""
+    found = [extent(chart) for chart in charts]
+    xs, ys = ([value for one in found for value in one[side] if finite(value)] for side in (0, 1))
+    return [fitted(chart, xs, ys) for chart in charts]
+
+
+def fitted(chart: PlainChart, xs: list[float], ys: list[float]) -> PlainChart:
+    """The chart on axes with room for these figures."""
+    match chart:
+        case LineChart() | PointChart() | TrailChart():
+            return replace(chart, x=wide(chart.x, xs), y=wide(chart.y, ys))
+        case BarChart():
+            return replace(chart, x=wide(replace(chart.x, log=False), xs))
+        case HeatMap():
+            return replace(chart, strongest=chart.strongest or max(xs, default=None))
+        case ComplexPlane():
+            return replace(chart, shown=[complex(side(xs), side(ys)) for side in (min, max)] if xs else [])
+
+
+def wide(axis: Axis, values: list[float]) -> Axis:
+    """The axis with room for these values."""
+    found = scale(axis, values)
+    return axis if axis.shown else replace(axis, shown=(found.low, found.high))
+
+
+def particles(chart: ParticleChart) -> str:
+    """The last state of the first text as a picture, and the figures from which the page's script draws the others."""
+    along, up = places(chart)
+    clusters = [lasting(text.cluster) for text in chart.texts]
+    where = [f"{name}, t = {t:g}" for name, t in chart.states]
+    texts = [(str(i), text.name) for i, text in enumerate(chart.texts)]
+    menus = menu("Speed", "speed", SPEEDS, "1") + menu("Colour", "by", COLOURS)
+    menus += menu("Text", "text", texts) if len(texts) > 1 else ""
+    text, last, now = chart.texts[0], len(where) - 1, clusters[0][-1]
+    data = json.dumps(embedded(chart, where, clusters, along, up), ensure_ascii=False, separators=(",", ":"))
+    strip = (
+        f'<span class="token" style="{colour(cluster)}">{escape(visible(token))}</span>'
+        for token, cluster in zip(text.tokens, now, strict=True)
+    )  # the text itself, underlined in the colours of its particles
+    return (
+        f'<div class="particles"{attribute("id", chart.name)}{attribute("data-particles", data)}>'
+        f"{titled(chart.title, where[last])}{controls('depth', last + 1, last, menus)}"
+        f"{keys(chart)}{framed(picture(chart, text, now, along, up))}"
+        f'<p class="tokens" dir="auto">{"".join(strip)}</p></div>'
+    )
+
+
+def places(chart: ParticleChart) -> tuple[Scale, Scale]:
+    """The axes: the same for all texts and states."""
+    return (
+        scale(chart.x, (x for text in chart.texts for row in text.x for x in row)),
+        scale(chart.y, (y for text in chart.texts for row in text.y for y in row)),
+    )
+
+
+def keys(chart: ParticleChart) -> str:
+    """What colours mean: clusters or, if the reader chooses so, norms."""
+    least, most = (f"{one:,.3g}" for one in norms(chart))
+    return (
+        f'<div class="key by-cluster">{CLUSTERS}</div>'
+        f'<div class="key by-norm" hidden="hidden">norm {least}<i></i>{most}, logarithmic</div>'
+    )
+
+
+def norms(chart: ParticleChart) -> tuple[float, float]:
+    """The least and the greatest norm that a logarithm has."""
+    every = [one for text in chart.texts for row in text.norm for one in row if finite(one) and one > 0] or [1.0]
+    return min(every), max(every)
+
+
+def picture(chart: ParticleChart, text: Particles, clusters: Sequence[int], along: Scale, up: Scale) -> Plot:
+    """Particles in the last state, with faint trails of where they were."""
+    svg, dots = list[str](), list[str]()
+    for i, cluster in enumerate(clusters):
+        trail = [(along.at(x[i]), 1 - up.at(y[i])) for x, y in zip(text.x[-TRAIL:], text.y[-TRAIL:], strict=True)]
+        svg.append(f'<path class="trail" style="{colour(cluster)}" d="{path(trail)}"/>')
+        if finite(*trail[-1]):
+            x, y = (min(max(one, 0.0), 1.0) for one in trail[-1])
+            dots.append(dot(x, y, cluster, "dot particle" if (x, y) == trail[-1] else "dot particle beyond"))
+    titles, note = (chart.x.title, chart.y.title), BEYOND if chart.x.shown or chart.y.shown else ""
+    return Plot("", "", marks(along), marks(up, True), titles, svg, dots, (), (), note=note)
+
+
+def visible(token: str) -> str:
+    """A token with marks for what has no shape."""
+    return token.replace("\n", "\u23ce").replace("\r", "\u240d").replace("\t", "\u21e5") or "\u2205"
+
+
+def embedded(
+    chart: ParticleChart, where: Sequence[str], clusters: Sequence[list[list[int]]], along: Scale, up: Scale
+) -> dict[str, Any]:
+    """Figures for the script; x and y are between 0 and `PLACES` on the chart."""
+    heads = ("text", "state", "t", "position", "token", chart.x.title or "x", chart.y.title or "y", "cluster", "norm")
+    return {
+        "columns": heads,
+        "states": [(name, rounded(t)) for name, t in chart.states],
+        "where": where,
+        "ends": [rounded(one, 6) for one in (along.low, along.high, up.low, up.high)],
+        "norms": norms(chart),
+        "places": PLACES,
+        "trail": TRAIL,
+        "texts": [
+            {
+                "name": text.name,
+                "tokens": list(text.tokens),
+                "x": [[placed(along, value) for value in row] for row in text.x],
+                "y": [[placed(up, value) for value in row] for row in text.y],
+                "cluster": numbers,
+                "norm": [[rounded(one, 3) if math.isfinite(one) else None for one in row] for row in text.norm],
+            }
+            for text, numbers in zip(chart.texts, clusters, strict=True)
+        ],
+    }
+
+
+def placed(on: Scale, value: float) -> int | None:
+    return round(PLACES * on.at(value)) if math.isfinite(value) else None
+
+
+def lasting(states: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Clusters with numbers that last: one that keeps most of its tokens keeps its number, hence its colour."""
+    found, before = list[list[int]](), [ALONE] * len(states[0])
+    for row in states:
+        before = renumbered(row, before)
+        found.append(before)
+    return found
+
+
+def renumbered(row: Sequence[int], before: Sequence[int]) -> list[int]:
+    """The clusters of a state under the numbers that most of their tokens had; new ones have numbers of their own."""
+    members = defaultdict[int, list[int]](list)
+    for token, cluster in enumerate(row):
+        members[cluster].append(token)
+    several = sorted((tokens for tokens in members.values() if len(tokens) > 1), key=len, reverse=True)
+    chosen, taken = list[int | None](), set[int]()
+    for tokens in several:
+        had = Counter(before[token] for token in tokens if before[token] != ALONE)
+        number = next((one for one, _ in had.most_common() if one not in taken), None)
+        chosen.append(number)
+        taken |= {number} - {None}
+    free = (number for number in count() if number not in taken and number not in before)
+    now = [ALONE] * len(row)
+    for tokens, number in zip(several, chosen, strict=True):
+        new = next(free) if number is None else number
+        for token in tokens:
+            now[token] = new
+    return now
