@@ -147,8 +147,7 @@ def compare_glue(
         if "=" not in word:
             raise ValueError(f"compare glue takes entries to change, such as train.steps=500, but not {word!r}.")
     refuse_launchers("compare glue")
-    from ..studies.glue import glue, read_starts
-    from ..studies.glue.scores import DEFAULT
+    from ..studies.glue import DEFAULT, glue, read_starts
 
     check_folder(out)
     result = glue(

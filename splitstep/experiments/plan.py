@@ -50,7 +50,8 @@ class Planned(NamedTuple):
     seed: int
     recipe: Recipe
     folder: str
-    arm: str = ""  # of an ablation: what differs from the recipe besides the scheme
+    arm: str = ""  # the row that it belongs to besides its scheme, as an arm of an ablation
+    block: str = ""  # its task, in a study of several
 
 
 def plan(
@@ -124,17 +125,22 @@ def slug(notation: str) -> str:
     return name or f"{letters}-{hashlib.sha256(notation.encode()).hexdigest()[:8]}"
 
 
-def check_runs(runs: Sequence[Planned], out: Path, task: Task) -> list[Planned]:
-    """The runs, the most expensive first, so no long one starts last.
+def check_runs(runs: Sequence[Planned], out: Path, tasks: Mapping[str, Task]) -> list[Planned]:
+    """The runs, the most expensive first, so no long one starts last. `tasks`: by the block of a run.
 
     Refuses schemes without an equal-cost twin and folders of other runs, before anything is computed.
     """
-    work: dict[tuple[str, str, Setting], int] = {}  # the same for all seeds
+    work: dict[tuple[object, ...], int] = {}  # the same for all seeds
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out")
     for run in runs:
-        kind = (run.arm, run.scheme, run.setting)
-        if kind not in work:
-            work[kind] = run.recipe.train.steps * cost(run.recipe.config(task), task.length).flops
+        task, train = tasks[run.block], run.recipe.train
+        if kind_of(run) not in work:
+            work[kind_of(run)] = train.steps * train.batch * cost(run.recipe.config(task), task.length).flops
         RunDirectory(out / run.folder).holds(run.recipe.document())
-    return sorted(runs, key=lambda run: -work[run.arm, run.scheme, run.setting])
+    return sorted(runs, key=lambda run: -work[kind_of(run)])
+
+
+def kind_of(run: Planned) -> tuple[object, ...]:
+    """What all runs of one cost have in common."""
+    return run.block, run.arm, run.scheme, run.setting

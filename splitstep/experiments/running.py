@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,29 +47,43 @@ class Job(NamedTuple, Generic[T]):
     arguments: tuple[Any, ...]
 
 
-def run_all(
-    runs: Sequence[Planned], out: Path, data: Path, engine_text: str, watch: RunsProgress
-) -> Iterator[RunRecord]:
-    """The runs as they end, those of an earlier call first."""
+class Workplace(NamedTuple):
+    """Where the runs of a study execute, and how much is said meanwhile, under a title."""
 
-    def kept(job: Job[RunRecord]) -> RunRecord | None:
-        directory = RunDirectory(out / job.folder)
-        result = directory.result()
-        return None if result is None else read_ended(job.arguments[0], directory, result)
+    title: str
+    out: Path
+    data: Path | None
+    engine: str
+    quiet: bool
 
-    jobs = [Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)) for run in runs]
-    yield from (ended for _, ended in run_left(jobs, kept, out, engine_text, watch))
+    def execute(self, runs: Sequence[Planned], tasks: Mapping[str, Task], tidy: bool = False) -> list[RunRecord]:
+        """What the runs ended with, in the order of the plan; those of an earlier call are read. `tidy`: checkpoints of
+        runs that are over are deleted."""
+        out, data, ended = self.out.resolve(), data_root(self.data).resolve(), dict[str, RunRecord]()
+        ordered = check_runs(runs, out, tasks)
+        jobs = [Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)) for run in ordered]
+        with Progress(self.title, sum(job.steps for job in jobs), self.quiet) as bar:
+            for folder, found in run_left(jobs, kept_record, out, self.engine, RunsProgress(bar, len(jobs))):
+                ended[folder] = found
+                if tidy:
+                    shutil.rmtree(RunDirectory(out / folder).checkpoints, ignore_errors=True)
+        return [ended[run.folder] for run in runs]
 
 
-def run_planned(
-    title: str, runs: Sequence[Planned], task: Task, out: Path, data: Path | None, engine_text: str, quiet: bool
-) -> dict[str, RunRecord]:
-    """The runs by folder, in their order, when all have ended; refused before anything is computed if one cannot be."""
-    ordered, total = check_runs(runs, out, task), sum(run.recipe.train.steps for run in runs)
-    with Progress(title, total, quiet) as bar:
-        every = run_all(ordered, out, data_root(data).resolve(), engine_text, RunsProgress(bar, len(runs)))
-        ended = {one.trial.folder: one for one in every}
-    return {run.folder: ended[run.folder] for run in runs}
+def run_one(run: Planned, out: Path, data: Path) -> RunRecord:
+    """Train one run, and return all that the study needs: the worker's disk may not be ours."""
+    from ..training import train
+
+    result = train(run.recipe, out / run.folder, data, quiet=True)
+    return read_ended(run, RunDirectory(out / run.folder), result)
+
+
+def kept_record(job: Job[RunRecord]) -> RunRecord | None:
+    """What an earlier call has left of a run."""
+    run, out, _ = job.arguments
+    directory = RunDirectory(out / run.folder)
+    result = directory.result()
+    return None if result is None else read_ended(run, directory, result)
 
 
 def run_left(
@@ -125,14 +140,6 @@ def in_worker(threads: int, wait_seconds: float, act: Callable[..., T], *argumen
     with _one_at_a_time:
         torch.set_num_threads(threads)
         return act(*arguments)
-
-
-def run_one(run: Planned, out: Path, data: Path) -> RunRecord:
-    """Train one run, and return all that the study needs: the worker's disk may not be ours."""
-    from ..training import train
-
-    result = train(run.recipe, out / run.folder, data, quiet=True)
-    return read_ended(run, RunDirectory(out / run.folder), result)
 
 
 def outcome(future: Future[T], run: Planned | Job[T], engine: Engine) -> T | None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..report.charts import Axis, Line, Point, PointChart
 from ..report.document import Diagrams, Heading, Note, Pairs, Part, Verbatim
-from ..report.tables import Cell, Column, Record, Table
+from ..report.tables import ON_PAGES, Cell, Column, Record, Table
 from ..schemes import scheme
 from ..support.provenance import Provenance
 from ..support.words import counted
@@ -74,6 +74,11 @@ def differences_table(
         for (of, to), own in pairs.items()
     ]
     return [Table.of(records, "Differences", [note])] if records else []
+
+
+def runs_table(records: Iterable[Record], notes: Sequence[str] = ()) -> Table:
+    """Every run, including those of settings that were not chosen."""
+    return replace(Table.of(list(records), "All runs", notes, ON_PAGES), stacked=False)
 
 
 def difference_cell(one: Difference | None, form: str) -> Cell:

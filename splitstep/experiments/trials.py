@@ -54,10 +54,14 @@ class RunRecord(NamedTuple):
         return f"{title_of(self.metric)} {figure}, {self.trial.seconds:,.0f} s"
 
 
+def outcome_of(run: RunOutcome) -> dict[str, Any]:
+    """How a run ended, as entries of another record of it."""
+    return {one.name: getattr(run, one.name) for one in fields(RunOutcome)}
+
+
 def read_ended(run: Planned, directory: RunDirectory, result: RunResult) -> RunRecord:
     """The run with this result, with what else its directory holds."""
-    entries: dict[str, Any] = {one.name: getattr(result, one.name) for one in fields(RunOutcome)}
-    entries |= read_curves(directory, result.metric.name, run.recipe.train)
+    entries = {**outcome_of(result), **read_curves(directory, result.metric.name, run.recipe.train)}
     trial = Trial(**entries, scheme=run.scheme, setting=run.setting, folder=run.folder, arm=run.arm)
     splits = [split for split in result.splits or {} if split != "valid"]
     return RunRecord(trial, result.metric, {split: read_translations(directory, split) for split in splits})

@@ -15,8 +15,7 @@ from splitstep.models.cost import Cost
 from splitstep.schemes import scheme
 from splitstep.studies.ablate.result import Ablation, ArmResult, Lost, Outcome, Replayed, Series
 from splitstep.studies.ablate.verdict import claims_of
-from splitstep.studies.compare.result import Comparison, OnTestSet, Pair, Scored
-from splitstep.studies.compare.rows import rows_of
+from splitstep.studies.compare.result import Comparison, OnTestSet, Pair, ScoreEstimate, rows_of
 from splitstep.support.provenance import Provenance
 from splitstep.tasks import Metric
 from splitstep.training.result import Divergence, Kept, Shape
@@ -79,7 +78,7 @@ def translation(seeds: int) -> Comparison:
         spread = 0.4 if seeds > 1 else None
         mean = Estimate(40.5, spread and 40.5 - spread, spread and 40.5 + spread, seeds)
         pairs = [] if scheme == "A F" else [Pair(s, 0.3 * s - 0.4, 0.001 + 0.03 * s) for s in range(seeds)]
-        scores = tuple(Scored(key, name, signature, comparable, mean) for key, name, signature, comparable in SCORES)
+        scores = tuple(ScoreEstimate(*score, mean) for score in SCORES)
         return OnTestSet(
             split, scheme, 1000, scores, Estimate(0.2, -0.35, 0.71, seeds) if pairs else None, tuple(pairs)
         )

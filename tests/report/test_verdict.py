@@ -13,8 +13,7 @@ from made_up import LOSS, comparison, translation, trial
 from splitstep import cli
 from splitstep.experiments.statistics import detectable
 from splitstep.report.drawing import document_to_page
-from splitstep.studies.compare.result import Comparison
-from splitstep.studies.compare.rows import rows_of
+from splitstep.studies.compare.result import Comparison, rows_of
 from splitstep.studies.compare.verdict import compare_verdict
 from splitstep.studies.orders import orders
 from splitstep.studies.orders_document import orders_verdict

@@ -29,7 +29,7 @@ from splitstep.studies.ablate.records import read_watched
 from splitstep.studies.ablate.result import ArmResult, Lost
 from splitstep.studies.ablate.verdict import claims_of
 from splitstep.studies.compare import compare
-from splitstep.studies.compare.rows import against
+from splitstep.studies.compare.result import against
 from splitstep.training import Recipe, RunDirectory, read_recipe
 from splitstep.training.result import Divergence
 

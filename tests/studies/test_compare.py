@@ -41,8 +41,7 @@ from splitstep.experiments.trials import Curve, read_curves, thinned
 from splitstep.jobs import Engine, Processes, check_engine, open_engine
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare import compare, tables
-from splitstep.studies.compare.result import Comparison
-from splitstep.studies.compare.rows import against, rows_of
+from splitstep.studies.compare.result import Comparison, against, rows_of
 from splitstep.studies.compare.tables import widths
 from splitstep.studies.compare.test_splits import bleu_of, sentence_counts
 from splitstep.support.words import split_list

@@ -6,7 +6,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,13 +24,21 @@ from splitstep import cli
 from splitstep.experiments.experiment import Setting
 from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.study import STUDIES, study_of
-from splitstep.studies.glue import STUDY, glue, read_starts
+from splitstep.experiments.trials import outcome_of
+from splitstep.studies.glue import DEFAULT, STUDY, glue, read_starts
 from splitstep.studies.glue.bodies import Body
 from splitstep.studies.glue.claims import base_of, claims_of, glue_verdict
-from splitstep.studies.glue.plan import Wanted, settings
-from splitstep.studies.glue.result import GlueResult, Kind, Tuned
-from splitstep.studies.glue.rows import Grouped, differences, without_each
-from splitstep.studies.glue.scores import DEFAULT, constant_figures, majority_of, score_of
+from splitstep.studies.glue.result import KINDS, FineTuning, GlueResult, Kind
+from splitstep.studies.glue.rows import (
+    Arm,
+    constant_figures,
+    differences,
+    figures_of,
+    majority_of,
+    points,
+    without_each,
+)  # fmt: skip
+from splitstep.studies.glue.study import Request, settings
 from splitstep.training import read_recipe, train
 
 read_glue = STUDIES["glue"].read
@@ -134,42 +142,46 @@ def test_a_comparison_s_folder_stands_for_its_finished_runs(room: Room) -> None:
     assert runs == {"lie": ["run0", "run1"], "macaron": ["run2"]}
 
 
-def tuned(name: str, body: int, value: float, task: str = "sst2", kind: Kind = "pre-trained", **more: Any) -> Tuned:
+def tuned(
+    name: str, body: int, value: float, task: str = "sst2", kind: Kind = "pre-trained", **more: Any
+) -> FineTuning:
     one = trial("A F", body, value)
-    own = {f: getattr(one, f) for f in ("status", "seed", "best_step", "steps", "tokens", "seconds", "cost", "shape")}
-    own |= {f: getattr(one, f) for f in ("tokens_per_second", "matched", "device", "precision", "mode", "commit")}
     figures = dict.fromkeys(("matthews", "accuracy", "f1", "pearson", "spearman"), value)
-    entries = {"valid": figures, "test": figures, "setting": (), "folder": f"runs/{name}-{body}", **more}
-    return Tuned(**own, task=task, name=name, kind=kind, body=body, **entries)
+    entries = {**outcome_of(one), "valid": figures, "test": figures, "setting": (), "folder": f"runs/{name}-{body}"}
+    return FineTuning(**{**entries, **more}, task=task, name=name, kind=kind, body=body)
+
+
+def arm(runs: list[FineTuning], name: str = "lie", in_mean: Sequence[str] = ("sst2",)) -> Arm:
+    return Arm(name, "pre-trained", runs, [], in_mean)
 
 
 def test_the_pre_training_seed_is_the_unit_of_the_interval() -> None:
     random = np.random.default_rng(0)
     values = random.uniform(0.6, 0.9, (5, 2))  # bodies, fine-tunings
     runs = [tuned("lie", s, values[s, k]) for s in range(5) for k in range(2)]
-    found = Grouped("lie", "pre-trained", runs, ["sst2"]).on_task("sst2").score
+    found = arm(runs).on_task("sst2").score
     own = 100 * values.mean(1)
     low, high = stats.t.interval(0.95, 4, own.mean(), stats.sem(own))
     assert found == pytest.approx(Estimate(own.mean(), low, high, 5))
-    one = Grouped("lie", "pre-trained", runs[:2], ["sst2"]).on_task("sst2").score
+    one = arm(runs[:2]).on_task("sst2").score
     assert one == pytest.approx(Estimate(own[0], None, None, 1))  # two fine-tunings of one body have no interval
 
 
 def test_the_mean_is_that_of_scores_and_of_bodies_that_have_all() -> None:
     runs = [tuned("lie", s, 0.1 * (i + s), task) for s in range(3) for i, task in enumerate(FIGURES)]
     runs += [tuned("lie", 3, 0.5, "sst2"), tuned("lie", 0, 0.9, "wnli")]
-    means = Grouped("lie", "pre-trained", runs, DEFAULT).means()
+    means = arm(runs, in_mean=DEFAULT).mean().values
     assert means == pytest.approx({s: 100 * np.mean([0.1 * (i + s) for i in range(5)]) for s in range(3)})
-    assert score_of("mrpc", {"f1": 0.8, "accuracy": 0.7, "loss": 9.0}) == pytest.approx(75.0)
-    assert score_of("stsb", {"pearson": 0.6, "spearman": 0.5}) == pytest.approx(55.0)
+    assert points({"f1": 0.8, "accuracy": 0.7, "loss": 9.0}, figures_of("mrpc")) == pytest.approx(75.0)
+    assert points({"pearson": 0.6, "spearman": 0.5}, figures_of("stsb")) == pytest.approx(55.0)
 
 
 def test_differences_are_paired_by_pre_training_seed() -> None:
     own, other = {0: 0.7, 1: 0.8, 2: 0.75, 7: 0.2}, {0: 0.6, 1: 0.72, 2: 0.7, 5: 0.9}
     runs = [tuned(name, s, x) for name, found in (("lie", other), ("macaron", own)) for s, x in found.items()]
-    groups = [Grouped(name, "pre-trained", runs, ["sst2"]) for name in ("lie", "macaron")]
     bodies = [Body(name, "A F", s, "", held_out={"loss": 2.0 + s}) for name in ("lie", "macaron") for s in range(3)]
-    found = {one.what: one for one in differences(groups, bodies, "lie")}
+    arms = [Arm(name, "pre-trained", runs, bodies, ["sst2"]) for name in ("lie", "macaron")]
+    found = {one.what: one for one in differences(arms, "lie")}
     gaps = 100 * np.array([0.1, 0.08, 0.05])
     low, high = stats.t.interval(0.95, 2, gaps.mean(), stats.sem(gaps))
     assert found["mean"].found == pytest.approx(Estimate(gaps.mean(), low, high, 3))
@@ -186,7 +198,7 @@ def test_the_mean_without_a_task_is_that_of_all_others() -> None:
         tuned(name, s, 0.5 + noise[n, s, i] + n * gain.get(task, 0.0), task)
         for n, name in enumerate(names) for s in seeds for i, task in enumerate(FIGURES)
     ]  # fmt: skip
-    lie, macaron = (Grouped(name, "pre-trained", runs, DEFAULT) for name in names)
+    lie, macaron = (arm(runs, name, DEFAULT) for name in names)
     found = without_each(macaron, lie)
     for i, task in enumerate(FIGURES):
         rest = [k for k in range(5) if k != i]
@@ -195,8 +207,8 @@ def test_the_mean_without_a_task_is_that_of_all_others() -> None:
         assert found[task] == pytest.approx(Estimate(gaps.mean(), low, high, 5))
 
 
-def chosen(runs: list[Tuned]) -> Setting:
-    return Grouped("lie", "pre-trained", runs, ["sst2"]).on_task("sst2").setting
+def chosen(runs: list[FineTuning]) -> Setting:
+    return arm(runs).on_task("sst2").setting
 
 
 def test_settings_are_chosen_on_valid_and_never_on_dev() -> None:
@@ -221,10 +233,10 @@ def comparison_of(values: Mapping[str, float], losses: Mapping[str, float], kind
         Body(name, schemes[name], s, "", held_out={"loss": losses[name] + (name == "lie") * spread[s], "accuracy": 0.5})
         for name in values for s in range(5)
     ]  # fmt: skip
-    groups = [Grouped(name, kind, runs, DEFAULT) for kind in kinds for name in values]
-    rows = [group.row(bodies) for group in groups]
+    arms = [Arm(name, kind, runs, bodies, DEFAULT) for kind in kinds for name in values]
+    rows = [one.row() for one in arms]
     base = base_of([(row.name, row.scheme) for row in rows])
-    claims = claims_of(rows, differences(groups, bodies, base), DEFAULT)
+    claims = claims_of(rows, differences(arms, base), DEFAULT)
     return [f"{claim.question}: {claim.answer}" for claim in claims]
 
 
@@ -254,7 +266,7 @@ def test_the_majority_is_that_of_scikit_learn(room: Room) -> None:
 
 def test_the_paper_s_grid_is_in_epochs_of_each_task() -> None:
     task = cast(Any, SimpleNamespace(examples={"train": SimpleNamespace(labels=np.zeros(1000))}))
-    found = settings(Wanted(("rte",), 1, False, {"rte": []}, {"rte": []}, "paper"), "rte", task)
+    found = settings(Request(("rte",), 1, KINDS, {"rte": []}, {"rte": []}, "paper"), "rte", task)
     assert len(found) == len(set(found)) == 12
     assert found[0] == ("train.batch=16", "train.steps=188", "train.lr=3e-05")
     assert ("train.batch=32", "train.steps=157", "train.lr=5e-05") in found
@@ -262,7 +274,7 @@ def test_the_paper_s_grid_is_in_epochs_of_each_task() -> None:
 
 def test_one_name_alone_is_not_compared() -> None:
     runs = [tuned("lie", s, 0.5 + 0.01 * s, task) for s in range(3) for task in DEFAULT]
-    row = Grouped("lie", "pre-trained", runs, DEFAULT).row([Body("lie", "A F", s, "") for s in range(3)])
+    row = Arm("lie", "pre-trained", runs, [Body("lie", "A F", s, "") for s in range(3)], DEFAULT).row()
     verdict = glue_verdict(cast(GlueResult, SimpleNamespace(rows=(row,), differences=(), claims=())))
     assert verdict.sentence.startswith("lie has a GLUE mean of 51.00 points (95% interval 48.52 to 53.48)")
 

@@ -371,7 +371,7 @@ def test_a_split_is_translated_and_scored(tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(made, Translation)
     found = translate_split(model_for(made.codec), made, "valid", Search(beams=2))
     assert (found.lines, len(found.hypotheses)) == (5, 5)
-    document = found.json()
+    document = found.document()
     assert [one["name"] for one in document["scores"]] == ["sacreBLEU", "chrF", "exact match"]  # no papers' BLEU
     assert document["search"]["beams"] == 2
     assert translate_split(model_for(made.codec), made, "valid").search == Search(5, 1.0)

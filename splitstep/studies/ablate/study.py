@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from ...experiments.arms import FULL, PAPER, Assignments, find_arms, recipes_of
 from ...experiments.plan import Planned, check_runs
-from ...experiments.running import made_by_runs, run_all
+from ...experiments.running import Workplace, made_by_runs
 from ...experiments.trials import LOSS, Trial, experiment_of, thinned
 from ...jobs import check_engine
-from ...tasks import Task
 from ...tasks.measures import Metric
-from ...text.files import data_root
 from ...training import Recipe
-from ...training.progress import Progress, RunsProgress
 from .outcomes import outcomes_of
 from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage, setting_of
 from .records import PROBES, RECORDS
@@ -53,11 +49,15 @@ def ablate(
     recipes = recipes_of(watched, chosen)
     tried = check_rates(rates or default_rates(recipe))
     out = out.resolve()
-    check_runs(possible_runs(recipes, tried, seeds), out, task)
-    where = Where(task, out, data_root(data).resolve(), engine, quiet)
-    found = where.execute(rate_stage(recipes, tried, seeds), "rates")
+    check_runs(possible_runs(recipes, tried, seeds), out, {"": task})
+
+    def execute(runs: Sequence[Planned], stage: str) -> dict[str, Trial]:
+        where = Workplace(f"ablate {task.name}, {stage}", out, data, engine, quiet)
+        return {one.trial.folder: one.trial for one in where.execute(runs, {"": task})}
+
+    found = execute(rate_stage(recipes, tried, seeds), "rates")
     own = {arm: best_rate(found.values(), arm, recipe, task.metric) for arm in recipes}
-    found |= where.execute([run for run in seed_stage(recipes, own, seeds) if run.folder not in found], "seeds")
+    found |= execute([run for run in seed_stage(recipes, own, seeds) if run.folder not in found], "seeds")
     trials = list(found.values())
     measured = outcomes_of(trials, own, task.metric, out)
     results = [ArmResult(a.name, recipes[a.name].scheme, dict(a.assignments), *measured[a.name]) for a in chosen]
@@ -85,24 +85,6 @@ def with_probes(recipe: Recipe) -> Recipe:
     every = max(1, train.steps // RECORDS)
     often = every if train.probe_every == 0 else min(every, train.probe_every)
     return replace(recipe, probes=tuple(probes), train=replace(train, probe_every=often))
-
-
-class Where(NamedTuple):
-    """Where runs execute, and how much is said about it."""
-
-    task: Task
-    out: Path
-    data: Path
-    engine: str
-    quiet: bool
-
-    def execute(self, runs: Sequence[Planned], stage: str) -> dict[str, Trial]:
-        """The runs by folder, in order, when all have ended."""
-        ordered, total = check_runs(runs, self.out, self.task), sum(run.recipe.train.steps for run in runs)
-        with Progress(f"ablate {self.task.name}, {stage}", total, self.quiet) as bar:
-            every = run_all(ordered, self.out, self.data, self.engine, RunsProgress(bar, len(runs)))
-            ended = {one.trial.folder: one.trial for one in every}
-        return {run.folder: ended[run.folder] for run in runs}
 
 
 def at_own_rate(trial: Trial, own: Mapping[str, float]) -> bool:

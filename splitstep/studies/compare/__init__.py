@@ -2,8 +2,7 @@
 
 from ...experiments.study import Study
 from .document import document
-from .result import Comparison
-from .rows import against
+from .result import Comparison, against
 from .study import compare
 from .tables import tables_together
 

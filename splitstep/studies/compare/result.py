@@ -1,21 +1,25 @@
-"""The result of a comparison: its runs and its rows, written as JSON and read back."""
+"""The result of a comparison: its runs and its rows, summed up, written as JSON and read back."""
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from ...experiments.experiment import Setting
+from ...experiments.experiment import Observation, Setting, between, over_units
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
-from ...experiments.trials import Trial
+from ...experiments.trials import Trial, experiment_of, figure_on
 from ...models.cost import Cost
-from ...schemes import scheme
+from ...schemes import label, scheme
 from ...support.provenance import Provenance
 from ...support.typed import Inlined
 from ...tasks.measures import Metric
 from ...training.result import Matched, Shape
+
+Runs = Sequence[Observation[Trial]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Row:
     arm: str = ""  # what differs from the recipe besides the scheme; older documents have none
 
 
-class Scored(NamedTuple):
+class ScoreEstimate(NamedTuple):
     """A score over seeds, with its signature."""
 
     key: str
@@ -67,12 +71,12 @@ class OnTestSet:
     split: str
     scheme: str
     lines: int
-    scores: tuple[Scored, ...]
+    scores: tuple[ScoreEstimate, ...]
     difference: Estimate | None  # its interval is over sentences and seeds
     pairs: tuple[Pair, ...]
     arm: str = ""
 
-    def score(self, key: str) -> Scored | None:
+    def score(self, key: str) -> ScoreEstimate | None:
         return next((one for one in self.scores if one.key == key), None)
 
 
@@ -118,3 +122,64 @@ def check_sense(found: Comparison) -> None:
                 raise ValueError(f"{trial.folder} has no {name} on {split}")
         if any(len(x) != len(y) for x, y in (trial.train_loss, trial.valid_loss, trial.valid_metric)):
             raise ValueError(f"{trial.folder} has a curve with unequal numbers of steps and values")
+
+
+def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
+    """A row per scheme and arm, in order."""
+    experiment = experiment_of(trials, metric)
+    arms = dict.fromkeys(one.arm for one in experiment.observations)
+    found = [experiment.of(arm) for arm in arms]
+    return [row_of(own, found[0] if number else None, metric) for number, own in enumerate(found)]
+
+
+def row_of(own: Runs, first: Runs | None, metric: Metric) -> Row:
+    """The row of these runs, which are compared with those of the first row, unless they are these."""
+    test, valid = (figure_on(split, metric) for split in ("test", "valid"))
+    finished, one = [run for run in own if run.finished], own[0].run
+    rates = [each.run.tokens_per_second for each in own if each.run.tokens_per_second]
+    s = scheme(one.scheme)
+    return Row(
+        name=row_name(one.scheme, one.arm),
+        scheme=one.scheme,
+        setting=one.setting,
+        finished=len(finished),
+        diverged=len(own) - len(finished),
+        test=over_units(own, test),
+        valid=over_units(own, valid),
+        difference=None if first is None else between(own, first, test),
+        cost=one.cost,
+        matched=one.matched,
+        shape=one.shape,
+        evaluations=s.evaluations,
+        order=s.order,
+        seconds=math.fsum(each.run.seconds for each in own) / len(own),
+        tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
+        not_finite=lacking(finished, metric),
+        arm=one.arm,
+    )
+
+
+def lacking(finished: Runs, metric: Metric) -> int:
+    """How many finished runs have no finite number for the metric on validation or on test."""
+    both = [figure_on(split, metric) for split in ("valid", "test")]
+    return sum(any(each.seen(run) is None for each in both) for run in finished)
+
+
+def row_name(notation: str, arm: str) -> str:
+    """A scheme by its name, with the arm if it has one."""
+    return f"{label(notation)}, {arm}" if arm else label(notation)
+
+
+def against(result: Comparison, text: str) -> Comparison:
+    """The comparison with another of its rows first, so differences are to that one."""
+    names = {row.name: (row.scheme, row.arm) for row in result.rows}
+    first = names[text] if text in names else (str(scheme(text)), "")
+    if first not in names.values():
+        raise ValueError(f"{text} is not in this comparison: use one of {', '.join(names)}.")
+    if result.tests:
+        raise ValueError(
+            f"differences on test sets need the translations: run `splitstep compare` again with {text} first; "
+            "finished runs are kept."
+        )
+    trials = sorted(result.trials, key=lambda t: (t.scheme, t.arm) != first)
+    return replace(result, trials=tuple(trials), rows=tuple(rows_of(trials, result.metric)))

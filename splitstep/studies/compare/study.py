@@ -9,15 +9,14 @@ from pathlib import Path
 from ...experiments.arms import FULL, Assignments
 from ...experiments.experiment import Setting
 from ...experiments.plan import Planned, plan
-from ...experiments.running import made_by_runs, run_planned
+from ...experiments.running import Workplace, made_by_runs
 from ...experiments.trials import RunRecord
 from ...jobs import check_engine
 from ...schemes import scheme
 from ...tasks import Task
 from ...tasks.pairs.translation import Translation
 from ...training import Recipe
-from .result import Comparison, OnTestSet, Row
-from .rows import rows_of
+from .result import Comparison, Row, rows_of
 from .test_splits import System, on_test_sets
 
 
@@ -44,9 +43,8 @@ def compare(
     check_engine(engine)
     runs = plan(recipe, schemes, seeds, sweep, arms, own_arms)
     task = recipe.load_task(data)  # here a missing file is reported once, and caches are made before workers need them
-    out = out.resolve()
-    ended = run_planned(f"compare {recipe.task}", runs, task, out, data, engine, quiet)
-    trials = [one.trial for one in ended.values()]
+    ended = Workplace(f"compare {recipe.task}", out, data, engine, quiet).execute(runs, {"": task})
+    trials = [one.trial for one in ended]
     rows = rows_of(trials, task.metric)
     return Comparison(
         task=recipe.task,
@@ -58,24 +56,24 @@ def compare(
         rows=tuple(rows),
         trials=tuple(trials),
         made=made_by_runs(recipe.document(), task.describe(), engine, command),
-        tests=tests_of(rows, runs, ended, data) if isinstance(task, Translation) else (),
+        tests=on_test_sets(systems_of(rows, runs, ended, data)) if isinstance(task, Translation) else (),
     )
 
 
-def tests_of(
-    rows: Sequence[Row], runs: Sequence[Planned], ended: Mapping[str, RunRecord], data: Path | None
-) -> tuple[OnTestSet, ...]:
-    """The rows on each test split. Rows may have different tasks, for a sweep may change data options."""
-    tasks: dict[str, Task] = {}
-    systems = []
+def systems_of(
+    rows: Sequence[Row], runs: Sequence[Planned], ended: Sequence[RunRecord], data: Path | None
+) -> list[System]:
+    """The rows with their finished runs. They may have different tasks, for a sweep may change data options."""
+    tasks, found = dict[str, Task](), list[System]()
     for row in rows:
-        own = [run for run in runs if (run.scheme, run.arm, run.setting) == (row.scheme, row.arm, row.setting)]
-        asked = json.dumps(own[0].recipe.data, sort_keys=True)
-        if asked not in tasks:
-            tasks[asked] = own[0].recipe.load_task(data)
-        task = tasks[asked]
+        chosen = row.scheme, row.arm, row.setting
+        own = [(run, one) for run, one in zip(runs, ended, strict=True) if (run.scheme, run.arm, run.setting) == chosen]
+        recipe = own[0][0].recipe
+        options = json.dumps(recipe.data, sort_keys=True)
+        if options not in tasks:
+            tasks[options] = recipe.load_task(data)
+        task = tasks[options]
         assert isinstance(task, Translation)
-        found = {run.seed: ended[run.folder] for run in own}
-        finished = {seed: one for seed, one in found.items() if one.trial.status == "finished"}
-        systems.append(System(row.scheme, task, finished, row.arm))
-    return on_test_sets(systems)
+        finished = {run.seed: one for run, one in own if one.trial.status == "finished"}
+        found.append(System(row.scheme, task, finished, row.arm))
+    return found

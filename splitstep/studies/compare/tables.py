@@ -18,8 +18,7 @@ from ...support.words import counted
 from ...tasks.measures import title_of
 from ...tasks.pairs.translation import EXACT_MATCH
 from ...training.result import Kept, Shape
-from .result import Comparison, OnTestSet, Row, Scored
-from .rows import lacking, row_name, rows_of
+from .result import Comparison, OnTestSet, Row, ScoreEstimate, lacking, row_name, rows_of
 
 TASK, SCHEME = Column("task", text=True, grouped=True), Column("scheme", text=True)
 AGAINST = Column(("against the first", "[95%]"))
@@ -139,13 +138,13 @@ def warnings(result: Comparison) -> str:
     )
 
 
-def all_scores(result: Comparison) -> list[Scored]:
+def all_scores(result: Comparison) -> list[ScoreEstimate]:
     """The scores of the test sets, the metric first."""
     found = next((one.scores for one in result.tests if one.scores), ())
     return sorted(found, key=lambda score: score.key != result.metric.name)
 
 
-def main_scores(result: Comparison) -> list[Scored]:
+def main_scores(result: Comparison) -> list[ScoreEstimate]:
     """The scores for a short table: exact matches only if they are the metric."""
     return [one for one in all_scores(result) if one.key != EXACT_MATCH.name or one.key == result.metric.name]
 
@@ -168,7 +167,9 @@ def tables_of_test_sets(blocks: Sequence[Block]) -> list[Table]:
     return [Table.of(records, "Test sets", list(notes)), Table.of(signatures, notes=rest)]
 
 
-def record_of_test_set(block: Block, one: OnTestSet, scores: Sequence[Scored], main: Sequence[Scored]) -> Record:
+def record_of_test_set(
+    block: Block, one: OnTestSet, scores: Sequence[ScoreEstimate], main: Sequence[ScoreEstimate]
+) -> Record:
     metric, *others = scores
     found, pairs = one.score(metric.key), [f"{p.seed}: {p.difference:+.2f}, p {p.p:.3f}" for p in one.pairs]
     return {
@@ -186,7 +187,7 @@ def record_of_test_set(block: Block, one: OnTestSet, scores: Sequence[Scored], m
     }
 
 
-def mean_score(score: Scored | None) -> Cell:
+def mean_score(score: ScoreEstimate | None) -> Cell:
     """The mean over seeds, with a star if it cannot be compared with published scores."""
     return "-" if score is None else f"{score.mean.mean:.2f}{'' if score.comparable else '*'}"
 

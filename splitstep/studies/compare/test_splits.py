@@ -28,7 +28,7 @@ from ...tasks.pairs.scores import (
     multi_bleu_metric,
 )
 from ...tasks.pairs.translation import EXACT_MATCH, Translation
-from .result import OnTestSet, Pair, Scored
+from .result import OnTestSet, Pair, ScoreEstimate
 
 PERCENT = Bounds(0.0, 100.0)  # of all scores of text
 
@@ -42,34 +42,36 @@ class System(NamedTuple):
     arm: str = ""
 
 
-class Counted(NamedTuple):
+class SentenceCounts(NamedTuple):
     """A run on a split: its lines as the metric sees them, and what the metric adds up over them [N, K]."""
 
     texts: Texts
     counts: np.ndarray
 
 
+Counts = Mapping[int, SentenceCounts]  # by seed
+
+
 def on_test_sets(systems: Sequence[System]) -> tuple[OnTestSet, ...]:
     """Every scheme on every test split; the others are compared with the first."""
-    found: list[OnTestSet] = []
+    found = list[OnTestSet]()
     for split in systems[0].task.tests:
-        first: dict[int, Counted] = {}
-        for number, system in enumerate(systems):
-            own = {seed: count(system.task, split, run.written[split]) for seed, run in system.runs.items()}
-            if number == 0:
-                first = own
-            found.append(tested(system, split, own, first if number else {}))
+        counts = [
+            {seed: count(one.task, split, run.written[split]) for seed, run in one.runs.items()} for one in systems
+        ]
+        firsts = [{}, *[counts[0]] * (len(systems) - 1)]
+        found += [tested(*each, split) for each in zip(systems, counts, firsts, strict=True)]
     return tuple(found)
 
 
-def tested(system: System, split: str, own: Mapping[int, Counted], first: Mapping[int, Counted]) -> OnTestSet:
+def tested(system: System, own: Counts, first: Counts, split: str) -> OnTestSet:
     """One scheme on one split, paired seed by seed with the first scheme if both have the same references."""
     pairs = {
         seed: (one, first[seed])
         for seed, one in sorted(own.items())
         if seed in first and list(one.texts.theirs) == list(first[seed].texts.theirs)
     }
-    difference, apart = compared(pairs, FIGURES[system.task.metric.name])
+    difference, apart = paired_scores(pairs, FIGURES[system.task.metric.name])
     return OnTestSet(
         split,
         system.scheme,
@@ -81,17 +83,19 @@ def tested(system: System, split: str, own: Mapping[int, Counted], first: Mappin
     )
 
 
-def over_seeds(runs: Sequence[Sequence[Score]]) -> tuple[Scored, ...]:
+def over_seeds(runs: Sequence[Sequence[Score]]) -> tuple[ScoreEstimate, ...]:
     """Each score's mean over the runs."""
     found = []
     for number, one in enumerate(runs[0] if runs else ()):
         mean = estimate([scores[number].value for scores in runs], bounds=PERCENT)
         assert mean is not None
-        found.append(Scored(one.key, one.name, one.signature, one.comparable, mean))
+        found.append(ScoreEstimate(one.key, one.name, one.signature, one.comparable, mean))
     return tuple(found)
 
 
-def compared(pairs: Mapping[int, tuple[Counted, Counted]], figure: Figure) -> tuple[Estimate | None, tuple[Pair, ...]]:
+def paired_scores(
+    pairs: Mapping[int, tuple[SentenceCounts, SentenceCounts]], figure: Figure
+) -> tuple[Estimate | None, tuple[Pair, ...]]:
     """The mean difference with its interval, and each seed's by itself."""
     if not pairs:
         return None, ()
@@ -103,18 +107,18 @@ def compared(pairs: Mapping[int, tuple[Counted, Counted]], figure: Figure) -> tu
     return mean_difference(found, resampled), apart
 
 
-def count(task: Translation, split: str, lines: Sequence[str]) -> Counted:
+def count(task: Translation, split: str, lines: Sequence[str]) -> SentenceCounts:
     """The lines as the task's metric counts them."""
     references, form = task.text(split), task.codec.form
     if task.metric == EXACT_MATCH:
         texts = as_people_write(lines, references, form)
         right = np.array(matches(texts, form), dtype=np.float64)
-        return Counted(texts, np.stack([right, np.ones_like(right)], -1))
+        return SentenceCounts(texts, np.stack([right, np.ones_like(right)], -1))
     if task.papers is None:
         texts = as_sacrebleu_counts(lines, references, form)
     else:
         texts = as_papers_count(lines, references, form, task.papers)
-    return Counted(texts, sentence_counts(*texts))
+    return SentenceCounts(texts, sentence_counts(*texts))
 
 
 def sentence_counts(lines: Sequence[str], references: Sequence[str]) -> np.ndarray:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ...experiments.experiment import Setting
 from ...experiments.plan import Planned, plan
 from ...experiments.result import Result
-from ...experiments.running import run_planned
+from ...experiments.running import Workplace
 from ...experiments.statistics import Slope, fitted_slope
 from ...inference.runs import find_run
 from ...jobs import check_engine
@@ -154,7 +154,7 @@ def continuous_limit(
     time = config.layers * config.step
     cases = settings(depths, time, modes)
     runs, out = plan(recipe, [recipe.scheme], seeds, list(cases)), out.resolve()
-    run_planned(f"converge {recipe.task}", runs, task, out, data, engine, quiet)
+    Workplace(f"converge {recipe.task}", out, data, engine, quiet).execute(runs, {"": task})
     look = Look(task, tuple(chosen_batches(task, EXAMPLES)), math.gcd(*depths))
     measured = [one for run in runs for one in measure(run, Network(*cases[run.setting], run.seed), out, look, depths)]
     gaps = [gap for seed in seeds for kind in KINDS for gap in gaps_of(measured, kind, seed)]

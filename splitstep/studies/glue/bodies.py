@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...experiments.study import STUDIES
 from ...models import KINDS, SplitstepConfig
 from ...recipe import OURS
 from ...support.documents import read_json
@@ -16,7 +17,7 @@ from ...tasks.masked.mlm import Mlm
 from ...text.tokenizers import saved_tokenizer
 from ...training.directory import RunDirectory
 from ...training.networks import FREE, model_folder
-from ..compare.rows import row_name
+from ..compare.result import row_name
 
 FORM = "--start NAME=RUN,NAME=RUN or --start DIR of a comparison"
 OF_DATA = frozenset({"vocab_size", "max_positions", "token_types"})  # the start's tokenizer decides these
@@ -41,13 +42,6 @@ class Starts(NamedTuple):
     bodies: tuple[Body, ...]
     shapes: dict[str, dict[str, Any]]
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.shapes)
-
-    def of(self, name: str) -> list[Body]:
-        return [body for body in self.bodies if body.name == name]
-
 
 def read_starts(text: str) -> dict[str, list[str]]:
     """The paths of each name. "lie=a+b" has two, "lie=runs/lie-*" all that match, and a comparison's folder alone has
@@ -55,7 +49,7 @@ def read_starts(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for part in split_list(text):
         name, equals, paths = (piece.strip() for piece in part.partition("="))
-        given = {name: [path for one in paths.split("+") for path in matching(one)]} if equals else compared(part)
+        given = {name: [path for one in paths.split("+") for path in matching(one)]} if equals else runs_compared(part)
         for key, own in given.items():
             if not key or not all(own):
                 raise ValueError(f"--start {part!r} lacks a name or a path: write {FORM}")
@@ -75,7 +69,7 @@ def matching(path: str) -> list[str]:
     return found
 
 
-def compared(path: str) -> dict[str, list[str]]:
+def runs_compared(path: str) -> dict[str, list[str]]:
     """The finished runs of a comparison, by scheme and arm; of a sweep, those of the settings that were chosen."""
     folder = Path(path)
     if not path or not (folder / "runs").is_dir():
@@ -90,9 +84,6 @@ def compared(path: str) -> dict[str, list[str]]:
 
 def chosen_runs(folder: Path) -> Iterator[tuple[str, Path]]:
     """The name and the folder of each finished run. A comparison that has not ended yet has no result to choose by."""
-
-    from ...experiments.study import STUDIES
-
     file = folder / "result.json"
     if file.is_file():
         result = STUDIES["compare"].read(read_json(file, "anything"), str(file))

@@ -10,7 +10,7 @@ from ...report.document import Verdict
 from ...schemes import scheme
 from ...support.words import listed
 from .result import LOSS, MEAN, GlueResult, Row
-from .scores import DEFAULT
+from .rows import DEFAULT
 
 HIGHER_MEAN = Rule(margin=0.5, fewest=5)  # points of the GLUE mean; pairs of pre-training seeds
 LOWER_LOSS = Rule(margin=0.01, fewest=5)  # nats per masked token

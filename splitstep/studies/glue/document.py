@@ -1,29 +1,50 @@
-"""What the study says: GLUE with intervals, charts, claims, differences, runs, how to reproduce them."""
+"""What the study says: GLUE with intervals, charts, claims, differences, pre-training, all runs."""
 
 from __future__ import annotations
 
-from ...experiments.sections import dots, pictures, reproduce, summary
+from collections.abc import Mapping
+from statistics import fmean
+
+from ...experiments.experiment import Difference
+from ...experiments.sections import (
+    claims_table,
+    difference_cell,
+    differences_table,
+    dots,
+    estimated,
+    pictures,
+    reproduce,
+    runs_table,
+    status_cell,
+    summary,
+)
 from ...report.charts import Axis, SmallMultiples
 from ...report.document import Document
+from ...report.tables import Cell, Code, Column, Record, Table
+from ...schemes import label
+from ...support.words import counted, listed
 from ...tasks.glue import PARTS
 from .claims import glue_verdict
-from .result import GlueResult
-from .tables import glue_tables
+from .result import LOSS, MEAN, FineTuning, GlueResult, OnTask, Row, title_of
+from .rows import Arm, figures_of, score_on, without_each
 
-POINTS = Axis("points", "{:.1f}")
+NAME = Column("start", text=True)
+FORM, MEAN_FORM = "{:.1f}", "{:.2f}"  # of points
+TITLES = {"matthews": "Matthews", "f1": "F1", "accuracy": "accuracy", "pearson": "Pearson", "spearman": "Spearman"}
 
 
 def document(result: GlueResult) -> Document:
     """The whole document."""
-    main, *others, runs = glue_tables(result)
-    counts = {"pre-trained network": len(result.bodies), "task": len(result.tasks)}
     parts = [
-        summary(result.made, result.runs, counts),
-        main,
+        summary(result.made, result.runs, {"pre-trained network": len(result.bodies), "task": len(result.tasks)}),
+        main_table(result),
         score_charts(result),
-        *others,
+        *claims_table(result.claims, "docs/results/pretrain.md"),
+        *differences(result),
+        *without_table(result),
+        *pretraining_table(result),
         *pictures((row.name, row.scheme) for row in result.rows),
-        runs,
+        runs_table(map(run_record, result.runs), ["Scores in points."]),
         *reproduce(result.made, result.runs, "splitstep.studies.glue.glue(...)"),
     ]
     return Document(f"GLUE: {', '.join(row.title for row in result.rows)}", parts, glue_verdict(result))
@@ -34,8 +55,132 @@ def score_charts(result: GlueResult) -> SmallMultiples:
     often so far below that nothing else could be told apart."""
     found = {"mean": [(row.title, row.mean) for row in result.rows]} if result.in_mean else {}
     found |= {PARTS[task].folder: [(row.title, row.on(task).score) for row in result.rows] for task in result.tasks}
-    charts = [
-        dots(title, POINTS, rows, "points, mean [95% interval]", f"chart-{title.lower()}")
-        for title, rows in found.items()
-    ]
+    axis, reads = Axis("points", "{:.1f}"), "points, mean [95% interval]"
+    charts = [dots(title, axis, rows, reads, f"chart-{title.lower()}") for title, rows in found.items()]
     return SmallMultiples("Scores", charts)
+
+
+def main_table(result: GlueResult) -> Table:
+    """A row for each name, pre-trained and from scratch, and a column for each task; the majority below them."""
+    majority = {one.task: one for one in result.majority}
+    means = [majority[task].score for task in result.in_mean]
+    records = [
+        *(main_record(result, row_cell(row), estimated(row.mean, MEAN_FORM), {
+            task: task_cell(row.on(task)) for task in result.tasks
+        }) for row in result.rows),
+        main_record(result, "majority", MEAN_FORM.format(fmean(means)) if means else "", {
+            task: tuple(FORM.format(one) for one in majority[task].figures.values()) for task in result.tasks
+        }),
+    ]  # fmt: skip
+    return Table.of(records, notes=[reading_note(result), *seed_note(result)])
+
+
+def main_record(result: GlueResult, name: Cell, mean: Cell, cells: Mapping[str, Cell]) -> Record:
+    """A row of the table: its name, the mean if there is one, and the cell of each task."""
+    several = {Column(("mean", f"of {counted(len(result.in_mean), 'task')}", "[95%]")): mean} if result.in_mean else {}
+    titles = {task: ", ".join(TITLES[one] for one in figures_of(task)) for task in cells}
+    tasks = {Column((PARTS[task].folder, titles[task], "[95%]")): cell for task, cell in cells.items()}
+    return {NAME: name, **several, **tasks}
+
+
+def row_cell(row: Row) -> Cell:
+    """The row's name, and its scheme if the name is another."""
+    return (row.title,) if row.name == label(row.scheme) else (row.title, Code(row.scheme))
+
+
+def task_cell(found: OnTask) -> Cell:
+    """The figures one below the other, each with its interval, then the setting and how many runs diverged."""
+    shown = [line for one in found.figures.values() for line in estimated(one, FORM)] or ["-"]
+    lost = [f"({found.diverged} of {found.diverged + found.finished} diverged)"] if found.diverged else []
+    return (*shown, *found.setting, *lost)
+
+
+def reading_note(result: GlueResult) -> str:
+    """How to read the table."""
+    doubles = [PARTS[task].folder for task in result.in_mean if len(figures_of(task)) > 1]
+    averaged = f", in which each task counts once ({listed(doubles)} by the mean of both figures)" if doubles else ""
+    apart = [PARTS[task].folder for task in result.tasks if task not in result.in_mean]
+    several = f"the mean of its {counted(result.fine_tunings, 'fine-tuning')}" if result.fine_tunings > 1 else "one run"
+    chosen = any(run.setting for run in result.runs)
+    return (
+        f"Points on the published dev sets. Each pre-training seed is one value, {several}; intervals: 95%, Student's "
+        f"t over pre-training seeds. The mean is GLUE's{averaged}.{f' Not in it: {listed(apart)}.' if apart else ''} "
+        f"Majority: the commonest class of the training set.{' Settings were chosen on valid.' if chosen else ''}"
+    )
+
+
+def seed_note(result: GlueResult) -> list[str]:
+    """How bodies are paired where that needs to be said."""
+    unknown = sorted({body.name for body in result.bodies if not body.seed_known})
+    alone = all(sum(other.name == body.name for other in result.bodies) == 1 for body in result.bodies)
+    return [
+        *[f"{listed(unknown)}: models without their runs, numbered from 0 in the order given; the numbers stand for "
+          "pre-training seeds."] * bool(unknown),
+        *["One pre-training seed for each name gives no interval, however many fine-tunings it has."] * alone,
+    ]  # fmt: skip
+
+
+def differences(result: GlueResult) -> list[Table]:
+    """Differences of two rows, a row for each pair."""
+    mean = {MEAN: ("mean", "{:+.2f}")} if result.in_mean else {}
+    tasks = {task: (PARTS[task].folder, "{:+.1f}") for task in result.tasks}
+    note = "Paired by pre-training seed: differences of bodies that have the same seed. In points of each task's score."
+    return differences_table(result.differences, NAME, {**mean, **tasks}, note)
+
+
+def without_table(result: GlueResult) -> list[Table]:
+    """Differences of pre-trained rows in the mean of all tasks but one: whether one task alone makes a difference."""
+    trained = {row.name for row in result.rows if row.kind == "pre-trained"}
+    pairs = dict.fromkeys((one.of, one.to) for one in result.differences if {one.of, one.to} <= trained)
+    if len(result.in_mean) < 3 or not pairs:
+        return []
+    arms = {name: Arm(name, "pre-trained", result.runs, result.bodies, result.in_mean) for name in trained}
+    records = [without_record(arms[of], arms[to]) for of, to in pairs]
+    note = "Paired by pre-training seed, in points. The rule is about the mean of all tasks; this table is in no rule."
+    return [Table.of(records, "Differences in the mean without one task", [note])]
+
+
+def without_record(of: Arm, to: Arm) -> Record:
+    gaps = without_each(of, to)
+    cells = {Column((f"without {PARTS[task].folder}", "[95%]")): estimated(x, "{:+.2f}") for task, x in gaps.items()}
+    return {NAME: f"{of.name} - {to.name}", **cells}
+
+
+def pretraining_table(result: GlueResult) -> list[Table]:
+    """Held-out figures of the bodies, as their own runs measured them."""
+    rows = [row for row in result.rows if row.kind == "pre-trained"]
+    if not any(row.masked_loss for row in rows):
+        return []
+    losses = {one.of: one for one in result.differences if one.what == LOSS}
+    records = [pretraining_record(result, row, losses.get(row.title)) for row in rows]
+    note = "Nats per masked token and masked tokens that were right, on the test split of the pre-training text."
+    return [Table.of(records, "Pre-training", [note])]
+
+
+def pretraining_record(result: GlueResult, row: Row, loss: Difference | None) -> Record:
+    seeds = [str(body.seed) for body in result.bodies if body.name == row.name]
+    return {
+        NAME: row_cell(row),
+        Column("seeds", text=True): ", ".join(seeds),
+        Column(("masked loss", "[95%]")): estimated(row.masked_loss, "{:.4f}"),
+        Column(("difference", "[95%]")): difference_cell(loss, "{:+.4f}"),
+        Column(("masked accuracy", "[95%]")): estimated(row.masked_accuracy, MEAN_FORM),
+        Column("parameters"): f"{row.parameters:,}",
+    }
+
+
+def run_record(run: FineTuning) -> Record:
+    scores = [score_on(run, split) if run.status == "finished" else None for split in ("valid", "test")]
+    valid, dev = ("-" if score is None else FORM.format(score) for score in scores)
+    return {
+        NAME: title_of(run.name, run.kind),
+        Column("task"): PARTS[run.task].folder,
+        Column("setting"): ", ".join(run.setting),
+        Column("pre-training seed"): str(run.body),
+        Column("seed"): str(run.seed),
+        Column("status"): status_cell(run),
+        Column("valid"): valid,
+        Column("dev"): dev,
+        Column("steps"): f"{run.steps:,}",
+        Column("seconds"): f"{run.seconds:,.1f}",
+    }

@@ -15,6 +15,7 @@ from ...training.result import RunOutcome
 from .bodies import Body
 
 Kind = Literal["pre-trained", "scratch"]
+KINDS: tuple[Kind, ...] = ("pre-trained", "scratch")
 LOSS = "masked loss"
 MEAN = "mean"
 
@@ -25,7 +26,7 @@ def title_of(name: str, kind: Kind) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuned(RunOutcome):
+class FineTuning(RunOutcome):
     """One run: a body, or a network of its shape from scratch, on one task. `body` is the pre-training seed."""
 
     task: str
@@ -89,7 +90,7 @@ class GlueResult(Result):
     majority: tuple[Majority, ...]
     differences: tuple[Difference, ...]
     claims: tuple[Claim, ...]
-    runs: tuple[Tuned, ...]
+    runs: tuple[FineTuning, ...]
     made: Inlined[Provenance]
 
     def __post_init__(self) -> None:

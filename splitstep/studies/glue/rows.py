@@ -1,142 +1,168 @@
-"""Runs summed up: a figure for each body, which is the mean of its fine-tunings, then means over bodies."""
+"""Runs summed up: scores as GLUE's leaderboard has them, a figure for each body, then means over bodies."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
-from ...experiments.experiment import (
-    Difference,
-    Experiment,
-    Observation,
-    Quantity,
-    by_unit,
-    difference,
-    over_units,
-)
+import numpy as np
+
+from ...experiments.experiment import ByUnit, Difference, Experiment, Observation, Quantity, by_unit, difference
 from ...experiments.statistics import Bounds, Estimate, estimate, paired_difference
+from ...tasks.glue import PARTS
+from ...tasks.measures import F1_ACCURACY, PEARSON, class_figures
+from ...tasks.sentences import Sentences
 from .bodies import Body
-from .result import LOSS, MEAN, Kind, OnTask, Row, Tuned, title_of
-from .scores import POINTS, bounds_of, figures_of, score_of
+from .result import LOSS, MEAN, FineTuning, Kind, Majority, OnTask, Row, title_of
+
+DEFAULT = ("cola", "sst2", "mrpc", "rte", "stsb")
+APART = frozenset({"wnli"})  # never in the mean
+POINTS = 100.0
 
 
-def score_on(run: Tuned, split: str = "test") -> float:
-    return score_of(run.task, getattr(run, split) or {})
+def figures_of(task: str) -> tuple[str, ...]:
+    """The figures that a task's score is the mean of."""
+    metric = PARTS[task].metric
+    return {F1_ACCURACY: ("f1", "accuracy"), PEARSON: ("pearson", "spearman")}.get(metric, (metric.name,))
 
 
-def score(task: str) -> Quantity[Tuned]:
-    return Quantity(score_on, bounds_of(task))
+def points(figures: Mapping[str, float] | None, names: Sequence[str]) -> float:
+    """The mean of these figures in points; NaN if one is missing."""
+    return POINTS * math.fsum((figures or {}).get(name, math.nan) for name in names) / len(names)
 
 
-def figure(task: str, name: str) -> Quantity[Tuned]:
-    """A figure on the published dev set, in points."""
-    return Quantity(lambda run: POINTS * (run.test or {}).get(name, math.nan), bounds_of(task))
+def score_on(run: FineTuning, split: str = "test") -> float:
+    """A run's score on a split; `test` is the published dev set."""
+    return points(getattr(run, split), figures_of(run.task))
 
 
-def experiment_of(runs: Iterable[Tuned]) -> Experiment[Tuned]:
-    """The experiment whose units are bodies, each with the mean of its fine-tunings, and whose blocks are tasks. The
-    score on `valid` chooses settings; dev decides nothing."""
-    return Experiment(
-        [
-            Observation(title_of(run.name, run.kind), run.body, run.setting, run.status == "finished", run, run.task)
-            for run in runs
-        ],
-        Quantity(lambda run: score_on(run, "valid")),
-    )
+def bounds_of(*tasks: str) -> Bounds:
+    """The least and the greatest mean of these tasks' scores."""
+    least = [POINTS * (PARTS[task].metric.least or 0.0) for task in tasks]
+    return Bounds(fmean(least), POINTS) if tasks else Bounds()
 
 
-class Grouped:
-    """The runs of one row, at the setting that was chosen for each task."""
+class ByBody(NamedTuple):
+    """A figure of bodies by their pre-training seeds, and the least and the greatest value that it can have."""
 
-    def __init__(self, name: str, kind: Kind, runs: Sequence[Tuned], in_mean: Sequence[str]) -> None:
-        own = [run for run in runs if (run.name, run.kind) == (name, kind)]
-        self.name, self.in_mean, self.title = name, tuple(in_mean), title_of(name, kind)
+    values: ByUnit
+    bounds: Bounds
+
+    def mean(self) -> Estimate | None:
+        """The mean over bodies."""
+        return estimate(list(self.values.values()), bounds=self.bounds)
+
+    def minus(self, other: ByBody) -> Estimate | None:
+        """The mean difference, body by body."""
+        return paired_difference(self.values, other.values, self.bounds)
+
+
+class Arm:
+    """The networks of one name, pre-trained or from scratch: each body has the mean of its fine-tunings. `valid`
+    chooses the setting of each task; dev decides nothing."""
+
+    def __init__(
+        self, name: str, kind: Kind, runs: Sequence[FineTuning], bodies: Sequence[Body], in_mean: Sequence[str]
+    ) -> None:
         self.kind: Kind = kind
-        experiment = experiment_of(own)
-        self.runs = {task: experiment.of(self.title, task) for task in dict.fromkeys(run.task for run in own)}
+        self.name, self.title, self.in_mean = name, title_of(name, kind), in_mean
+        self.bodies = [body for body in bodies if body.name == name]
+        own = [
+            Observation(self.title, run.body, run.setting, run.status == "finished", run, run.task)
+            for run in runs
+            if (run.name, run.kind) == (name, kind)
+        ]
+        experiment = Experiment(own, Quantity(lambda run: score_on(run, "valid")))
+        self.runs = {task: experiment.of(self.title, task) for task in dict.fromkeys(run.block for run in own)}
 
-    def scores(self, task: str) -> dict[int, float]:
-        return by_unit(self.runs[task], score(task))
+    def on(self, task: str, *names: str) -> ByBody:
+        """The score on a task, or the mean of the figures that are named, in points."""
+        bounds = bounds_of(task)
+        quantity = Quantity[FineTuning](lambda run: points(run.test, names or figures_of(task)), bounds)
+        return ByBody(by_unit(self.runs[task], quantity), bounds)
 
-    def means(self, without: str = "") -> dict[int, float]:
+    def mean(self, without: str = "") -> ByBody:
         """The mean over tasks of each body that has a score on all of them; one task may be left out."""
-        found = [self.scores(task) for task in self.in_mean if task != without]
-        bodies = set.intersection(*map(set, found)) if found else set[int]()
-        return {body: fmean(scores[body] for scores in found) for body in sorted(bodies)}
+        tasks = [task for task in self.in_mean if task != without]
+        found = [self.on(task).values for task in tasks]
+        bodies = sorted(set.intersection(*map(set, found))) if found else []
+        return ByBody({body: fmean(scores[body] for scores in found) for body in bodies}, bounds_of(*tasks))
+
+    def held_out(self, figure: str, unit: float = 1.0, greatest: float | None = None) -> ByBody:
+        """A figure of pre-trained bodies on held-out text, as far as it is known."""
+        bodies = self.bodies if self.kind == "pre-trained" else []
+        found = {body.seed: unit * (body.held_out or {}).get(figure, math.nan) for body in bodies}
+        known = {seed: value for seed, value in sorted(found.items()) if math.isfinite(value)}
+        return ByBody(known, Bounds(0.0, greatest))
+
+    def figures(self) -> dict[str, ByBody]:
+        """All that differences are taken in, by what it is called."""
+        found = {MEAN: self.mean()} if self.in_mean else {}
+        found |= {task: self.on(task) for task in self.runs}
+        found |= {f"{task} pearson": self.on(task, "pearson") for task in self.runs if "pearson" in figures_of(task)}
+        return found | ({LOSS: self.held_out("loss")} if self.kind == "pre-trained" else {})
 
     def on_task(self, task: str) -> OnTask:
         runs = self.runs[task]
         finished = sum(run.finished for run in runs)
-        figures = {
-            name: found for name in figures_of(task) if (found := over_units(runs, figure(task, name))) is not None
-        }
-        lost = len(runs) - finished
-        return OnTask(task, runs[0].setting, finished, lost, over_units(runs, score(task)), figures)
+        figures = {name: found for name in figures_of(task) if (found := self.on(task, name).mean()) is not None}
+        return OnTask(task, runs[0].setting, finished, len(runs) - finished, self.on(task).mean(), figures)
 
-    def row(self, bodies: Sequence[Body]) -> Row:
-        first = next(iter(self.runs.values()))[0].run
-        own = [body for body in bodies if body.name == self.name] if self.kind == "pre-trained" else []
+    def row(self) -> Row:
         return Row(
             name=self.name,
-            scheme=next(body.scheme for body in bodies if body.name == self.name),
+            scheme=self.bodies[0].scheme,
             kind=self.kind,
-            parameters=first.cost.parameters,
+            parameters=next(iter(self.runs.values()))[0].run.cost.parameters,
             tasks=tuple(self.on_task(task) for task in self.runs),
-            mean=estimate(list(self.means().values()), bounds=mean_bounds(self.in_mean)),
-            masked_loss=estimate(list(held_out(own, "loss").values()), bounds=Bounds(0.0)),
-            masked_accuracy=estimate(
-                [POINTS * x for x in held_out(own, "accuracy").values()], bounds=Bounds(0.0, POINTS)
-            ),
+            mean=self.mean().mean(),
+            masked_loss=self.held_out("loss").mean(),
+            masked_accuracy=self.held_out("accuracy", POINTS, POINTS).mean(),
         )
 
 
-def mean_bounds(tasks: Sequence[str]) -> Bounds:
-    """The least and the greatest mean over tasks."""
-    least = [bounds_of(task).least for task in tasks]
-    return Bounds(fmean(one for one in least if one is not None), POINTS) if least else Bounds()
-
-
-def held_out(bodies: Iterable[Body], figure: str) -> dict[int, float]:
-    """A figure of the bodies on held-out text, by seed, as far as it is known."""
-    found = {body.seed: (body.held_out or {}).get(figure, math.nan) for body in bodies}
-    return {seed: value for seed, value in sorted(found.items()) if math.isfinite(value)}
-
-
-def differences(groups: Sequence[Grouped], bodies: Sequence[Body], base: str) -> list[Difference]:
+def differences(arms: Sequence[Arm], base: str) -> list[Difference]:
     """Every other name minus the base, and every name minus itself from scratch."""
-    trained = {group.name: group for group in groups if group.kind == "pre-trained"}
-    scratch = {group.name: group for group in groups if group.kind == "scratch"}
-    pairs = [(group, trained[base]) for name, group in trained.items() if name != base]
-    found = [one for of, to in pairs for one in [*between(of, to), masked_losses(of, to, bodies)]]
-    return found + [one for name, to in scratch.items() for one in between(trained[name], to)]
+    trained = {arm.name: arm for arm in arms if arm.kind == "pre-trained"}
+    pairs = [(arm, trained[base]) for name, arm in trained.items() if name != base]
+    pairs += [(trained[arm.name], arm) for arm in arms if arm.kind == "scratch"]
+    return [one for of, to in pairs for one in between(of, to)]
 
 
-def between(of: Grouped, to: Grouped) -> list[Difference]:
-    """The differences of two rows in the mean and on every task."""
-    mean = [difference(MEAN, of.title, to.title, of.means(), to.means(), mean_bounds(of.in_mean))] if of.in_mean else []
-    tasks = [
-        difference(task, of.title, to.title, of.scores(task), to.scores(task), bounds_of(task)) for task in of.runs
+def between(of: Arm, to: Arm) -> list[Difference]:
+    """The differences of two arms in every figure that both have."""
+    ours, theirs = of.figures(), to.figures()
+    return [
+        difference(what, of.title, to.title, one.values, theirs[what].values, one.bounds)
+        for what, one in ours.items()
+        if what in theirs
     ]
-    return [*mean, *tasks, *by_figure(of, to, "pearson")]
 
 
-def without_each(of: Grouped, to: Grouped) -> dict[str, Estimate | None]:
-    """The difference of two rows in the mean of all tasks but one, by that task."""
-    rest = {left: [task for task in of.in_mean if task != left] for left in of.in_mean}
-    return {left: paired_difference(of.means(left), to.means(left), mean_bounds(tasks)) for left, tasks in rest.items()}
+def without_each(of: Arm, to: Arm) -> dict[str, Estimate | None]:
+    """The difference of two arms in the mean of all tasks but one, by that task."""
+    return {task: of.mean(task).minus(to.mean(task)) for task in of.in_mean}
 
 
-def by_figure(of: Grouped, to: Grouped, name: str) -> list[Difference]:
-    """The difference in one figure of the tasks whose score is the mean of it and another."""
-    found = list[Difference]()
-    for task in of.runs:
-        if name in figures_of(task):
-            own, other = (by_unit(group.runs[task], figure(task, name)) for group in (of, to))
-            found.append(difference(f"{task} {name}", of.title, to.title, own, other, bounds_of(task)))
-    return found
+def majority_of(name: str, task: Sentences) -> Majority:
+    """What the commonest class of the training set gives on the published dev set; of numbers, any constant."""
+    names = figures_of(name)
+    if not task.labels:
+        found = dict.fromkeys(names, 0.0)
+    else:
+        counts = np.bincount(task.examples["train"].labels, minlength=len(task.labels))
+        found = constant_figures(int(counts.argmax()), task.examples["test"].labels, len(task.labels))
+    return Majority(name, points(found, names), {one: POINTS * found[one] for one in names})
 
 
-def masked_losses(of: Grouped, to: Grouped, bodies: Sequence[Body]) -> Difference:
-    own, other = (held_out([one for one in bodies if one.name == group.name], "loss") for group in (of, to))
-    return difference(LOSS, of.title, to.title, own, other, Bounds())
+def constant_figures(guess: int, labels: np.ndarray, classes: int) -> dict[str, float]:
+    """The figures of a classifier that always says the same."""
+    right, n = float((labels == guess).sum()), float(len(labels))
+    sums = {"nll": math.nan, "correct": right, "examples": n}
+    if classes == 2:
+        wrong = n - right
+        positive = {"tp": right, "fp": wrong, "tn": 0.0, "fn": 0.0}
+        sums |= positive if guess == 1 else {"tp": 0.0, "fp": 0.0, "tn": right, "fn": wrong}
+    return class_figures(sums)

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+import math
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from ...experiments.plan import Planned
-from ...experiments.running import made_by_runs, run_all
-from ...experiments.trials import RunRecord
+from ...experiments.experiment import Setting
+from ...experiments.plan import Planned, file_name, read_sweep
+from ...experiments.running import Workplace, made_by_runs
+from ...experiments.trials import RunRecord, outcome_of
 from ...jobs import check_engine
+from ...recipe import load_document
 from ...support.provenance import Provenance
+from ...support.words import did_you_mean
+from ...tasks.glue import PARTS
 from ...tasks.sentences import Sentences
-from ...text.files import data_root
-from ...training.directory import RunDirectory
-from ...training.progress import Progress, RunsProgress
-from ...training.result import RunOutcome
-from .bodies import Starts, find_bodies
+from ...training import Recipe, override, read_recipe
+from .bodies import Body, Starts, find_bodies
 from .claims import base_of, claims_of
-from .plan import Tuning, Wanted, base_recipe, by_task, check_runs, check_tasks, plan, with_entries
-from .result import GlueResult, Kind, Tuned
-from .rows import Grouped, differences
-from .scores import APART, DEFAULT, majority_of
+from .result import KINDS, FineTuning, GlueResult, Kind
+from .rows import APART, DEFAULT, Arm, differences, majority_of
+
+STRIDE = 1000  # fine-tuning k of the body of pre-training seed s has the seed STRIDE s + k
+WARMUP = 0.1  # of the steps, as in all recipes of GLUE
+TUNED = ("dropout", "attention_dropout", "activation_dropout", "pool", "head_start")  # the recipe's, not the start's
+OWN = ("task", "scheme", "reference", "match", "start", "train.seed", "data.name", "data.tokenizer")
+EPOCHS, BATCHES, RATES = (3, 4, 5), (16, 32), (3e-5, 5e-5)  # of the Macaron paper's fine-tuning
+
+
+class Request(NamedTuple):
+    """What a user asked for besides the starts."""
+
+    tasks: tuple[str, ...]
+    seeds: int  # fine-tunings of each body
+    kinds: tuple[Kind, ...]
+    changes: dict[str, list[str]]  # entries to change, by task
+    sweep: dict[str, list[str]]  # by task
+    grid: str | None
 
 
 def glue(
@@ -51,61 +66,134 @@ def glue(
     task and row.
     """
     check_engine(engine)
-    names = check_tasks(tasks)
-    wanted = Wanted(names, seeds, scratch, by_task(changes, names, ""), by_task(sweep, names, "--sweep "), grid)
+    names, kinds = check_tasks(tasks), KINDS if scratch else KINDS[:1]
+    request = Request(names, seeds, kinds, by_task(changes, names, ""), by_task(sweep, names, "--sweep "), grid)
     found = find_bodies(starts)
-    loaded = load_tasks(found, wanted, data)
-    runs = plan(found, wanted, loaded)
-    out = out.resolve()
-    ordered = check_runs(runs, out, loaded)
-    with Progress("compare glue", sum(run.recipe.train.steps for run in ordered), quiet) as bar:
-        ended = dict(run_tidily(ordered, out, data_root(data).resolve(), engine, RunsProgress(bar, len(runs))))
-    tuned = [tuned_of(one, ended[one.run.folder]) for one in runs]
+    recipes = {name: recipe_of(name, found, found.bodies[0], "pre-trained", request.changes[name]) for name in names}
+    loaded = {name: load_task(recipe, data) for name, recipe in recipes.items()}  # a missing file is reported here
+    runs = plan(found, request, loaded)
+    ended = Workplace("compare glue", out, data, engine, quiet).execute(runs, loaded, tidy=True)
+    tuned = [fine_tuning(*each) for each in zip(runs, ended, strict=True)]
     described = {name: task.describe() for name, task in loaded.items()}
-    made = made_by_runs(recipes_of(found, wanted), described, engine, command)
-    return summed_up(found, wanted, loaded, tuned, made)
+    made = made_by_runs({name: one.document() for name, one in recipes.items()}, described, engine, command)
+    return summed_up(found, request, loaded, tuned, made)
 
 
-def load_tasks(starts: Starts, wanted: Wanted, data: Path | None) -> dict[str, Sentences]:
-    """The tasks with their data, in the tokens of the starts. A missing file is reported here, before any run."""
-    body, found = starts.bodies[0], dict[str, Sentences]()
-    for task in wanted.tasks:
-        document = base_recipe(task, body, "pre-trained", starts.shapes[body.name])
-        loaded = with_entries(document, wanted.changes[task]).load_task(data)
-        assert isinstance(loaded, Sentences)
-        found[task] = loaded
+def check_tasks(names: Sequence[str]) -> tuple[str, ...]:
+    for position, name in enumerate(names):
+        if name not in PARTS:
+            raise ValueError(f"--tasks: {name!r} is not a task of GLUE. {did_you_mean(name, PARTS)}")
+        if name in names[:position]:
+            raise ValueError(f"--tasks: {name} is listed twice: name each task once")
+    if not names:
+        raise ValueError("--tasks is empty: name some, such as --tasks sst2,stsb")
+    return tuple(names)
+
+
+def by_task(texts: Sequence[str], tasks: Sequence[str], where: str) -> dict[str, list[str]]:
+    """Entries such as train.lr=1e-4, which are for all tasks, and sst2.train.lr=1e-4, which are for one."""
+    found: dict[str, list[str]] = {task: [] for task in tasks}
+    for text in texts:
+        first, dot, rest = text.partition(".")
+        only = first if dot and first in PARTS else None
+        if only and only not in found:
+            raise ValueError(f"{where}{text!r} is for {only}, which is not among the tasks: add it to --tasks")
+        entry = rest if only else text
+        key = entry.partition("=")[0].strip()
+        if key in OWN:
+            raise ValueError(f"{where}{text!r}: compare glue sets {key} itself; change another entry, such as train.lr")
+        for task in [only] if only else tasks:
+            found[task].append(entry)
     return found
 
 
-def run_tidily(
-    runs: Sequence[Planned], out: Path, data: Path, engine: str, watch: RunsProgress
-) -> Iterator[tuple[str, RunRecord]]:
-    """The runs as they end, by folder; checkpoints of runs that are over are deleted, for there are many runs."""
-    for ended in run_all(runs, out, data, engine, watch):
-        shutil.rmtree(RunDirectory(out / ended.trial.folder).checkpoints, ignore_errors=True)
-        yield ended.trial.folder, ended
+def load_task(recipe: Recipe, data: Path | None) -> Sentences:
+    task = recipe.load_task(data)
+    assert isinstance(task, Sentences)
+    return task
 
 
-def tuned_of(one: Tuning, ended: RunRecord) -> Tuned:
-    entries: dict[str, Any] = {field.name: getattr(ended.trial, field.name) for field in fields(RunOutcome)}
-    own = {"task": one.task, "name": one.name, "kind": one.kind, "body": one.body}
-    return Tuned(**entries, **own, setting=one.run.setting, folder=one.run.folder)
+def recipe_of(task: str, starts: Starts, body: Body, kind: Kind, assignments: Sequence[str]) -> Recipe:
+    """The recipe of a task for a body, or for a network of its shape that has its tokenizer, with entries changed; if
+    that changes the steps alone, a tenth of them is the warm-up."""
+    document = load_document(f"glue-{task}")
+    tuned = {name: value for name, value in document["model"].items() if name in TUNED}
+    model = {**starts.shapes[body.name], **tuned}
+    own = {"start": body.path} if kind == "pre-trained" else {"data": {**document["data"], "tokenizer": body.path}}
+    keys = [one.partition("=")[0].strip() for one in assignments]
+    changed = override({**document, "scheme": body.scheme, "match": "none", "model": model, **own}, assignments)
+    steps = changed["train"].get("steps")
+    if "train.steps" in keys and "train.warmup" not in keys and isinstance(steps, int):
+        changed["train"]["warmup"] = round(WARMUP * steps)
+    return read_recipe(changed, f"glue-{task}")
+
+
+def plan(starts: Starts, request: Request, tasks: Mapping[str, Sentences]) -> list[Planned]:
+    """All runs, task by task; every recipe is checked."""
+    if not 1 <= request.seeds < STRIDE:
+        raise ValueError(
+            f"--seeds {request.seeds}: give at least 1 and below {STRIDE:,}, the fine-tunings of each start"
+        )
+    return [
+        planned(task, starts, body, kind, setting, request.changes[task], k)
+        for task, loaded in tasks.items()
+        for kind, body in product(request.kinds, starts.bodies)
+        for setting in settings(request, task, loaded)
+        for k in range(request.seeds)
+    ]
+
+
+def planned(
+    task: str, starts: Starts, body: Body, kind: Kind, setting: Setting, changes: Sequence[str], k: int
+) -> Planned:
+    """Fine-tuning number k of a body on a task at one setting; the row that it belongs to is that of its name."""
+    seed = STRIDE * body.seed + k
+    recipe = recipe_of(task, starts, body, kind, [*changes, *setting, f"train.seed={seed}"])
+    row = [task, file_name(f"={body.name}"), *(["scratch"] if kind == "scratch" else []), *map(file_name, setting)]
+    folder = f"runs/{'-'.join(row)}-seed{body.seed}-{k}"
+    return Planned(recipe.scheme, setting, seed, recipe, folder, arm=body.name, block=task)
+
+
+def settings(request: Request, task: str, loaded: Sentences) -> list[Setting]:
+    """The settings to try on a task: those of the sweep, or of the paper's grid."""
+    swept = read_sweep(request.sweep[task])
+    if request.grid is None:
+        return swept or [()]
+    if request.grid != "paper":
+        raise ValueError(f"--grid {request.grid} is unknown: write --grid paper, or --sweep for a grid of your own")
+    if swept:
+        raise ValueError("--grid and --sweep both choose settings: leave one of them out")
+    examples = len(loaded.examples["train"].labels)
+    return [
+        (f"train.batch={batch}", f"train.steps={math.ceil(epochs * examples / batch)}", f"train.lr={rate:g}")
+        for batch, epochs, rate in product(BATCHES, EPOCHS, RATES)
+    ]
+
+
+def fine_tuning(run: Planned, ended: RunRecord) -> FineTuning:
+    return FineTuning(
+        **outcome_of(ended.trial),
+        task=run.block,
+        name=run.arm,
+        kind="scratch" if run.recipe.start is None else "pre-trained",
+        body=run.seed // STRIDE,
+        setting=run.setting,
+        folder=run.folder,
+    )
 
 
 def summed_up(
-    starts: Starts, wanted: Wanted, tasks: Mapping[str, Sentences], runs: Sequence[Tuned], made: Provenance
+    starts: Starts, request: Request, tasks: Mapping[str, Sentences], runs: Sequence[FineTuning], made: Provenance
 ) -> GlueResult:
     """The result of all runs."""
-    in_mean = [task for task in wanted.tasks if task not in APART]
-    kinds: list[Kind] = ["pre-trained", "scratch"] if wanted.scratch else ["pre-trained"]
-    groups = [Grouped(name, kind, runs, in_mean) for kind, name in product(kinds, starts.names)]
-    rows = [group.row(starts.bodies) for group in groups]
-    base = base_of([(row.name, row.scheme) for row in rows])
-    found = differences(groups, starts.bodies, base)
+    in_mean = [task for task in request.tasks if task not in APART]
+    arms = [Arm(name, kind, runs, starts.bodies, in_mean) for kind, name in product(request.kinds, starts.shapes)]
+    rows = [arm.row() for arm in arms]
+    found = differences(arms, base_of([(row.name, row.scheme) for row in rows]))
     return GlueResult(
-        tasks=wanted.tasks,
+        tasks=request.tasks,
         in_mean=tuple(in_mean),
-        fine_tunings=wanted.seeds,
+        fine_tunings=request.seeds,
         bodies=starts.bodies,
         rows=tuple(rows),
         majority=tuple(majority_of(name, task) for name, task in tasks.items()),
@@ -114,10 +202,3 @@ def summed_up(
         runs=tuple(runs),
         made=made,
     )
-
-
-def recipes_of(starts: Starts, wanted: Wanted) -> dict[str, Any]:
-    """The recipe of each task, as the first body has it."""
-    body = starts.bodies[0]
-    documents = {task: base_recipe(task, body, "pre-trained", starts.shapes[body.name]) for task in wanted.tasks}
-    return {task: with_entries(document, wanted.changes[task]).document() for task, document in documents.items()}
