@@ -41,7 +41,11 @@ def schemes(*notations: str, measure: bool = False, svg: Path | None = None, out
     new_folder(out)
     from ..studies.orders import orders
 
-    result = orders(texts, measure)
+    result = orders(texts)
+    if measure:
+        from ..studies.slopes import with_slopes
+
+        result = with_slopes(result)
     if svg is not None:
         from ..report.diagram import picture
         from ..support.files import write_atomically

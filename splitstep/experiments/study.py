@@ -65,7 +65,7 @@ PATHS = {
     "glue": "splitstep.studies.glue:STUDY",
     "inspect": "splitstep.studies.inspect:STUDY",
     "limit": "splitstep.studies.converge.limit_document:STUDY",
-    "orders": "splitstep.studies.orders_document:STUDY",
+    "orders": "splitstep.studies.orders:STUDY",
 }
 STUDIES = Registry("study", None, "studies", _checked, PATHS)
 

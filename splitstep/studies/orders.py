@@ -1,39 +1,36 @@
-"""The orders of schemes: computed from the notation, and measured on smooth nonlinear fields in float64.
-
-The equation is x' = sum over letters L of f_L(t, x) with f_L(t, x) = sin(x W_L + v_L cos 3t), its weights drawn at
-random for each letter; in the autonomous problem v_L = 0. In a doubled state (a, b), a' is the sum of the fields that
-move a, evaluated at b, and the other way round. In the untied problem every name has a field of its own (F0 and F1
-differ), weighted in the sum by the fraction of a step that it advances.
-
-Both problems, without and with time, are solved in one pass, the particles of one below those of the other.
-"""
+"""The orders of schemes: computed from the notation, or also measured; with their table, charts and page."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
-from typing import Any, NamedTuple
-
-import numpy as np
-import torch
-from scipy.integrate import solve_ivp
-from torch import Tensor
+from typing import NamedTuple
 
 from ..experiments.result import Result
-from ..integrate import Field, State, Step, Time, integrate, refine, uniform
-from ..order import Colouring, letter
-from ..scheme import Scheme, with_tableau
+from ..experiments.study import Study
+from ..notation import shortened
+from ..order import HIGHEST
+from ..report.charts import Axis, Line, LineChart, SmallMultiples
+from ..report.document import Diagrams, Document, Heading, Note, Verdict
+from ..report.tables import Code, Column, Table
+from ..scheme import Scheme
 from ..schemes import SCHEMES, name_of, scheme
 from ..support.typed import Figure
-from ..tableau import BUTCHER5
+from ..support.words import counted
 
-END = 2.0  # the interval is [0, END]
-SHAPE = (4, 5)  # of the state of a problem: a few particles, so no single one decides
-COUNTS = (4, 8, 16, 32, 64, 128, 256)  # steps over the interval
-FLOOR = 3e-11  # smaller errors may be those of the reference, or rounding
+COUNTS = (4, 8, 16, 32, 64, 128, 256)  # steps over the interval of a measurement
+TITLE = "Orders of schemes"
+ERRORS = (
+    "Of a problem that depends on time, in float64: if a scheme has order p, twice the steps make the error 2^p times "
+    "as small. With projections it is the distance between n and 2n steps. Errors below 3e-11 may be the reference's."
+)
+NOTE = (
+    'evals: field evaluations per step. split: the order with exact sub-flows, "exact" if nothing is split. '
+    "order: of the whole step; with own weights (F0, F1) that of the tied form; own: the order if F0 and F1 are "
+    "different functions. Strang with Euler sub-flows is first order."
+)
+MEASURED = " f(x), f(t,x): measured in float64 on smooth fields without and with time. f_i: with different F0 and F1."
+AGREES = 0.1  # a measured slope this near to an order is that order
 
 
 class Measured(NamedTuple):
@@ -42,21 +39,6 @@ class Measured(NamedTuple):
     autonomous: Figure
     time_dependent: Figure
     untied: Figure  # equals time_dependent if no letter has several names
-
-
-class Errors(NamedTuple):
-    """The errors of both problems after the same number of steps."""
-
-    autonomous: float
-    time_dependent: float
-
-
-class Term(NamedTuple):
-    """One term of an equation: its field, the half that it moves (if the state is doubled) and its factor."""
-
-    field: str
-    half: str
-    share: float
 
 
 @dataclass(frozen=True)
@@ -84,148 +66,84 @@ class Orders(Result):
     rows: tuple[Row, ...]
 
 
-def orders(texts: Iterable[str] = (), measured: bool = False) -> Orders:
+def orders(texts: Iterable[str] = ()) -> Orders:
     """The orders of these schemes (names or notations), or without any of all named schemes."""
     chosen = [scheme(text) for text in texts] or list(SCHEMES.values())  # every notation is read before work begins
-    return Orders(tuple(_row(s, measured) for s in chosen))
+    return Orders(tuple(map(_row, chosen)))
 
 
-def _row(s: Scheme, measured: bool) -> Row:
+def _row(s: Scheme) -> Row:
     unsplit = len({part.colours for _, part in s.substeps}) == 1
-    errors = list(_errors(s, letter)) if measured and not s.replaces else None
-    return Row(
-        name_of(s), str(s), s.fields, s.evaluations, s.splitting_order, s.order, s.untied_order, unsplit,
-        _measured(s, errors) if errors else None, tuple(one.time_dependent for one in errors) if errors else None,
-    )  # fmt: skip
+    orders = s.splitting_order, s.order, s.untied_order
+    return Row(name_of(s), str(s), s.fields, s.evaluations, *orders, unsplit)
 
 
-def measure(scheme: Scheme) -> Measured | None:
-    """The scheme's orders, measured; None if a part replaces the state, for then the scheme approximates no equation.
-
-    The error of n steps is the distance to a reference solution by another integrator (Dormand-Prince 8(5,3)). If the
-    scheme projects, there is no reference, and the error is the distance between n and 2n steps.
-    """
-    return None if scheme.replaces else _measured(scheme, _errors(scheme, letter))
-
-
-def _measured(scheme: Scheme, errors: Iterable[Errors]) -> Measured:
-    """The orders that these errors show, and those with untied weights."""
-    autonomous, timed = _slopes(errors)
-    tied = len({name[0] for name in scheme.fields}) == len(scheme.fields)
-    return Measured(autonomous, timed, timed if tied else _slopes(_errors(scheme, str))[1])
+def orders_tables(result: Orders) -> list[Table]:
+    """A row per scheme with its cost and its orders, and with slopes if they were measured."""
+    heads = ("evals", "split", "order", "own", "f(x)", "f(t,x)", "f_i")
+    columns = [Column("scheme", text=True, whole=True), Column("notation", text=True), *map(Column, heads)]
+    rows = [
+        [row.name or "", Code(shortened(row.notation)), str(row.evaluations), _shown(row.splitting_order, row.unsplit),
+         _shown(row.order), _shown(row.untied_order), *([f"{v:.2f}" for v in row.measured or ()] or ["", "", ""])]
+        for row in result.rows
+    ]  # fmt: skip
+    measured = any(row.measured for row in result.rows)
+    return [Table(columns, rows, notes=[f"{NOTE}{MEASURED if measured else ''}"])]
 
 
-def _slopes(errors: Iterable[Errors]) -> list[float]:
-    """The slope of each problem; errors are asked for until they are below FLOOR in both."""
-    kept = list[Errors]()
-    for one in errors:
-        kept.append(one)
-        if len(kept) > 2 and all(min(own[2:]) < FLOOR for own in zip(*kept, strict=True)):
-            break
-    return [_slope(own) for own in zip(*kept, strict=True)]
+def _shown(order: int | None, unsplit: bool = False) -> str:
+    """An order for the table: "exact" if nothing is split, "5+" if no condition up to order 5 fails."""
+    if order is None:
+        return "-"
+    return str(order) if order < HIGHEST else "exact" if unsplit else f"{order}+"
 
 
-def _slope(errors: Sequence[float]) -> float:
-    """log2 of the ratio of errors when n doubles, at the finest n whose errors are all above FLOOR.
-
-    The same rule for every scheme: n is each of COUNTS.
-    """
-    coarse, fine, *others = errors
-    for finer in others:
-        if finer < FLOOR:
-            break
-        coarse, fine = fine, finer
-    return math.log2(coarse / fine) if coarse > 0 and fine > 0 else math.nan
-
-
-def _errors(scheme: Scheme, colouring: Colouring) -> Iterator[Errors]:
-    ends = (_end(scheme, n, colouring) for n in COUNTS)
-    if scheme.projections:
-        return (_distances(x, y) for x, y in pairwise(ends))
-    exact = _reference(_terms(scheme, colouring))
-    return (_distances(x, exact) for x in ends)
+def orders_verdict(result: Orders) -> Verdict:
+    """How far the measured slopes are from the computed orders, or the orders if nothing was measured."""
+    gaps = [
+        abs(slope - order)
+        for row in result.rows
+        if row.measured
+        for slope, order in ((row.measured.time_dependent, row.order), (row.measured.untied, row.untied_order))
+        if order is not None and order < HIGHEST
+    ]
+    has = f"{counted(len(result.rows), 'scheme')} of {_span({row.order for row in result.rows})}"
+    if not gaps:
+        return Verdict("open", f"{has}, computed from the notation; --measure measures them.")
+    return Verdict(
+        "settled" if max(gaps) <= AGREES else "open",
+        f"{has}: the measured slopes are within {max(gaps):.2f} of the orders computed from the notation.",
+    )
 
 
-def _distances(x: Tensor, y: Tensor) -> Errors:
-    """The distance in each problem; x and y [..., particles of both, d]."""
-    return Errors(*(own.norm().item() for own in (x - y).chunk(2, -2)))
+def _span(orders: Set[int | None]) -> str:
+    found = sorted(order for order in orders if order is not None)
+    if not found:
+        return "no order"
+    return f"order {found[0]}" if len(found) == 1 else f"orders {found[0]} to {found[-1]}"
 
 
-@torch.no_grad()
-def _end(scheme: Scheme, n: int, colouring: Colouring) -> Tensor:
-    """The state of both problems at END after n steps; a doubled state is stacked."""
-    fields: dict[str, Field] = {name: _field(colouring(name)) for name in scheme.fields}
-    fields |= dict.fromkeys(scheme.projections, _normalise)
-    x, other = _start()
-    state: State = (x, other) if scheme.doubled else x
-    state = integrate(scheme, uniform(fields, END, n), state)
-    return torch.stack(state) if scheme.doubled else state
+def document(result: Orders) -> Document:
+    """The measured errors if there are any, the table and a picture of each scheme."""
+    charts = [SmallMultiples("Errors against the number of steps", _error_charts(result))]
+    drawn = [one for one in charts if one.charts]
+    figures = [(row.name or row.notation, scheme(row.notation)) for row in result.rows]
+    said = [*drawn, Note(ERRORS)] if drawn else []
+    parts = [*said, *orders_tables(result), Heading("One step of each"), Diagrams(figures)]
+    return Document(TITLE, parts, orders_verdict(result))
 
 
-def _terms(scheme: Scheme, colouring: Colouring) -> tuple[Term, ...]:
-    """The terms of the equation that the scheme approximates."""
-    found: dict[tuple[str, str], float] = {}
-    for weight, part in scheme.substeps:
-        for name in part.fields:
-            key = colouring(name), part.half
-            found[key] = found.get(key, 0.0) + float(weight * part.fraction)
-    return tuple(Term(*key, share) for key, share in sorted(found.items()))
+def _error_charts(result: Orders) -> list[LineChart]:
+    """A chart for each order, with a line per scheme."""
+    x, y = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
+    found = dict[int, list[Line]]()
+    for row in result.rows:
+        if row.order and row.errors:
+            line = Line(shortened(row.name or row.notation), COUNTS[: len(row.errors)], row.errors)
+            found.setdefault(row.order, []).append(line)
+    return [
+        LineChart(f"Order {order}", x, y, lines, "distance to the reference") for order, lines in sorted(found.items())
+    ]
 
 
-def _start() -> tuple[Tensor, Tensor]:
-    """The start of both problems; if the state is doubled, of its two halves."""
-    x = _random("start", SHAPE)
-    return torch.cat([x, x]), torch.cat([x.flip(0), x.flip(0)])
-
-
-def _random(seed: str, shape: tuple[int, ...]) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(list(map(ord, seed))).standard_normal(shape))
-
-
-class Sine:
-    """f_L(t, x) = sin(x W_L + v_L cos 3t), with v_L = 0 in the upper half of the rows. Its flow is as good as exact
-    here: four steps of order 5."""
-
-    def __init__(self, name: str) -> None:
-        width = SHAPE[-1]
-        self.weight = 1.5 * _random(name, (width, width)) / math.sqrt(width)
-        shift = _random(f"{name}t", (width,)).expand(SHAPE)
-        self.shift = torch.cat([torch.zeros_like(shift), shift])
-
-    def __call__(self, t: Time, x: Tensor, context: Any) -> Tensor:
-        return torch.sin(torch.addmm(self.shift * math.cos(3 * t), x, self.weight))
-
-    def flow(self, t: Time, h: float, x: Tensor, context: Any) -> Tensor:
-        return integrate(_SOLVER, refine([Step({"Z": self}, t, h)], 4), x)
-
-
-_SOLVER = with_tableau(scheme("Z"), BUTCHER5)
-
-
-@lru_cache
-def _field(name: str) -> Field:
-    return Sine(name)
-
-
-def _normalise(t: Time, x: Tensor, context: Any) -> Tensor:
-    """Layer norm without weights; with eps = 0 it is a projection."""
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], eps=0.0)
-
-
-@lru_cache
-def _reference(terms: tuple[Term, ...]) -> Tensor:
-    """The solution at END by scipy, of the equation of these terms."""
-    start = torch.stack(_start() if terms[0].half else _start()[:1])
-
-    def slope(t: float, flat: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        x = torch.from_numpy(flat).view(start.shape)
-        slopes = torch.zeros_like(x)
-        for name, half, share in terms:
-            moves = half == "b"
-            slopes[int(moves)] += share * _field(name)(t, x[int(not moves) if half else 0], None)
-        return slopes.flatten().numpy()
-
-    solved = solve_ivp(slope, (0.0, END), start.flatten().numpy(), method="DOP853", rtol=1e-13, atol=1e-13)
-    assert solved.success, solved.message
-    end = torch.from_numpy(solved.y[:, -1].copy()).view(start.shape)
-    return end if terms[0].half else end[0]
+STUDY = Study(Orders, document)

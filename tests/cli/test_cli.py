@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from splitstep import SCHEMES, cli
 from splitstep.experiments.study import STUDIES
-from splitstep.studies import orders
+from splitstep.studies import orders, slopes
 
 read_orders = STUDIES["orders"].read
 
@@ -178,7 +178,7 @@ def test_an_interrupt_is_one_line_and_exit_code_130(
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(orders, "integrate", interrupted)
+    monkeypatch.setattr(slopes, "integrate", interrupted)
     assert cli.main(["schemes", "--measure"]) == 130
     assert capsys.readouterr() == ("", "Error: interrupted.\n")
 

@@ -13,7 +13,7 @@ from jobs import fill_device, fill_device_in_training
 from splitstep import cli
 from splitstep.distillation import cached_teacher
 from splitstep.experiments import running
-from splitstep.studies import orders
+from splitstep.studies import slopes
 from splitstep.support.memory import no_memory
 from splitstep.training import loop
 
@@ -47,7 +47,7 @@ def test_which_errors_say_that_memory_is_lacking(error: Exception, whether: bool
 
 
 def test_any_verb_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(orders, "integrate", fill_device)
+    monkeypatch.setattr(slopes, "integrate", fill_device)
     assert line_of(capsys, "schemes", "--measure") == (
         "Error: the device has too little memory: end what else runs there, or write CUDA_VISIBLE_DEVICES= before the "
         "command to use the CPU."
@@ -58,7 +58,7 @@ def test_another_error_of_the_same_kind_is_ours(monkeypatch: pytest.MonkeyPatch)
     def broken(*arguments: object) -> None:
         raise RuntimeError("shapes do not fit")
 
-    monkeypatch.setattr(orders, "integrate", broken)
+    monkeypatch.setattr(slopes, "integrate", broken)
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         cli.main(["schemes", "--measure"])
 

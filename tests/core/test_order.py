@@ -14,8 +14,9 @@ from scipy.optimize import brentq
 from splitstep import SCHEMES, TABLEAUX, Scheme, Tableau, average, compose, decoder, scheme, unshare, with_tableau
 from splitstep.order import HIGHEST, gamma, trees
 from splitstep.scheme import Substep
-from splitstep.studies import orders as study
-from splitstep.studies.orders import measure, orders
+from splitstep.studies import slopes as study
+from splitstep.studies.orders import orders
+from splitstep.studies.slopes import measure, with_slopes
 
 YOSHIDA = 1 / (2 - 2 ** (1 / 3))
 TRIPLE_JUMP = (YOSHIDA, 1 - 2 * YOSHIDA, YOSHIDA)
@@ -374,7 +375,7 @@ def test_mixed_tableaux_and_doubled_states_have_the_measured_order(text: str) ->
 
 
 def test_every_row_measures_as_computed() -> None:
-    result = orders(measured=True)
+    result = with_slopes(orders())
     assert [row.name for row in result.rows] == list(SCHEMES)
     for row in result.rows:
         assert row.order is not None

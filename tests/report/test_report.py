@@ -30,6 +30,7 @@ from splitstep.studies.compare.document import differences, quality
 from splitstep.studies.compare.result import Comparison
 from splitstep.studies.compare.tables import comparison_tables, main_scores, tables_together
 from splitstep.studies.orders import orders
+from splitstep.studies.slopes import with_slopes
 
 read_comparison = STUDIES["compare"].read
 
@@ -522,7 +523,7 @@ def test_what_is_wrong_in_a_document_has_its_place() -> None:
 
 
 def test_the_page_of_orders_draws_errors_whose_slope_is_the_order() -> None:
-    result = orders(("lie", "strang-midpoint", "rk4"), measured=True)
+    result = with_slopes(orders(("lie", "strang-midpoint", "rk4")))
     text = document_to_page(result.document())
     assert re.findall(r"<h3>(.*?)</h3>", text) == ["Order 1", "Order 2", "Order 4"]
     for row in result.rows:

@@ -23,8 +23,8 @@ from splitstep.report.tables import (
     to_terminal,
 )
 from splitstep.studies.compare.tables import comparison_tables, tables_together
-from splitstep.studies.orders import orders
-from splitstep.studies.orders_document import orders_tables
+from splitstep.studies.orders import orders, orders_tables
+from splitstep.studies.slopes import with_slopes
 
 TABLE = Table(
     [
@@ -124,7 +124,7 @@ def kinds() -> dict[str, list[Table]]:
         "diverged": comparison_tables(comparison([trial("lie", 0, 0.9), trial("lie", 1, None)])),
         "translation": comparison_tables(translation(5)),
         "together": tables_together([("one", translation(5)), ("other", comparison(runs))]),
-        "orders": orders_tables(orders(("lie", "suzuki4"), True)),
+        "orders": orders_tables(with_slopes(orders(("lie", "suzuki4")))),
     }
 
 

@@ -15,8 +15,8 @@ from splitstep.experiments.statistics import detectable
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare.result import Comparison, rows_of
 from splitstep.studies.compare.verdict import compare_verdict
-from splitstep.studies.orders import orders
-from splitstep.studies.orders_document import orders_verdict
+from splitstep.studies.orders import orders, orders_verdict
+from splitstep.studies.slopes import with_slopes
 
 NOISE = (0.000, 0.004, -0.004, 0.002)
 
@@ -106,7 +106,7 @@ def test_a_translator_s_verdict_is_over_sentences_and_seeds() -> None:
 
 
 def test_the_verdict_of_orders_is_the_largest_gap() -> None:
-    kind, sentence = orders_verdict(orders(("lie", "strang-midpoint"), measured=True))
+    kind, sentence = orders_verdict(with_slopes(orders(("lie", "strang-midpoint"))))
     assert kind == "settled"
     assert re.fullmatch(
         r"2 schemes of orders 1 to 2: the measured slopes are within 0.0\d of the orders computed from the notation\.",

@@ -14,8 +14,8 @@ from torch import Tensor
 import splitstep as ss
 from splitstep.fields import FieldSpec
 from splitstep.fields.diffusion import diffusion
-from splitstep.studies.orders import measure
 from splitstep.studies.pinned import pinned_orders
+from splitstep.studies.slopes import measure
 
 
 def test_lie_trotter_has_slope_1_and_strang_slope_2() -> None:
