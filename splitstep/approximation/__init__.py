@@ -12,28 +12,14 @@ import numpy as np
 from ..models.vectors import SplitstepVectorsModel
 from ..support.words import counted
 from .certificate import BUDGET, BoundTerm, Certificate, certify, outputs, report_only
-from .means import SHARPNESSES, build_from_means, fit_means
-from .network import BETA, build, build_equivariant
-from .ridges import Fit, RidgeSum, fit
-from .symmetry import Symmetries, symmetries_of, within
+from .fitting import SHARPNESSES, fit_means, fit_outputs
+from .network import BETA, build, build_equivariant, build_from_means
+from .ridges import Fit
 from .targets import TARGETS, Array, Map, Target, check_equivariant, known_or_typed, read_target
 
-__all__ = [
-    "TARGETS",
-    "BoundTerm",
-    "Built",
-    "Certificate",
-    "Say",
-    "approximate",
-    "certify",
-    "known_or_typed",
-    "nothing",
-    "read_target",
-]  # fmt: skip
+__all__ = ["TARGETS", "BoundTerm", "Built", "Certificate", "Say", "approximate", "certify", "nothing", "read_target"]
 Say = Callable[[str], None]
 """Called with what begins now."""
-SHARE = {1: 0.5, 2: 0.45, 4: 0.2}  # of eps that the fit may use, by variables; the proof's cells need the rest
-SHARE_OF_MANY = 0.6
 SHARE_OF_REPORTED = 0.8  # no proof needs the rest, but other points may have larger errors
 MOST_VARIABLES = 6
 
@@ -86,7 +72,9 @@ def approximate(
     certificate says what was reached. Without positions only equivariant maps can be built: of two tokens, certified,
     or of three numbers, with a sampled error.
     """
-    check_numbers(eps, beta, budget)
+    for name, value in (("eps", eps), ("beta", beta), ("budget", budget)):
+        if not (value > 0 and isfinite(value)):
+            raise ValueError(f"{name}={value:g} must be a positive number.")
     map, known = (f, None) if callable(f) else known_or_typed(f)
     constant = known if lipschitz is None else lipschitz
     target = read_target(f if isinstance(f, str) else getattr(f, "__name__", "f"), map, tokens, dim, constant)
@@ -106,16 +94,10 @@ def report_means(target: Target, eps: float, say: Say) -> Built:
     """The network of three tokens without positions; its error is sampled."""
     say(f"eps {eps:g}: building")
     one = fit_means(target, SHARE_OF_REPORTED * eps)
-    model = build_from_means(one, target.tokens)
+    model = build_from_means(one.function, target.tokens, SHARPNESSES)
     say(f"eps {eps:g}: sampling the error of a network of {counted(model.config.ffn, 'unit')}")
     found = report_only(model, target, eps, "for three tokens without positions")
     return Built(model, target, found, [one], max(SHARPNESSES))
-
-
-def check_numbers(eps: float, beta: float, budget: int) -> None:
-    for name, value in (("eps", eps), ("beta", beta), ("budget", budget)):
-        if not (value > 0 and isfinite(value)):
-            raise ValueError(f"{name}={value:g} must be a positive number.")
 
 
 def check_variables(target: Target, eps: float, budget: int) -> None:
@@ -133,35 +115,3 @@ def check_variables(target: Target, eps: float, budget: int) -> None:
             f"{target.tokens} tokens of dimension {target.dim} are {m} variables: profiles of {3**m // 2:,} directions "
             f"or more would have to be fitted. Use at most {MOST_VARIABLES} variables."
         )
-
-
-def fit_outputs(target: Target, eps: float) -> tuple[list[RidgeSum], list[Fit]]:
-    """A sum of ridge functions for each output; outputs that are equal up to a symmetry are fitted once."""
-    found = symmetries_of(target)
-    fits, functions = dict[int, Fit](), list[RidgeSum]()
-    for output, (other, order) in enumerate(found.like):
-        if other == output:
-            fits[output] = fit_one(target, output, found, eps)
-            functions.append(fits[output].function)
-        elif list(order) == sorted(order):
-            functions.append(functions[other])  # the same object: its units are shared
-        else:
-            functions.append(functions[other].permuted(order))
-    return functions, list(fits.values())
-
-
-def fit_one(target: Target, output: int, found: Symmetries, eps: float) -> Fit:
-    """The fit of one output in the variables that it depends on."""
-    active, m = found.active[output], target.variables
-    share = SHARE.get(m, SHARE_OF_MANY)
-
-    def f(x: Array) -> Array:
-        whole = np.full((len(x), m), 0.5)
-        whole[:, active] = x
-        return target(whole)[:, output]
-
-    if not active:
-        nothing = RidgeSum(float(f(np.zeros((1, 0)))[0]), np.zeros(m), np.zeros((0, m)), np.zeros(0), np.zeros(0))
-        return Fit(nothing, 0.0, "exact")
-    one = fit(f, len(active), within(active, found.own[output]), share * eps)
-    return one._replace(function=one.function.among(active, m))

@@ -85,12 +85,12 @@ class OutputGroup:
         Cells that agree in the variables that are read have one answer, which is computed once.
         """
         seen = np.column_stack([cells.centres[:, self.reads], cells.radii])
-        if self.m == cells.centres.shape[1]:
-            return self.values_and_slopes(seen)
-        _, first, back = np.unique(seen @ KEYS[: self.m + 1], return_index=True, return_inverse=True)
-        if not np.array_equal(seen[first[back]], seen):  # two keys were equal by chance
-            return self.values_and_slopes(seen)
-        y, steep = self.values_and_slopes(seen[first])
+        rows, back = seen, np.arange(len(seen))
+        if self.m < cells.centres.shape[1]:
+            _, first, found = np.unique(seen @ KEYS[: self.m + 1], return_index=True, return_inverse=True)
+            if np.array_equal(seen[first[found]], seen):  # else two keys were equal by chance
+                rows, back = seen[first], found
+        y, steep = self.values_and_slopes(rows)
         return y[back], steep[back]
 
     def values_and_slopes(self, seen: Array) -> tuple[Array, Array]:

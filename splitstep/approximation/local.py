@@ -18,27 +18,6 @@ Reads = Literal["token", "mean"]  # a head copies one token or computes the mean
 EQUAL = 1e-9  # scores that differ by less give a mean
 
 
-class Weights(NamedTuple):
-    """The weights of a network of one layer `A F`."""
-
-    embedding: Array
-    start: Array  # [n, width]: the bias of the embedding and the positions
-    q: Array
-    k: Array
-    v: Array
-    biases: tuple[Array, Array, Array]
-    out: Array
-    out_bias: Array
-    up: Array
-    up_bias: Array
-    down: Array
-    down_bias: Array
-    head: Array
-    head_bias: Array
-    heads: int
-    size: int
-
-
 class Affine(NamedTuple):
     """An affine function of the inputs x in [0, 1]^m, and the largest sizes that its terms add up to."""
 
@@ -53,6 +32,42 @@ class Affine(NamedTuple):
     @property
     def high(self) -> Array:
         return self.start + np.maximum(self.slope, 0).sum(1)
+
+    def plus(self, y: Affine) -> Affine:
+        return Affine(self.slope + y.slope, self.start + y.start, self.size + y.size)
+
+    def shifted(self, by: Array) -> Affine:
+        return self._replace(start=self.start + by, size=self.size + np.abs(by))
+
+
+class Linear(NamedTuple):
+    """A linear map of the network with its bias."""
+
+    weight: Array
+    bias: Array
+
+    def rows(self, some: slice) -> Linear:
+        return Linear(self.weight[some], self.bias[some])
+
+    def of(self, x: Affine) -> Affine:
+        size = np.abs(self.weight) @ x.size + np.abs(self.bias)
+        return Affine(self.weight @ x.slope, self.weight @ x.start + self.bias, size)
+
+
+class Weights(NamedTuple):
+    """The weights of a network of one layer `A F`."""
+
+    embedding: Array
+    start: Array  # [n, width]: the bias of the embedding and the positions
+    q: Linear
+    k: Linear
+    v: Linear
+    out: Linear
+    up: Linear
+    down: Linear
+    head: Linear
+    heads: int
+    size: int
 
 
 class HeadValue(NamedTuple):
@@ -75,6 +90,11 @@ class LocalMap(NamedTuple):
     rounding: float
     heads: tuple[Reads, ...]
 
+    @property
+    def extra(self) -> float:
+        """What attention and rounding add: the certificate's own rounding, and that of the network."""
+        return self.gathering + 2 * self.rounding
+
 
 def weights_of(model: SplitstepVectorsModel) -> Weights:
     """The weights as arrays; a network of another shape is refused."""
@@ -85,15 +105,16 @@ def weights_of(model: SplitstepVectorsModel) -> Weights:
             "Only a network of one layer can be certified: scheme 'A F', layers=1, norm='none', activation='relu'."
         )
     state = {name: one.detach().double().cpu().numpy() for name, one in model.state_dict().items()}
-    a, f = "body.stack.layers.0.A.", "body.stack.layers.0.F."
-    q, k, v = np.split(state[f"{a}qkv.weight"], 3)
-    q_bias, k_bias, v_bias = np.split(state[f"{a}qkv.bias"], 3)
+
+    def linear(name: str) -> Linear:
+        return Linear(state[f"{name}.weight"], state[f"{name}.bias"])
+
+    layer = "body.stack.layers.0"
+    q, k, v = map(Linear, *(np.split(one, 3) for one in linear(f"{layer}.A.qkv")))
     positions = state.get("positions.weight", np.zeros((config.max_positions, config.width)))
     return Weights(
-        state["embedding.weight"], state["embedding.bias"] + positions, q, k, v,
-        (q_bias, k_bias, v_bias), state[f"{a}out.weight"], state[f"{a}out.bias"],
-        state[f"{f}up.weight"], state[f"{f}up.bias"], state[f"{f}down.weight"], state[f"{f}down.bias"],
-        state["head.weight"], state["head.bias"], config.heads, config.head_width,
+        state["embedding.weight"], state["embedding.bias"] + positions, q, k, v, linear(f"{layer}.A.out"),
+        linear(f"{layer}.F.up"), linear(f"{layer}.F.down"), linear("head"), config.heads, config.head_width,
     )  # fmt: skip
 
 
@@ -112,22 +133,13 @@ def token_state(w: Weights, j: int) -> Affine:
     return Affine(slope, w.start[j], np.abs(w.embedding).sum(1) + np.abs(w.start[j]))
 
 
-def times(matrix: Array, x: Affine, bias: Array) -> Affine:
-    size = np.abs(matrix) @ x.size + np.abs(bias)
-    return Affine(matrix @ x.slope, matrix @ x.start + bias, size)
-
-
-def plus(x: Affine, y: Affine) -> Affine:
-    return Affine(x.slope + y.slope, x.start + y.start, x.size + y.size)
-
-
 def scores(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Array, Array]:
     """The least and the greatest score of each token for a head at position i."""
     rows = slice(head * w.size, (head + 1) * w.size)
-    q = times(w.q[rows], tokens[i], w.biases[0][rows])
+    q = w.q.rows(rows).of(tokens[i])
     low, high = [], []
     for token in tokens:
-        k = times(w.k[rows], token, w.biases[1][rows])
+        k = w.k.rows(rows).of(token)
         corners = np.stack([a * b for a in (q.low, q.high) for b in (k.low, k.high)])
         slack = 64 * UNIT_ROUNDING * float(q.size @ k.size)
         low.append((corners.min(0).sum() - slack) / w.size**0.5)
@@ -139,7 +151,7 @@ def head_value(w: Weights, tokens: list[Affine], head: int, i: int) -> HeadValue
     """What a head writes at position i: the value that it copies, which the other tokens may pull, or with equal scores
     the mean of all values, which scores that differ a little pull."""
     rows = slice(head * w.size, (head + 1) * w.size)
-    values = [times(w.v[rows], token, w.biases[2][rows]) for token in tokens]
+    values = [w.v.rows(rows).of(token) for token in tokens]
     size = np.max([one.size for one in values], axis=0)
     low, high = scores(w, tokens, head, i)
     if (apart := float(high.max() - low.min())) < EQUAL:
@@ -158,18 +170,19 @@ def local_map(w: Weights, tokens: list[Affine], i: int) -> LocalMap:
     state, pulled = tokens[i], np.zeros(len(w.embedding))
     heads = [head_value(w, tokens, head, i) for head in range(w.heads)]
     for head, one in enumerate(heads):
-        columns = w.out[:, head * w.size : (head + 1) * w.size]
-        state = plus(state, times(columns, one.value, np.zeros(len(columns))))
+        columns = w.out.weight[:, head * w.size : (head + 1) * w.size]
+        state = state.plus(Linear(columns, np.zeros(len(columns))).of(one.value))
         pulled += np.abs(columns) @ one.pull
-    state = plus(state, Affine(0 * state.slope, w.out_bias, np.abs(w.out_bias)))
-    before = times(w.up, state, w.up_bias)
-    operations = 8 * (sum(w.up.shape) + sum(w.out.shape) + len(tokens) + 64)
-    unsure = np.abs(w.up) @ pulled + operations * UNIT_ROUNDING * before.size
-    weights = w.head @ w.down
+    state = state.shifted(w.out.bias)
+    before = w.up.of(state)
+    operations = 8 * (sum(w.up.weight.shape) + sum(w.out.weight.shape) + len(tokens) + 64)
+    up, head = np.abs(w.up.weight), np.abs(w.head.weight)
+    unsure = up @ pulled + operations * UNIT_ROUNDING * before.size
+    weights = w.head.weight @ w.down.weight
     used = (before.high + unsure >= 0) & (np.abs(weights).max(0) > 0)
-    sizes = (np.abs(w.head) @ np.abs(w.down))[:, used] @ before.size[used]
-    end = times(w.head, plus(state, Affine(0 * state.slope, w.down_bias, np.abs(w.down_bias))), w.head_bias)
-    gathering = np.abs(w.head) @ pulled + np.abs(weights[:, used]) @ (np.abs(w.up[used]) @ pulled)
+    sizes = (head @ np.abs(w.down.weight))[:, used] @ before.size[used]
+    end = w.head.of(state.shifted(w.down.bias))
+    gathering = head @ pulled + np.abs(weights[:, used]) @ (up[used] @ pulled)
     rounding = operations * UNIT_ROUNDING * (end.size + sizes)
     return LocalMap(
         end.slope, end.start, before.slope[used], before.start[used], weights[:, used],

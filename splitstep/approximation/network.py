@@ -1,13 +1,14 @@
-"""The Transformer of one layer that computes a sum of ridge functions at every position.
+"""Transformers of one layer that compute a sum of ridge functions at every position.
 
-The state of a token holds, one after the other: its own vector (d), its position as a unit vector (n), the gathered
-sequence (n d), and the output (d). Attention has one head for each position, which copies that token's vector into its
-slot of the gathered sequence. The feed-forward network reads the slots and writes the output.
+With positions, the state of a token holds, one after the other: its own vector (d), its position as a unit vector (n),
+the gathered sequence (n d), and the output (d). Attention has one head for each position, which copies that token's
+vector into its slot of the gathered sequence. The feed-forward network reads the slots and writes the output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -29,28 +30,26 @@ class Unit(NamedTuple):
     coordinate: int
     weight: float
 
+    def of_own_and_mean(self, dim: int) -> Unit:
+        """The unit of (own, other) as one of (own, mean), by other = 2 mean - own."""
+        k = self.direction
+        own = tuple(a - b for a, b in zip(k[:dim], k[dim:], strict=True))
+        return self._replace(direction=(*own, *(2 * b for b in k[dim:])))
+
 
 class Layout(NamedTuple):
     """Where the parts of the state lie."""
 
-    tokens: int
-    dim: int
+    own: slice
+    codes: slice
+    slots: slice
+    output: slice
 
-    @property
-    def own(self) -> slice:
-        return slice(0, self.dim)
 
-    @property
-    def codes(self) -> slice:
-        return slice(self.dim, self.dim + self.tokens)
-
-    @property
-    def slots(self) -> slice:
-        return slice(self.codes.stop, self.codes.stop + self.tokens * self.dim)
-
-    @property
-    def output(self) -> slice:
-        return slice(self.slots.stop, self.slots.stop + self.dim)
+def layout(tokens: int, dim: int) -> Layout:
+    """The parts of the state, one after the other."""
+    ends = accumulate((dim, tokens, tokens * dim, dim), initial=0)
+    return Layout(*(slice(start, end) for start, end in pairwise(ends)))
 
 
 def blank_model(
@@ -76,15 +75,18 @@ def parts_of(model: SplitstepVectorsModel) -> tuple[Any, Any, Any]:
 
 def build(functions: Sequence[RidgeSum], tokens: int, dim: int, beta: float = BETA) -> SplitstepVectorsModel:
     """The network whose output at position i, coordinate c is functions[i * dim + c] of the whole sequence."""
-    at = Layout(tokens, dim)
+    at = layout(tokens, dim)
     units, constants = units_of(functions, tokens, dim)
     model = blank_model(at.output.stop, tokens, dim, len(units), tokens, "learned")
+    assert model.positions is not None
     embedding, attention, feed_forward = parts_of(model)
     with torch.no_grad():
-        write_embedding(model, embedding, at)
-        write_attention(attention, at, beta)
-        write_feed_forward(feed_forward, at, units)
-        model.head.weight[:, at.output] = torch.eye(dim, dtype=torch.float64)
+        embedding.weight[at.own] = eye(dim)
+        model.positions.weight[:, at.codes] = eye(tokens)
+        write_attention(attention, at, dim, beta)
+        write_units(feed_forward, units, at.slots, at.output.start)
+        select_positions(feed_forward, units, at)
+        model.head.weight[:, at.output] = eye(dim)
         model.head.weight[:, at.codes] = torch.from_numpy(constants)
     return model
 
@@ -93,53 +95,68 @@ def build_equivariant(functions: Sequence[RidgeSum], dim: int) -> SplitstepVecto
     """The network of two tokens without positions. One head computes the mean, so the other token is 2 mean - own, and
     the same function of (own, other) serves both positions: functions[c] of the first position."""
     found = [units_of_one(functions[c], (0,), c) for c in range(dim)]
-    units = [unit for many, _ in found for unit in many]
+    units = [unit.of_own_and_mean(dim) for many, _ in found for unit in many]
     model = blank_model(3 * dim, 1, dim, len(units), 2, "none")
     embedding, attention, feed_forward = parts_of(model)
-    eye = torch.eye(dim, dtype=torch.float64)
     with torch.no_grad():
-        embedding.weight[:dim] = eye
-        attention.qkv.weight[2 * dim :, :dim] = eye
-        attention.out.weight[dim : 2 * dim] = eye
-        model.head.weight[:, 2 * dim :] = eye
-        for number, unit in enumerate(units):
-            own, other = torch.tensor(unit.direction, dtype=torch.float64).split(dim)
-            feed_forward.up.weight[number, : 2 * dim] = torch.cat((own - other, 2 * other))
-            feed_forward.up.bias[number] = unit.bias
-            feed_forward.down.weight[2 * dim + unit.coordinate, number] = unit.weight
+        embedding.weight[:dim] = eye(dim)
+        attention.qkv.weight[2 * dim :, :dim] = eye(dim)
+        attention.out.weight[dim : 2 * dim] = eye(dim)
+        write_units(feed_forward, units, slice(0, 2 * dim), 2 * dim)
+        model.head.weight[:, 2 * dim :] = eye(dim)
         model.head.bias.copy_(torch.tensor([constant for _, constant in found], dtype=torch.float64))
     return model
 
 
-def write_embedding(model: SplitstepVectorsModel, embedding: Any, at: Layout) -> None:
-    assert model.positions is not None
-    embedding.weight[at.own] = torch.eye(at.dim, dtype=torch.float64)
-    model.positions.weight[:, at.codes] = torch.eye(at.tokens, dtype=torch.float64)
+def build_from_means(function: RidgeSum, tokens: int, sharpnesses: Sequence[float]) -> SplitstepVectorsModel:
+    """The network of three tokens without positions: one head for each exponential mean. The state holds the token's
+    own number, the means and the output."""
+    units, constant = units_of_one(function, (0,), 0)
+    many = len(sharpnesses)
+    model = blank_model(many + 2, many, 1, len(units), tokens, "none")
+    embedding, attention, feed_forward = parts_of(model)
+    with torch.no_grad():
+        embedding.weight[0] = 1.0
+        attention.qkv.bias[:many] = torch.tensor(sharpnesses, dtype=torch.float64)
+        attention.qkv.weight[many:, 0] = 1.0  # keys and values
+        attention.out.weight[1 : many + 1] = eye(many)
+        write_units(feed_forward, units, slice(0, many + 1), many + 1)
+        model.head.weight[0, many + 1] = 1.0
+        model.head.bias[0] = constant
+    return model
 
 
-def write_attention(field: Any, at: Layout, beta: float) -> None:
+def eye(n: int) -> torch.Tensor:
+    """The identity in float64."""
+    return torch.eye(n, dtype=torch.float64)
+
+
+def write_attention(field: Any, at: Layout, dim: int, beta: float) -> None:
     """Head h: a score of beta for the token at position h, 0 for the others; it copies that token's vector."""
-    inner = at.tokens * at.dim
-    for head in range(at.tokens):
-        first = head * at.dim
-        field.qkv.bias[first] = beta * at.dim**0.5  # attention divides by the root of the head's width
+    inner = at.slots.stop - at.slots.start
+    for head, first in enumerate(range(0, inner, dim)):
+        field.qkv.bias[first] = beta * dim**0.5  # attention divides by the root of the head's width
         field.qkv.weight[inner + first, at.codes.start + head] = 1.0
-        for c in range(at.dim):
-            field.qkv.weight[2 * inner + first + c, at.own.start + c] = 1.0
-            field.out.weight[at.slots.start + first + c, first + c] = 1.0
+        field.qkv.weight[2 * inner + first : 2 * inner + first + dim, at.own] = eye(dim)
+    field.out.weight[at.slots] = eye(inner)
 
 
-def write_feed_forward(field: Any, at: Layout, units: Sequence[Unit]) -> None:
+def write_units(field: Any, units: Sequence[Unit], reads: slice, output: int) -> None:
+    """Each unit's direction in the columns that it reads, and its weight in the row of its coordinate."""
+    for number, unit in enumerate(units):
+        field.up.weight[number, reads] = torch.tensor(unit.direction, dtype=torch.float64)
+        field.up.bias[number] = unit.bias
+        field.down.weight[output + unit.coordinate, number] = unit.weight
+
+
+def select_positions(field: Any, units: Sequence[Unit], at: Layout) -> None:
     """A unit that does not belong to a position is pushed below 0 there, further than its input can lift it."""
     for number, unit in enumerate(units):
-        field.up.weight[number, at.slots] = torch.tensor(unit.direction, dtype=torch.float64)
-        field.up.bias[number] = unit.bias
-        if len(unit.positions) < at.tokens:
+        if len(unit.positions) < at.codes.stop - at.codes.start:
             push = float(np.ceil(unit.bias + sum(max(w, 0.0) for w in unit.direction))) + 1.0
             field.up.bias[number] = unit.bias - push
             for position in unit.positions:
                 field.up.weight[number, at.codes.start + position] = push
-        field.down.weight[at.output.start + unit.coordinate, number] = unit.weight
 
 
 def units_of(functions: Sequence[RidgeSum], tokens: int, dim: int) -> tuple[list[Unit], Array]:

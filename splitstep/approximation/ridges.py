@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from math import gcd
 from typing import Any, NamedTuple
@@ -154,11 +154,9 @@ def as_units(values: Array, found: list[list[Direction]], pieces: int) -> RidgeS
 def exact(x: Array, y: Array) -> Fit | None:
     """The function if it is linear, or linear but for maxima of pairs of variables."""
     variables = x.shape[1]
-    pairs = [(i, j) for i in range(variables) for j in range(i)]
-    directions = np.zeros((len(pairs), variables))
-    for number, (i, j) in enumerate(pairs):
-        directions[number, i], directions[number, j] = 1, -1
-    for many in (0, len(pairs)):
+    unit = np.eye(variables)
+    directions = np.array([unit[i] - unit[j] for i in range(variables) for j in range(i)]).reshape(-1, variables)
+    for many in (0, len(directions)):
         kinks = np.maximum(x @ directions[:many].T, 0)
         matrix = np.hstack([np.ones((len(x), 1)), x, kinks])
         found = np.linalg.lstsq(matrix, y, rcond=None)[0]
@@ -228,25 +226,29 @@ def fit(f: Function, variables: int, symmetries: Sequence[Sequence[int]], enough
     found = exact(x, y) or single(f, x, y, enough)
     if found is not None:
         return found
-    beside, slope = points_beside(variables), translation(f, x, y)
-    there, linear = f(beside), (slope or 0.0) / variables
-
-    def fits() -> Iterator[Fit]:
-        for found, pieces, largest in levels(variables, symmetries, slope is not None):
-            values, error = minimax(hats(x, found, pieces), y - (slope or 0.0) * x.mean(1), enough)
-            sums = as_units(values, found, pieces)
-            sums = sums._replace(linear=sums.linear + linear)
-            error = max(error, float(np.abs(sums(beside) - there).max()))
-            yield Fit(sums, error, f"directions up to {largest}, {pieces} pieces")
-
-    return best_of(fits(), 1.1 * enough)
+    slope, beside = translation(f, x, y), points_beside(variables)
+    some = levels(variables, symmetries, slope is not None)
+    return best_fit(some, (x, y), (beside, f(beside)), enough, 1.1 * enough, slope=slope or 0.0)
 
 
-def best_of(fits: Iterator[Fit], enough: float) -> Fit:
-    """The first fit whose error is small enough, else the best of all."""
-    found = list[Fit]()
-    for one in fits:
-        found.append(one)
-        if one.error <= enough:
+def best_fit(
+    candidates: Iterable[Level],
+    points: tuple[Array, Array],
+    others: tuple[Array, Array],
+    enough: float,
+    allowed: float,
+    how: str = "",
+    slope: float = 0.0,
+) -> Fit:
+    """The first sum of profiles whose error is at most `allowed`, else the best: fitted to `points`, and to
+    `enough` there, and judged on `others`, too. `slope` is that of a multiple of the mean, which is not fitted."""
+    (x, y), (beside, there), found = points, others, list[Fit]()
+    for orbits, pieces, largest in candidates:
+        values, error = minimax(hats(x, orbits, pieces), y - slope * x.mean(1), enough)
+        sums = as_units(values, orbits, pieces)
+        sums = sums._replace(linear=sums.linear + slope / x.shape[1])
+        error = max(error, float(np.abs(sums(beside) - there).max()))
+        found.append(Fit(sums, error, f"{how}directions up to {largest}, {pieces} pieces"))
+        if error <= allowed:
             break
     return min(found, key=lambda one: one.error)

@@ -19,48 +19,26 @@ DISTANCES = (1.0, 0.1, 0.01, 1e-3)
 LARGEST = 64  # tokens times dimensions
 
 
-def sort(x: Array) -> Array:
-    return np.sort(x, -2)
-
-
-def maximum(x: Array) -> Array:
-    return np.broadcast_to(x.max(-2, keepdims=True), x.shape)
-
-
-def convolution(x: Array) -> Array:
-    return np.tanh(x - 0.5 * np.roll(x, -1, -2))
-
-
-def polynomial(x: Array) -> Array:
-    return x * x.mean(-2, keepdims=True)
-
-
-def shift(x: Array) -> Array:
-    return np.roll(x, 1, -2)
-
-
 def product(x: Array) -> Array:
     y = np.zeros_like(x)
     y[..., 0, :] = x[..., 0, :] * np.sin(3 * x[..., -1, :])
     return y
 
 
-@dataclass(frozen=True)
-class NamedTarget:
-    """A target of the package: its map, its Lipschitz constant and what it is."""
+class NamedTarget(NamedTuple):
+    """A target of the package: its map and its Lipschitz constant."""
 
     map: Map
     lipschitz: float
-    title: str
 
 
 TARGETS = {
-    "sort": NamedTarget(sort, 1.0, "each coordinate sorted along the sequence"),
-    "max": NamedTarget(maximum, 1.0, "the maximum of each coordinate, at every position"),
-    "convolution": NamedTarget(convolution, 1.5, "tanh(x_i - x_{i+1} / 2), around the circle"),
-    "polynomial": NamedTarget(polynomial, 2.0, "x_i times the mean of the sequence"),
-    "shift": NamedTarget(shift, 1.0, "the token before, around the circle"),
-    "product": NamedTarget(product, 3.1623, "x_1 sin(3 x_n) at position 1, 0 elsewhere"),
+    "sort": NamedTarget(lambda x: np.sort(x, -2), 1.0),  # each coordinate sorted along the sequence
+    "max": NamedTarget(lambda x: np.broadcast_to(x.max(-2, keepdims=True), x.shape), 1.0),  # at every position
+    "convolution": NamedTarget(lambda x: np.tanh(x - 0.5 * np.roll(x, -1, -2)), 1.5),  # around the circle
+    "polynomial": NamedTarget(lambda x: x * x.mean(-2, keepdims=True), 2.0),
+    "shift": NamedTarget(lambda x: np.roll(x, 1, -2), 1.0),  # the token before, around the circle
+    "product": NamedTarget(product, 3.1623),  # x_1 sin(3 x_n) at position 1, 0 elsewhere
 }
 
 

@@ -8,8 +8,8 @@ import torch
 
 from splitstep.approximation import approximate, certify
 from splitstep.approximation.cells import Cells, Proof, cube_of, split
+from splitstep.approximation.certificate import searched
 from splitstep.approximation.local import LocalMap
-from splitstep.approximation.search import searched
 
 
 @pytest.mark.parametrize(("name", "tokens", "eps"), [("max", 3, 0.05), ("convolution", 2, 0.005), ("product", 3, 0.05)])
@@ -17,7 +17,7 @@ def test_no_search_finds_an_error_above_the_certificate(name: str, tokens: int, 
     built = approximate(name, tokens=tokens, eps=eps)
     assert built.certificate.met
     assert built.certificate.error is not None
-    most = searched(built, 100_000, 300)
+    most = searched(built.model, built.target, 100_000, 300)
     assert most <= built.certificate.error <= eps
     assert most >= 0.9 * built.certificate.sampled  # the search is no weaker than the samples that are reported
 
@@ -53,7 +53,7 @@ def whole_formula(local: LocalMap, cells: Cells) -> tuple[np.ndarray, np.ndarray
 def test_four_variables_are_certified_for_the_steepest_target(eps: float) -> None:
     built = approximate("product", tokens=2, dim=2, eps=eps)
     assert built.certificate.met
-    assert searched(built, 100_000, 300) <= built.certificate.error
+    assert searched(built.model, built.target, 100_000, 300) <= built.certificate.error
 
 
 def test_one_disturbed_weight_is_seen_wherever_it_is() -> None:
