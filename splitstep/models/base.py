@@ -1,4 +1,4 @@
-"""What all models share: initialisation, loading from safetensors, a cache that grows."""
+"""What all models share: construction, loading from safetensors, a cache that grows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel
 from transformers.utils import logging
 
+from ..fields import draw_seed
 from ..fields.attention import unplanned_attention
 from ..stack import Stack
-from .body import Embedding, seed_for, sinusoid_table
+from .body import Embedding, sinusoid_table
 from .cache import SourceCache
 from .config import SplitstepConfig
 from .look import Look, PassOptions, check_arguments
@@ -73,17 +74,28 @@ class Headless(nn.Module):
 
 
 class SplitstepModel(PreTrainedModel):
-    """What all models share: initialisation and loading."""
+    """What all models share: construction and loading. `input_at` is the table or matrix that reads the input: Hugging
+    Face finds and replaces it there."""
 
     config: Any
     config_class = SplitstepConfig
     base_model_prefix = "body"
+    input_at: ClassVar[str]
     _supports_sdpa = True
     _supports_attention_backend = False
     supports_gradient_checkpointing = True
     _can_compile_fullgraph = True
-    per_token: ClassVar[tuple[str, ...]] = ("head",)  # matrices around the stacks that multiply every token
+    per_token: ClassVar[tuple[str, ...]] = ()  # matrices around the stacks that multiply every token
     per_example: ClassVar[tuple[str, ...]] = ()  # those that multiply one vector of each example
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.build(config)
+        self.post_init()
+
+    def build(self, config: Any) -> None:
+        """Make the parts of the model, in the order in which their weights are drawn."""
+        raise NotImplementedError
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,8 +130,12 @@ class SplitstepModel(PreTrainedModel):
         return Look(self.config, options)
 
     def seed(self, look: Look, device: torch.device) -> Tensor | None:
-        """The dropout seed of this pass."""
-        return seed_for(self, self.config, look.seed, device)
+        """The dropout seed of this pass: None outside training or without dropout."""
+        rates = (self.config.dropout, self.config.attention_dropout, self.config.activation_dropout)
+        if not self.training or not any(rates):
+            return None
+        seed = draw_seed(device) if look.seed is None else look.seed
+        return seed.to(torch.int32)  # here, not in every dropout
 
     def bare(self, *inputs: Any, **named: Any) -> Any:
         """The states, as the model without a head returns them."""
@@ -129,6 +145,12 @@ class SplitstepModel(PreTrainedModel):
     def base_model(self) -> nn.Module:
         """The model without its head: trainers call it to work out logits by themselves."""
         return Headless(self.bare)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.get_submodule(self.input_at)
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.set_submodule(self.input_at, value)
 
     def post_init(self) -> None:
         """As in transformers; then, if the config asks for it, weights that are smooth in depth."""
@@ -166,32 +188,10 @@ class SplitstepGenerationMixin(GenerationMixin):
         return None
 
 
-class TextModel(SplitstepModel):
-    """What models of tokens share: `tokens_at` is where Hugging Face finds and replaces the token embedding."""
-
-    tokens_at: str
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.get_submodule(self.tokens_at)
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        self.set_submodule(self.tokens_at, value)
-
-
-class WithoutHead:
-    """What models without their heads share."""
-
-    per_token = ()
-    post_init: Callable[[], None]
-
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)  # pyright: ignore[reportCallIssue]
-        self.post_init()
-
-
 class VocabularyHead:
     """What models with a `head` onto the vocabulary share: Hugging Face finds and replaces it here."""
 
+    per_token = ("head",)
     head: nn.Module
 
     def get_output_embeddings(self) -> nn.Module:

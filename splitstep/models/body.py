@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
-from ..fields import Context, FieldSpec, Projection, draw_seed, dropout, norm, rotary
+from ..fields import Context, FieldSpec, Projection, dropout, norm, rotary
 from ..fields.attention import running_type
 from ..fields.diffusion import modes_of
 from ..integrate import Advance, At, Observe, Site, State
@@ -23,9 +23,17 @@ from ..shape import Shape, TextShape, feed_forwards
 from ..stack import Stack
 from .cache import CACHES, Past, caching, slots_of
 from .config import SplitstepConfig
-from .inputs import Text, check_positions, look_up
+from .inputs import (
+    Text,
+    causal_mask,
+    check_mask,
+    check_positions,
+    documents_of,
+    look_up,
+    padding_barrier,
+    positions_of,
+)
 from .look import Look
-from .masks import causal_mask, documents_of, padding_barrier, positions_of
 
 EMBEDDING_SALT = 3  # fields use 4 * salt and 4 * salt + 1, so 3 is free
 
@@ -119,6 +127,8 @@ class Embedding(nn.Module):
         if `past` is None."""
         given, mask, positions, documents = text.given(), text.mask, text.positions, text.documents
         length = given.shape[1]
+        if mask is not None:
+            check_mask(mask)
         earlier = past if isinstance(past, Past) else Past(past or 0)
         end = None if earlier.known is None else earlier.known + length
         if end is not None:
@@ -158,13 +168,6 @@ def rotary_angles(config: Shape, positions: Tensor, like: Tensor) -> tuple[Tenso
     if config.positions != "rotary":
         return None
     return rotary(positions, config.head_width, config.rotary_base, running_type(like))
-
-
-def seed_for(module: nn.Module, config: SplitstepConfig, seed: Tensor | None, device: torch.device) -> Tensor | None:
-    """The dropout seed of this pass: None outside training or without dropout."""
-    if not module.training or not (config.dropout or config.attention_dropout or config.activation_dropout):
-        return None
-    return (draw_seed(device) if seed is None else seed).to(torch.int32)  # here, not in every dropout
 
 
 class Body(nn.Module):

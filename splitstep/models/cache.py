@@ -86,30 +86,24 @@ def past_of(cache: Any, slots: Slots) -> Past:
     """What the cache holds; an error if it does not have these slots."""
     if cache is None:
         return Past()
-    own, cross = split(cache)
+    own = cache
+    if isinstance(cache, EncoderDecoderCache):
+        own = cache.self_attention_cache
+        refuse_misfit(cache.cross_attention_cache, slots, slots.cross)
     refuse_misfit(own, slots, slots.own)
-    if cross is not None:
-        refuse_misfit(cross, slots, slots.cross)
     if not own.layers:
         return Past()
     room = own.get_max_length(0)
     return Past(own.get_seq_length(), room if room >= 0 else None)
 
 
-def split(cache: Any) -> tuple[Cache, Cache | None]:
-    """The cache of the sequence itself, and that of the source if there is one."""
-    if isinstance(cache, EncoderDecoderCache):
-        return cache.self_attention_cache, cache.cross_attention_cache
-    if isinstance(cache, Cache):
-        return cache, None
-    raise ValueError(
-        f"past_key_values is a {type(cache).__name__}: pass a Cache of transformers, such as "
-        "DynamicCache(config=model.config)."
-    )
-
-
-def refuse_misfit(cache: Cache, slots: Slots, needed: int) -> None:
-    """An error if the cache has slots for another network, or slots that forget."""
+def refuse_misfit(cache: Any, slots: Slots, needed: int) -> None:
+    """An error if this is no cache, or if it has slots for another network, or slots that forget."""
+    if not isinstance(cache, Cache):
+        raise ValueError(
+            f"past_key_values is a {type(cache).__name__}: pass a Cache of transformers, such as "
+            "DynamicCache(config=model.config)."
+        )
     found = len(cache.layers)
     grows = found == 0 and cache.layer_class_to_replicate is not None
     if not grows and found not in (needed, max(slots.own, slots.cross)):  # transformers gives both caches one size

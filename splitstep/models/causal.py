@@ -9,15 +9,13 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 
 from ..shape import CausalShape
-from .base import SplitstepGenerationMixin, TextModel, VocabularyHead, WithoutHead
+from .base import SplitstepGenerationMixin, SplitstepModel, VocabularyHead
 from .body import Body, Embedding
 from .cache import check_room, past_of
-from .config import SplitstepConfig
-from .inputs import Text
-from .kinds import kind
+from .config import Kind, SplitstepConfig, kind
+from .inputs import Text, restarted
 from .look import Look, PassOptions
 from .losses import read_tokens
-from .masks import restarted
 
 
 class CausalConfig(CausalShape, SplitstepConfig):
@@ -26,14 +24,13 @@ class CausalConfig(CausalShape, SplitstepConfig):
     model_type: ClassVar[str] = "splitstep-causal"
 
 
-class CausalModel(TextModel):
+class CausalModel(SplitstepModel):
     """What models over one causal stack share: from tokens to states."""
 
     config_class = CausalConfig
-    tokens_at = "embedding.tokens"
+    input_at = "embedding.tokens"
 
-    def __init__(self, config: CausalConfig) -> None:
-        super().__init__(config)
+    def build(self, config: CausalConfig) -> None:
         self.embedding = Embedding(config)
         self.body = Body(config)
 
@@ -72,12 +69,11 @@ class CausalModel(TextModel):
 class SplitstepForCausalLM(VocabularyHead, CausalModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """A causal language model over one stack."""
 
-    _tied_weights_keys = {"head.weight": f"{CausalModel.tokens_at}.weight"}  # noqa: RUF012
+    _tied_weights_keys = {"head.weight": f"{CausalModel.input_at}.weight"}  # noqa: RUF012
 
-    def __init__(self, config: CausalConfig) -> None:
-        super().__init__(config)
+    def build(self, config: CausalConfig) -> None:
+        super().build(config)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
-        self.post_init()
 
     def forward(
         self,
@@ -108,10 +104,10 @@ def kept(x: Tensor, logits_to_keep: int | Tensor) -> Tensor:
 
 
 @final
-class SplitstepCausalModel(WithoutHead, CausalModel):
+class SplitstepCausalModel(CausalModel):
     """A causal language model without its head."""
 
     forward = CausalModel.bare
 
 
-CAUSAL = kind("causal", CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM, SplitstepCausalModel)
+CAUSAL = kind("causal", Kind(CausalConfig, SplitstepForCausalLM, AutoModelForCausalLM, SplitstepCausalModel))

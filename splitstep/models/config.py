@@ -1,4 +1,4 @@
-"""Configurations: the shape of a network as Hugging Face keeps it, `config.json` and all.
+"""Configurations: the shape of a network as Hugging Face keeps it, `config.json` and all; and kinds of models by name.
 
 Programs that never imported splitstep open a saved model by `auto_map` in config.json and one small file. transformers
 would copy the source of every class that is involved. It need not: the small file imports them from the package.
@@ -7,15 +7,16 @@ would copy the source of every class that is involved. It need not: the small fi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from transformers import GenerationConfig, PreTrainedConfig
+from transformers import AutoConfig, AutoModel, GenerationConfig, PreTrainedConfig
 
-from ..shape import Shape
+from ..shape import KINDS, Shape
 from ..support.words import NEAR, nearest
 from .cache import slots_of
 
@@ -24,7 +25,6 @@ THEIRS = frozenset(GenerationConfig().to_dict()) | {
     "per_layer_config", "quantization_config", "torch_dtype",
 }  # fmt: skip  # entries that transformers accepts besides the fields of a config
 CLASSES_FILE = Path("splitstep_models.py")
-MADE_BY: dict[type, Mapping[str, type]] = {}  # by config class: the Auto classes' names, and the class that each makes
 
 STUB = '''"""Where transformers finds the classes of this model: in the package splitstep (pip install splitstep)."""
 
@@ -68,11 +68,11 @@ class SplitstepConfig(Shape, PreTrainedConfig):
 
     def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write config.json, and the file by which programs that have not imported splitstep find its classes."""
-        if entry := auto_map(type(self)):
-            self.auto_map = entry
+        if made := made_from(type(self)):
+            self.auto_map = {auto: f"{CLASSES_FILE.stem}.{one.__name__}" for auto, one in made.items()}
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
-        if entry:
-            (Path(save_directory) / CLASSES_FILE).write_text(classes_source(type(self)), encoding="utf-8")
+        if made:
+            (Path(save_directory) / CLASSES_FILE).write_text(classes_source(made.values()), encoding="utf-8")
 
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
@@ -102,16 +102,50 @@ class SplitstepConfig(Shape, PreTrainedConfig):
         return sized
 
 
-def auto_map(config: type) -> dict[str, str]:
-    """The entry `auto_map` of config.json; empty if the config belongs to no kind of model."""
-    return {auto: f"{CLASSES_FILE.stem}.{made.__name__}" for auto, made in MADE_BY.get(config, {}).items()}
+class Kind(NamedTuple):
+    """A config, its model, the Auto class of transformers that makes and loads such models, and the model without its
+    head, which `AutoModel` makes; None if there is none."""
+
+    config: type[SplitstepConfig]
+    model: type[Any]
+    auto: Any
+    body: type[Any] | None = None
+
+    def made_by(self) -> dict[Any, type]:
+        """The Auto classes of transformers, and the class that each makes."""
+        bodies = {} if self.body is None else {AutoModel: self.body}
+        return {AutoConfig: self.config, self.auto: self.model, **bodies}
 
 
-def classes_source(config: type) -> str:
+def kind(name: str, found: Kind) -> Kind:
+    """A kind of models, registered with this package and with transformers."""
+    AutoConfig.register(found.config.model_type, found.config)
+    for auto, made in found.made_by().items():
+        if auto is not AutoConfig:
+            auto.register(found.config, made)
+    return KINDS.add(name, found)
+
+
+def kind_of(config: SplitstepConfig) -> Kind:
+    """The kind of models that this config describes."""
+    for one in chain(KINDS.own.values(), KINDS.values()):  # ours first: they need no import
+        if one.config is type(config):
+            return one
+    names = ", ".join(one.config.__name__ for one in KINDS.values())
+    raise ValueError(f"{type(config).__name__} does not belong to a model: use one of {names}.")
+
+
+def made_from(config: type) -> dict[str, type]:
+    """The Auto classes, by name, that make something of this config, and what; none if it belongs to no kind."""
+    found = (kind.made_by() for kind in KINDS.known.values() if kind.config is config)
+    return {auto.__name__: made for auto, made in next(found, {}).items()}
+
+
+def classes_source(made: Iterable[type]) -> str:
     """The text of the small file."""
     found: dict[str, set[str]] = defaultdict(set)
-    for made in MADE_BY[config].values():
-        package = made.__module__.split(".")[0]
-        found["splitstep" if package == "splitstep" else made.__module__].add(made.__name__)  # files may be renamed
+    for one in made:
+        package = one.__module__.split(".")[0]
+        found["splitstep" if package == "splitstep" else one.__module__].add(one.__name__)  # files may be renamed
     lines = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(found.items())]
     return STUB.format(imports="\n".join(lines), names=sorted(name for names in found.values() for name in names))

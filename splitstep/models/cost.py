@@ -19,8 +19,7 @@ from ..schemes import scheme as scheme_of
 from ..shape import DEEPEST, feed_forwards, names_fields
 from .base import SplitstepModel, all_stacks
 from .body import Body
-from .config import SplitstepConfig
-from .kinds import model_of
+from .config import SplitstepConfig, kind_of
 
 By = Literal["parameters", "flops"]
 TOLERANCE: dict[By, float] = {"parameters": 0.001, "flops": 0.01}
@@ -74,7 +73,7 @@ def lengths_of(config: SplitstepConfig, length: int | None, source_length: int |
 def sketch(config: SplitstepConfig) -> SplitstepModel:
     """The model of this config with shapes only: no memory is allocated."""
     with torch.device("meta"):
-        return model_of(config)(config)
+        return kind_of(config).model(config)
 
 
 def body_parameters(model: SplitstepModel) -> int:

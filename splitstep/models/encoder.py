@@ -11,14 +11,12 @@ from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOut
 
 from ..kernels.loss import project
 from ..shape import SequenceShape
-from .base import TextModel, WithoutHead
+from .base import SplitstepModel
 from .body import Body, Embedding
-from .config import SplitstepConfig
-from .inputs import Text
-from .kinds import kind
+from .config import Kind, SplitstepConfig, kind
+from .inputs import Text, numbered
 from .look import Look, PassOptions
 from .losses import class_loss
-from .masks import numbered
 
 
 class Encoder(nn.Module):
@@ -39,14 +37,13 @@ class Encoder(nn.Module):
         return self.body(x, context) if look is None else self.body.shown(x, context, look)
 
 
-class EncoderModel(TextModel):
+class EncoderModel(SplitstepModel):
     """What the models with one encoder share: from tokens to states."""
 
     base_model_prefix = "encoder"
-    tokens_at = "encoder.embedding.tokens"
+    input_at = "encoder.embedding.tokens"
 
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
+    def build(self, config: Any) -> None:
         self.encoder = Encoder(config)
 
     def read(self, look: Look, text: Text) -> Tensor:
@@ -69,12 +66,6 @@ class EncoderModel(TextModel):
         return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
 
-class EncoderStates(WithoutHead, EncoderModel):
-    """What encoders without a head share. Each has the config of a model with one."""
-
-    forward = EncoderModel.bare
-
-
 class SequenceConfig(SequenceShape, SplitstepConfig):
     """A classifier of token sequences."""
 
@@ -85,12 +76,11 @@ class SplitstepForSequenceClassification(EncoderModel):
     """A classifier of token sequences."""
 
     config_class = SequenceConfig
-    per_token, per_example = (), ("head",)
+    per_example = ("head",)
 
-    def __init__(self, config: SequenceConfig) -> None:
-        super().__init__(config)
+    def build(self, config: SequenceConfig) -> None:
+        super().build(config)
         self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
-        self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
@@ -131,16 +121,12 @@ def pooled(x: Tensor, mask: Tensor | None, pool: str) -> Tensor:
 
 
 @final
-class SplitstepSequenceModel(EncoderStates):
+class SplitstepSequenceModel(EncoderModel):
     """A classifier of token sequences without its head."""
 
     config_class = SequenceConfig
+    forward = EncoderModel.bare
 
 
-SEQUENCE = kind(
-    "sequence",
-    SequenceConfig,
-    SplitstepForSequenceClassification,
-    AutoModelForSequenceClassification,
-    SplitstepSequenceModel,
-)
+AUTO = AutoModelForSequenceClassification
+SEQUENCE = kind("sequence", Kind(SequenceConfig, SplitstepForSequenceClassification, AUTO, SplitstepSequenceModel))

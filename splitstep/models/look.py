@@ -97,16 +97,13 @@ class Look:
         assert self.weights is not None
         self.weights[whose].append(weights)
 
-    def states(self, last: Tensor) -> tuple[Tensor, ...] | None:
-        return None if self.kept is None else (*self.kept, last)
-
     def attentions(self, whose: str = "own") -> tuple[Tensor, ...] | None:
         """The weights [B, heads, T, S] of every evaluation, of tokens on their "own" sequence or "cross" on another."""
         return None if self.weights is None else tuple(self.weights[whose])
 
     def seen(self, last: Tensor) -> tuple[Any, Any]:
         """Hidden states and attention weights, as records of transformers hold them."""
-        return self.states(last), self.attentions()
+        return None if self.kept is None else (*self.kept, last), self.attentions()
 
     def answer(self, output: Output) -> Output:
         """The record, or the tuple of what it holds if the caller or the config wants one."""

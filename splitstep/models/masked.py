@@ -12,13 +12,11 @@ from transformers.modeling_outputs import MaskedLMOutput
 from ..fields import ACTIVATIONS, norm
 from ..shape import MaskedShape
 from .base import VocabularyHead
-from .config import SplitstepConfig
-from .encoder import EncoderModel, EncoderStates
-from .inputs import Text, check_labels
-from .kinds import kind
+from .config import Kind, SplitstepConfig, kind
+from .encoder import EncoderModel
+from .inputs import Text, check_labels, numbered
 from .look import PassOptions
 from .losses import pair_loss, read_tokens
-from .masks import numbered
 
 
 class MaskedConfig(MaskedShape, SplitstepConfig):
@@ -52,16 +50,15 @@ class SplitstepForMaskedLM(VocabularyHead, EncoderModel):
 
     config_class = MaskedConfig
     per_token = ("transform", "head")
-    _tied_weights_keys = {"head.weight": f"{EncoderModel.tokens_at}.weight"}  # noqa: RUF012
+    _tied_weights_keys = {"head.weight": f"{EncoderModel.input_at}.weight"}  # noqa: RUF012
 
-    def __init__(self, config: MaskedConfig) -> None:
-        super().__init__(config)
+    def build(self, config: MaskedConfig) -> None:
+        super().build(config)
         self.transform = nn.Linear(config.width, config.width)
         self.norm = norm(config.norm, config.width, config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab_size)
         labels = config.next_sentence_labels
         self.next_sentence = NextSentence(config.width, labels) if labels else None
-        self.post_init()
 
     def forward(
         self,
@@ -122,10 +119,11 @@ def states_at(x: Tensor, positions: Tensor) -> Tensor:
 
 
 @final
-class SplitstepMaskedModel(EncoderStates):
+class SplitstepMaskedModel(EncoderModel):
     """A masked language model without its head."""
 
     config_class = MaskedConfig
+    forward = EncoderModel.bare
 
 
-MASKED = kind("masked", MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM, SplitstepMaskedModel)
+MASKED = kind("masked", Kind(MaskedConfig, SplitstepForMaskedLM, AutoModelForMaskedLM, SplitstepMaskedModel))

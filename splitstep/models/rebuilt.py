@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..scheme import Scheme
 from ..schemes import scheme as scheme_of
@@ -19,16 +19,21 @@ from .cost import with_depth, with_widths
 
 M = TypeVar("M", bound=SplitstepModel)
 Weights = Mapping[str, str]  # whose weights a name of the new scheme gets, by name in the old one
+State = Mapping[str, Tensor]
 Sources = Callable[[int], Sequence[int]]  # the old layers that a new layer is made of
 
 
-def made_like(model: SplitstepModel, config: SplitstepConfig) -> Any:
-    """A model of the same kind, mode, type and place; what is not in its layers has the same weights."""
+def rebuilt(model: M, config: SplitstepConfig, weights_of: Callable[[Stack, nn.Module, int], State]) -> M:
+    """A model of the same kind, mode, type and place; what is not in its layers has the same weights. `weights_of` says
+    what a layer gets, of the old stack, the new layer and its number."""
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         new: Any = type(model)(config)
     new.to(device=model.device, dtype=model.dtype).train(model.training)
     outer = {name: w for name, w in model.state_dict().items() if ".stack.layers." not in name}
     new.load_state_dict({name: w for name, w in outer.items() if name in new.state_dict()}, strict=False)
+    for old, stack in zip(all_stacks(model), all_stacks(new), strict=True):
+        for i, layer in enumerate(stack.layers):
+            layer.load_state_dict(weights_of(old, layer, i))
     return new
 
 
@@ -47,40 +52,27 @@ def replayed(
     {"F0": "F", "F1": "F"} replays a network with F under "F0/2 A F1/2". A structure that needs other weights than the
     model has is refused.
     """
-    check_norm(model.config, norm)
-    config = restructured(model.config, scheme, norm, substeps, step, weights or {})
-    new = made_like(model, config)
-    for old, stack in zip(all_stacks(model), all_stacks(new), strict=True):
-        copy_layers(old, stack, weights or {})
-    return new
-
-
-def check_norm(config: SplitstepConfig, norm: str | None) -> None:
+    config, moved = model.config, weights or {}
     if norm not in (None, "none", config.norm):
         raise ValueError(
             f"norm={norm!r}: the weights are those of norm={config.norm!r}; they can be replayed with it or with "
             "norm='none'."
         )
-
-
-def restructured(
-    config: SplitstepConfig,
-    scheme: str | Scheme | None,
-    norm: str | None,
-    substeps: int | None,
-    step: float | None,
-    weights: Weights,
-) -> SplitstepConfig:
-    """The config with another structure, its feed-forward widths and activations moved to the fields' new names."""
     given = {"norm": norm, "substeps": substeps, "step": step}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if scheme is not None:
-        new = scheme_of(scheme)
-        check_names(scheme_of(config.scheme), new, weights)
-        changes |= {"scheme": str(new), "ffn": moved_widths(config, new, weights), "matched": None}
-        if isinstance(config.activation, dict):
-            changes["activation"] = {name: config.activation[weights.get(name, name)] for name in feed_forwards(new)}
-    return type(config)(**{**config.to_dict(), **changes})
+        changes |= with_names(config, scheme_of(scheme), moved)
+    new = type(config)(**{**config.to_dict(), **changes})
+    return rebuilt(model, new, lambda old, layer, i: renamed(layer.state_dict(), old.layers[i].state_dict(), moved))
+
+
+def with_names(config: SplitstepConfig, new: Scheme, weights: Weights) -> dict[str, Any]:
+    """What another scheme changes: feed-forward widths and activations move to the fields' new names."""
+    check_names(scheme_of(config.scheme), new, weights)
+    changes = {"scheme": str(new), "ffn": moved_widths(config, new, weights), "matched": None}
+    if isinstance(config.activation, dict):
+        changes["activation"] = {name: config.activation[weights.get(name, name)] for name in feed_forwards(new)}
+    return changes
 
 
 def check_names(old: Scheme, new: Scheme, weights: Weights) -> None:
@@ -108,24 +100,19 @@ def moved_widths(config: SplitstepConfig, new: Scheme, weights: Weights) -> int 
     return found
 
 
-def copy_layers(old: Stack, new: Stack, weights: Weights) -> None:
-    for before, layer in zip(old.layers, new.layers, strict=True):
-        have = before.state_dict()
-        layer.load_state_dict(dict(renamed(layer.state_dict(), have, weights)))
-
-
-def renamed(needed: Mapping[str, Tensor], have: Mapping[str, Tensor], weights: Weights) -> Iterator[tuple[str, Tensor]]:
-    """Each weight of a new layer, from the old one. A network whose norms are projections has none in its fields."""
+def renamed(needed: State, have: State, weights: Weights) -> State:
+    """The weights of a new layer, from the old one. A network whose norms are projections has none in its fields."""
+    sources: dict[str, str] = {}
     for name in needed:
         field, _, rest = name.partition(".")
-        source = f"{weights.get(field, field)}.{rest}"
-        if source not in have:
+        sources[name] = f"{weights.get(field, field)}.{rest}"
+        if sources[name] not in have:
             raise ValueError(
-                f"The new structure needs the weight {source}, which this network does not have: norms inside of "
-                "fields and norms as projections (N, M, P) cannot stand in for each other; use norm='none', or a "
+                f"The new structure needs the weight {sources[name]}, which this network does not have: norms inside "
+                "of fields and norms as projections (N, M, P) cannot stand in for each other; use norm='none', or a "
                 "scheme with the same projections."
             )
-        yield name, have[source]
+    return {name: have[source] for name, source in sources.items()}
 
 
 def refined(model: M, times: int = 2) -> M:
@@ -146,12 +133,12 @@ def checked(times: int) -> int:
 
 def regridded(model: M, ratio: Fraction, sources: Sources) -> M:
     """A model of the same kind with `ratio` times the layers over the same time."""
-    new = made_like(model, on_grid(model.config, ratio, sources))
-    for old, stack in zip(all_stacks(model), all_stacks(new), strict=True):
-        for i, layer in enumerate(stack.layers):
-            states = [old.layers[j].state_dict() for j in sources(i)]
-            layer.load_state_dict({name: torch.stack([s[name] for s in states]).mean(0) for name in states[0]})
-    return new
+
+    def means(old: Stack, layer: nn.Module, i: int) -> State:
+        states = [old.layers[j].state_dict() for j in sources(i)]
+        return {name: torch.stack([s[name] for s in states]).mean(0) for name in states[0]}
+
+    return rebuilt(model, on_grid(model.config, ratio, sources), means)
 
 
 def on_grid(config: SplitstepConfig, ratio: Fraction, sources: Sources) -> SplitstepConfig:

@@ -11,16 +11,14 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput, Seq2
 
 from ..kernels.loss import decoder_inputs
 from ..shape import TranslationShape
-from .base import SplitstepGenerationMixin, TextModel, VocabularyHead, WithoutHead
+from .base import Headless, SplitstepGenerationMixin, SplitstepModel, VocabularyHead
 from .body import EMBEDDING_SALT, Body
 from .cache import SourceKeys, check_room, past_of
-from .config import SplitstepConfig
+from .config import Kind, SplitstepConfig, kind
 from .encoder import Encoder
-from .inputs import Text
-from .kinds import kind
+from .inputs import Text, padding_barrier
 from .look import Look, PassOptions
 from .losses import read_tokens
-from .masks import padding_barrier
 
 
 class TranslationConfig(TranslationShape, SplitstepConfig):
@@ -29,21 +27,35 @@ class TranslationConfig(TranslationShape, SplitstepConfig):
     model_type: ClassVar[str] = "splitstep-translation"
 
 
-class TranslationModel(TextModel):
+class TranslationModel(SplitstepModel):
     """What encoder-decoders share: one embedding for source, target and output, and two stacks."""
 
     config_class = TranslationConfig
     base_model_prefix = "decoder"
-    tokens_at = "encoder.embedding.tokens"
+    input_at = "encoder.embedding.tokens"
 
-    def __init__(self, config: TranslationConfig) -> None:
-        super().__init__(config)
+    def build(self, config: TranslationConfig) -> None:
         salts = count()
         self.encoder = Encoder(config, salts)
         self.decoder = Body(config, 1, salts)
 
     def get_encoder(self, *unused: Any, **also_unused: Any) -> nn.Module:
-        return EncoderForGeneration(self.encoder)
+        return Headless(self.encode)
+
+    def encode(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> BaseModelOutput:
+        """The encoder's states, by the signature that `generate` calls."""
+        asked = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
+        look = Look(self.config, PassOptions(**asked, return_dict=return_dict))  # pyright: ignore[reportArgumentType]
+        x = self.encoder(Text(input_ids, attention_mask, embeds=inputs_embeds), None, look)
+        return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """The decoder's input when these labels are to be predicted."""
@@ -106,12 +118,11 @@ class TranslationModel(TextModel):
 class SplitstepForTranslation(VocabularyHead, TranslationModel, SplitstepGenerationMixin):  # pyright: ignore[reportIncompatibleMethodOverride]
     """An encoder-decoder: one embedding for source, target and output; the decoder's scheme gains cross-attention."""
 
-    _tied_weights_keys = {"head.weight": f"{TranslationModel.tokens_at}.weight"}  # noqa: RUF012
+    _tied_weights_keys = {"head.weight": f"{TranslationModel.input_at}.weight"}  # noqa: RUF012
 
-    def __init__(self, config: TranslationConfig) -> None:
-        super().__init__(config)
+    def build(self, config: TranslationConfig) -> None:
+        super().build(config)
         self.head = nn.Linear(config.width, config.vocab_size, bias=False)
-        self.post_init()
 
     def forward(
         self,
@@ -145,39 +156,14 @@ def shown_by(outputs: Any) -> tuple[Any, Any]:
     return getattr(outputs, "hidden_states", None), getattr(outputs, "attentions", None)
 
 
-class EncoderForGeneration(nn.Module):
-    """The encoder with the signature that `generate` calls."""
-
-    main_input_name = "input_ids"
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> BaseModelOutput:
-        options = PassOptions(
-            output_hidden_states=output_hidden_states, output_attentions=output_attentions, return_dict=return_dict
-        )
-        look = Look(self.encoder.config, options)
-        x = self.encoder(Text(input_ids, attention_mask, embeds=inputs_embeds), None, look)
-        return look.answer(BaseModelOutput(x, *look.seen(x)))  # pyright: ignore[reportArgumentType]
-
-
 @final
-class SplitstepTranslationModel(WithoutHead, TranslationModel):
+class SplitstepTranslationModel(TranslationModel):
     """A translator without its head."""
 
     forward = TranslationModel.bare
 
 
 TRANSLATION = kind(
-    "translation", TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM, SplitstepTranslationModel
+    "translation",
+    Kind(TranslationConfig, SplitstepForTranslation, AutoModelForSeq2SeqLM, SplitstepTranslationModel),
 )

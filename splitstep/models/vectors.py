@@ -11,34 +11,27 @@ from transformers.modeling_outputs import BaseModelOutput, ImageClassifierOutput
 
 from ..fields import Context
 from ..shape import ImageShape, VectorsShape
-from .base import SplitstepModel, WithoutHead
+from .base import SplitstepModel
 from .body import Body, rotary_angles, sinusoids
-from .config import SplitstepConfig
-from .inputs import check_mask
-from .kinds import kind
+from .config import Kind, SplitstepConfig, kind
+from .inputs import documents_of, padding_barrier
 from .look import Look, PassOptions
 from .losses import class_loss, mean_square
-from .masks import documents_of, padding_barrier
 
 
 class NumbersModel(SplitstepModel):
-    """What models of numbers share: a matrix, positions and a stack. `numbers_at` is the matrix's name."""
+    """What models of numbers share: a matrix, positions and a stack."""
 
-    numbers_at: ClassVar[str]
-
-    def __init__(self, config: Any, numbers: int) -> None:
-        super().__init__(config)
-        self.add_module(self.numbers_at, nn.Linear(numbers, config.width))
+    def build_on(self, numbers: int, config: Any) -> None:
+        """Make what reads so many numbers of each token."""
+        self.add_module(self.input_at, nn.Linear(numbers, config.width))
         self.positions = nn.Embedding(config.max_positions, config.width) if config.positions == "learned" else None
         self.body = Body(config)
         self.reads_documents = config.reads_documents
 
-    def get_input_embeddings(self) -> Any:
-        return self.get_submodule(self.numbers_at)
-
     def read(self, look: Look, numbers: Tensor, mask: Tensor | None = None) -> Tensor:
         """The states of tokens that are numbers, [B, T, n]."""
-        matrix = self.get_input_embeddings()
+        matrix: Any = self.get_input_embeddings()
         weight = matrix.weight
         x = matrix(numbers.to(weight.dtype)).to(weight.dtype)  # autocast would narrow the stream
         positions = torch.arange(x.shape[1], device=x.device)[None]
@@ -70,17 +63,14 @@ class SplitstepVectorsModel(NumbersModel):
 
     config_class = VectorsConfig
     main_input_name = "values"
-    numbers_at = "embedding"
+    input_at = "embedding"
     per_token = ("embedding", "head")
 
-    def __init__(self, config: VectorsConfig) -> None:
-        super().__init__(config, config.inputs)
+    def build(self, config: VectorsConfig) -> None:
+        self.build_on(config.inputs, config)
         self.head = nn.Linear(config.width, config.outputs)
-        self.post_init()
 
     def read(self, look: Look, numbers: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            check_mask(mask)
         if numbers.ndim != 3 or numbers.shape[2] != self.config.inputs:
             raise ValueError(
                 f"values have shape {list(numbers.shape)}: this model takes [batch, tokens, {self.config.inputs}]."
@@ -133,11 +123,11 @@ class ImageModel(NumbersModel):
 
     config_class = ImageConfig
     main_input_name = "pixel_values"
-    numbers_at = "patches"
+    input_at = "patches"
     per_token = ("patches",)
 
-    def __init__(self, config: ImageConfig) -> None:
-        super().__init__(config, config.channels * config.patch**2)
+    def build(self, config: ImageConfig) -> None:
+        self.build_on(config.channels * config.patch**2, config)
 
     def cut(self, pixels: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, patches, C * patch * patch]."""
@@ -167,10 +157,9 @@ class SplitstepForImageClassification(ImageModel):
 
     per_example = ("head",)
 
-    def __init__(self, config: ImageConfig) -> None:
-        super().__init__(config)
+    def build(self, config: ImageConfig) -> None:
+        super().build(config)
         self.head = nn.Linear(config.width, config.num_labels)  # pyright: ignore[reportArgumentType]
-        self.post_init()
 
     def forward(
         self,
@@ -187,13 +176,12 @@ class SplitstepForImageClassification(ImageModel):
 
 
 @final
-class SplitstepImageModel(WithoutHead, ImageModel):
+class SplitstepImageModel(ImageModel):
     """A classifier of images without its head: a state for each patch."""
 
     forward = ImageModel.bare
 
 
-VECTORS = kind("vectors", VectorsConfig, SplitstepVectorsModel, AutoModel)
-IMAGE = kind(
-    "image", ImageConfig, SplitstepForImageClassification, AutoModelForImageClassification, SplitstepImageModel
-)
+VECTORS = kind("vectors", Kind(VectorsConfig, SplitstepVectorsModel, AutoModel))
+AUTO = AutoModelForImageClassification
+IMAGE = kind("image", Kind(ImageConfig, SplitstepForImageClassification, AUTO, SplitstepImageModel))

@@ -17,7 +17,7 @@ from transformers.models.auto.image_processing_auto import AutoImageProcessor  #
 
 from ..models import SplitstepConfig
 from ..models.base import silent
-from ..models.kinds import kind_of
+from ..models.config import kind_of
 from ..support.words import first_line
 from ..text.open_tokenizer import TOKENIZERS
 from ..training.directory import RunDirectory

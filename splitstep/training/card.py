@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from ..models import SplitstepConfig
-from ..models.kinds import kind_of
+from ..models import SplitstepConfig, SplitstepModel
+from ..models.config import kind_of
 from ..schemes import name_of
 from ..support.words import counted
 from ..tasks import Task
@@ -19,6 +19,7 @@ from ..tasks.measures import Metric
 from ..text.tokenizers import TOKENIZER
 from .result import Figures, RunResult
 
+Rows = Sequence[tuple[str, str]]
 PIPELINES = {
     "AutoModelForCausalLM": "text-generation",
     "AutoModelForImageClassification": "image-classification",
@@ -34,14 +35,14 @@ CARD = """\
 
 # {title}
 
-A Transformer whose layers are steps of a numerical scheme, trained with splitstep on the task {task}.
+{about}
 
 {model}
 
 ## Data
 
 {data}
-
+{prompt}
 ## Figures
 
 {figures}
@@ -51,29 +52,56 @@ weights are {kept}.
 
 ## How to load
 
+{loading}
+"""
+PLACE = "path/to/this/folder"
+ABOUT = "A Transformer whose layers are steps of a numerical scheme, trained with splitstep on the task {}."
+OWN_LOADER = f"""\
 In a program that imports splitstep (`pip install splitstep`):
 
 ```python
 import splitstep as ss
 
-found = ss.load("{place}")  # found.model, and found.tokenizer or found.processor
+found = ss.load("{PLACE}")  # found.model, and found.tokenizer or found.processor
 ```
 
-{flag}
-
-```python
-from transformers import {imports}
-
-model = {auto}.from_pretrained("{place}", trust_remote_code=True)
-{reader}```
 """
-FLAG = (
-    "In any program with transformers, if splitstep is installed; the flag lets it run the small file "
-    "`splitstep_models.py`:"
-)
-READER = """\
-tokenizer = AutoTokenizer.from_pretrained("{place}")
+FLAG = """\
+In any program with transformers, if splitstep is installed; the flag lets it run the small file `splitstep_models.py`:
+
 """
+
+
+def written_card(
+    result: RunResult, task: Task, auto: str, *, title: str, about: str, rows: Rows, loading: str, prompt: str = ""
+) -> str:
+    """The card of a run's model; `rows` describe it, and `auto` is the Auto class that opens it."""
+    tags = {"library_name": "transformers", "pipeline_tag": PIPELINES.get(auto), "tags": ["splitstep", result.task]}
+    return CARD.format(
+        front=yaml.safe_dump({key: value for key, value in tags.items() if value}, sort_keys=False),
+        title=escaped(title),
+        about=about,
+        model=table(["model", ""], rows),
+        data=data_list(task.describe().get("source"), result.recipe.get("data")),
+        prompt=prompt,
+        figures="\n\n".join(figures_of(result)),
+        seed=result.seed,
+        kept=kept_as(result),
+        loading=loading,
+    )
+
+
+def loading_code(auto: str, reads_text: bool, ours: bool) -> str:
+    """How to load a model with transformers alone; `ours`: if its class is of this package."""
+    lines = [
+        "```python",
+        f"from transformers import {auto}{', AutoTokenizer' if reads_text else ''}",
+        "",
+        f'model = {auto}.from_pretrained("{PLACE}"{", trust_remote_code=True" if ours else ""})',
+        *([f'tokenizer = AutoTokenizer.from_pretrained("{PLACE}")'] if reads_text else []),
+        "```",
+    ]
+    return FLAG * ours + "\n".join(lines)
 
 
 def escaped(value: Any) -> str:
@@ -82,27 +110,17 @@ def escaped(value: Any) -> str:
     return MARKUP.sub(r"\\\1", html.escape(line, quote=False))
 
 
-def model_card(result: RunResult, config: SplitstepConfig, task: Task, folder: Path) -> str:
-    """The card of a run's model, which is in this folder with what reads its inputs."""
-    place = "path/to/this/folder"
-    reads_text = (folder / TOKENIZER).is_file()
-    auto = kind_of(config).auto.__name__
-    tags = {"library_name": "transformers", "pipeline_tag": PIPELINES.get(auto), "tags": ["splitstep", result.task]}
-    scheme = result.scheme.name or result.scheme.notation
-    return CARD.format(
-        front=yaml.safe_dump({key: value for key, value in tags.items() if value}, sort_keys=False),
-        title=escaped(f"{result.task}, {scheme}"),
-        task=escaped(result.task),
-        model=model_table(result, config),
-        data=data_list(task.describe().get("source"), result.recipe.get("data")),
-        figures="\n\n".join(figures_of(result)),
-        seed=result.seed,
-        kept=kept_as(result),
-        flag=FLAG,
-        place=place,
-        auto=auto,
-        imports=f"{auto}, AutoTokenizer" if reads_text else auto,
-        reader=READER.format(place=place) if reads_text else "",
+def model_card(result: RunResult, model: SplitstepModel, task: Task, folder: Path) -> str:
+    """The card of a network of a scheme, which is in this folder with what reads its inputs."""
+    auto, scheme = kind_of(model.config).auto.__name__, result.scheme.name or result.scheme.notation
+    return written_card(
+        result,
+        task,
+        auto,
+        title=f"{result.task}, {scheme}",
+        about=ABOUT.format(escaped(result.task)),
+        rows=model_rows(result, model.config),
+        loading=OWN_LOADER + loading_code(auto, (folder / TOKENIZER).is_file(), True),
     )
 
 
@@ -111,7 +129,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def model_table(result: RunResult, config: SplitstepConfig) -> str:
+def model_rows(result: RunResult, config: SplitstepConfig) -> Rows:
     """What the network is: its schemes with their orders, its shape and its size."""
     stacks = config.stacks()
     names = [""] if len(stacks) == 1 else ["encoder: ", "decoder: "]
@@ -124,7 +142,7 @@ def model_table(result: RunResult, config: SplitstepConfig) -> str:
     shape = f"width {result.shape.width}, feed-forward width {ffn}, step {result.shape.step:g}"
     trained = f"{counted(result.steps, 'step')}, {counted(result.tokens, 'token')}"
     size = ("parameters", f"{result.cost.parameters:,}")
-    return table(["model", ""], [*rows, ("shape", shape), size, ("trained for", trained)])
+    return [*rows, ("shape", shape), size, ("trained for", trained)]
 
 
 def data_list(source: Any, options: Any) -> str:

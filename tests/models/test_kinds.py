@@ -10,7 +10,7 @@ from transformers import AutoConfig
 
 import splitstep as ss
 from splitstep.models import KINDS, SplitstepConfig
-from splitstep.models.kinds import model_of
+from splitstep.models.config import kind_of
 from splitstep.tasks import TASKS
 
 
@@ -19,7 +19,7 @@ def test_a_kind_is_what_its_config_its_model_and_its_auto_class_say(name: str) -
     kind = KINDS[name]
     config = kind.config(layers=1, width=8, heads=2, ffn=8)
     assert kind.model.config_class is kind.config
-    assert model_of(config) is kind.model
+    assert kind_of(config).model is kind.model
     assert config.model_type == f"splitstep-{name}"
     assert type(AutoConfig.for_model(config.model_type)) is kind.config
     assert type(kind.auto.from_config(config)) is kind.model
@@ -31,7 +31,7 @@ def test_every_task_has_a_kind() -> None:
 
 def test_a_config_of_no_kind_is_one_clear_line() -> None:
     with pytest.raises(ValueError, match=r"^SplitstepConfig does not belong to a model: use one of CausalConfig, "):
-        model_of(SplitstepConfig())
+        kind_of(SplitstepConfig())
 
 
 def test_all_public_names_are_listed_and_brought_on_first_use() -> None:
