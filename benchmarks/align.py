@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from splitstep.support.provenance import stamp
-from splitstep.text.alignment import align
+from splitstep.text.alignment import align, phrases, tokens_of, words
 from splitstep.text.pieces import pieces_of
-from splitstep.text.spans import phrases, tokens_of, words
 from splitstep.text.subwords import learn_bpe, learn_wordpiece
 from splitstep.text.token_bytes import encode, placed, token_bytes, utf8
 

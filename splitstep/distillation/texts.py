@@ -12,8 +12,7 @@ from torch import Tensor
 from ..tasks.batching import padded
 from ..tasks.instruct import Instruct, TokenRows, encode_rows, joined
 from ..tasks.task import IGNORED, Batch
-from ..text.alignment import Alignment
-from ..text.spans import text_spans
+from ..text.alignment import Alignment, text_spans
 from ..text.token_bytes import Ints, token_bytes
 from .records import Aligned, SpanKind, Spans
 from .vocabulary import shared_vocabulary

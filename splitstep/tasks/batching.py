@@ -5,9 +5,10 @@ from one bucket and is padded to its width.
 """
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -76,13 +77,8 @@ def before_epoch(counts: tuple[int, ...], rows: tuple[int, ...], epoch: int) -> 
 
 def epoch_of(counts: tuple[int, ...], rows: tuple[int, ...], step: int) -> int:
     """The epoch of a step: the last one that begins at or before it and is not empty."""
-    low, high = 0, 1
-    while before_epoch(counts, rows, high) <= step:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if before_epoch(counts, rows, middle) <= step else (low, middle)
-    return low
+    beyond = (step + 1) * max(rows)
+    return bisect_right(range(beyond + 1), step, key=lambda epoch: before_epoch(counts, rows, epoch)) - 1
 
 
 @lru_cache(maxsize=16)
@@ -90,6 +86,21 @@ def _order(counts: tuple[int, ...], rows: tuple[int, ...], seed: int, epoch: int
     """The buckets of an epoch's batches, shuffled."""
     batches = [(epoch + 1) * n // r - epoch * n // r for n, r in zip(counts, rows, strict=True)]
     return generator(seed, epoch, ORDER).permutation(np.repeat(np.arange(len(counts)), batches))
+
+
+class TokenRows(NamedTuple):
+    """N rows of tokens one after another: row i is tokens[offsets[i]:offsets[i + 1]]. `labels`: of the rows [N], such
+    as their classes; `marks`: of the tokens, such as their types."""
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+    labels: Any = None
+    marks: Any = None
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens in each row [N]."""
+        return np.diff(self.offsets)
 
 
 class Chosen(NamedTuple):
@@ -104,7 +115,9 @@ class Chosen(NamedTuple):
 
 
 class Batching(ABC):
-    """How examples become batches."""
+    """How examples become batches. `mean_width`: tokens per training example, padding included."""
+
+    mean_width: int
 
     @abstractmethod
     def draw(self, seed: int, step: int, size: int) -> Chosen:
@@ -117,10 +130,10 @@ class Batching(ABC):
 
 @final
 class Epochs(Batching):
-    """Examples of one shape: `counts` of them in each split."""
+    """Examples of one shape: `counts` of them in each split, of `width` tokens."""
 
-    def __init__(self, counts: Mapping[str, int]) -> None:
-        self.counts = counts
+    def __init__(self, counts: Mapping[str, int], width: int) -> None:
+        self.counts, self.mean_width = counts, width
 
     def draw(self, seed: int, step: int, size: int) -> Chosen:
         return Chosen("train", indices(self.counts["train"], seed, step, size), seed=seed, step=step)
@@ -136,7 +149,8 @@ class Windows(Batching):
     where a window begins and its first scored token."""
 
     def __init__(self, sizes: Mapping[str, int], length: int, stride: int) -> None:
-        self.sizes, self.length, self.stride = sizes, length, stride
+        self.sizes, self.stride, self.length = sizes, stride, length
+        self.mean_width = length
 
     def draw(self, seed: int, step: int, size: int) -> Chosen:
         return Chosen("train", starts(self.sizes["train"], self.length, seed, step, size), self.length, seed, step)
@@ -172,6 +186,7 @@ class Buckets(Batching):
             split: [np.flatnonzero(bucket == number) for number in range(len(self.widths))]
             for split, bucket in ((split, np.searchsorted(self.widths, found)) for split, found in lengths.items())
         }
+        self.mean_width = round(self.padded_tokens("train") / sum(self.counts("train")))
 
     def draw(self, seed: int, step: int, size: int) -> Chosen:
         rows, sizes = self.rows["train"][: len(self.trained)], [self.rows_of(size, width) for width in self.trained]
@@ -201,11 +216,6 @@ class Buckets(Batching):
     def padded_tokens(self, split: str) -> int:
         """The tokens of all rows of a split, padding included."""
         return int(np.dot(self.counts(split), self.widths))
-
-    @property
-    def mean_width(self) -> int:
-        """The mean padded length of the training rows, which is what the device computes."""
-        return round(self.padded_tokens("train") / sum(self.counts("train")))
 
     def describe(self) -> dict[str, dict[str, int]]:
         """Rows by split and width, fit for JSON."""

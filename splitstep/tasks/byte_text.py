@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from ..options import at_least
+from ..text.documents import library_files
 from ..text.files import Content, data_root, read
-from ..text.library import library_files
 from ..text.splits import SPLITS, split_at
 from .fetch import Source, locate
 from .language import Language, WindowOptions

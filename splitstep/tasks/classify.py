@@ -11,10 +11,9 @@ import numpy as np
 
 from ..options import at_least
 from ..support.words import counted
-from ..text.columns import Columns, Example, find_columns, labelled_rows
 from ..text.files import find_own
 from ..text.splits import SPLITS
-from ..text.tables import read_table
+from ..text.tables import Columns, Example, find_columns, labelled_rows, read_table
 from .film_verdicts import verdicts
 from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
 from .task import Data, DataNote, task_row

@@ -73,8 +73,9 @@ class Images(Task):
         self.name, self.options, self.data, self.labels = name, options, data, data.labels
         self.pixels: Mapping[str, Pixels] = data.splits
         self.standard: Standard = data.reader
-        self.batching = Epochs({split: len(one.labels) for split, one in self.pixels.items()})
         self._side = self.pixels["train"].images.shape[1]
+        patches = (self._side // options.patch) ** 2  # a model's class token is not counted
+        self.batching = Epochs({split: len(one.labels) for split, one in self.pixels.items()}, patches)
         if self._side % options.patch:
             fits = [n for n in range(1, self._side + 1) if self._side % n == 0]
             given = f"option patch is {options.patch}, which does not divide images of {self._side} pixels"
@@ -86,12 +87,6 @@ class Images(Task):
         channels = 1 if self.pixels["train"].images.ndim == 3 else 3
         patch = self.options.patch
         return {"image_size": self._side, "channels": channels, "patch": patch, "labels": len(self.labels)}
-
-    @property
-    @final
-    def length(self) -> int:
-        """Patches in an image; a model's class token is not counted."""
-        return (self._side // self.options.patch) ** 2
 
     @final
     def tokens(self, batch: Batch) -> int:

@@ -124,11 +124,6 @@ class Instruct(Task):
     def shape(self) -> dict[str, int]:
         return {"vocab_size": len(self.tokenizer), "max_length": max(self.buckets.widths)}
 
-    @property
-    def length(self) -> int:
-        """The mean padded length of the training rows, which is what the device computes."""
-        return self.buckets.mean_width
-
     def drawn(self, seed: int, step: int, size: int) -> tuple[np.ndarray, int]:
         """The training rows of a step, and the width to which they are padded."""
         chosen = self.batching.draw(seed, step, size)

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..options import at_least
 from ..support.words import counted
-from ..text.tokenizers import save_tokenizer
-from ..text.vocabulary import Bytes, Vocabulary
+from ..text.tokenizers import Bytes, Vocabulary, save_tokenizer
 from .batching import Chosen, Windows
 from .measures import BYTES
 from .task import IGNORED, Arrays, Batch, Data, Task, hashes
@@ -66,11 +65,6 @@ class Language(Task):
     @property
     def shape(self) -> dict[str, int]:
         return {"vocab_size": self.vocabulary.size, "max_length": self.length}
-
-    @property
-    def length(self) -> int:
-        """Tokens in a window; all windows have this many."""
-        return self.options.length
 
     def encode(self, text: str) -> list[int]:
         """Text as tokens."""

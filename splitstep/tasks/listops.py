@@ -196,7 +196,16 @@ def generate(variant: Variant, seed: int) -> TokenRows:
 def cached(variant: Variant, seed: int) -> TokenRows:
     """The variant's trees from the cache, or generated and stored there."""
     parameters = {**asdict(replace(variant, buckets=())), "seed": seed, "format": FORMAT, "roots": ROOTS}
-    return TokenRows(**derived(NAME, parameters, TokenRows._fields, lambda: generate(variant, seed)._asdict()))
+    names = ("tokens", "offsets", "labels")
+    return TokenRows(
+        **derived(NAME, parameters, names, lambda: dict(zip(names, generate(variant, seed), strict=False)))
+    )
+
+
+def part_of(rows: TokenRows, first: int, last: int) -> TokenRows:
+    """Rows [first, last)."""
+    offsets = rows.offsets[first : last + 1]
+    return TokenRows(rows.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], rows.labels[first:last])
 
 
 def doubling(longest: int) -> tuple[int, ...]:
@@ -210,7 +219,7 @@ def read_listops(options: ListOpsOptions, data: Path | None = None) -> Data:
     variant = replace(named, **counts)
     every = cached(variant, options.seed)
     bounds = np.cumsum([0, *counts.values()]).tolist()
-    texts = {split: every.part(bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
+    texts = {split: part_of(every, bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
     buckets = options.buckets or named.buckets or doubling(1 + int(every.lengths.max()))
     process = asdict(variant)
     del process["buckets"]  # they describe the batches, not the data

@@ -31,6 +31,7 @@ SOURCE = Source(
 MEMBER = re.compile("20news-bydate-(train|test)/([^/]+)/([^/]+)$")  # a message's part, group and id, by its file name
 COUNTS = {"train": 11_314, "test": 7_532}
 GROUPS = 20
+STORED = ("tokens", "offsets", "labels")  # what the cache has of each split's rows
 FORMAT = 1  # to be raised when the same documents give other tokens, so no old cache is read
 
 
@@ -110,17 +111,17 @@ def encode(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> 
         ids = [line.ids for line in tokenizer.encode_batch_fast([document.text for document in documents])]
         labels = np.array([groups.index(document.group) for document in documents])
         text = TokenRows(np.concatenate(ids).astype(np.uint32), np.cumsum([0, *map(len, ids)]), labels)
-        arrays |= {f"{split}_{field}": array for field, array in text._asdict().items()}
+        arrays |= {f"{split}_{field}": array for field, array in zip(STORED, text, strict=False)}
     return arrays
 
 
 def cached(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> tuple[dict[str, TokenRows], str]:
     """The tokens and the BPE from the cache, or made and stored there."""
     digest = hashlib.sha256(json.dumps(splits).encode()).hexdigest()
-    names = ["tokenizer", *(f"{split}_{field}" for split in splits for field in TokenRows._fields)]
+    names = ["tokenizer", *(f"{split}_{field}" for split in splits for field in STORED)]
     parameters = {"data": digest, "vocab": vocab, "format": FORMAT}
     stored = derived(NAME, parameters, names, lambda: encode(splits, groups, vocab))
-    texts = {split: TokenRows(*(stored[f"{split}_{field}"] for field in TokenRows._fields)) for split in splits}
+    texts = {split: TokenRows(*(stored[f"{split}_{field}"] for field in STORED)) for split in splits}
     return texts, str(stored["tokenizer"])
 
 

@@ -12,7 +12,7 @@ from ..support.documents import decode
 from ..text.files import find_own, read
 from ..text.splits import SPLITS, split_at
 from ..text.subwords import LEAST, check_size, learn_bpe
-from ..text.vocabulary import END, Subwords
+from ..text.tokenizers import END, Subwords
 from .cache import derived
 from .language import Language, WindowOptions
 from .task import Data, DataNote, hashes, task_row

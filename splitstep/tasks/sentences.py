@@ -159,11 +159,6 @@ class Sentences(Task):
         return len(self.examples["train"].texts[0])
 
     @property
-    def length(self) -> int:
-        """The mean padded length of the training examples, which is what the device computes."""
-        return self.buckets.mean_width
-
-    @property
     def shape(self) -> dict[str, int]:
         """A model whose tokenizer is used dictates its vocabulary, its positions and its types."""
         known, longest = self.reader.entries, max(self.reader.length, self.buckets.widths[-1])

@@ -2,60 +2,62 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from ..text.tokenizers import save_tokenizer
-from .batching import Buckets, Chosen, padded
+from .batching import Buckets, Chosen, TokenRows, padded
 from .measures import CLASSES
 from .task import Arrays, Data, Task, class_counts, hashes
+
+__all__ = ["CLS", "PAD", "SPECIAL", "LabelledRows", "SequenceTask", "TokenRows"]
 
 PAD, CLS = 0, 1
 SPECIAL = ("[PAD]", "[CLS]")
 """The tokens that every vocabulary here begins with; each sequence begins with CLS."""
 
 
-class TokenRows(NamedTuple):
-    """N sequences one after another: example i is tokens[offsets[i]:offsets[i + 1]], of class labels[i]."""
-
-    tokens: np.ndarray
-    offsets: np.ndarray
-    labels: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens in each sequence [N]."""
-        return np.diff(self.offsets)
-
-    def part(self, first: int, last: int) -> "TokenRows":
-        """Examples [first, last)."""
-        offsets = self.offsets[first : last + 1]
-        return TokenRows(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], self.labels[first:last])
-
-
-class SequenceTask(Task):
-    """A text-classification task: `input_ids` and `attention_mask` are [B, bucket], `labels` [B].
-
-    Of the data, examples are `TokenRows`, and the reader is the tokenizer that made them. `buckets` are padded lengths,
-    of which the last must hold the longest sequence and its CLS.
-    """
+class LabelledRows(Task):
+    """Rows of tokens, each with a class or a number, in buckets; `labels` are [B]."""
 
     model: ClassVar[str] = "sequence"
+    rows: Mapping[str, TokenRows]
+    buckets: Buckets
+
+    def describe(self) -> dict[str, Any]:
+        labels = {split: one.labels for split, one in self.rows.items()}
+        return {
+            "task": self.name,
+            "source": self.data.source,
+            "vocab_size": self.shape["vocab_size"],
+            "examples": {split: len(found) for split, found in labels.items()},
+            **({"classes": class_counts(labels, len(self.labels))} if self.labels else {}),
+            "tokens": {split: len(one.tokens) for split, one in self.rows.items()},
+            "longest": {split: int(one.lengths.max()) for split, one in self.rows.items()},
+            "buckets": self.buckets.describe(),
+            "sha256": hashes({split: one.tokens for split, one in self.rows.items()}),
+        }
+
+
+class SequenceTask(LabelledRows):
+    """A text-classification task: `input_ids` and `attention_mask` are [B, bucket].
+
+    Of the data, examples are `TokenRows`, and the reader is the tokenizer that made them. `buckets` are padded lengths,
+    of which the last must hold the longest sequence and its CLS; `vocab_size` is as wanted, even if fewer were found.
+    """
+
     measure = CLASSES
 
     def __init__(self, name: str, options: Any, data: Data) -> None:
         from tokenizers.processors import TemplateProcessing
 
         self.name, self.options, self.data, self.labels = name, options, data, data.labels
-        self.sequences: Mapping[str, TokenRows] = data.splits
-        self.tokenizer, buckets = data.reader, tuple(data.more["buckets"])
+        self.rows, self.tokenizer, buckets = data.splits, data.reader, tuple(data.more["buckets"])
         first = f"{SPECIAL[CLS]} $A"
         self.tokenizer.post_processor = TemplateProcessing(single=first, special_tokens=[(SPECIAL[CLS], CLS)])
-        self.batching = self.buckets = Buckets(
-            buckets, {split: 1 + one.lengths for split, one in self.sequences.items()}
-        )
-        longest = 1 + max(int(one.lengths.max()) for one in self.sequences.values())
+        self.batching = self.buckets = Buckets(buckets, {split: 1 + one.lengths for split, one in self.rows.items()})
+        longest = 1 + max(int(one.lengths.max()) for one in self.rows.values())
         if longest > buckets[-1]:
             raise ValueError(
                 f'task "{name}": the longest example has {longest} tokens and the last of the buckets '
@@ -64,25 +66,13 @@ class SequenceTask(Task):
 
     @property
     @final
-    def vocab_size(self) -> int:
-        """As wanted, even if fewer were found."""
-        return self.data.more.get("vocab_size") or self.tokenizer.get_vocab_size()
-
-    @property
-    @final
     def shape(self) -> dict[str, int]:
-        longest = self.buckets.widths[-1]
-        return {"vocab_size": self.vocab_size, "max_length": longest, "labels": len(self.labels)}
-
-    @property
-    @final
-    def length(self) -> int:
-        """The mean padded length of the training examples, which is what the device computes."""
-        return self.buckets.mean_width
+        vocab_size = self.data.more.get("vocab_size") or self.tokenizer.get_vocab_size()
+        return {"vocab_size": vocab_size, "max_length": self.buckets.widths[-1], "labels": len(self.labels)}
 
     @final
     def collate(self, chosen: Chosen) -> Arrays:
-        found = self.sequences[chosen.split]
+        found = self.rows[chosen.split]
         ids, mask = padded(found.tokens, found.offsets, chosen.rows, chosen.width - 1, PAD)
         return {
             "input_ids": np.insert(ids, 0, CLS, axis=1),
@@ -95,18 +85,3 @@ class SequenceTask(Task):
         length = self.buckets.widths[-1]
         entries = {"pad_token": SPECIAL[PAD], "cls_token": SPECIAL[CLS], "model_max_length": length}
         save_tokenizer(folder, self.tokenizer, entries)
-
-    @final
-    def describe(self) -> dict[str, Any]:
-        labels = {split: one.labels for split, one in self.sequences.items()}
-        return {
-            "task": self.name,
-            "source": self.data.source,
-            "vocab_size": self.vocab_size,
-            "examples": {split: len(found) for split, found in labels.items()},
-            "classes": class_counts(labels, len(self.labels)),
-            "tokens": {split: len(one.tokens) for split, one in self.sequences.items()},
-            "longest": {split: int(one.lengths.max()) for split, one in self.sequences.items()},
-            "buckets": self.buckets.describe(),
-            "sha256": hashes({split: one.tokens for split, one in self.sequences.items()}),
-        }

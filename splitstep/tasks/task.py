@@ -75,6 +75,7 @@ class Task(ABC):
     name: str
     options: Any
     """The frozen record that a recipe's `data:` section is read into."""
+    data: Data
     measure: Measure
     batching: Batching
     labels: tuple[str, ...] = ()
@@ -100,9 +101,9 @@ class Task(ABC):
         """The config entries that the data dictate."""
 
     @property
-    @abstractmethod
     def length(self) -> int:
-        """The tokens per example that costs are counted for."""
+        """The tokens per example that costs are counted for: all that the device computes, padding included."""
+        return self.batching.mean_width
 
     @property
     def tests(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..text.files import data_root, read
 from ..text.splits import SPLITS
-from ..text.vocabulary import Words
+from ..text.tokenizers import Words
 from .fetch import Source, locate
 from .language import Language, WindowOptions
 from .measures import WORDS as WORD_MEASURE

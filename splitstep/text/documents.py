@@ -1,16 +1,19 @@
-"""Documents from text files, folders, JSON lines and tables, read in parts of bounded size."""
+"""Documents from text files, folders, JSON lines and tables, read in parts of bounded size; and English that every
+machine has: the docstrings of Python's standard library, one document a module."""
 
-import gzip
+import ast
+import hashlib
 import io
 import lzma
+import sysconfig
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ..support.documents import json_lines, not_utf8
 from .arrow import FIELD, dataset_files, is_dataset, read_arrow, read_parquet
-from .files import damaged, find_own
+from .files import OPENERS, damaged, find_own, kind_of
 
 Boundary = Literal["file", "blank", "line"]
 PART = 1 << 20  # characters that are in memory at once; longer documents come in parts
@@ -18,7 +21,9 @@ TEXTS = ("", ".md", ".rst", ".text", ".txt")  # the suffixes that are read in a 
 ROWS = (".jsonl", ".ndjson", ".parquet")
 NOT_TEXT = (".json", ".csv", ".tsv")  # their commas and brackets would be learnt as text
 TABLES = {".parquet": read_parquet, ".arrow": read_arrow}
-PACKED = {".gz": gzip.open, ".xz": lzma.open}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+# Tests and their data, what is installed beside the library, generated help text, and programs rather than library.
+LEFT_OUT = {"test", "tests", "idlelib", "site-packages", "dist-packages", "pydoc_data", "turtledemo", "__pycache__"}
 
 
 class Chunk(NamedTuple):
@@ -48,11 +53,6 @@ def check_kind(path: Path) -> Path:
             ".jsonl file, or name it .txt to learn it as it is"
         )
     return path
-
-
-def kind_of(path: Path) -> str:
-    """The suffix that says how a file is read, without that of its packing."""
-    return Path(path.stem).suffix.lower() if path.suffix in PACKED else path.suffix.lower()
 
 
 def files_of(folder: Path, task: str) -> list[Path]:
@@ -114,7 +114,7 @@ def blocks_of(file: Path) -> Iterator[Chunk]:
     """A whole file as one document."""
     left, first = "", True
     with reading(file) as stream:
-        while block := read_block(stream, file):
+        while block := checked(file, lambda: stream.read(PART)):
             left += block
             while len(left) > PART:
                 end = cut_at(left, PART)
@@ -129,16 +129,12 @@ def blocks_of(file: Path) -> Iterator[Chunk]:
 def reading(file: Path) -> io.TextIOWrapper:
     """A file, unpacked by its suffix, as UTF-8 text."""
     try:
-        return io.TextIOWrapper(PACKED.get(file.suffix, open)(file, "rb"), encoding="utf-8-sig")  # pyright: ignore
+        return io.TextIOWrapper(OPENERS.get(file.suffix, open)(file, "rb"), encoding="utf-8-sig")
     except OSError as error:
         raise damaged(file, error) from None
 
 
-def read_block(stream: io.TextIOWrapper, file: Path) -> str:
-    return checked(file, lambda: stream.read(PART))
-
-
-def checked(file: Path, read: Any) -> str:
+def checked(file: Path, read: Callable[[], str]) -> str:
     """What `read` returns; an error names the file."""
     try:
         found = read()
@@ -153,7 +149,7 @@ def checked(file: Path, read: Any) -> str:
 
 def first_wrong_byte(file: Path) -> ValueError:
     """The error for a file that is not UTF-8 text or has a NUL in it: the line is found by reading it once more."""
-    with PACKED.get(file.suffix, open)(file, "rb") as stream:
+    with OPENERS.get(file.suffix, open)(file, "rb") as stream:
         for number, line in enumerate(stream, 1):
             try:
                 line.decode()
@@ -188,8 +184,41 @@ def read_json_lines(file: Path) -> Iterator[str]:
     """The field "text" of each row."""
     for number, row in json_lines(lines_of(file), str(file), f'each line needs a row such as {{"{FIELD}": "..."}}'):
         if not isinstance(row.get(FIELD), str):
-            has = (
-                f"its {FIELD} is {row[FIELD]!r}" if FIELD in row else f"it has {', '.join(map(repr, row)) or 'nothing'}"
-            )
+            names = ", ".join(map(repr, row)) or "nothing"
+            has = f"its {FIELD} is {row[FIELD]!r}" if FIELD in row else f"it has {names}"
             raise ValueError(f'{file}, line {number} needs a field "{FIELD}" that holds text; {has}')
         yield row[FIELD]
+
+
+def library_files(root: Path) -> list[Path]:
+    """The library's modules, relative to its folder, sorted."""
+    relative = (path.relative_to(root) for path in root.rglob("*.py"))
+    # _sysconfigdata differs from machine to machine.
+    return sorted(p for p in relative if not LEFT_OUT & set(p.parts) and not p.name.startswith("_sysconfigdata"))
+
+
+def library() -> list[Path]:
+    """The modules of the running Python."""
+    root = Path(sysconfig.get_path("stdlib"))
+    return [root / path for path in library_files(root)]
+
+
+def library_hash() -> str:
+    """The sha256 of all modules together."""
+    found = hashlib.sha256()
+    for path in library():
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def read_docstrings() -> Iterator[Chunk]:
+    """The docstrings of each module, joined."""
+    for path in library():
+        yield from parts_of(docstrings_of(path.read_bytes()))
+
+
+def docstrings_of(source: bytes) -> str:
+    """The docstrings of one module in their order, with blank lines between them."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED)]
+    nodes.sort(key=lambda node: getattr(node, "lineno", 0))
+    return "\n\n".join(filter(None, map(ast.get_docstring, nodes)))

@@ -15,19 +15,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ..support.documents import decode
+
 BLOCK = 1 << 20
-
-
 PACKED = (".gz", ".tgz", ".xz", ".zip")
-
-
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+"""What reads packed text."""
 ROOM, RATIO = 64 << 20, 200
 """A packed file of unknown content may hold ROOM bytes plus RATIO times its own size."""
-
-
 Sought = Literal["file", "folder", "file or folder"]
-
-
 SOUGHT: dict[Sought, Callable[[Path], bool]] = {
     "file": Path.is_file, "folder": Path.is_dir, "file or folder": Path.exists,
 }  # fmt: skip
@@ -53,6 +49,11 @@ def find(root: Path, *names: str) -> Path | None:
 def forms(name: str) -> list[str]:
     """The names that a file may have: unless its name is that of a packed file, .gz and .xz may follow."""
     return [name] if Path(name).suffix in PACKED else [name, f"{name}.gz", f"{name}.xz"]
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that says how a file is read, without that of its packing."""
+    return Path(path.stem).suffix.lower() if path.suffix in OPENERS else path.suffix.lower()
 
 
 def find_own(name: str, task: str, data: Path | None, what: Sought = "file") -> Path:
@@ -92,8 +93,22 @@ def read(path: Path, member: str | None = None, content: Content | None = None) 
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, KeyError, RuntimeError) as error:
         raise damaged(path, error) from None  # RuntimeError: encrypted, or packed in an unknown way
     if content is not None:
-        check(path, data, content)
+        check(path, Content(len(data), hashlib.sha256(data).hexdigest()), content)
     return data
+
+
+def check(path: Path, found: Content, wanted: Content) -> None:
+    """Refuse content of the wrong size or hash."""
+    if found != wanted:
+        raise ValueError(
+            f"{path} holds {found.size:,} bytes and should hold {wanted.size:,}; it has sha256 {found.sha256} and "
+            f"should have {wanted.sha256}. Fetch it again"
+        )
+
+
+def read_text(path: Path, member: str | None = None) -> str:
+    """The UTF-8 text of a file, unpacked as `read` does."""
+    return decode(read(path, member), str(path))
 
 
 def read_tar(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -123,8 +138,7 @@ def _unpack(path: Path, member: str | None, most: int | None) -> bytes:
     if path.suffix == ".zip" and member is not None:
         with zipfile.ZipFile(path) as archive, archive.open(member) as file:
             return _read_all(file, path, most)
-    openers = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
-    with openers.get(path.suffix, open)(path, "rb") as file:
+    with OPENERS.get(".gz" if path.suffix == ".tgz" else path.suffix, open)(path, "rb") as file:
         return _read_all(file, path, most)
 
 
@@ -139,12 +153,3 @@ def _read_all(file: Any, path: Path, most: int | None) -> bytes:
                 "put the right file there, or unpack it by hand if it is right"
             )
     return out.getvalue()
-
-
-def check(path: Path, data: bytes, content: Content) -> None:
-    """Refuse content of the wrong size or hash."""
-    if len(data) != content.size:
-        raise ValueError(f"{path} holds {len(data):,} bytes and should hold {content.size:,}. Fetch it again")
-    found = hashlib.sha256(data).hexdigest()
-    if found != content.sha256:
-        raise ValueError(f"{path} has content of sha256 {found} and should have {content.sha256}. Fetch it again")

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..support.documents import decode, json_lines, parse_json
-from .documents import kind_of
-from .files import read
+from ..support.documents import json_lines, parse_json
+from .files import kind_of, read_text
 
 PROMPTS, ANSWERS, CONTEXTS = ("instruction", "prompt"), ("response", "output", "answer"), ("context", "input")
 TABLES = (".csv", ".tsv")
@@ -41,29 +40,16 @@ def read_rows(path: Path, template: str) -> list[Row]:
         )
     text = read_text(path)
     if ARRAY.match(text):
-        rows = list(array_rows(path, text, template))
+        found = enumerate(parse_json(text, str(path), "list", HINT), 1)
+        rows = [row_of(f"{path}, row {number}", one, template) for number, one in found]
     elif ".jsonl" in path.suffixes or text.lstrip().startswith("{"):
-        rows = list(json_rows(path, text, template))
+        found = json_lines(text.split("\n"), str(path), HINT)
+        rows = [row_of(f"{path}, line {number}", one, template) for number, one in found]
     else:
         rows = list(plain_rows(path, text))
     if not rows:
         raise ValueError(f"{path} is empty: give a file with text")
     return rows
-
-
-def read_text(path: Path) -> str:
-    """A file's text, unpacked."""
-    return decode(read(path), str(path))
-
-
-def json_rows(path: Path, text: str, template: str) -> Iterator[Row]:
-    for number, found in json_lines(text.split("\n"), str(path), HINT):
-        yield row_of(f"{path}, line {number}", found, template)
-
-
-def array_rows(path: Path, text: str, template: str) -> Iterator[Row]:
-    for number, found in enumerate(parse_json(text, str(path), "list", HINT), 1):
-        yield row_of(f"{path}, row {number}", found, template)
 
 
 def row_of(where: str, found: Any, template: str) -> Row:

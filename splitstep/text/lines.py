@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..support.documents import decode, split_lines
 from ..support.words import counted
-from .files import read
+from .files import read_text
 
 UNLIKE = 4.0  # two longer lines whose lengths differ by this factor are hardly translations of each other
 
@@ -26,14 +26,9 @@ def lines_of(content: bytes, where: str) -> list[str]:
     return split_lines(decode(content, where))
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a file, plain, .gz or .xz."""
-    return lines_of(read(path), str(path))
-
-
 def read_pairs(source: Path, target: Path) -> Lines:
-    """Two files line by line."""
-    return paired(read_lines(source), read_lines(target), str(source), str(target))
+    """Two files line by line, plain, .gz or .xz."""
+    return paired(split_lines(read_text(source)), split_lines(read_text(target)), str(source), str(target))
 
 
 def paired(source: list[str], target: list[str], source_name: str, target_name: str) -> Lines:

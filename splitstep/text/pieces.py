@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import regex
 from tokenizers import Tokenizer, pre_tokenizers
 
+from .tokenizers import ALPHABET
+
 METASPACE = "▁"
 ONE_BYTE = regex.compile(r"<0x([0-9A-Fa-f]{2})>")
 # A word begins with a blank in most scripts; in these, words follow each other without one.
@@ -17,16 +19,6 @@ BLANK_BEFORE = regex.compile(
 )
 
 Reader = Callable[[str], bytes]
-
-
-def byte_alphabet() -> dict[str, int]:
-    """The byte behind each character of byte-level tokenizers: printable ones are themselves, the others 256 and on."""
-    printed = {*range(0x21, 0x7F), *range(0xA1, 0x100)} - {0xAD}
-    others = iter(range(256, 512))
-    return {chr(byte if byte in printed else next(others)): byte for byte in range(256)}
-
-
-ALPHABET = byte_alphabet()
 assert ALPHABET.keys() == set(pre_tokenizers.ByteLevel.alphabet())
 
 
@@ -36,16 +28,15 @@ def byte_level(piece: str) -> bytes:
     return plain(piece) if None in numbers else bytes(number for number in numbers if number is not None)
 
 
-def sentence_piece(piece: str) -> bytes:
-    """The bytes of a piece that marks blanks by `▁` and spells single bytes `<0xE2>`."""
-    found = ONE_BYTE.fullmatch(piece)
-    return bytes.fromhex(found[1]) if found else plain(piece.replace(METASPACE, " "))
-
-
 def byte_pieces(piece: str) -> bytes:
     """The bytes of a piece that spells single bytes `<0xE2>`, and blanks as blanks."""
     found = ONE_BYTE.fullmatch(piece)
     return bytes.fromhex(found[1]) if found else plain(piece)
+
+
+def sentence_piece(piece: str) -> bytes:
+    """The bytes of a piece that marks blanks by `▁` and spells single bytes `<0xE2>`."""
+    return byte_pieces(piece.replace(METASPACE, " "))
 
 
 def one_byte_characters(piece: str) -> bytes:

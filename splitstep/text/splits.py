@@ -30,6 +30,14 @@ TWENTIETHS = {18: "valid", 19: "test"}
 HELD = tuple(TWENTIETHS.values())
 
 
+class SplitPart(NamedTuple):
+    """A part of a text, its split, and the number of the document that it was cut from."""
+
+    split: str
+    chunk: Chunk
+    document: int
+
+
 class Extent(NamedTuple):
     """How much text there is."""
 
@@ -50,33 +58,22 @@ def extent(parts: Iterable[Chunk]) -> Extent:
     return Extent(documents, characters)
 
 
-def split(parts: Iterable[Chunk], whole: Extent, held: Collection[str] = HELD) -> Iterator[tuple[str, Chunk]]:
-    """Each part with its split, of which those in `held` are held out. A document's split depends on its text alone (of
-    a very long one on its first part), so documents that are equal are on the same side."""
+def split(parts: Iterable[Chunk], whole: Extent, held: Collection[str] = HELD) -> Iterator[SplitPart]:
+    """The parts of all splits, of which those in `held` are held out."""
     names = {number: name for number, name in TWENTIETHS.items() if name in held}
     if whole.documents < MANY and names:
-        yield from split_stretches(parts, whole.stretch, names)
-        return
-    name = ""
+        return split_stretches(parts, whole.stretch, names)
+    return split_documents(parts, names)
+
+
+def split_documents(parts: Iterable[Chunk], names: Mapping[int, str]) -> Iterator[SplitPart]:
+    """Whole documents: the split of one depends on its text alone (of a very long one on its first part), so documents
+    that are equal are on the same side."""
+    name, document = "", 0
     for part in parts:
-        name = split_of(part.text, names) if part.first else name
-        yield name, part
-
-
-def split_numbered(
-    parts: Iterable[Chunk], whole: Extent, held: Collection[str] = HELD
-) -> Iterator[tuple[str, Chunk, int]]:
-    """As `split`, with the number of the document that a part was cut from."""
-    number = 0
-
-    def counted() -> Iterator[Chunk]:
-        nonlocal number
-        for part in parts:
-            number += part.first
-            yield part
-
-    for name, part in split(counted(), whole, held):  # which reads nothing ahead
-        yield name, part, number
+        if part.first:
+            name, document = split_of(part.text, names), document + 1
+        yield SplitPart(name, part, document)
 
 
 def split_of(text: str, names: Mapping[int, str] = TWENTIETHS) -> str:
@@ -85,16 +82,16 @@ def split_of(text: str, names: Mapping[int, str] = TWENTIETHS) -> str:
     return names.get(number % 20, "train")
 
 
-def split_stretches(parts: Iterable[Chunk], size: int, names: Mapping[int, str]) -> Iterator[tuple[str, Chunk]]:
+def split_stretches(parts: Iterable[Chunk], size: int, names: Mapping[int, str]) -> Iterator[SplitPart]:
     """Stretches that end at blanks; of twenty, those in `names` are held out. A document goes on where its split
     does."""
-    number, before = 0, ""
+    number, before, document = 0, "", 0
     for first, text in parts:
-        begins = first
+        begins, document = first, document + first
         while text:
             end = cut_at(text, size)
             name = names.get(number % 20, "train")
-            yield name, Chunk(begins or name != before, text[:end])
+            yield SplitPart(name, Chunk(begins or name != before, text[:end]), document)
             text, begins, before, number = text[end:], False, name, number + 1
 
 

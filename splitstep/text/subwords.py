@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .tokenizers import sentence_template
+
 Kind = Literal["wordpiece", "bpe"]
 Texts = Callable[[], Iterator[str]]
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -31,7 +33,7 @@ def learn(kind: Kind, size: int, texts: Texts, characters: int) -> Any:
         tokenizer = learn_bpe(sample(), size, SPECIAL, prefix=False)
     check_size(tokenizer, size)
     assert [tokenizer.token_to_id(token) for token in SPECIAL] == list(range(len(SPECIAL)))
-    tokenizer.post_processor = template()
+    tokenizer.post_processor = sentence_template({"[CLS]": CLS, "[SEP]": SEP})
     return tokenizer
 
 
@@ -59,14 +61,6 @@ def read_kind(text: str, where: str) -> tuple[Kind, int]:
             "model that splitstep trained"
         )
     return kind, tokenizer.get_vocab_size()
-
-
-def template() -> Any:
-    """[CLS] text [SEP], and [CLS] text [SEP] text [SEP] for two."""
-    from tokenizers.processors import TemplateProcessing
-
-    special = [("[CLS]", CLS), ("[SEP]", SEP)]
-    return TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=special)
 
 
 def learn_bpe(

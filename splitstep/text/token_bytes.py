@@ -73,7 +73,10 @@ def token_bytes(tokenizer: Any, text: str, add_special_tokens: bool = True) -> T
             f"{tokenizer_name(tokenizer)} puts a special token inside of a text: align each part by itself"
         )
     ends = np.zeros(len(special), np.int64)
-    ends[inside] = placed(text, raw, chosen(encoded, inside), pieces_of(tokenizer))
+    cut = slice(inside[0], inside[-1] + 1) if len(inside) else slice(0)
+    ids, tokens, marks, characters = encoded
+    content = Encoded(ids[cut], tokens[cut], marks[cut], characters and characters[cut])
+    ends[inside] = placed(text, raw, content, pieces_of(tokenizer))
     if len(inside):
         ends[inside[-1] + 1 :] = len(raw)
     return TokenBytes(np.array(encoded.ids, np.int64), ends, special)
@@ -98,13 +101,9 @@ def encode(tokenizer: Any, text: str, add_special_tokens: bool) -> Encoded:
             raise ValueError("the tokenizer cuts texts short, so some bytes have no token: call its no_truncation()")
         return from_encoding(encoding)
     made = tokenizer(
-        text,
-        add_special_tokens=add_special_tokens,
-        truncation=False,
-        padding=False,
-        return_special_tokens_mask=True,
+        text, add_special_tokens=add_special_tokens, truncation=False, padding=False, return_special_tokens_mask=True,
         verbose=False,
-    )
+    )  # fmt: skip
     if tokenizer.is_fast:
         return from_encoding(made.encodings[0])
     ids = made["input_ids"]
@@ -113,16 +112,6 @@ def encode(tokenizer: Any, text: str, add_special_tokens: bool) -> Encoded:
 
 def from_encoding(encoding: Encoding) -> Encoded:
     return Encoded(encoding.ids, encoding.tokens, encoding.special_tokens_mask, encoding.offsets)
-
-
-def chosen(encoded: Encoded, which: Ints) -> Encoded:
-    """Some of the tokens."""
-    if len(which) == len(encoded.ids):
-        return encoded
-    begin, end = (int(which[0]), int(which[-1]) + 1) if len(which) else (0, 0)
-    cut = slice(begin, end)
-    characters = None if encoded.characters is None else encoded.characters[cut]
-    return Encoded(encoded.ids[cut], encoded.tokens[cut], encoded.special[cut], characters)
 
 
 def placed(text: str, raw: bytes, encoded: Encoded, pieces: Pieces) -> Ints:

@@ -1,9 +1,13 @@
-"""Tokenizers that are saved with a model, for programs that never import this package."""
+"""Tokenizers that are saved with a model, for programs that never import this package, and what the tokens of a
+language model stand for: bytes, words or subwords."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
+
+import numpy as np
 
 from ..support.documents import read_json
 
@@ -11,7 +15,21 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 # The padding of a language model is a token that it has anyway, and that no text needs: byte 0xFF is in no UTF-8 text
 # (ByteLevel writes it as this character), and an unknown word says nothing.
 BYTE_PADDING, WORD_PADDING = "\u00ff", "<unk>"
+END = "<|endoftext|>"  # the token of subwords that stands after a text; it is the padding, too
 BLANKS = r"[\s\x1c-\x1f]+"  # what `str.split` splits at
+
+
+Entries = dict[str, str | bool]
+
+
+def byte_alphabet() -> dict[str, int]:
+    """The byte behind each character of byte-level tokenizers: printable ones are themselves, the others 256 and on."""
+    printed = {*range(0x21, 0x7F), *range(0xA1, 0x100)} - {0xAD}
+    others = iter(range(256, 512))
+    return {chr(byte if byte in printed else next(others)): byte for byte in range(256)}
+
+
+ALPHABET = byte_alphabet()
 
 
 def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int | bool | list[str]]) -> None:
@@ -26,7 +44,7 @@ def write_tokenizer(folder: Path, tokenizer: Any) -> None:
     (folder / TOKENIZER).write_text(tokenizer.to_str(pretty=False), encoding="utf-8")
 
 
-def padded_on_the_left(padding: str) -> dict[str, str | bool]:
+def padded_on_the_left(padding: str) -> Entries:
     """Entries for a language model's tokenizer: batches are padded before the text, since words are added after it.
     The same characters in a text are text."""
     return {"pad_token": padding, "padding_side": "left", "split_special_tokens": True}
@@ -36,11 +54,7 @@ def byte_tokenizer() -> Any:
     """A tokenizer whose ids are the bytes of the text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    # ByteLevel writes each byte as one printable character: most as themselves, the others from 256 on.
-    printed = {*range(0x21, 0x7F), *range(0xA1, 0x100)} - {0xAD}
-    others = iter(range(256, 512))
-    characters = {chr(byte if byte in printed else next(others)): byte for byte in range(256)}
-    tokenizer = Tokenizer(models.BPE(characters, []))
+    tokenizer = Tokenizer(models.BPE(ALPHABET, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
@@ -95,14 +109,103 @@ def sentence_ids(tokenizer: Any, where: str) -> dict[str, int]:
     return found
 
 
-def mark_sentences(tokenizer: Any, ids: Mapping[str, int], most: int) -> None:
-    """Let a tokenizer write [CLS] a [SEP] b [SEP] with types 0 and 1, and cut the longer text until all fits."""
+def sentence_template(ids: Mapping[str, int]) -> Any:
+    """[CLS] a [SEP], and [CLS] a [SEP] b [SEP] with types 0 and 1."""
     from tokenizers.processors import TemplateProcessing
 
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[(name, ids[name]) for name in ("[CLS]", "[SEP]")],
-    )
+    special = [(name, ids[name]) for name in ("[CLS]", "[SEP]")]
+    return TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=special)
+
+
+def mark_sentences(tokenizer: Any, ids: Mapping[str, int], most: int) -> None:
+    """Let a tokenizer write the marks of sentences, and cut the longer text until all fits."""
+    tokenizer.post_processor = sentence_template(ids)
     tokenizer.no_padding()
     tokenizer.enable_truncation(most, strategy="longest_first")
+
+
+class Vocabulary(ABC):
+    """Text as tokens and back, and the tokenizer that does the same for other programs.
+
+    `byte_counts` [V] says how many bytes each token stands for, where a text's bytes depend on its tokens.
+    """
+
+    byte_counts: np.ndarray | None = None
+
+    @property
+    @abstractmethod
+    def size(self) -> int: ...
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]: ...
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+    @abstractmethod
+    def tokenizer(self) -> tuple[Any, Entries]:
+        """The tokenizer that is saved with a model, and the entries of its config."""
+
+
+@final
+class Bytes(Vocabulary):
+    """The bytes of UTF-8 text."""
+
+    @property
+    def size(self) -> int:
+        return 256
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return bytes(ids).decode(errors="replace")
+
+    def tokenizer(self) -> tuple[Any, Entries]:
+        return byte_tokenizer(), padded_on_the_left(BYTE_PADDING)
+
+
+@final
+class Words(Vocabulary):
+    """Words between blanks; one that is not in the vocabulary is <unk>."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words, self.numbers = tuple(words), {word: number for number, word in enumerate(words)}
+
+    @property
+    def size(self) -> int:
+        return len(self.words)
+
+    def encode(self, text: str) -> list[int]:
+        return [self.numbers.get(word, self.numbers["<unk>"]) for word in text.split()]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(self.words[number] for number in ids).replace("<eos>", "\n")
+
+    def tokenizer(self) -> tuple[Any, Entries]:
+        return word_tokenizer(self.words), padded_on_the_left(WORD_PADDING)
+
+
+@final
+class Subwords(Vocabulary):
+    """The subwords of a byte-level BPE, and the token END, which has no bytes."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        tokenizer.encode_special_tokens = True  # END that is written in a text is text
+        tokens = [tokenizer.id_to_token(number) for number in range(self.size)]
+        # ByteLevel writes each byte as one character
+        self.byte_counts = np.array([0 if token == END else len(token) for token in tokens])
+
+    @property
+    def size(self) -> int:
+        return self._tokenizer.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text).ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    def tokenizer(self) -> tuple[Any, Entries]:
+        return self._tokenizer, {**padded_on_the_left(END), "eos_token": END}

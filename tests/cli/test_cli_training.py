@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from splitstep import cli
 from splitstep.experiments import running
 from splitstep.inference import runs
-from splitstep.text.vocabulary import Words
+from splitstep.text.tokenizers import Words
 
 TINY = """
 task: digits

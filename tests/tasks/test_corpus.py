@@ -126,11 +126,11 @@ def test_of_many_documents_whole_ones_are_held_out_and_equal_ones_together() -> 
     texts = sentences(3000) + sentences(300)
     parts = [Chunk(True, text) for text in texts]
     found = list(splits.split(parts, splits.extent(parts)))
-    counts = Counter(name for name, _ in found)
+    counts = Counter(one.split for one in found)
     assert 0.035 < counts["valid"] / len(texts) < 0.065
     assert 0.035 < counts["test"] / len(texts) < 0.065
-    by_text = {part.text: name for name, part in found}
-    assert all(by_text[part.text] == name for name, part in found)
+    by_text = {part.text: name for name, part, _ in found}
+    assert all(by_text[part.text] == name for name, part, _ in found)
 
 
 @pytest.mark.parametrize("size", [40_000, 400_000])
@@ -138,13 +138,13 @@ def test_of_few_documents_stretches_are_held_out(size: int) -> None:
     text = " ".join(sentences(4000))[:size]
     parts = list(documents.parts_of(text))
     found = list(splits.split(parts, splits.extent(parts)))
-    assert "".join(part.text for _, part in found) == text.strip()
+    assert "".join(one.chunk.text for one in found) == text.strip()
     shares = Counter[str]()
-    for name, part in found:
+    for name, part, _ in found:
         shares[name] += len(part.text)
     assert shares["valid"] / size == pytest.approx(0.05, abs=0.02)
     assert shares["test"] / size == pytest.approx(0.05, abs=0.02)
-    for (before, _), (name, part) in pairwise(found):
+    for (before, _, _), (name, part, _) in pairwise(found):
         assert part.first == (name != before)
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from splitstep.text.columns import find_columns, labelled_rows
-from splitstep.text.tables import Table, read_table
+from splitstep.text.tables import Table, find_columns, labelled_rows, read_table
 
 NASTY = [
     ('said "no", then left', "a"),

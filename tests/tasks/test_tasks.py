@@ -34,8 +34,8 @@ from splitstep.tasks.mnist import parse_idx
 from splitstep.tasks.newsgroups import Document, shorten, splits_of, tfidf_baseline
 from splitstep.tasks.sequences import CLS, PAD, TokenRows
 from splitstep.tasks.task import IGNORED
+from splitstep.text.documents import library_files
 from splitstep.text.files import Content
-from splitstep.text.library import library_files
 
 
 @pytest.fixture

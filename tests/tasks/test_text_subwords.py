@@ -20,7 +20,7 @@ from splitstep.tasks.language import Language
 from splitstep.tasks.own_text import TEXT as ROW
 from splitstep.tasks.own_text import TextOptions, blocks, encoded, held_out
 from splitstep.text.subwords import learn_bpe
-from splitstep.text.vocabulary import END
+from splitstep.text.tokenizers import END
 
 WORDS = ["".join(random.Random(n).choices("abcdefgh", k=1 + n % 6)) for n in range(150)]
 CHOSEN = random.Random(0)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizer_kinds import KINDS, texts, tokenizer
 
-from splitstep.text.spans import noun_chunks, phrases, text_spans, tokens_of, unit_spans, words
+from splitstep.text.alignment import noun_chunks, phrases, text_spans, tokens_of, unit_spans, words
 from splitstep.text.token_bytes import TokenBytes, token_bytes
 
 

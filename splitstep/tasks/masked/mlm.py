@@ -9,9 +9,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from ...options import at_least
-from ...text.documents import Boundary, find_files, read_parts
+from ...text.documents import Boundary, find_files, library_hash, read_docstrings, read_parts
 from ...text.files import find_own
-from ...text.library import library_hash, read_docstrings
 from ...text.splits import SPLITS
 from ...text.subwords import LEAST, SPECIAL, Kind, continues, read_kind
 from ...text.tokenizers import TOKENIZER, same_vocabulary, save_tokenizer, saved_tokenizer
@@ -167,17 +166,12 @@ class Mlm(Task):
         self._choice = Choice(options.count, options.vocab_size, words)
         limit = None if options.valid_limit is None else options.valid_limit // options.length
         self.rows = {**self.prepared.rows, "valid": self.prepared.rows["valid"][:limit]}
-        self.batching = Epochs({split: len(rows) for split, rows in self.rows.items()})
+        self.batching = Epochs({split: len(rows) for split, rows in self.rows.items()}, options.length)
 
     @property
     def shape(self) -> dict[str, int]:
         second = {"next_sentence_labels": 2} if self.options.next_sentence else {}
         return {"vocab_size": self.options.vocab_size, "max_length": self.length, "pad_token_id": 0, **second}
-
-    @property
-    def length(self) -> int:
-        """Tokens of a row; all have this many."""
-        return self.options.length
 
     def collate(self, chosen: Chosen) -> Arrays:
         """Rows with masks: in training those of the step, of held-out rows always the same."""

@@ -17,7 +17,7 @@ import numpy as np
 from ...support.files import locked, whole_folder
 from ...support.words import counted
 from ...text.documents import Chunk
-from ...text.splits import HELD, SPLITS, Extent, count_copies, extent, split_numbered
+from ...text.splits import HELD, SPLITS, Extent, count_copies, extent, split
 from ...text.subwords import UNK, Kind, Texts, continues, learn
 from ...text.tokenizers import TOKENIZER, write_tokenizer
 from .. import batching
@@ -53,7 +53,7 @@ class TextSpec(NamedTuple):
     def split(self, whole: Extent, doing: str) -> Iterator[tuple[str, Chunk, int]]:
         """The parts of all splits, each with the number of its document in its text; `doing`: what for."""
         parts = told(self.parts(), f"{self.task}: {doing}", whole.characters)
-        yield from split_numbered(parts, whole, [name for name in HELD if name not in self.own])
+        yield from split(parts, whole, [name for name in HELD if name not in self.own])
         for name, read in self.own.items():
             number = 0
             for part in read():

@@ -146,11 +146,6 @@ class Translation(Task):
         return {"vocab_size": self.codec.size, "max_length": 2 * self.buckets.widths[-1]}
 
     @property
-    def length(self) -> int:
-        """The mean padded length of the training pairs, which is what the device computes."""
-        return self.buckets.mean_width
-
-    @property
     def tests(self) -> tuple[str, ...]:
         return tuple(split for split in self.prepared.pairs if split not in ("train", "valid"))
 
