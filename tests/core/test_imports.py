@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,34 +14,18 @@ import pytest
 import splitstep
 
 ROOT = Path(splitstep.__file__).parent
-MATHEMATICS = ("tableau", "parts", "scheme", "notation", "order", "stability", "schemes", "letters")
-LEVELS = (
-    ("support",),
-    ("recipes",),
-    MATHEMATICS,
-    ("shape", "options"),
-    ("integrate",),
-    ("reversible",),
-    ("stack",),
-    ("kernels",),
-    ("fields",),
-    ("models",),
-    ("text",),
-    ("tasks",),
-    ("flows",),
-    ("probes",),
-    ("recipe",),
-    ("training",),
-    ("opening", "pretrained"),
-    ("inference", "jobs"),
-    ("approximation", "distillation"),
-    ("report",),
-    ("experiments",),
-    ("studies",),
-    ("doors",),
-    ("cli",),
-    ("__main__",),
-)
+PAGE = ROOT.parent / "docs" / "architecture.md"
+
+
+def drawn_levels() -> tuple[tuple[str, ...], ...]:
+    """The rooms in the drawing of docs/architecture.md, from the ground up; rooms in one line are neighbours."""
+    [block] = [one for one in re.findall(r"```\n(.*?)```", PAGE.read_text(), re.DOTALL) if one.startswith("cli ")]
+    lines = [re.split(r"\s{2,}", line)[0] for line in block.splitlines()]
+    return ("__main__",), *(tuple(line.split()) for line in lines)
+
+
+LEVELS = drawn_levels()[::-1]
+[MATHEMATICS] = (level for level in LEVELS if "tableau" in level)
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 CORE = [part for part in LEVEL if LEVEL["recipes"] < LEVEL[part] <= LEVEL["fields"]]
 FILES = {path.relative_to(ROOT).with_suffix("").parts: path for path in ROOT.rglob("*.py")}
@@ -73,7 +58,7 @@ def foreign(parts: tuple[str, ...]) -> set[str]:
 
 @pytest.mark.parametrize("parts", MODULES, ids=".".join)
 def test_imports_point_one_way(parts: tuple[str, ...]) -> None:
-    assert parts[0] in LEVEL, f"give splitstep/{parts[0]} its level in this test"
+    assert parts[0] in LEVEL, f"give splitstep/{parts[0]} its line in the drawing of docs/architecture.md"
     assert "splitstep" not in set(imported(parts)), "import the module that defines the name, not the package"
     unknown = own(parts) - LEVEL.keys()
     assert not unknown, f"import from the module that defines it, not from splitstep/__init__.py: {unknown}"
