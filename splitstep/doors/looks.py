@@ -244,9 +244,8 @@ def inspect(
     data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     """
     from ..studies.inspect import inspection
-    from ..studies.inspect.measuring import DEFAULT, Plan
     from ..studies.inspect.sources import TextChoice
-    from ..studies.inspect.study import check_probes, read_layers
+    from ..studies.inspect.study import DEFAULT, Plan, check_probes, read_layers
     from ..training.progress import counting
 
     if spectra < 1:

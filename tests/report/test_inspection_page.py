@@ -13,8 +13,8 @@ from pages import chromium, visit
 from pretrained_folders import llama, saved
 
 from splitstep.studies.inspect import Inspection, inspection
-from splitstep.studies.inspect.measuring import Plan
 from splitstep.studies.inspect.sources import TextChoice
+from splitstep.studies.inspect.study import Plan
 
 pytestmark = pytest.mark.slow
 HOSTILE = "The <script>document.title='owned'</script> cat & \"dog\" </main><img src=x onerror=alert(1)> sat."

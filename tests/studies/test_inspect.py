@@ -19,10 +19,10 @@ from splitstep.opening.texts import default_texts
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.inspect import Inspection, inspection
 from splitstep.studies.inspect.conclusions import conclusions
-from splitstep.studies.inspect.measuring import Plan
 from splitstep.studies.inspect.own_probes import directions, principal_plane
 from splitstep.studies.inspect.result import ModelFindings
 from splitstep.studies.inspect.sources import TextChoice
+from splitstep.studies.inspect.study import Plan
 
 SHORT = TextChoice(texts=3, tokens=20)
 CHEAP = ("trajectory", "drift", "clustering", "rank", "cka_layers", "jacobian", "products", "attention", "rollout")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...report.charts import (
@@ -21,8 +21,15 @@ from ...report.moving import visible
 from ...support.words import counted
 from .result import Inspection, Series
 
-MOST = 8  # charts of probes that this page does not know
+OTHERS, MOST = "Other probes", 8  # charts of probes that this page does not know
 SHOWN = 32  # tokens of a heat map
+AXES = {
+    "state": Axis("state, after so many layers", "{:g}", apart=1.0),
+    "layer": Axis("layer", "{:g}", apart=1.0),
+    "pair": Axis("layer, with the next one", "{:g}", apart=1.0),
+    "number": Axis("number", "{:.0f}", apart=1.0),
+}
+SHARE = Axis("share of the depth", "{:.2f}")  # where models have different numbers of layers
 
 
 class Curve(NamedTuple):
@@ -112,69 +119,51 @@ CURVES = (
 
 
 def sections(result: Inspection) -> Iterator[Part]:
-    """The curves under their headings, as far as they were measured, after what is drawn in other ways."""
+    """The curves under their headings, as far as they were measured, after what is drawn in other ways: spectra take
+    the whole width, other charts stand in pairs."""
     before = {"Trajectories": cka_maps, "Attention": rollout_map, "Jacobians": spectra}
-    for name in dict.fromkeys(one.section for one in CURVES):
-        charts = list(before[name](result)) if name in before else []
-        charts += [chart_of(result, one) for one in CURVES if one.section == name and lines_of(result, one)]
-        yield from section(name, charts)
     known = {"cka_layers", *(one.probe for one in CURVES)}
     rest = [one for one in result.model.series if one.probe not in known][:MOST]
-    own = [Curve("", f"{p}: {name}", p, (name,), name, "", "As the probe defines it.") for p, name, *_ in rest]
-    yield from section("Other probes", [chart_of(result, one) for one in own])
+    own = [
+        Curve("Other probes", f"{p}: {name}", p, (name,), name, "", "As the probe defines it.") for p, name, *_ in rest
+    ]
+    for name in dict.fromkeys(one.section for one in (*CURVES, *own)):
+        charts = list(before[name](result)) if name in before else []
+        charts += filter(None, (chart_of(result, one) for one in (*CURVES, *own) if one.section == name))
+        if charts:
+            wide = [one for one in charts if isinstance(one.chart, SliderChart)]
+            yield from (Heading(name), *wide, *in_pairs([one for one in charts if one not in wide]))
 
 
-def section(name: str, charts: Sequence[Explained]) -> list[Part]:
-    """Spectra take the whole width, other charts stand in pairs."""
-    wide = [one for one in charts if isinstance(one.chart, SliderChart)]
-    pairs = in_pairs([one for one in charts if not isinstance(one.chart, SliderChart)])
-    return [Heading(name), *wide, *pairs] if charts else []
-
-
-def chart_of(result: Inspection, curve: Curve) -> Explained:
-    lines = lines_of(result, curve)
-    muted = [line.name for line in lines if line.name.startswith("random weights")]
-    log = curve.log and all(y > 0 for line in lines for y in line.y if y == y)
-    every = (series for one in result.models for series in one.series)
-    along = next(one.along for one in every if one.probe == curve.probe and one.name in curve.names)
-    reads = "mean over texts, band: standard deviation" if any(line.low for line in lines) else "mean over texts"
-    name = f"{curve.probe}-{curve.names[0]}".replace(" ", "-")
-    chart = LineChart(
-        curve.title, axis(result, along), Axis(curve.y, log=log), lines, reads, curve.level if not log else None,
-        name=f"chart-{name}", muted=muted,
-    )  # fmt: skip
-    return Explained(chart, curve.equation, curve.reading, f"{name}.csv")
-
-
-def of_one_depth(result: Inspection) -> bool:
-    """Whether all models have equally many layers."""
-    return len({one.layers for one in result.models}) == 1
-
-
-def axis(result: Inspection, along: str) -> Axis:
-    """Layers, if all models have equally many; else the share of the depth."""
-    if along == "number":
-        return Axis("number", "{:.0f}", apart=1.0)
-    if of_one_depth(result):
-        titles = {"state": "state, after so many layers", "layer": "layer", "pair": "layer, with the next one"}
-        return Axis(titles[along], "{:g}", apart=1.0)
-    return Axis("share of the depth", "{:.2f}")
-
-
-def lines_of(result: Inspection, curve: Curve) -> list[Line]:
-    """Of each model, a line for each series; the null model has its first series only."""
-    several, scaled = len(curve.names) > 1, of_one_depth(result)
-    return [
-        line(f"{one.label}, {name}" if several else one.label, series, scaled)
+def chart_of(result: Inspection, curve: Curve) -> Explained | None:
+    """A line for each model and series, of the null model for the first series only; None if nothing was measured."""
+    found = [
+        (one, name, series)
         for one in result.models
         for name in (curve.names[:1] if one.random else curve.names)
         if (series := one.find(curve.probe, name)) is not None
     ]
+    if not found:
+        return None
+    along = found[0][2].along
+    whole = along == "number" or len({one.layers for one in result.models}) == 1  # else depths are compared by shares
+    titles = [f"{one.label}, {name}" if len(curve.names) > 1 else one.label for one, name, _ in found]
+    lines = [line(title, series, whole) for title, (_, _, series) in zip(titles, found, strict=True)]
+    log = curve.log and all(y > 0 for line in lines for y in line.y if y == y)
+    reads = "mean over texts, band: standard deviation" if any(line.low for line in lines) else "mean over texts"
+    name = "-".join((curve.probe, *curve.names[:1])).replace(" ", "-")
+    chart = LineChart(
+        curve.title, AXES[along] if whole else SHARE, Axis(curve.y, log=log), lines, reads,
+        curve.level if not log else None, name=f"chart-{name}",
+        muted=[title for title, (one, _, _) in zip(titles, found, strict=True) if one.random],
+    )  # fmt: skip
+    return Explained(chart, curve.equation, curve.reading, f"{name}.csv")
 
 
-def line(name: str, series: Series, scaled: bool) -> Line:
+def line(name: str, series: Series, whole: bool) -> Line:
+    """The means of a series with their standard deviations, along numbers of layers or the share of the depth."""
     mean, spread = series.mean, series.spread
-    x = [n + (series.along == "number") for n in series.numbers] if scaled or series.along == "number" else series.t
+    x = [n + (series.along == "number") for n in series.numbers] if whole else series.t
     if series.texts < 2:
         return Line(name, x, mean)
     low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))

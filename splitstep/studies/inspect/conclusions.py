@@ -1,4 +1,8 @@
-"""What to do with an inspection: plain sentences with figures. Thresholds are constants, each with its reason."""
+"""What an inspection shows: plain sentences with figures, and whether training installed a depth gradient.
+
+Thresholds are constants, each with its reason. The rule of the depth gradient is in docs/theory/inspection.md, and was
+written before the runs.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import stdev
 from typing import NamedTuple
 
+import numpy as np
+
+from ...experiments.claims import Answer, Rule, all_of, decide, opposite
+from ...experiments.experiment import Sample
+from ...experiments.statistics import Estimate
+from ...probes.communities import spearman
+from ...report.document import Verdict
 from ...support.words import counted, listed
 from .result import Inspection, ModelFindings, Skipped
 
@@ -18,6 +29,9 @@ COLLAPSE = 0.25  # effective rank of tokens, relative to the first state: three 
 SINK = 0.3  # mean attention on the first token: the threshold of Gu et al. (2025), "When attention sink emerges"
 OUTLIER = 0.1  # share of the squared norm in one coordinate: in a width of 100 or more, ten times an equal share
 NAMED = 6  # layers that a sentence names
+FALLING = {"rotation falls with depth": "complex", "asymmetry falls with depth": "J asymmetry"}  # of Jacobians
+COLLAPSED = Rule(0.1, level_is="above")  # the effective rank of the product over the width, if it has not collapsed
+WIDE = Rule(0.5, level_is="above")  # that of a random network, if it has not
 
 
 class Conclusion(NamedTuple):
@@ -29,29 +43,30 @@ class Conclusion(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """A series whose layers above a level are named."""
+    """A figure whose layers above a level are named: the first of several series that was measured, each with what the
+    rule says of it."""
 
     about: str
-    probe: str
-    name: str
-    level: float
     words: str
+    level: float
     rule: str
+    either: Sequence[tuple[str, str, str]]
 
 
-GROWING = [
-    Peak(
-        "Where perturbations blow up", probe, name, GROWTH, "Perturbations grow most in",
-        f"the largest singular value of the layer's Jacobian {what} is above {GROWTH:g}",
-    )
-    for probe, name, what in (("leading", "s 1", "on a whole text"), ("jacobian", "J largest", "at a single token"))
-]  # fmt: skip
-SINKING = [
-    Peak(
-        "Attention sinks", "attention", "first token", SINK, "Sinks are in",
-        f"the mean attention of later tokens on the first one is above {SINK:g}",
-    )
-]  # fmt: skip
+GROWING = Peak(
+    "Where perturbations blow up",
+    "Perturbations grow most in",
+    GROWTH,
+    "the largest singular value of the layer's Jacobian{} is above {:g}",
+    (("leading", "s 1", " on a whole text"), ("jacobian", "J largest", " at a single token")),
+)
+SINKING = Peak(
+    "Attention sinks",
+    "Sinks are in",
+    SINK,
+    "the mean attention of later tokens on the first one{} is above {:g}",
+    (("attention", "first token", ""),),
+)
 
 
 def conclusions(result: Inspection) -> list[Conclusion]:
@@ -60,16 +75,16 @@ def conclusions(result: Inspection) -> list[Conclusion]:
     return [*redundant(result), *growing, *collapsing(result), *sinking, *outlying(result)]
 
 
-def peaks(result: Inspection, either: Sequence[Peak]) -> Iterator[Conclusion]:
-    """The layers above the level in the first of these that was measured, the highest first, or the highest figure."""
-    for one in either:
-        found = result.model.find(one.probe, one.name)
-        if found is not None:
+def peaks(result: Inspection, one: Peak) -> Iterator[Conclusion]:
+    """The layers above the level, the highest first, or the highest figure."""
+    for probe, name, where in one.either:
+        if (found := result.model.find(probe, name)) is not None:
             ordered = sorted(found.pairs, key=lambda pair: -pair[1])
             shown = [f"{layer} ({value:.3g})" for layer, value in ordered if value > one.level]
             text = f"{one.words} layer{'s' * (len(shown) > 1)} {first_few(shown)}."
             none = f"None. The highest is layer {ordered[0][0]} with {ordered[0][1]:.3g}."
-            yield Conclusion(one.about, one.rule, (text if shown else none) + beside(result, one.probe, one.name, max))
+            rule = one.rule.format(where, one.level)
+            yield Conclusion(one.about, rule, (text if shown else none) + beside(result, probe, name, max))
             return
 
 
@@ -83,40 +98,30 @@ def beside(
 ) -> str:
     """The same figure of the other model."""
     found = None if result.other is None else result.other.find(probe, name)
-    if result.other is None or found is None:
+    values = [] if found is None else [one for one in found.mean if math.isfinite(one)]
+    if result.other is None or not values:
         return ""
-    values = [one for one in found.mean if math.isfinite(one)]
     which = "With random weights" if result.other.random else f"In {result.other.label}"
-    side = {max: "highest", min: "lowest"}[pick]
-    return f" {which} the {side} is {form.format(pick(values))}." if values else ""
+    return f" {which} the {'highest' if pick is max else 'lowest'} is {form.format(pick(values))}."
 
 
 def redundant(result: Inspection) -> Iterator[Conclusion]:
     """Layers that could be skipped or merged, with what skipping really costs."""
-    cosine, size = result.model.find("drift", "previous"), result.model.find("sizes", "relative")
+    model = result.model
+    cosine, size = model.find("drift", "previous"), model.find("sizes", "relative")
     if cosine is None or size is None:
         return
+    tried = {one.layer: (one.mean, f"; skipped: {effect(model, one)}") for one in model.skipped}
     both = zip(cosine.pairs, size.mean, strict=True)
-    found = [(cost(result.model, layer), s, layer) for (layer, c), s in both if c > PARALLEL and s < SMALL]
-    shown = [f"{layer} ({skip_text(result.model, layer, s)})" for _, s, layer in sorted(found)]
-    which = "Candidates are the layers" if len(found) > 1 else "A candidate is layer"
+    small = [(tried.get(layer, (0.0, "")), s, layer) for (layer, c), s in both if c > PARALLEL and s < SMALL]
+    ordered = sorted(small, key=lambda one: (one[0][0], *one[1:]))
+    shown = [f"{layer} ({s:.2f} of the length{said})" for (_, said), s, layer in ordered]
+    which = "Candidates are the layers" if len(shown) > 1 else "A candidate is layer"
     layer, least = min(size.pairs, key=lambda one: one[1])
     none = f"No layer moves the stream so little. The least is layer {layer}, by {least:.2f} of its length."
     rule = f"cos(x_l, x_l-1) > {PARALLEL:g} and |x_l - x_l-1| < {SMALL:g} |x_l-1|, means over tokens and texts"
-    text = f"{which} {first_few(shown)}." if found else none
-    yield Conclusion("Layers to skip or merge", rule, f"{text}{cheapest(result.model)}")
-
-
-def cost(model: ModelFindings, layer: int) -> float:
-    """What skipping a layer costs; 0 if it was not tried."""
-    found = model.skip(layer)
-    return 0.0 if found is None else found.mean
-
-
-def skip_text(model: ModelFindings, layer: int, size: float) -> str:
-    """How small a layer is, and what skipping it does."""
-    found = model.skip(layer)
-    return f"{size:.2f} of the length" + ("" if found is None else f"; skipped: {effect(model, found)}")
+    text = f"{which} {first_few(shown)}." if shown else none
+    yield Conclusion("Layers to skip or merge", rule, f"{text}{cheapest(model)}")
 
 
 def effect(model: ModelFindings, one: Skipped) -> str:
@@ -130,10 +135,10 @@ def cheapest(model: ModelFindings) -> str:
     """The layers that cost least when each is really skipped, one at a time."""
     if not model.skipped:
         return ""
-    ordered = sorted(model.skipped, key=lambda one: one.mean)
-    fine, unit = sum(one.mean < HARMLESS for one in ordered), "nats" if model.losses else "of the output"
-    many = f"{fine or 'none'} of {counted(len(ordered), 'layer')} cost less than {HARMLESS:g} {unit}"
-    return f" Skipped one at a time, {many}; the cheapest is layer {ordered[0].layer}, {effect(model, ordered[0])}."
+    least = min(model.skipped, key=lambda one: one.mean)
+    fine, unit = sum(one.mean < HARMLESS for one in model.skipped), "nats" if model.losses else "of the output"
+    many = f"{fine or 'none'} of {counted(len(model.skipped), 'layer')} cost less than {HARMLESS:g} {unit}"
+    return f" Skipped one at a time, {many}; the cheapest is layer {least.layer}, {effect(model, least)}."
 
 
 def collapsing(result: Inspection) -> Iterator[Conclusion]:
@@ -163,3 +168,74 @@ def outlying(result: Inspection) -> Iterator[Conclusion]:
     many = f"{'Coordinates' if len(names) > 1 else 'Coordinate'} {first_few(list(map(str, names)))}"
     text = f"{many}, in {counted(len(high), 'state')}. {head}" if high else f"None. {head}"
     yield Conclusion("Outlier coordinates", rule, text + beside(result, "sizes", "outlier", max, "{:.1%}"))
+
+
+class GradientPart(NamedTuple):
+    """One part of the claim: the figures of the trained and of the random network, and what they decide."""
+
+    name: str
+    trained: Estimate | None
+    random: Estimate | None
+    decision: Answer
+
+
+def text_by_text(values: Sequence[float]) -> Sample:
+    """The finite figures of texts."""
+    return Sample({i: x for i, x in enumerate(values) if math.isfinite(x)})
+
+
+def by_layer(model: ModelFindings, name: str) -> Sample:
+    """Spearman's correlation of a figure of Jacobians with the number of the layer."""
+    found = model.find("jacobian", name)
+    rows = [] if found is None else [spearman(np.array(found.numbers, float), np.array(x), 1) for x in found.figures]
+    return text_by_text([float(one[0]) for one in rows])
+
+
+def last_rank(model: ModelFindings) -> Estimate | None:
+    """The effective rank of the product of all Jacobians over the width."""
+    found = model.find("products", "effective rank")
+    return text_by_text([] if found is None else [row[-1] / model.width for row in found.figures]).mean()
+
+
+def gradient_parts(result: Inspection) -> list[GradientPart]:
+    """The three parts of the claim, or none if there is no null model: two figures fall with depth, and more so than in
+    the random network, and the product of Jacobians loses rank, while that of the random network does not."""
+    if result.null is None:
+        return []
+    parts = list[GradientPart]()
+    for claim, name in FALLING.items():
+        own, null = (by_layer(one, name) for one in (result.model, result.null))
+        falls = all_of(opposite(decide(one, Rule(level_is="above"))) for one in (own.mean(), own.minus(null)))
+        parts.append(GradientPart(claim, own.mean(), null.mean(), falls))
+    own, null = map(last_rank, (result.model, result.null))
+    lost = all_of((opposite(decide(own, COLLAPSED)), decide(null, WIDE)))
+    return [*parts, GradientPart("the product loses rank", own, null, lost)]
+
+
+def depth_gradient(result: Inspection) -> Verdict:
+    """Whether training installs a depth gradient, by the rule."""
+    parts = gradient_parts(result)
+    if not parts:
+        return Verdict("too few", "Depth gradient: not decided, since there is no null model beside the model.")
+    claim, decision = "Training installs a depth gradient", all_of(one.decision for one in parts)
+    why = "; ".join(f"{one.name}: {one.decision}, {figures_text(one)}" for one in parts)
+    lacking = all(one.trained is None or one.trained.low is None for one in parts)
+    kind = "settled" if decision != "undecided" else "too few" if lacking else "open"
+    add = "--spectra 8" if result.texts > 2 else "--texts 8 --spectra 8"
+    advice = f" An interval needs 3 texts or more, and Jacobians were taken on {result.differentiated}: add {add}."
+    measured = result.model.find("jacobian", "complex") is not None
+    return Verdict(kind, f"{claim}: {decision} ({why}).{advice if lacking and measured else ''}")
+
+
+def figures_text(part: GradientPart) -> str:
+    if part.trained is None or part.random is None:
+        return "not measured"
+    return f"{shown(part.trained)} against {shown(part.random)} at random"
+
+
+def shown(found: Estimate | None) -> str:
+    """A mean with its interval in one line."""
+    if found is None:
+        return ""
+    ends = "" if found.low is None or found.high is None else f" [{found.low:.2f}, {found.high:.2f}]"
+    return f"{found.mean:.2f}{ends}"

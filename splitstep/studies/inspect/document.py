@@ -9,8 +9,7 @@ from ...report.document import Document, Note
 from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Column, Table, lines
 from ...support.words import counted
 from .charts import particle_charts, sections, skip_chart
-from .conclusions import conclusions
-from .depth_gradient import depth_gradient, gradient_parts, shown
+from .conclusions import conclusions, depth_gradient, gradient_parts, shown
 from .result import Inspection, ModelFindings
 
 COLUMNS = (
@@ -103,9 +102,10 @@ def layers_table(result: Inspection) -> Table:
     model = result.model
     shown = [one for one in COLUMNS if model.find(one[1], one[2]) is not None]
     heads = ["layer", *(head for head, *_ in shown), *(["if skipped"] if model.skipped else [])]
-    rows = list[list[Cell]]()
+    form, rows = "{:+.3f}" if model.losses else "{:.1%}", list[list[Cell]]()
+    tried = {one.layer: form.format(one.mean) for one in model.skipped}
     for layer in result.layers:
-        own = [skip_cell(model, layer)] if model.skipped else []
+        own = [tried.get(layer, "")] if tried else []
         rows.append([str(layer), *(layer_cell(result, layer, *one[1:]) for one in shown), *own])
     columns = list(map(Column, heads))
     return Table(columns, rows, "Layers", [LAYERS_NOTE, READING], ON_PAGES, stacked=False)
@@ -126,11 +126,6 @@ def layer_cell(result: Inspection, layer: int, probe: str, name: str, form: str)
     spread = f"\u00b1 {form.format(own.spread[i])}" if own.texts > 1 else ""
     null = f"({form.format(dict(other.pairs)[layer])})" if other and layer in other.numbers else ""
     return tuple(one for one in (form.format(own.mean[i]), spread, null) if one)
-
-
-def skip_cell(model: ModelFindings, layer: int) -> str:
-    found, form = model.skip(layer), "{:+.3f}" if model.losses else "{:.1%}"
-    return "" if found is None else form.format(found.mean)
 
 
 def gradient_table(result: Inspection) -> Table:

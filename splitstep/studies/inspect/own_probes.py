@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
@@ -23,7 +22,7 @@ from ...probes.clusters import cluster_labels, token_cosines
 from ...probes.probe import LayerStates, lengths, mean_over, numbers
 from ...scheme import Scheme
 from ...support.words import first_line
-from .result import TokenPaths
+from .result import TokenPaths, rounded_rows
 
 TOKENS = 128  # of a text whose paths are kept
 SEED = 16  # of the plane of paths
@@ -74,23 +73,21 @@ class SavedStates(Probe):
         self.layers, self.kept, self.t = set(layers), dict[str, Tensor](), dict[str, float]()
 
     def __call__(self, event: Event) -> None:
-        before = state_name(event, self.scheme, "before", self.substeps)
-        after = state_name(event, self.scheme, "after", self.substeps)
-        if event.site.branch or before.layer not in self.layers:
-            return
-        self.keep(f"{before.layer}.{before.name}", float(before.t), event.before)
-        if after.name == "resid_post" and event.move.half < 0:
-            self.keep(f"{after.layer}.{after.name}", float(after.t), event.x_after)
-
-    def keep(self, name: str, t: float, x: Tensor) -> None:
-        self.kept[name], self.t[name] = x[0].detach().float().cpu().contiguous().clone(), t
+        sides: tuple[tuple[Literal["before", "after"], Tensor], ...]
+        sides = ("before", event.before), ("after", event.x_after)
+        for side, x in sides:
+            name, layer, t = state_name(event, self.scheme, side, self.substeps)
+            wanted = side == "before" or (name == "resid_post" and event.move.half < 0)
+            if wanted and layer in self.layers and not event.site.branch:
+                self.kept[f"{layer}.{name}"] = x[0].detach().float().cpu().contiguous().clone()
+                self.t[f"{layer}.{name}"] = float(t)
 
     def figures(self, passed: Pass) -> Figures:
         from safetensors.torch import save_file
 
         self.file.parent.mkdir(parents=True, exist_ok=True)
         save_file(self.kept, self.file, {"t": json.dumps(self.t), "tokens": json.dumps(self.tokens)})
-        return {"files": (1.0,)}
+        return {"files": torch.ones(1)}
 
 
 @final
@@ -100,25 +97,20 @@ class Guarded(Probe):
     def __init__(self, probe: Probe) -> None:
         self.probe, self.why = probe, ""
 
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def tried(self, call: Callable[[Any], Any], given: Any) -> Any:
+        """What the probe returns, unless it fails or has failed before."""
         try:
-            yield
+            return None if self.why else call(given)
         except Exception as error:  # other people's models fail in any way
             self.why = f"{type(error).__name__}: {first_line(error)}"
 
     def __call__(self, event: Event) -> None:
-        if not self.why:
-            with self.guarded():
-                self.probe(event)
+        self.tried(self.probe, event)
 
     def figures(self, passed: Pass) -> Figures:
-        found: Figures = {}
-        if not self.why:
-            with self.guarded():
-                found = self.probe.figures(passed)
-                undefined = "not defined for blocks of this scheme" if "not defined" in found else ""
-                self.why = undefined or ("" if found else "this model has nothing that it could measure")
+        found = self.tried(self.probe.figures, passed) or {}
+        undefined = "not defined for blocks of this scheme" if "not defined" in found else ""
+        self.why = self.why or undefined or ("" if found else "this model has nothing that it could measure")
         return {} if self.why else found
 
 
@@ -133,10 +125,10 @@ def token_paths(states: Sequence[Tensor], texts: Sequence[tuple[str, Sequence[st
         places = (directions(one) - mean) @ plane
         x, y = (tuple(tuple(round(v, 3) for v in row) for row in places[..., k].tolist()) for k in range(2))
         labels = tuple(tuple(cluster_labels(token_cosines(state)).tolist()) for state in one)
-        norms = torch.linalg.vector_norm(one.double(), dim=-1).tolist()
+        norms = rounded_rows(torch.linalg.vector_norm(one.double(), dim=-1), 3)
         many = one.shape[1]  # tokens are called by numbers if they are not text
         names = tuple(tokens[:many]) if len(tokens) >= many else tuple(str(i + 1) for i in range(many))
-        yield TokenPaths(name, names, x, y, labels, tuple(tuple(float(f"{v:.3g}") for v in row) for row in norms))
+        yield TokenPaths(name, names, x, y, labels, norms)
 
 
 def directions(x: Tensor) -> Tensor:
@@ -168,21 +160,15 @@ class Judge(NamedTuple):
     def of(flow: Flow, inputs: Mapping[str, Any]) -> Judge:
         """The loss of our own models needs labels; that of others is the next token's, if they predict it."""
         if isinstance(flow.model, SplitstepModel):
-            return Judge("labels" if inputs.get("labels") is not None else "output")
+            return Judge("output" if inputs.get("labels") is None else "labels")
         return Judge("next token" if predicts_next(flow, inputs) else "output")
-
-    def given(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs of the pass."""
-        return {name: x for name, x in inputs.items() if name != "labels" or self.by == "labels"}
 
     def loss(self, output: Tensor, inputs: Mapping[str, Any]) -> float | None:
         """Nats for each prediction."""
-        if self.by == "labels":
-            return float(output) if output.numel() == 1 else None
-        if self.by == "output":
-            return None
-        ids = inputs["input_ids"][:, 1:].to(output.device)
-        return float(cross_entropy(output[:, :-1].double().flatten(0, 1), ids.flatten()))
+        if self.by == "next token":
+            ids = inputs["input_ids"][:, 1:].to(output.device)
+            return float(cross_entropy(output[:, :-1].double().flatten(0, 1), ids.flatten()))
+        return float(output) if self.by == "labels" and output.numel() == 1 else None
 
 
 @torch.no_grad()
@@ -207,11 +193,11 @@ def predicts_next(flow: Flow, inputs: Mapping[str, Any]) -> bool:
 def skipped_layers(flow: Flow, inputs: Mapping[str, Any], judge: Judge, layers: Sequence[int]) -> dict[int, float]:
     """What changes if a layer is left out: the loss minus the model's own, or |y' - y| / |y| of the output. The entry
     -1 is the model's own loss, if it has one."""
-    given, stack = judge.given(inputs), flow.stacks[flow.main]
     if not layers and judge.by == "output":
         return {}
-    context, steps, k = flow.context(given), stack.steps(), stack.substeps
-    x, starts = flow.embed(given), list[Any]()
+    given = {name: x for name, x in inputs.items() if name != "labels" or judge.by == "labels"}
+    stack, context, x = flow.stacks[flow.main], flow.context(given), flow.embed(given)
+    steps, k, starts = stack.steps(), stack.substeps, list[Any]()
     for first in range(0, len(steps), k):
         starts.append(x)
         x = integrate(stack.scheme, steps[first : first + k], x, context)
@@ -223,6 +209,6 @@ def skipped_layers(flow: Flow, inputs: Mapping[str, Any], judge: Judge, layers: 
         end = integrate(stack.scheme, rest, starts[layer], context) if rest else starts[layer]
         output = flow.head(end, context)
         after = judge.loss(output, inputs)
-        changed = None if loss is None or after is None else after - loss
-        found[layer] = float((output - own).norm() / own.norm()) if changed is None else changed
+        lost = None if loss is None or after is None else after - loss
+        found[layer] = float((output - own).norm() / own.norm()) if lost is None else lost
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from ...models import CausalConfig
 from ...models.vectors import VectorsConfig
 from ...opening import Opened
 from ...opening.texts import batches_of, default_texts, read_texts
-from ...tasks import Batch, Task
 from ...training.directory import RunDirectory
 
 TOKENS = 64  # of a text, unless it is said otherwise
@@ -72,9 +71,9 @@ def source_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
         )
     texts = (default_texts() if choice.file is None else read_texts(choice.file))[: choice.texts]
     tokenizer, found = opened.needs_tokenizer(), list[Text]()
-    check_lengths(opened, tokenizer, texts, tokens)
     for i, batch in enumerate(batches_of(texts, tokenizer, tokens, 1)):
         ids = batch["input_ids"]
+        check_tokens(opened, ids[0].tolist(), i)
         more = {"decoder_input_ids": ids} if opened.model.config.is_encoder_decoder else {}
         found.append(Text({**batch, **more}, f"text {i + 1}", spelled(tokenizer, ids[0].tolist())))
     return Source(found, "the package's own texts" if choice.file is None else str(choice.file))
@@ -89,21 +88,18 @@ def points_for(config: VectorsConfig, many: int) -> Source:
     return Source(texts, "random numbers from 0 to 1")
 
 
-def check_lengths(opened: Opened, tokenizer: Any, texts: Sequence[str], tokens: int) -> None:
+def check_tokens(opened: Opened, ids: Sequence[int], i: int) -> None:
     """Refuse a text that is longer than the model's positions, and tokens that the model does not have."""
     most, words = positions(opened.model), opened.model.config.get_text_config().vocab_size
-    for i, text in enumerate(texts):
-        ids = tokenizer(text, truncation=True, max_length=tokens)["input_ids"]
-        if most is not None and 0 < most < len(ids):
-            raise ValueError(
-                f"{opened.name} has {most} positions, and text {i + 1} has {len(ids)} tokens: cut it with "
-                f"--tokens {most}"
-            )
-        if ids and max(ids) >= words:
-            raise ValueError(
-                f"the tokenizer of {opened.name} does not match: it makes token {max(ids)} of text {i + 1}, and the "
-                f"model has {words:,}; save the right tokenizer beside the model"
-            )
+    if most is not None and 0 < most < len(ids):
+        raise ValueError(
+            f"{opened.name} has {most} positions, and text {i + 1} has {len(ids)} tokens: cut it with --tokens {most}"
+        )
+    if max(ids) >= words:
+        raise ValueError(
+            f"the tokenizer of {opened.name} does not match: it makes token {max(ids)} of text {i + 1}, and the "
+            f"model has {words:,}; save the right tokenizer beside the model"
+        )
 
 
 def spelled(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
@@ -118,21 +114,20 @@ def spelled(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
 
 
 def examples_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
-    """Validation examples of a run's task."""
+    """The first validation examples of a run's task, without columns that are all padding."""
     recipe = RunDirectory(Path(opened.name).expanduser()).recipe()
-    rows, texts = rows_of(recipe.load_task(choice.data), choice.texts), list[Text]()
-    for i, row in enumerate(islice(rows, choice.texts)):
-        cut = isinstance(opened.model.config, CausalConfig)
-        inputs = {name: x[:, :tokens] for name, x in row.items()} if cut else dict(row)
-        texts.append(Text(inputs, f"example {i + 1}", tokens_of(opened, inputs)))
+    batches = recipe.load_task(choice.data).batches("valid", choice.texts)
+    cut = tokens if isinstance(opened.model.config, CausalConfig) else None
+    rows = (
+        {name: x[i : i + 1, :cut] if cut else x[i : i + 1] for name, x in batch.items()}
+        for batch in batches
+        for i in range(len(next(iter(batch.values()))))
+    )
+    texts = [
+        Text(inputs, f"example {i + 1}", tokens_of(opened, inputs))
+        for i, inputs in enumerate(islice(rows, choice.texts))
+    ]
     return Source(texts, f"validation examples of {recipe.task}")
-
-
-def rows_of(task: Task, count: int) -> Iterator[Batch]:
-    """The first examples of the validation split, one at a time, without columns that are all padding."""
-    for batch in task.batches("valid", count):
-        for i in range(len(next(iter(batch.values())))):
-            yield {name: x[i : i + 1] for name, x in batch.items()}
 
 
 def tokens_of(opened: Opened, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:

@@ -1,27 +1,163 @@
-"""Inspect a model: load it, run texts through it with probes, and do the same with a null model or another one."""
+"""Inspect a model: run texts through it with probes, text by text, and do the same with a null model or another one.
+
+Nothing of a text is kept but its figures, and of the first few what the page draws.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
+from ...flows import Flow
 from ...models.base import silent
 from ...opening import Opened, load, open_model
-from ...probes import PROBES
+from ...probes import PROBES, Figures, Probe
+from ...probes.layer_maps import LayerBlocks
+from ...probes.watching import watch_flow
 from ...support.provenance import made
 from ...training.progress import Counting
-from .measuring import Plan, measure_model
-from .result import Inspection, ModelFindings
-from .sources import Source, TextChoice, source_of
+from .own_probes import Guarded, Judge, KeptStates, SavedStates, Sizes, skipped_layers, token_paths
+from .result import (
+    Along,
+    Inspection,
+    Matrix,
+    Missing,
+    ModelFindings,
+    Outlier,
+    Series,
+    Skipped,
+    Spectrum,
+    rounded,
+    rounded_rows,
+)
+from .sources import Source, Text, TextChoice, source_of
 
 RANDOM, NOTHING = "random", "none"
 SEED = 16  # of the null model's weights
+DEFAULT = (
+    "trajectory", "drift", "clustering", "rank", "cka_layers", "attention", "rollout", "lens", "commutator", "jacobian",
+    "products", "leading", "communities",
+)  # fmt: skip
+PATHS = 4  # texts whose tokens the page shows as particles
+SKIPPED = 4  # texts on which layers are left out
+FEWER = {"lens": 4}  # texts that a probe looks at if a text takes it long
+EIGENVALUES = 256  # of a layer that are kept for the page
+LISTED = {("products", "exponents")}  # series that do not run along the depth
+SHIFT = {"state": 0.0, "layer": 0.5, "pair": 1.0}  # layers from a number to the place that it stands for
+
+
+class Plan(NamedTuple):
+    """What is measured: probes, on how many texts those with derivatives, which layers, where states are saved."""
+
+    probes: tuple[str, ...] = DEFAULT
+    differentiated: int = 2
+    layers: tuple[int, ...] | None = None  # None: all
+    states: Path | None = None
+    skips: bool = True
+
+
+@dataclass
+class Tally:
+    """What has been found so far."""
+
+    layers: int
+    chosen: tuple[int, ...]
+    rows: dict[tuple[str, str], list[tuple[float, ...]]] = field(default_factory=dict)
+    sums: dict[str, tuple[Tensor, int]] = field(default_factory=dict)  # over texts, and of how many
+    first: dict[str, Tensor] = field(default_factory=dict)  # of the first text alone
+    missing: dict[str, str] = field(default_factory=dict)
+    states: list[Tensor] = field(default_factory=list)
+    skips: list[dict[int, float]] = field(default_factory=list)
+
+    def add(self, name: str, found: Figures) -> None:
+        for key, values in found.items():
+            if isinstance(values, Tensor):
+                self.add_tensor(name, key, values)
+            elif not key.endswith(" spread"):
+                self.rows.setdefault((name, key), []).append(values)
+
+    def add_tensor(self, name: str, key: str, values: Tensor) -> None:
+        """What is kept of tensors: sums over texts, or those of the first text."""
+        match name, key:
+            case ("sizes", "shares") | ("cka_layers", "matrix"):
+                total, number = self.sums.get(name, (torch.zeros(()), 0))
+                self.sums[name] = total + values.double().cpu(), number + 1
+            case "attention", "A weights":
+                self.rows.setdefault((name, "first token"), []).append(sinks(values))
+            case ("jacobian", "J eigenvalues") | ("rollout", "weights"):
+                self.first.setdefault(name, values.cpu())
+            case "paths", "states":
+                self.states.append(values)
+            case _:
+                pass
+
+    def mean(self, name: str) -> Tensor | None:
+        total, number = self.sums.get(name, (None, 0))
+        return None if total is None else total / number
+
+    def is_chosen(self, along: Along, number: int) -> bool:
+        """A state is kept if the layer before or after it is; a pair if its first layer is."""
+        return along == "number" or number in self.chosen or (along == "state" and number - 1 in self.chosen)
+
+    def series(self) -> Iterator[Series]:
+        """The series of all probes at the chosen layers, each with the share of the depth where it stands."""
+        kinds: dict[int, Along] = {self.layers + 1: "state", self.layers: "layer", self.layers - 1: "pair"}
+        for (probe, name), rows in self.rows.items():
+            n = len(rows[0])
+            along = "number" if (probe, name) in LISTED else kinds.get(n, "number")
+            kept = tuple(i for i in range(n) if self.is_chosen(along, i))
+            if kept and all(len(row) == n for row in rows):
+                t = tuple((i + SHIFT[along]) / self.layers if along in SHIFT else float(i) for i in kept)
+                figures = tuple(tuple(rounded(row[i]) for i in kept) for row in rows)
+                yield Series(probe, name, along, kept, t, figures)
+
+    def matrices(self, tokens: Sequence[str]) -> Iterator[Matrix]:
+        """Those that charts show; `tokens` are those of the first text."""
+        mean = self.mean("cka_layers")
+        if mean is not None:
+            kept = [i for i in range(len(mean)) if self.is_chosen("state", i)]
+            yield Matrix("cka_layers", "matrix", tuple(map(str, kept)), rounded_rows(mean[kept][:, kept]))
+        if "rollout" in self.first:
+            weights = self.first["rollout"][0].float()
+            n = min(len(tokens), len(weights))
+            yield Matrix("rollout", "weights", tuple(tokens[:n]), rounded_rows(weights[:n, :n]))
+
+    def spectra(self) -> Iterator[Spectrum]:
+        """The eigenvalues of each layer; of a wide model, evenly chosen ones in the order of their size."""
+        for layer in self.chosen if "jacobian" in self.first else ():
+            values = self.first["jacobian"][layer, 0]
+            order = torch.linalg.vector_norm(values, dim=-1).argsort(descending=True)
+            places = torch.linspace(0, len(order) - 1, min(len(order), EIGENVALUES)).round().long()
+            yield Spectrum(layer, *rounded_rows(values[order[places]].T, 3))
+
+    def outliers(self) -> Iterator[Outlier]:
+        mean = self.mean("sizes")
+        for state, shares in enumerate(() if mean is None else mean):
+            if self.is_chosen("state", state):
+                yield Outlier(state, int(shares.argmax()), rounded(float(shares.max())))
+
+    def skipped(self) -> Iterator[Skipped]:
+        for layer in self.chosen:
+            changes = tuple(rounded(one[layer]) for one in self.skips if layer in one)
+            if changes:
+                yield Skipped(layer, changes)
+
+
+def sinks(weights: Tensor) -> tuple[float, ...]:
+    """The mean weight on the first key by layer, over heads and all queries but the first; weights [L, 1, heads, T,
+    T]."""
+    if weights.shape[-2] < 2:
+        return (float("nan"),) * len(weights)
+    return tuple(weights[:, 0, :, 1:, 0].double().mean((-2, -1)).tolist())
 
 
 def inspection(
@@ -50,14 +186,13 @@ def inspection(
         if progress is not None:
             progress(next(done), total)
 
-    look = partial(measured, place=place, tick=tick)
-    make_null = maker_of(opened.model)
-    first, rest, other = look(opened, source, plan), plan._replace(layers=None, states=None), None
+    look, config = partial(measured, place=place, tick=tick), deepcopy(opened.model.config)
+    first, rest, other = look(opened, source, plan), plan._replace(states=None), None
     if second is not None:
-        other = look(second, beside, rest)
+        other = look(second, beside, rest._replace(layers=None))
     elif against == RANDOM:
-        null = opened._replace(model=make_null())
-        other = look(null, source, rest._replace(layers=plan.layers, skips=False), random=True)
+        null = opened._replace(model=null_model(type(opened.model), config))
+        other = look(null, source, rest._replace(skips=False), random=True)
     return Inspection(
         model=first, other=other, seed=SEED if against == RANDOM else None, texts=len(source.texts),
         tokens=tokens, source=source.name, probes=plan.probes, differentiated=plan.differentiated,
@@ -77,16 +212,11 @@ def device_of(name: str | None) -> torch.device:
         raise ValueError(f"--device {name} is not here ({str(error).splitlines()[0]}): {instead}") from None
 
 
-def maker_of(model: Any) -> Callable[[], Any]:
-    """Makes the null model: this class and config with fresh weights. It does not hold the model itself."""
-    kind, config = type(model), deepcopy(model.config)
-
-    def make() -> Any:
-        with silent(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(SEED)
-            return kind._from_config(config)
-
-    return make
+def null_model(kind: Any, config: Any) -> Any:
+    """A model of this class and config with fresh weights."""
+    with silent(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        return kind._from_config(config)
 
 
 def measured(
@@ -104,10 +234,52 @@ def measured(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         flow = load(opened._replace(model=model))
-    layers = len(flow.stacks[flow.main].layers)
+    stack, texts = flow.stacks[flow.main], source.texts
+    layers = len(stack.layers)
     if wrong := [one for one in plan.layers or () if one >= layers]:
         raise ValueError(f"--layers: {opened.name} has no layer {wrong[0]}; its layers are 0 to {layers - 1}")
-    return measure_model(flow, opened.name, source.texts, plan, random, tick)
+    tally = Tally(layers, tuple(range(layers)) if plan.layers is None else plan.layers)
+    judge = Judge.of(flow, texts[0].inputs)
+    for i, text in enumerate(texts):
+        observe_text(flow, text, i, plan, tally)
+        tried = tally.chosen if plan.skips and i < SKIPPED else ()
+        tally.skips.append(skipped_layers(flow, text.inputs, judge, tried))
+        tick()
+    return ModelFindings(
+        model=opened.name, scheme=str(stack.scheme), stack=flow.main, layers=layers, width=tally.states[0].shape[-1],
+        parameters=sum(one.numel() for one in model.parameters()), random=random, notes=flow.notes,
+        losses=tuple(one[-1] for one in tally.skips if -1 in one), series=tuple(tally.series()),
+        matrices=tuple(tally.matrices(texts[0].tokens)), spectra=tuple(tally.spectra()),
+        paths=tuple(token_paths(tally.states, [text[1:] for text in texts[:PATHS]])), outliers=tuple(tally.outliers()),
+        skipped=tuple(tally.skipped()), missing=tuple(Missing(*one) for one in tally.missing.items()),
+    )  # fmt: skip
+
+
+def observe_text(flow: Flow, text: Text, i: int, plan: Plan, tally: Tally) -> None:
+    """One pass of one text, and its figures."""
+    guarded = {name: Guarded(probe) for name, probe in probes_for(flow, text, i, plan, tally).items()}
+    observable: Any = flow  # a protocol with a Mapping, which a dict does not match
+    for name, by_stack in watch_flow(observable, text.inputs, guarded).items():
+        tally.add(name, by_stack[flow.main])
+    tally.missing |= {name: one.why for name, one in guarded.items() if one.why}
+
+
+def probes_for(flow: Flow, text: Text, i: int, plan: Plan, tally: Tally) -> Mapping[str, Probe]:
+    """The probes for text i: those with derivatives look at the first texts only, and none that failed is tried
+    again."""
+    made = {name: PROBES.find(name)() for name in plan.probes if name not in tally.missing}
+    found: dict[str, Probe] = {
+        name: probe
+        for name, probe in made.items()
+        if i < (plan.differentiated if isinstance(probe, LayerBlocks) else FEWER.get(name, i + 1))
+    }
+    found["sizes"] = Sizes()
+    if i < PATHS:
+        found["paths"] = KeptStates()
+    if plan.states is not None:
+        file, substeps = plan.states / f"text-{i + 1:04d}.safetensors", flow.stacks[flow.main].substeps
+        found["saved states"] = SavedStates(file, flow.scheme, substeps, tally.chosen, text.tokens)
+    return found
 
 
 def read_layers(text: str) -> tuple[int, ...]:
