@@ -14,7 +14,7 @@ from .information import Information
 from .movement import Drift, IncrementNorms, StateNorms
 from .probe import Figures, Pass, Probe
 from .sensitivity import Sensitivity
-from .states import States
+from .similarity import States
 from .watching import watch, watch_flow
 
 __all__ = ["PROBES", "Figures", "Pass", "Probe", "observe"]

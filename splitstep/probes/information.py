@@ -24,7 +24,7 @@ from .mutual_information import (
     pairwise_bounds,
 )
 from .probe import Figures, LayerStates, Pass, numbers, wide
-from .states import chosen_tokens, pooled
+from .similarity import chosen_tokens, pooled
 
 DIMENSIONS = 4  # of T: with more, 64 examples say little
 SIGMAS = (0.5, 1.0, 2.0)  # of the noise, relative to the spread of T

@@ -1,7 +1,9 @@
-"""How alike the states of two networks are, or of the layers of one. Rows are the same examples or tokens in both."""
+"""How alike two networks are, or the layers of one: their states, rows being the same examples or tokens in both, and
+their attention weights [.., queries, keys], each row a distribution."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
 
 import torch
@@ -9,7 +11,47 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from .probe import Figures, LayerStates, Pass, numbers, wide
-from .states import chosen_tokens
+
+TOKENS, SEED = 256, 15
+LEAST = 1e-7  # about the least positive number of float16, in which weights are stored
+
+
+@final
+class States(LayerStates):
+    """The states at the start of each layer and at the end, as tensors.
+
+    "pooled" [L + 1, B, width]: the mean over the tokens of each example; "tokens" [L + 1, at most 256, width]: a fixed
+    choice of tokens, none of them padding. Both are float16, or float32 if a number is too large for that. The choice
+    depends on the shape of the batch and on its padding only, so networks that saw the same batch can be compared.
+    """
+
+    def figures(self, passed: Pass) -> Figures:
+        states = torch.stack(self.states(passed)).float()
+        chosen = chosen_tokens(passed.real, states[0])
+        return {"pooled": narrow(pooled(states, passed.real)), "tokens": narrow(states.flatten(1, 2)[:, chosen])}
+
+
+def pooled(x: Tensor, real: Tensor | None) -> Tensor:
+    """The mean over the tokens [.., B, T, width] of each example that are not padding."""
+    if real is None:
+        return x.mean(-2)
+    weight = real[..., None]
+    return torch.where(weight, x, 0).sum(-2) / weight.sum(-2).clamp(min=1)
+
+
+def chosen_tokens(real: Tensor | None, x: Tensor, most: int = TOKENS) -> Tensor:
+    """The numbers of at most `most` real tokens of a batch [B, T, width], drawn once for all and in order."""
+    count = x.shape[0] * x.shape[1]
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(SEED)).to(x.device)
+    if real is not None:
+        order = order[real.flatten()[order]]
+    return order[:most].sort().values
+
+
+def narrow(x: Tensor) -> Tensor:
+    """The tensor in float16 if all its numbers fit."""
+    half = x.half()
+    return half if bool(half.isfinite().all()) else x
 
 
 def linear_cka(x: Tensor, y: Tensor, debiased: bool = False) -> Tensor:
@@ -79,7 +121,7 @@ class LayerSimilarity(LayerStates):
 
 
 def layer_cka(x: Tensor) -> Tensor:
-    """The debiased linear CKA of all pairs of states [L, N, width], as `similarity.linear_cka` has it, [L, L].
+    """The debiased linear CKA of all pairs of states [L, N, width], as `linear_cka` has it, [L, L].
 
     With the Gram matrices K of centred states, without their diagonals, HSIC(K, M) is proportional to
     tr(K M) + 1^T K 1 1^T M 1 / ((N - 1)(N - 2)) - 2 / (N - 2) 1^T K M 1.
@@ -94,3 +136,52 @@ def layer_cka(x: Tensor) -> Tensor:
     hsic = flat @ flat.T + total[:, None] * total / ((n - 1) * (n - 2)) - 2 / (n - 2) * rows @ rows.T
     own = hsic.diagonal().sqrt()
     return hsic / (own[:, None] * own)
+
+
+def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
+    """sum_j p_j log(p_j / q_j) in nats, of each query. Weights below 1e-7 in q count as 1e-7: stored weights are
+    rounded to zero there, where the divergence would be infinite."""
+    p, q = distribution(p), distribution(q)
+    return (p * (p.clamp(min=LEAST) / q.clamp(min=LEAST)).log()).sum(-1)
+
+
+def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
+    """(KL(p | m) + KL(q | m)) / 2 with m = (p + q) / 2, in nats: between 0 and log 2, of each query."""
+    p, q = distribution(p), distribution(q)
+    middle = (p + q) / 2
+    entropy = torch.special.entr
+    return (entropy(middle) - (entropy(p) + entropy(q)) / 2).sum(-1).clamp(min=0)
+
+
+def attention_cosine(p: Tensor, q: Tensor) -> Tensor:
+    """The cosine between the weights of each query."""
+    return cosine_similarity(distribution(p), distribution(q), dim=-1)
+
+
+def distribution(p: Tensor) -> Tensor:
+    """Rows in a wide type that sum to one: stored weights are rounded."""
+    p = p.to(wide(p))
+    return p / p.sum(-1, keepdim=True).clamp(min=LEAST)
+
+
+COMPARISONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "kl": kl_divergence,
+    "jensen_shannon": jensen_shannon,
+    "cosine": attention_cosine,
+}
+
+
+def compare_attention(p: Tensor, q: Tensor, real: Tensor | None = None) -> dict[str, Tensor]:
+    """Each comparison of weights [layers, n, heads, T, S], as the probe `attention` keeps them, in the mean over the
+    queries that are not padding, `real` [n, T]: [layers, heads]."""
+    if p.shape != q.shape:
+        raise ValueError(f"attention weights of shapes {list(p.shape)} and {list(q.shape)} cannot be compared")
+    return {name: over_queries(f(p, q), real) for name, f in COMPARISONS.items()}
+
+
+def over_queries(values: Tensor, real: Tensor | None) -> Tensor:
+    """The mean of [layers, n, heads, T] over examples and queries."""
+    if real is None:
+        return values.mean((1, 3))
+    weight = real[:, None, :]
+    return torch.where(weight, values, 0).sum((1, 3)) / weight.sum()

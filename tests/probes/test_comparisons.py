@@ -9,8 +9,14 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
 from torch import Tensor
 
-from splitstep.probes.divergence import attention_cosine, compare_attention, jensen_shannon, kl_divergence
-from splitstep.probes.similarity import linear_cka, mean_cosine
+from splitstep.probes.similarity import (
+    attention_cosine,
+    compare_attention,
+    jensen_shannon,
+    kl_divergence,
+    linear_cka,
+    mean_cosine,
+)
 
 
 def states(*shape: int, seed: int = 0) -> Tensor:

@@ -176,9 +176,9 @@ def test_the_record_is_of_the_first_validation_batch(tmp_path: Path) -> None:
 
 
 def test_an_unwatched_run_observes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from splitstep.training import log
+    from splitstep.training import loop
 
-    monkeypatch.setattr(log, "observe", None)  # calling it would fail
+    monkeypatch.setattr(loop, "observe", None)  # calling it would fail
     train(read_recipe(RECIPE, "r"), tmp_path / "run", quiet=True)
     assert {r["split"] for r in lines(tmp_path / "run")} == {"train", "valid"}
 
@@ -193,10 +193,10 @@ def test_a_translator_is_watched(tmp_path: Path) -> None:
 
 def test_a_length_that_is_no_number_is_written_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A state can be too long for float32 while the loss behind a norm is fine."""
-    from splitstep.training import log
+    from splitstep.training import loop
 
     found = {"state_norms": {"body.stack": {"x": (1.0, math.inf, math.nan)}}}
-    monkeypatch.setattr(log, "observe", lambda *_: found)
+    monkeypatch.setattr(loop, "observe", lambda *_: found)
     train(read_recipe({**RECIPE, "probes": ["state_norms"]}, "r"), tmp_path / "run", quiet=True)
     [record, _] = [r for r in lines(tmp_path / "run") if r["split"] == "probe"]
     assert record["state_norms"]["body.stack"]["x"] == [1.0, "inf", "nan"]
