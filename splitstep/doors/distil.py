@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.provenance import typed_command
 from .common import check_folder, checked_count, default_folder, kept, refuse_launchers
-from .runs import Trained, trained
+from .door import door
+from .runs import trained
 
 if TYPE_CHECKING:
-    from ..studies.distil.exams import ExamFiles
+    from ..studies.distil.inputs import ExamFiles
     from ..studies.distil.result import DistilResult
+    from .results import Trained
 
 RECIPE = "distil"
 TEST = 500  # rows at the end of the text, on which students are judged, unless data.test says otherwise
 SAMPLES, TOKENS = (10, 20, 30, 40, 50), 256  # the seeds of answers, as in the papers
 
 
+@door
 def distil(
     teacher: str,
     *student: str,
@@ -52,28 +55,36 @@ def distil(
     text FILE: JSON lines with instruction and response, or plain text; repeatable.
     method SUM: A sum of terms (ce, kl, skl, uld, ...), such as "skl + 2 mta.dsa + .2 mta.hid", or a preset: mta, sra.
     student_layers N: Cut the student from the teacher: N of its layers, evenly.
-    out DIR: The folder of the run, new or of an interrupted one. Default: runs/distil-STUDENT.
     cache DIR: Where to keep what the teacher shows, which it does once. Default: OUT-teacher.
     online: Keep the teacher in memory beside the student; nothing is cached.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     """
     begin, changes = student_and_changes(teacher, student, student_layers)
     if online and cache is not None:
         raise ValueError(f"--online and --cache {cache} exclude each other: leave one of them out.")
     if not text:
         raise ValueError("--text is missing: name a file of instructions with answers, or of plain text.")
-    from ..recipe import load_document, override, read_recipe
+    from ..recipe import override, read_recipe
 
     out = default_folder("distil", begin, out)
-    document: dict[str, Any] = dict(load_document(RECIPE))
-    del document["about"]
-    document |= {"start": begin, "data": {"path": [str(file) for file in text]}}
-    document["objective"] = {"name": "distil", "teacher": teacher, "method": method}
-    if not online:
-        document["objective"]["cache"] = str(cache or out.with_name(f"{out.name}-teacher"))
-    if student_layers is not None:
-        document["model"] = {"layers": student_layers}
+    kept_in = None if online else cache or out.with_name(f"{out.name}-teacher")
+    document = document_of(teacher, begin, text, student_layers, kept_in, method=method)
     return trained(read_recipe(override(document, changes), "distil"), out, data, False, stop)
+
+
+def document_of(
+    teacher: str, begin: str, text: Sequence[Path], layers: int | None, cache: Path | None, **objective: str
+) -> dict[str, Any]:
+    """The recipe of a student; `objective` has more of its entries."""
+    from ..recipe import load_document
+
+    document: dict[str, Any] = {key: value for key, value in load_document(RECIPE).items() if key != "about"}
+    document |= {"start": begin, "data": {"path": [str(file) for file in text]}}
+    document["objective"] = {"name": "distil", "teacher": teacher, **objective}
+    if cache is not None:
+        document["objective"]["cache"] = str(cache)
+    if layers is not None:
+        document["model"] = {"layers": layers}
+    return document
 
 
 def student_and_changes(teacher: str, words: Sequence[str], layers: int | None) -> tuple[str, list[str]]:
@@ -93,6 +104,7 @@ def student_and_changes(teacher: str, words: Sequence[str], layers: int | None) 
     return (named[0] if named else teacher), changes
 
 
+@door
 def compare_distil(
     teacher: str,
     *student: str,
@@ -103,7 +115,7 @@ def compare_distil(
     student_layers: int | None = None,
     plain: Path | None = None,
     answer_tokens: int = TOKENS,
-    out: Path = Path("runs/compare-distil"),
+    out: Path | None = None,
     engine: str = "local",
     data: Path | None = None,
 ) -> DistilResult:
@@ -128,26 +140,25 @@ def compare_distil(
     student_layers N: Cut the student from the teacher: N of its layers, evenly.
     plain FILE: Plain text, of which bits per byte are measured as well.
     answer_tokens N: The most tokens of an answer.
-    out DIR: The folder of all output, new or of an interrupted comparison.
-    engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     """
     checked_count(seeds)
     if answer_tokens < 1:
         raise ValueError(f"--answer-tokens {answer_tokens}: give at least 1.")
-    begin, changes = models_of(teacher, student, student_layers)
+    begin, changes = student_and_changes(teacher, student, student_layers)
     refuse_launchers("compare distil")
     from ..jobs import check_engine
     from ..recipe import override
-    from ..studies.distil.exams import ExamFiles
-    from ..studies.distil.plan import check_methods
+    from ..studies.distil.directory import CACHE, plan
+    from ..studies.distil.inputs import ExamFiles
 
     check_engine(engine)
-    check_methods(methods, range(seeds))  # before models are opened
+    plan(methods, range(seeds))  # refuses wrong methods before models are opened
+    out = default_folder("compare", "distil", out)
     check_folder(out)
-    document = override(document_of(teacher, begin, text, student_layers, out), changes)
+    document = document_of(teacher, begin, text, student_layers, out / CACHE)
+    document["data"]["test"] = TEST
     files = ExamFiles(text, sets_of(questions or []), plain, data)
-    return judged(document, files, list(methods), range(seeds), answer_tokens, out, engine)
+    return judged(override(document, changes), files, list(methods), range(seeds), answer_tokens, out, engine)
 
 
 def judged(
@@ -155,21 +166,20 @@ def judged(
 ) -> DistilResult:
     """Students trained and judged by all methods with all seeds."""
     from ..distillation.judging.answers import Writing
+    from ..opening.network import sha256_of_weights
     from ..studies.distil import compare_methods
-    from ..studies.distil.directory import check_directory, check_weights, left_out
-    from ..studies.distil.exams import make_exam
-    from ..studies.distil.recipe_runs import RecipeRuns, weights_of
+    from ..studies.distil.directory import Weights, check_recipe, check_weights, left_out
+    from ..studies.distil.inputs import RecipeRuns, make_exam
 
     runs = RecipeRuns(document, files.data)
     recipe = runs.recipe(methods[0], 0).document()
-    check_directory(out, recipe)
-    models = runs.models()
-    weights = weights_of(models)
+    check_recipe(out, recipe)
+    models = [runs.teacher(), runs.start()]
+    weights = Weights(*(sha256_of_weights(one.model) for one in models))
     check_weights(out, weights)
     exam, notes = make_exam(files, models, Writing(SAMPLES, tokens), document["data"])
     del models  # they would stay in memory beside those of the runs
-    for note in notes:
-        print(note, file=sys.stderr)
+    print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
     runs.write_cache(methods)
     result = compare_methods(
         runs, exam, methods, seeds, out, engine=engine, recipe=recipe, weights=weights, command=typed_command()
@@ -179,37 +189,12 @@ def judged(
     return kept(result, out)
 
 
-def models_of(teacher: str, words: Sequence[str], layers: int | None) -> tuple[str, list[str]]:
-    """The model that the student begins as, the teacher itself if the student is cut from it; and entries to change."""
-    named = [word for word in (teacher, *words) if "=" not in word]
-    if not named:
-        raise ValueError("There is no teacher: write `splitstep compare distil TEACHER STUDENT --methods ce,kl ...`.")
-    if len(named) > 2 or (len(named) == 2 and layers is not None):
-        raise ValueError(f"{named[-1]} is one model too many: name a teacher, and a student or --student-layers.")
-    if len(named) == 1 and layers is None:
-        raise ValueError("There is no student: name one after the teacher, or add --student-layers N.")
-    return named[-1], [word for word in words if "=" in word]
-
-
 def sets_of(questions: Sequence[Path]) -> dict[str, Path]:
     """The files by their names without the ending, as tables call them."""
-    from ..studies.distil.exams import HELD_OUT
+    from ..studies.distil.inputs import HELD_OUT
 
     names = [path.stem for path in questions]
     for number, name in enumerate(names):
         if name in (*names[:number], HELD_OUT):
             raise ValueError(f"--questions {questions[number]}: there is a set called {name} already: rename the file")
     return dict(zip(names, questions, strict=True))
-
-
-def document_of(teacher: str, begin: str, text: Sequence[Path], layers: int | None, out: Path) -> dict[str, Any]:
-    """The recipe that all runs share."""
-    from ..recipe import load_document
-    from ..studies.distil.directory import CACHE
-
-    document: dict[str, Any] = {key: value for key, value in load_document(RECIPE).items() if key != "about"}
-    document |= {"start": begin, "data": {"path": [str(file) for file in text], "test": TEST}}
-    document["objective"] = {"name": "distil", "teacher": teacher, "cache": str(out / CACHE)}
-    if layers is not None:
-        document["model"] = {"layers": layers}
-    return document

@@ -22,7 +22,7 @@ SERVER.set_forkserver_preload([
     "splitstep.training", "splitstep.models", "splitstep.order", "splitstep.training.card",
     "splitstep.training.networks", "splitstep.tasks.digits", "splitstep.tasks.pairs.numbers",
     "splitstep.tasks.listops",
-    "splitstep.cli", "splitstep.studies.compare", "splitstep.studies.distil.recipe_runs",
+    "splitstep.cli", "splitstep.studies.compare", "splitstep.studies.distil.inputs",
     "sklearn.datasets", "sacrebleu", "rouge_score.tokenizers",
 ])  # fmt: skip
 MOMENT = ("tokens_per_second", "seconds", "date", "commit")  # what may differ between two equal runs

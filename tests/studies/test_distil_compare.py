@@ -1,103 +1,134 @@
-"""`splitstep compare distil`: the whole command with tiny models, its exam, and what it refuses."""
+"""`splitstep compare distil`: the whole command with tiny models, its exam, its directory, and what it refuses."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from inline import forked
+from inline import forked, here
 from tiny_causal import LINES, ROWS, gpt2, llama
 
 from splitstep import cli
+from splitstep.distillation.cached_teacher import NO_DISK
 from splitstep.distillation.judging.answers import Writing
 from splitstep.doors.distil import document_of, sets_of
+from splitstep.experiments import running
 from splitstep.experiments.study import STUDIES
+from splitstep.jobs import open_engine
 from splitstep.opening.network import PRETRAINED
 from splitstep.recipe import override
-from splitstep.studies.distil.exams import PLAIN, ExamFiles, has_room, held_out, make_exam
-from splitstep.studies.distil.recipe_runs import RecipeRuns
-from splitstep.text.instructions import Row
+from splitstep.studies.distil.directory import Weights, check_recipe, claim, left_out
+from splitstep.studies.distil.inputs import PLAIN, ExamFiles, RecipeRuns, is_long, make_exam
 
-read_distil = STUDIES["distil"].read
+QUICK = ["train.steps=1", "train.batch=2", "train.warmup=1", "data.test=2", "data.valid=2"]
+FEW = Writing(max_tokens=4)
 
-QUICK = ["train.steps=2", "train.batch=2", "train.warmup=1", "train.evaluate_every=1", "train.log_every=1"]
+
+@pytest.fixture(scope="module", autouse=True)
+def inline() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "open_engine", here)
+        yield
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three models and texts."""
     folder = tmp_path_factory.mktemp("pairs")
     for name, one in (("teacher", llama()), ("student", gpt2("byte BPE")), ("other", gpt2())):
         one.model.save_pretrained(folder / name)
         one.tokenizer.save_pretrained(folder / name)
-    rows = [{"instruction": f"ask {n}", "response": LINES[n % 3]} for n in range(24)]
+    rows = [{"instruction": f"ask {n}", "response": LINES[n % 3]} for n in range(8)]
     (folder / "text.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (folder / "plain.txt").write_text("\n".join(LINES))
     (folder / "more.jsonl").write_text(json.dumps({"instruction": "why", "output": LINES[0]}))
     return folder
 
 
+@pytest.fixture(scope="module")
+def begun(models: Path) -> Path:
+    """The folder with a comparison by `ce` alone, which has no cache."""
+    assert cli.main(words(models, "ce", 1)) == 0
+    return models
+
+
+@pytest.fixture
+def place(begun: Path) -> Iterator[Path]:
+    """The same folder, as it was before, after the test."""
+    kept = begun.with_name(f"{begun.name}-kept")
+    shutil.copytree(begun, kept)
+    yield begun
+    shutil.rmtree(begun)
+    kept.rename(begun)
+
+
+def words(place: Path, methods: str, seeds: int, out: str = "out", student: str = "student") -> list[str]:
+    given = ["compare", "distil", str(place / "teacher"), str(place / student), *QUICK, "--answer-tokens", "2"]
+    named = ["--text", str(place / "text.jsonl"), "--out", str(place / out)]
+    return [*given, *named, "--methods", methods, "--seeds", str(seeds)]
+
+
+def refused(capsys: pytest.CaptureFixture[str], given: list[str]) -> str:
+    """The one line of a command that is refused."""
+    capsys.readouterr()
+    assert cli.main(given) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("student", "methods"),
-    [("student", "ce,skl,skl+mta"), pytest.param("other", "ce,uld,sra", marks=pytest.mark.nightly)],
+    ("student", "methods"), [("student", "skl,skl+mta"), pytest.param("other", "ce,uld,sra", marks=pytest.mark.nightly)]
 )
 def test_the_whole_command(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], student: str, methods: str
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, student: str, methods: str
 ) -> None:
-    words = ["compare", "distil", str(place / "teacher"), str(place / student), *QUICK, "data.test=4", "data.valid=4"]
-    files = ["--text", str(place / "text.jsonl"), "--questions", str(place / "more.jsonl"), "--answer-tokens", "4"]
-    files += ["--plain", str(place / "plain.txt")]
-    options = ["--methods", methods, "--seeds", "2", "--engine", "local=2", "--out", str(tmp_path / "terms")]
+    monkeypatch.setattr(running, "open_engine", open_engine)
+    out, more = place / "terms", ["--questions", str(place / "more.jsonl"), "--plain", str(place / "plain.txt")]
     with forked():
-        assert cli.main([*words, *files, *options]) == 0
-    result = read_distil(json.loads((tmp_path / "terms" / "result.json").read_text()), "it")
-    assert [run.method for run in result.runs] == 2 * methods.split(",")
-    assert {name: one["rows"] for name, one in result.data["sets"].items()} == {"held out": 4, "more": 1}
+        given = words(place, methods, 1, "terms", student)
+        assert cli.main([*given, *more, "--engine", "local=2", "train.evaluate_every=1"]) == 0
+    result = STUDIES["distil"].read(json.loads((out / "result.json").read_text()), "it")
+    assert [run.method for run in result.runs] == methods.split(",")
+    assert {name: one["rows"] for name, one in result.data["sets"].items()} == {"held out": 2, "more": 1}
     assert all(run.figures is not None and run.figures.distances for run in result.runs)
-    assert all(len(run.valid_loss.steps) == 2 for run in result.runs)
+    assert all(len(run.valid_loss.steps) == 1 for run in result.runs)
     assert all(row.text_bits_per_byte is not None for row in result.rows)
     assert (result.made.engine, set(result.others)) == ("local=2", {"teacher", "student before"})
-    asked_of_teacher = json.loads((tmp_path / "terms" / "teacher" / "manifest.json").read_text())["fields"]
+    asked_of_teacher = json.loads((out / "teacher" / "manifest.json").read_text())["fields"]
     assert ("states.2" in asked_of_teacher, "final" in asked_of_teacher) == ("mta" in methods, "sra" in methods)
-    assert (tmp_path / "terms" / "report.html").is_file()
+    assert (out / "report.html").is_file()
     capsys.readouterr()
-    assert cli.main(["report", str(tmp_path / "terms")]) == 0
+    assert cli.main(["report", str(out)]) == 0
     assert "undecided" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("given", "message"),
     [
-        (["train.steps=2"], "There is no teacher: write `splitstep compare distil TEACHER STUDENT"),
-        (["T"], "There is no student: name one after the teacher, or add --student-layers N."),
-        (["T", "S", "U"], "U is one model too many"),
-        (["T", "S", "--student-layers", "2"], "S is one model too many"),
-        (["T", "S", "--methods", "ce,cee"], 'there is no term "cee"'),
-        (["T", "S", "--seeds", "0"], "--seeds 0: give at least 1"),
-        (["T", "S", "--engine", "locl=2"], "--engine locl=2 is unknown: use local, local=N"),
+        ("train.steps=2 T", "There is no teacher: train.steps=2 is a recipe entry; name the teacher and the student"),
+        ("T", "There is no student: name one after the teacher, or add --student-layers N."),
+        ("T S U", "U is a second student"),
+        ("T S --student-layers 2", "S and --student-layers 2 are two students: give one of them"),
+        ("T S --methods ce,cee", 'there is no term "cee"'),
+        ("T S --seeds 0", "--seeds 0: give at least 1"),
+        ("T S --engine locl=2", "--engine locl=2 is unknown: use local, local=N"),
     ],
 )
 def test_what_is_wrong_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, message: str
 ) -> None:
-
-    methods = [] if "--methods" in words else ["--methods", "ce,kl"]
-    assert cli.main(["compare", "distil", *words, "--text", "a", *methods, "--out", str(tmp_path / "out")]) == 2
-    found = capsys.readouterr().err
-    assert message in found
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_last_rows_are_held_out() -> None:
-    rows = [Row(f"ask {n}", "answer") for n in range(5)]
-    assert held_out(rows, 2) == (rows[:3], rows[3:])
-    for count, message in ((5, "5 of 5 rows cannot be held out"), (0, "0 of 5 rows")):
-        with pytest.raises(ValueError, match=message):
-            held_out(rows, count)
+    methods = [] if "--methods" in given else ["--methods", "ce,kl"]
+    line = refused(capsys, ["compare", "distil", *given.split(), "--text", "a", *methods, "--out", str(tmp_path / "o")])
+    assert message in line
+    assert not (tmp_path / "o").exists()
 
 
 def written(path: Path, prompts: list[str]) -> Path:
@@ -110,7 +141,7 @@ def test_no_prompt_of_the_exam_is_trained_on(tmp_path: Path) -> None:
     text = written(tmp_path / "text.jsonl", ["a", "b", "c", "a", "d", "e"])
     more = written(tmp_path / "more.jsonl", ["b", "e", "f", "f"])
     files = ExamFiles([text], {"more": more})
-    exam, notes = make_exam(files, [llama()], Writing(max_tokens=4), {"test": 3, "template": "{prompt}"})
+    exam, notes = make_exam(files, [llama()], FEW, {"test": 3, "template": "{prompt}"})
     assert {name: [row.prompt for row in rows] for name, rows in exam.sets.items()} == {
         "held out": ["d", "e"], "more": ["e", "f", "f"],
     }  # fmt: skip
@@ -118,15 +149,60 @@ def test_no_prompt_of_the_exam_is_trained_on(tmp_path: Path) -> None:
         "held out: 1 of 3 rows have prompts that are trained on, and are left out",
         "more: 1 of 4 rows have prompts that are trained on, and are left out",
     ]
+    written(more, ["a"] * 6)
     with pytest.raises(ValueError, match=r"more: all of the 6 rows have prompts that are trained on: give rows with"):
-        make_exam(files._replace(questions={"more": written(more, ["a"] * 6)}), [llama()], Writing(), {"test": 3})
+        make_exam(files, [llama()], FEW, {"test": 3})
 
 
-def test_an_exam_that_no_model_has_room_for_is_refused(place: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"held out: all of the 4 rows are too long for a model: lower --answer-tokens"
-    ):
-        make_exam(ExamFiles([place / "text.jsonl"], {}), [llama()], Writing(max_tokens=250), {"test": 4})
+def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(models: Path, tmp_path: Path) -> None:
+    one, long = llama(), {"instruction": "long", "response": LINES[0] * 40}
+    (tmp_path / "long.jsonl").write_text(f"{json.dumps(long)}\n{(models / 'more.jsonl').read_text()}")
+    files = ExamFiles([models / "text.jsonl"], {"long": tmp_path / "long.jsonl"})
+    exam, left = make_exam(files, [one, gpt2()], FEW, {"test": 4})
+    assert left == ["long: 1 of 2 rows are too long for a model, and are left out"]
+    assert {name: len(rows) for name, rows in exam.sets.items()} == {"held out": 4, "long": 1}
+    assert is_long(ROWS[0], one, Writing(max_tokens=250))
+
+
+def test_files_are_found_in_the_data_folder_and_plain_text_is_cut(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.txt").write_text("ab\n" * PLAIN)
+    (tmp_path / "text.jsonl").write_bytes((models / "text.jsonl").read_bytes())
+    files = ExamFiles([Path("text.jsonl")], {}, Path("plain.txt"), tmp_path)
+    exam, _ = make_exam(files, [llama()], FEW, {"test": 4})
+    assert exam.text == ("ab\n" * PLAIN)[:PLAIN]
+    assert exam.window == 256  # the model reads no more
+    said = exam.describe()
+    assert (said["text"]["bytes"], said["text"]["window"]) == (PLAIN, 256)
+    elsewhere, _ = make_exam(ExamFiles([models / "text.jsonl"], {}), [llama()], FEW, {"test": 4})
+    assert elsewhere.describe()["sets"] == said["sets"]  # wherever the files are
+
+
+NAMED = {name: Path(f"{name}.txt") for name in ("plain", "blank")} | {"none": Path("none.jsonl")}
+
+
+@pytest.mark.parametrize(
+    ("files", "test", "most", "message"),
+    [
+        (
+            {"questions": {"it": NAMED["plain"]}},
+            4,
+            4,
+            "plain.txt is plain text, and students answer instructions",
+        ),
+        ({"questions": {"it": NAMED["none"]}}, 4, 4, 'there is no file "none.jsonl"'),
+        ({"plain": NAMED["blank"]}, 4, 4, "blank.txt is empty: give a file with text"),
+        ({}, 8, 4, "8 of 8 rows cannot be held out"),
+        ({}, 0, 4, "0 of 8 rows cannot be held out"),
+        ({}, 4, 250, "held out: all of the 4 rows are too long for a model: lower --answer-tokens"),
+    ],
+)
+def test_an_exam_that_cannot_be_held_is_refused(
+    models: Path, files: dict[str, Any], test: int, most: int, message: str
+) -> None:
+    (models / "blank.txt").write_text("\n")
+    given = ExamFiles([models / "text.jsonl"], {}, None, models)._replace(**files)
+    with pytest.raises(ValueError, match=message):
+        make_exam(given, [llama()], Writing(max_tokens=most), {"test": test})
 
 
 def test_files_of_questions_have_names_of_their_own() -> None:
@@ -137,68 +213,115 @@ def test_files_of_questions_have_names_of_their_own() -> None:
             sets_of([Path(name) for name in twice])
 
 
-def test_rows_without_room_in_one_of_the_models_are_left_out_of_all(place: Path, tmp_path: Path) -> None:
-    one, long = llama(), {"instruction": "long", "response": LINES[0] * 40}
-    (tmp_path / "long.jsonl").write_text(f"{json.dumps(long)}\n{(place / 'more.jsonl').read_text()}")
-    given: Any = {"test": 4}
-    files = ExamFiles([place / "text.jsonl"], {"long": tmp_path / "long.jsonl"})
-    exam, left_out = make_exam(files, [one, gpt2()], Writing(max_tokens=4), given)
-    assert left_out == ["long: 1 of 2 rows are too long for a model, and are left out"]
-    assert {name: len(rows) for name, rows in exam.sets.items()} == {"held out": 4, "long": 1}
-    assert not has_room(one, ROWS[0], Writing(max_tokens=250))
-
-
-def cut_runs(place: Path, out: Path) -> RecipeRuns:
-    """Runs of a student of two of the teacher's layers."""
-    teacher = str(place / "teacher")
-    document = document_of(teacher, teacher, [place / "text.jsonl"], 2, out)
-    return RecipeRuns(override(document, [*QUICK, "data.test=4"]))
-
-
-def test_the_student_before_training_is_the_one_that_runs_begin_with(place: Path, tmp_path: Path) -> None:
-    runs = cut_runs(place, tmp_path)
-    recipe = runs.recipe()
-    built, judged = PRETRAINED.build(recipe, recipe.load_task(), inf), runs.start()
+def test_a_student_of_a_recipe(models: Path, tmp_path: Path) -> None:
+    """The one before training is the one that runs begin with. One that is trained has no checkpoints, and is not
+    trained again."""
+    teacher = str(models / "teacher")
+    document = document_of(teacher, teacher, [models / "text.jsonl"], 2, tmp_path / "cache")
+    runs = RecipeRuns(override(document, QUICK))
+    built, judged = PRETRAINED.build(runs.recipe(), runs.recipe().load_task(), inf), runs.start()
     assert judged.model.config.num_hidden_layers == 2
     weights = judged.model.state_dict()
     assert weights.keys() == built.state_dict().keys()
     assert all(torch.equal(x, weights[name].cpu()) for name, x in built.state_dict().items())
-
-
-def test_a_student_that_is_trained_has_no_checkpoints_and_is_not_trained_again(place: Path, tmp_path: Path) -> None:
-    first, again = (cut_runs(place, tmp_path).train("ce", 0, tmp_path / "run") for _ in range(2))
+    first, again = (runs.train("ce", 0, tmp_path / "run") for _ in range(2))
     assert not (tmp_path / "run" / "checkpoints").exists()
     assert first.student is not None
     assert again.student is not None
     assert first._replace(student=None) == again._replace(student=None)
-    assert all(
-        torch.equal(*pair)
-        for pair in zip(first.student.model.parameters(), again.student.model.parameters(), strict=True)
-    )
+    pairs = zip(first.student.model.parameters(), again.student.model.parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
 
 
-def test_files_are_found_in_the_data_folder_and_plain_text_is_cut(place: Path, tmp_path: Path) -> None:
-    (tmp_path / "plain.txt").write_text("ab\n" * PLAIN)
-    (tmp_path / "text.jsonl").write_bytes((place / "text.jsonl").read_bytes())
-    files = ExamFiles([Path("text.jsonl")], {}, Path("plain.txt"), tmp_path)
-    exam, _ = make_exam(files, [llama()], Writing(max_tokens=4), {"test": 4})
-    assert exam.text == ("ab\n" * PLAIN)[:PLAIN]
-    assert exam.window == 256  # the model reads no more
-    text = exam.describe()["text"]
-    assert (text["bytes"], text["window"]) == (PLAIN, 256)
-    with pytest.raises(ValueError, match=r"plain.txt is plain text, and students answer instructions: give JSON lines"):
-        make_exam(files._replace(questions={"it": Path("plain.txt")}), [llama()], Writing(max_tokens=4), {"test": 4})
-    (tmp_path / "blank.txt").write_text("\n")
-    with pytest.raises(ValueError, match=r"blank.txt is empty: give a file with text"):
-        make_exam(files._replace(plain=Path("blank.txt")), [llama()], Writing(max_tokens=4), {"test": 4})
-    with pytest.raises(ValueError, match=r'there is no file "none.jsonl"'):
-        make_exam(files._replace(questions={"it": Path("none.jsonl")}), [llama()], Writing(max_tokens=4), {"test": 4})
+@pytest.mark.parametrize("which", ["teacher", "student", "student of an older version"])
+def test_weights_that_changed_under_their_name_are_refused(
+    place: Path, capsys: pytest.CaptureFixture[str], which: str
+) -> None:
+    """Else seeds of two starts are taken for those of one, and two teachers judge. Older versions kept no hashes but
+    those of each run's start."""
+    kept = json.loads((place / "out" / "weights.json").read_text())
+    run = json.loads((place / "out" / "runs" / "ce-seed0" / "result.json").read_text())
+    assert kept["student"] == run["start"]["sha256"]
+    if which.endswith("version"):
+        (place / "out" / "weights.json").unlink()
+    name = which.split()[0]
+    other = llama(seed=5) if name == "teacher" else gpt2("byte BPE", seed=5)
+    other.model.save_pretrained(place / name)
+    line = refused(capsys, words(place, "ce", 2))
+    assert f"{place / 'out'} began with other weights of the {name} (sha256 " in line
+    assert line.endswith("restore those, or name a new directory with --out")
+    assert [folder.name for folder in (place / "out" / "runs").iterdir()] == ["ce-seed0"]
 
 
-def test_the_description_of_an_exam_does_not_depend_on_where_its_files_are(place: Path, tmp_path: Path) -> None:
-    (tmp_path / "text.jsonl").write_bytes((place / "text.jsonl").read_bytes())
-    exams = [
-        make_exam(ExamFiles([folder / "text.jsonl"], {}), [llama()], Writing(max_tokens=4), {"test": 4})[0]
-        for folder in (place, tmp_path)
-    ]
-    assert exams[0].describe() == exams[1].describe()
+def test_a_comparison_continues_and_a_result_that_is_now_of_fewer_runs_says_so(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words(place, "ce", 2)) == 0
+    assert len(json.loads((place / "out" / "result.json").read_text())["runs"]) == 2
+    assert "fewer runs" not in capsys.readouterr().err
+    assert cli.main(words(place, "ce", 1)) == 0
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "fewer runs" in line]
+    assert "out/result.json is now of fewer runs, without seed 1. What is in the folder stays, and the larger" in line
+    assert line.endswith(f"command gives it back: {shlex.join(['splitstep', *words(place, 'ce', 2)])}")
+    assert left_out(place / "out", ["kl"], [0]).startswith(f"{place / 'out' / 'result.json'} is now of fewer runs, ")
+    assert "without ce. " in left_out(place / "out", ["kl"], range(3))
+    assert left_out(place / "out", ["kl", "ce"], range(3)) == left_out(place / "new", ["kl"], [0]) == ""
+
+
+def test_a_folder_with_other_files_is_refused_as_by_distil(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (models / "notes").mkdir()
+    (models / "notes" / "notes.txt").write_text("mine")
+    alone = ["distil", *words(models, "ce", 1)[2:4], "--text", str(models / "text.jsonl")]
+    given = words(models, "ce", 1, "notes"), [*alone, "--out", str(models / "notes")]
+    lines = [refused(capsys, one) for one in given]
+    assert lines[0] == lines[1]
+    assert lines[0].endswith("notes holds other files, not a run of splitstep: name a new directory with --out")
+    assert [file.name for file in (models / "notes").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.slow
+def test_advice_about_the_cache_is_right_for_this_verb(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A text that changed under its name is refused by the cache; this verb has neither --cache nor --online."""
+    elsewhere = [*words(place, "kl", 1, "elsewhere"), f"objective.cache={place / 'here'}"]
+    assert cli.main(elsewhere) == 0
+    assert [(place / name).exists() for name in ("here", "elsewhere/teacher")] == [True, False]
+    text = (place / "text.jsonl").read_text()
+    (place / "text.jsonl").write_text(text.replace("ask 0", "ask for more"))
+    line = refused(capsys, elsewhere)
+    assert "here is a cache of another text" in line
+    assert ": name another --out and, " in line
+    assert not [name for name in ("--cache", "--online") if name in NO_DISK + line]
+    assert cli.main([*words(place, "kl", 1, "online"), "objective.cache=null"]) == 0
+    assert not (place / "online" / "teacher").exists()
+
+
+@pytest.mark.parametrize(
+    ("left", "text", "message"),
+    [
+        ("teacher/manifest.json", "", ""),
+        ("teacher/.lock", "", ""),
+        (".part-study.json-0", "", ""),
+        ("runs/ce-seed0/judged.json", "", ""),
+        ("teacher/model.safetensors", "", "holds other files, not a run of splitstep: name a new directory"),
+        ("runs/other/recipe.yaml", "", "holds other files, not a run of splitstep: name a new directory"),
+        ("recipe.yaml", "task: text", "belongs to a single run: name a new directory"),
+        ("result.json", '{"study": "compare"}', "holds the result of something else: name a new directory"),
+        ("result.json", "{", "result.json is not JSON .*: name a new directory"),
+        ("study.json", "[]", "study.json .*: name a new directory"),
+    ],
+)
+def test_what_a_killed_command_left_is_no_other_file(tmp_path: Path, left: str, text: str, message: str) -> None:
+    """The teacher reads before the recipe is noted, and older versions noted none."""
+    (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / left).write_text(text)
+    if not message:
+        return check_recipe(tmp_path, {})
+    with pytest.raises(ValueError, match=message):
+        check_recipe(tmp_path, {})
+
+
+def test_hashes_are_noted_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        claim(tmp_path / "new", None, Weights("a", "b"))
+    with pytest.raises(ValueError, match=r"new began with other weights of the student \(sha256 b, here c\)"):
+        claim(tmp_path / "new", None, Weights("a", "c"))

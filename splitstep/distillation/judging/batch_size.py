@@ -88,6 +88,6 @@ def vocabulary(model: Any) -> int:
 
 def release_memory() -> None:
     """Give back what PyTorch keeps of a GPU for later: other workers may be there."""
-    gc.collect()
     if torch.cuda.is_available():
+        gc.collect()
         torch.cuda.empty_cache()

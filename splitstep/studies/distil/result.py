@@ -1,21 +1,55 @@
-"""The result of comparing methods of distillation: runs, rows, differences, claims and answers, and as JSON."""
+"""The result of comparing methods of distillation: its records, and what its figures say about each method.
+
+The rule of the claims is stated in docs/results/distil.md.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ...distillation.judging.exam import Figures
-from ...experiments.claims import Claim
-from ...experiments.experiment import Difference
+from ...experiments.claims import Claim, Form, Rule, decide, evidence
+from ...experiments.experiment import Difference, Quantity
 from ...experiments.result import Result
-from ...experiments.statistics import Estimate
+from ...experiments.statistics import Bounds, Estimate
 from ...experiments.trials import Curve
+from ...report.document import Verdict
 from ...support.provenance import Provenance
 from ...support.typed import Inlined
+from ...support.words import listed
+
+TEACHER, START, REFERENCE = "teacher", "student before", "reference"
+BOUNDS = {
+    "rouge": Bounds(0, 100), "bits_per_byte": Bounds(0), "text_bits_per_byte": Bounds(0), "top1": Bounds(0, 1),
+    "kl": Bounds(0), "ended": Bounds(0, 1),
+}  # fmt: skip
+QUANTITIES = {name: Quantity[Figures](attrgetter(name), bounds) for name, bounds in BOUNDS.items()}
+
+
+class Compared(NamedTuple):
+    """A figure by which methods are compared: differences within the rule's margin are of no account."""
+
+    quantity: Quantity[Figures]
+    rule: Rule
+    form: Form
+    higher: bool  # is better
+    has: str
+    claimed: str
+
 
 ROUGE, BITS = "ROUGE-L", "bits per byte"
-TEACHER, START, REFERENCE = "teacher", "student before", "reference"
+COMPARED = {
+    ROUGE: Compared(
+        QUANTITIES["rouge"], Rule(margin=0.2), Form("{:+.2f}", "points"), True,
+        "has a higher mean ROUGE-L than", "A higher ROUGE-L is",
+    ),
+    BITS: Compared(
+        QUANTITIES["bits_per_byte"], Rule(margin=0.005), Form("{:+.4f}", "bits per byte"), False,
+        "has fewer bits per byte than", "Fewer bits per byte are",
+    ),
+}  # fmt: skip
 
 
 class DistilRun(NamedTuple):
@@ -94,3 +128,37 @@ class DistilResult(Result):
 
     def of(self, method: str) -> list[DistilRun]:
         return [run for run in self.runs if run.method == method]
+
+
+def claim_of(one: Difference) -> Claim:
+    """Whether a method is better than its base; where less is better, the rule is asked about minus the difference."""
+    by = COMPARED[one.what]
+    gain = one.found if by.higher else one.found and one.found.turned
+    said = evidence(f"{one.of} minus {one.to}", one.found, by.form, by.rule.fewest, "no seed has both figures")
+    return Claim(f"{one.of} {by.has} {one.to}", decide(gain, by.rule), said)
+
+
+def with_claims(found: DistilResult) -> DistilResult:
+    """The result with its claims made, again if it has some: results of all versions say them in the same words."""
+    return replace(found, claims=tuple(map(claim_of, found.differences)))
+
+
+def distil_verdict(result: DistilResult) -> Verdict:
+    """The answers about ROUGE-L, then those about bits per byte; their figures are in the table of claims."""
+    if not result.claims:
+        names = listed([row.method for row in result.rows])
+        return Verdict("open", f"Nothing was compared: among the methods that were run, {names}, there is no base.")
+    settled = any(one.answer != "undecided" for one in result.claims)
+    few = all(one.found is None or one.found.lacks for one in result.differences)
+    parts = {by.claimed: in_short(result, what) for what, by in COMPARED.items()}
+    kind = "settled" if settled else "too few" if few else "open"
+    return Verdict(kind, " ".join(f"{claimed} {said}." for claimed, said in parts.items() if said))
+
+
+def in_short(result: DistilResult, what: str) -> str:
+    """The answers about a figure, each with the pairs of methods that it is about."""
+    found: dict[str, list[str]] = {"supported": [], "not supported": [], "undecided": []}
+    for one, claim in zip(result.differences, result.claims, strict=True):
+        if one.what == what:
+            found[claim.answer].append(f"{one.of} over {one.to}")
+    return "; ".join(f"{answer} for {listed(pairs)}" for answer, pairs in found.items() if pairs)
