@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..options import check_entries
 from ..recipe import ABLATE, Recipe
 from ..scheme import Scheme, with_diffusion, with_projections, without_residuals
 from ..schemes import scheme
 from ..support.registry import Registry
-from ..support.typed import nearest, read_as
+from ..support.typed import check_entries, nearest, read_as
 
 FULL = "full"
 Assignments = Mapping[str, Any]  # entries of the recipe, such as {"model.norm": "none"}
@@ -62,7 +61,7 @@ def read_ablate(document: Mapping[str, Any], where: str) -> AblateOptions:
         return AblateOptions()
     if not isinstance(section, Mapping):
         raise ValueError(f"{where}: {ABLATE} is {section!r}, and needs entries of its own such as {ABLATE}.seeds=3")
-    check_entries(section, list(AblateOptions.__dataclass_fields__), f"{where}: {ABLATE}")
+    check_entries(section, AblateOptions.__dataclass_fields__, f"{where}: {ABLATE}")
     options = read_as(AblateOptions, dict(section), f"{where}: {ABLATE}")
     for name in options.arms:
         if name in ARMS:
@@ -74,8 +73,13 @@ def read_ablate(document: Mapping[str, Any], where: str) -> AblateOptions:
 
 def check_arms(names: Sequence[str]) -> list[str]:
     """The names of arms; none may be empty."""
+    return check_names(names, "--arms", "full,no-norm")
+
+
+def check_names(names: Sequence[str], option: str, such_as: str) -> list[str]:
+    """The names that an option lists; none may be empty."""
     if not names or not all(names):
-        raise ValueError(f"--arms {','.join(names)!r} has an empty entry: write --arms full,no-norm")
+        raise ValueError(f"{option} {','.join(names)!r} has an empty entry: write {option} {such_as}")
     return list(names)
 
 
@@ -103,7 +107,7 @@ def fitted(name: str, recipe: Recipe) -> Assignments:
 
 def recipe_of(recipe: Recipe, arm: Arm) -> Recipe:
     """The recipe of an arm."""
-    known = recipe.entries()
+    known = recipe.document()
     for key in arm.assignments:
         section = key.rpartition(".")[0]
         if key in FIXED or section == "data":

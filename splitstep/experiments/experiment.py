@@ -40,13 +40,33 @@ class Quantity(NamedTuple, Generic[T]):
         return value if value is not None and math.isfinite(value) else None
 
 
-def by_unit(observations: Iterable[Observation[T]], quantity: Quantity[T]) -> dict[int, float]:
+class Sample(NamedTuple):
+    """A figure of each unit, and the least and the greatest value that it can have."""
+
+    values: ByUnit
+    bounds: Bounds = UNBOUNDED
+
+    def mean(self) -> Estimate | None:
+        """The mean over units, with its interval."""
+        return estimate(list(self.values.values()), bounds=self.bounds)
+
+    def minus(self, other: Sample) -> Estimate | None:
+        """The mean difference, unit by unit."""
+        return paired_difference(self.values, other.values, self.bounds)
+
+
+def sample(observations: Iterable[Observation[T]], quantity: Quantity[T]) -> Sample:
     """The mean over each unit's runs that finished with a finite figure."""
     found: dict[int, list[float]] = {}
     for one in observations:
         if (value := quantity.seen(one)) is not None:
             found.setdefault(one.unit, []).append(value)
-    return {unit: fmean(values) for unit, values in sorted(found.items())}
+    return Sample({unit: fmean(values) for unit, values in sorted(found.items())}, quantity.bounds)
+
+
+def by_unit(observations: Iterable[Observation[T]], quantity: Quantity[T]) -> ByUnit:
+    """The figure of each unit."""
+    return sample(observations, quantity).values
 
 
 class Difference(NamedTuple):
@@ -94,9 +114,9 @@ class Experiment(Generic[T]):
 
 def over_units(observations: Iterable[Observation[T]], quantity: Quantity[T]) -> Estimate | None:
     """The mean over units, with its interval."""
-    return estimate(list(by_unit(observations, quantity).values()), bounds=quantity.bounds)
+    return sample(observations, quantity).mean()
 
 
 def between(ours: Iterable[Observation[T]], theirs: Iterable[Observation[T]], quantity: Quantity[T]) -> Estimate | None:
     """The mean of one minus the other, unit by unit."""
-    return paired_difference(by_unit(ours, quantity), by_unit(theirs, quantity), quantity.bounds)
+    return sample(ours, quantity).minus(sample(theirs, quantity))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,15 +16,15 @@ from ..schemes import name_of, scheme
 from ..support.words import split_list
 from ..tasks import Task
 from ..training.directory import RunDirectory
-from .arms import FULL, Assignments, find_arms, recipe_of
+from .arms import FULL, Assignments, check_names, find_arms, recipe_of
 from .experiment import Setting
+
+Row = tuple[str, str, str, Setting]  # a block, a scheme, an arm and a setting
 
 
 def check_schemes(names: Sequence[str]) -> list[str]:
     """The names or notations of schemes; none may be empty."""
-    if not names or not all(names):
-        raise ValueError(f"--schemes {','.join(names)!r} has an empty entry: write --schemes lie,macaron")
-    return list(names)
+    return check_names(names, "--schemes", "lie,macaron")
 
 
 def read_sweep(texts: Sequence[str]) -> list[Setting]:
@@ -53,6 +53,11 @@ class Planned(NamedTuple):
     arm: str = ""  # the row that it belongs to besides its scheme, as an arm of an ablation
     block: str = ""  # its task, in a study of several
 
+    @property
+    def row(self) -> Row:
+        """What all runs have in common that differ in the seed alone."""
+        return self.block, self.scheme, self.arm, self.setting
+
 
 def plan(
     recipe: Recipe,
@@ -62,41 +67,24 @@ def plan(
     arms: Sequence[str] = (FULL,),
     own_arms: Mapping[str, Assignments] | None = None,
 ) -> list[Planned]:
-    """All runs, every recipe of them checked."""
+    """All runs, every recipe of them checked. The full arm needs no name."""
     notations = [str(scheme(text)) for text in schemes]
     for position, notation in enumerate(notations):
         if notation in notations[:position]:
             raise ValueError(f"{schemes[position]!r} is listed twice: name each scheme once")
     if len(notations) < 1 or len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"a comparison needs schemes and different seeds; got {list(schemes)} and {list(seeds)}")
-    runs = [
-        run._replace(recipe=replace(run.recipe, train=replace(run.recipe.train, seed=seed)), seed=seed, folder=folder)
-        for run in kinds(notations, sweep, lambda notation: arms_of(recipe, notation, arms, own_arms))
-        for seed in seeds
-        for folder in [f"{run.folder}-seed{seed}"]
-    ]
+    runs = list[Planned]()
+    for notation in notations:
+        based = recipe.changed({"scheme": notation})
+        for arm, setting in product(find_arms(arms, based, own_arms), sweep or [()]):
+            own, name = recipe_of(based, arm).changed(read_assignments(setting)), "" if arm.name == FULL else arm.name
+            folder = "-".join(filter(None, [slug(notation), name, *map(file_name, setting)]))
+            for seed in seeds:
+                seeded = replace(own, train=replace(own.train, seed=seed))
+                runs.append(Planned(own.scheme, setting, seed, seeded, f"runs/{folder}-seed{seed}", name))
     check_different([run for run in runs if run.seed == runs[0].seed])
     return runs
-
-
-def arms_of(
-    recipe: Recipe, notation: str, arms: Sequence[str], own_arms: Mapping[str, Assignments] | None
-) -> dict[str, Recipe]:
-    """The recipe of each arm of a scheme, by name; the full arm needs no name."""
-    based = recipe.changed({"scheme": notation})
-    found = find_arms(arms, based, own_arms)
-    return {"" if arm.name == FULL else arm.name: recipe_of(based, arm) for arm in found}
-
-
-def kinds(
-    notations: Sequence[str], sweep: Sequence[Setting], arms: Callable[[str], Mapping[str, Recipe]]
-) -> Iterator[Planned]:
-    """A run of each scheme, arm and setting, without its seed."""
-    for notation in notations:
-        for (arm, changed), setting in product(arms(notation).items(), sweep or [()]):
-            own = changed.changed(read_assignments(setting))
-            folder = "-".join(filter(None, [slug(notation), arm, *map(file_name, setting)]))
-            yield Planned(own.scheme, setting, own.train.seed, own, f"runs/{folder}", arm)
 
 
 def check_different(runs: Sequence[Planned]) -> None:
@@ -130,17 +118,12 @@ def check_runs(runs: Sequence[Planned], out: Path, tasks: Mapping[str, Task]) ->
 
     Refuses schemes without an equal-cost twin and folders of other runs, before anything is computed.
     """
-    work: dict[tuple[object, ...], int] = {}  # the same for all seeds
+    work: dict[Row, int] = {}  # the same for all seeds
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out")
     for run in runs:
         task, train = tasks[run.block], run.recipe.train
-        if kind_of(run) not in work:
-            work[kind_of(run)] = train.steps * train.batch * cost(run.recipe.config(task), task.length).flops
-        RunDirectory(out / run.folder).holds(run.recipe.document())
-    return sorted(runs, key=lambda run: -work[kind_of(run)])
-
-
-def kind_of(run: Planned) -> tuple[object, ...]:
-    """What all runs of one cost have in common."""
-    return run.block, run.arm, run.scheme, run.setting
+        if run.row not in work:
+            work[run.row] = train.steps * train.batch * cost(run.recipe.config(task), task.length).flops
+        RunDirectory(out / run.folder).holds(run.recipe)
+    return sorted(runs, key=lambda run: -work[run.row])

@@ -36,13 +36,6 @@ class Body(NamedTuple):
     held_out: dict[str, Figure] | None = None
 
 
-class Starts(NamedTuple):
-    """The bodies in order, and the shape of each name's networks as a recipe's `model` takes it."""
-
-    bodies: tuple[Body, ...]
-    shapes: dict[str, dict[str, Any]]
-
-
 def read_starts(text: str) -> dict[str, list[str]]:
     """The paths of each name. "lie=a+b" has two, "lie=runs/lie-*" all that match, and a comparison's folder alone has
     its finished runs, by scheme."""
@@ -71,11 +64,10 @@ def matching(path: str) -> list[str]:
 
 def runs_compared(path: str) -> dict[str, list[str]]:
     """The finished runs of a comparison, by scheme and arm; of a sweep, those of the settings that were chosen."""
-    folder = Path(path)
-    if not path or not (folder / "runs").is_dir():
+    if not path or not (Path(path) / "runs").is_dir():
         raise ValueError(f"--start {path!r} is neither NAME=RUN nor a comparison's directory: write {FORM}")
     found: dict[str, list[str]] = {}
-    for name, run in chosen_runs(folder):
+    for name, run in chosen_runs(Path(path)):
         found.setdefault(name, []).append(str(run))
     if not found:
         raise ValueError(f"--start {path}: none of its runs has finished: start the comparison again first")
@@ -96,29 +88,32 @@ def chosen_runs(folder: Path) -> Iterator[tuple[str, Path]]:
             yield row_name(result.scheme.notation, ""), path.parent
 
 
-def find_bodies(starts: Mapping[str, Sequence[str]]) -> Starts:
-    """Every body, read; refuses those that cannot stand in one table."""
+def find_bodies(starts: Mapping[str, Sequence[str]]) -> tuple[Body, ...]:
+    """Every body in order, read; refuses those that cannot stand in one table."""
     if not starts:
         raise ValueError(f"there is nothing to fine-tune: write {FORM}")
-    bodies, shapes = list[Body](), dict[str, dict[str, Any]]()
+    bodies = list[Body]()
     for name, paths in starts.items():
         for place, path in enumerate(paths):
-            config = config_of(path)
-            shape = shape_of(config)
-            body = body_of(name, path, place, config.scheme)
-            before = next((one for one in bodies if one.name == name), None)
-            if before and (shapes[name], before.scheme) != (shape, config.scheme):
-                raise ValueError(
-                    f"--start {name}: {before.path} and {path} differ in scheme or shape: give each a name of its own"
-                )
-            shapes[name] = shape
+            body = body_of(name, path, place)
+            for other in (one for one in bodies if one.name == name):
+                check_alike(other, body)
             bodies.append(body)
-    check_seeds(bodies)
     check_tokenizers(bodies)
-    return Starts(tuple(bodies), shapes)
+    return tuple(bodies)
+
+
+def check_alike(one: Body, other: Body) -> None:
+    """Refuse two bodies of a name that differ in more than the seed, which is the unit of every interval."""
+    both = f"--start {one.name}: {one.path} and {other.path}"
+    if (one.scheme, shape_of(one)) != (other.scheme, shape_of(other)):
+        raise ValueError(f"{both} differ in scheme or shape: give each a name of its own")
+    if one.seed == other.seed:
+        raise ValueError(f"{both} both have seed {one.seed}: name one of them, or pre-train with another train.seed")
 
 
 def config_of(path: str) -> SplitstepConfig:
+    """The config of the model at a path, which splitstep must have trained."""
     from transformers import AutoConfig
 
     folder = model_folder(path)
@@ -131,35 +126,22 @@ def config_of(path: str) -> SplitstepConfig:
     return config
 
 
-def shape_of(config: SplitstepConfig) -> dict[str, Any]:
-    """What a recipe's `model` needs for a network of this shape: all that is not a classifier's default."""
-    kind = KINDS["sequence"].config
-    default = kind()
-    shared = (kind.entries().keys() & config.entries().keys()) - OURS - OF_DATA - (FREE - STARTED)
-    found = {name: getattr(config, name) for name in kind.entries() if name in shared}
+def shape_of(body: Body) -> dict[str, Any]:
+    """What a recipe's `model` needs for a network of a body's shape: all that is not a classifier's default."""
+    kind, config = KINDS["sequence"].config, config_of(body.path)
+    default, known = kind(), config.entries().keys() - OURS - OF_DATA - (FREE - STARTED)
+    found = {name: getattr(config, name) for name in kind.entries() if name in known}
     return {name: value for name, value in found.items() if value != getattr(default, name)}
 
 
-def body_of(name: str, path: str, place: int, scheme: str) -> Body:
+def body_of(name: str, path: str, place: int) -> Body:
     """The body at a path: of a run, with its seed and its held-out figures."""
-    given = Path(path)
+    given, scheme = Path(path), config_of(path).scheme
     run = RunDirectory(given.parent if given.name == "model" else given)
     result = run.result() if run.recipe_file.is_file() else None
     if result is None:
         return Body(name, scheme, place, path, seed_known=False)
     return Body(name, scheme, result.seed, path, held_out=result.test if result.task == Mlm.name else None)
-
-
-def check_seeds(bodies: Sequence[Body]) -> None:
-    """Refuse two bodies of one name and seed: the seed is the unit of every interval."""
-    seen: dict[tuple[str, int], Body] = {}
-    for body in bodies:
-        other = seen.setdefault((body.name, body.seed), body)
-        if other is not body:
-            raise ValueError(
-                f"--start {body.name}: {other.path} and {body.path} both have seed {body.seed}: name one of them, or "
-                "pre-train with another train.seed"
-            )
 
 
 def check_tokenizers(bodies: Sequence[Body]) -> None:
@@ -169,9 +151,9 @@ def check_tokenizers(bodies: Sequence[Body]) -> None:
     texts: dict[str, Body] = {}
     for body in bodies:
         texts.setdefault(saved_tokenizer(body.path).text, body)
-    first, *others = [(Tokenizer.from_str(text).get_vocab(), body) for text, body in texts.items()]
+    [(known, first), *others] = [(Tokenizer.from_str(text).get_vocab(), body) for text, body in texts.items()]
     for vocabulary, body in others:
-        if vocabulary != first[0]:
+        if vocabulary != known:
             raise ValueError(
-                f"--start: {first[1].path} and {body.path} have different tokens: pre-train both on the same text"
+                f"--start: {first.path} and {body.path} have different tokens: pre-train both on the same text"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from statistics import fmean
 
 from ...experiments.experiment import Difference
@@ -24,9 +23,8 @@ from ...report.tables import Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed
 from ...tasks.glue import PARTS
-from .claims import glue_verdict
 from .result import LOSS, MEAN, FineTuning, GlueResult, OnTask, Row, title_of
-from .rows import Arm, figures_of, score_on, without_each
+from .rows import WITHOUT, Arm, figures_of, glue_verdict, score_on
 
 NAME = Column("start", text=True)
 FORM, MEAN_FORM = "{:.1f}", "{:.2f}"  # of points
@@ -62,25 +60,23 @@ def score_charts(result: GlueResult) -> SmallMultiples:
 
 def main_table(result: GlueResult) -> Table:
     """A row for each name, pre-trained and from scratch, and a column for each task; the majority below them."""
+    mean = Column(("mean", f"of {counted(len(result.in_mean), 'task')}", "[95%]"))
+    heads = {
+        task: Column((PARTS[task].folder, ", ".join(TITLES[one] for one in figures_of(task)), "[95%]"))
+        for task in result.tasks
+    }
+    records: list[Record] = [
+        {NAME: row_cell(row), mean: estimated(row.mean, MEAN_FORM)}
+        | {head: task_cell(row.on(task)) for task, head in heads.items()}
+        for row in result.rows
+    ]
     majority = {one.task: one for one in result.majority}
-    means = [majority[task].score for task in result.in_mean]
-    records = [
-        *(main_record(result, row_cell(row), estimated(row.mean, MEAN_FORM), {
-            task: task_cell(row.on(task)) for task in result.tasks
-        }) for row in result.rows),
-        main_record(result, "majority", MEAN_FORM.format(fmean(means)) if means else "", {
-            task: tuple(FORM.format(one) for one in majority[task].figures.values()) for task in result.tasks
-        }),
-    ]  # fmt: skip
+    scores = [majority[task].score for task in result.in_mean]
+    shown = {head: tuple(FORM.format(one) for one in majority[task].figures.values()) for task, head in heads.items()}
+    records.append({NAME: "majority", mean: MEAN_FORM.format(fmean(scores)) if scores else "", **shown})
+    if not result.in_mean:
+        records = [{column: cell for column, cell in one.items() if column != mean} for one in records]
     return Table.of(records, notes=[reading_note(result), *seed_note(result)])
-
-
-def main_record(result: GlueResult, name: Cell, mean: Cell, cells: Mapping[str, Cell]) -> Record:
-    """A row of the table: its name, the mean if there is one, and the cell of each task."""
-    several = {Column(("mean", f"of {counted(len(result.in_mean), 'task')}", "[95%]")): mean} if result.in_mean else {}
-    titles = {task: ", ".join(TITLES[one] for one in figures_of(task)) for task in cells}
-    tasks = {Column((PARTS[task].folder, titles[task], "[95%]")): cell for task, cell in cells.items()}
-    return {NAME: name, **several, **tasks}
 
 
 def row_cell(row: Row) -> Cell:
@@ -111,12 +107,13 @@ def reading_note(result: GlueResult) -> str:
 
 def seed_note(result: GlueResult) -> list[str]:
     """How bodies are paired where that needs to be said."""
+    names = [body.name for body in result.bodies]
     unknown = sorted({body.name for body in result.bodies if not body.seed_known})
-    alone = all(sum(other.name == body.name for other in result.bodies) == 1 for body in result.bodies)
     return [
         *[f"{listed(unknown)}: models without their runs, numbered from 0 in the order given; the numbers stand for "
           "pre-training seeds."] * bool(unknown),
-        *["One pre-training seed for each name gives no interval, however many fine-tunings it has."] * alone,
+        *["One pre-training seed for each name gives no interval, however many fine-tunings it has."]
+        * (len(set(names)) == len(names)),
     ]  # fmt: skip
 
 
@@ -134,16 +131,19 @@ def without_table(result: GlueResult) -> list[Table]:
     pairs = dict.fromkeys((one.of, one.to) for one in result.differences if {one.of, one.to} <= trained)
     if len(result.in_mean) < 3 or not pairs:
         return []
-    arms = {name: Arm(name, "pre-trained", result.runs, result.bodies, result.in_mean) for name in trained}
-    records = [without_record(arms[of], arms[to]) for of, to in pairs]
+    arms = {name: Arm(name, "pre-trained", result.runs, result.bodies, result.in_mean).figures for name in trained}
+    records: list[Record] = [
+        {NAME: f"{of} - {to}"}
+        | {
+            Column((f"without {PARTS[task].folder}", "[95%]")): estimated(
+                arms[of][WITHOUT + task].minus(arms[to][WITHOUT + task]), "{:+.2f}"
+            )
+            for task in result.in_mean
+        }
+        for of, to in pairs
+    ]
     note = "Paired by pre-training seed, in points. The rule is about the mean of all tasks; this table is in no rule."
     return [Table.of(records, "Differences in the mean without one task", [note])]
-
-
-def without_record(of: Arm, to: Arm) -> Record:
-    gaps = without_each(of, to)
-    cells = {Column((f"without {PARTS[task].folder}", "[95%]")): estimated(x, "{:+.2f}") for task, x in gaps.items()}
-    return {NAME: f"{of.name} - {to.name}", **cells}
 
 
 def pretraining_table(result: GlueResult) -> list[Table]:
@@ -151,25 +151,24 @@ def pretraining_table(result: GlueResult) -> list[Table]:
     rows = [row for row in result.rows if row.kind == "pre-trained"]
     if not any(row.masked_loss for row in rows):
         return []
-    losses = {one.of: one for one in result.differences if one.what == LOSS}
-    records = [pretraining_record(result, row, losses.get(row.title)) for row in rows]
+    losses: dict[str, Difference] = {one.of: one for one in result.differences if one.what == LOSS}
+    records: list[Record] = [
+        {
+            NAME: row_cell(row),
+            Column("seeds", text=True): ", ".join(str(body.seed) for body in result.bodies if body.name == row.name),
+            Column(("masked loss", "[95%]")): estimated(row.masked_loss, "{:.4f}"),
+            Column(("difference", "[95%]")): difference_cell(losses.get(row.title), "{:+.4f}"),
+            Column(("masked accuracy", "[95%]")): estimated(row.masked_accuracy, MEAN_FORM),
+            Column("parameters"): f"{row.parameters:,}",
+        }
+        for row in rows
+    ]
     note = "Nats per masked token and masked tokens that were right, on the test split of the pre-training text."
     return [Table.of(records, "Pre-training", [note])]
 
 
-def pretraining_record(result: GlueResult, row: Row, loss: Difference | None) -> Record:
-    seeds = [str(body.seed) for body in result.bodies if body.name == row.name]
-    return {
-        NAME: row_cell(row),
-        Column("seeds", text=True): ", ".join(seeds),
-        Column(("masked loss", "[95%]")): estimated(row.masked_loss, "{:.4f}"),
-        Column(("difference", "[95%]")): difference_cell(loss, "{:+.4f}"),
-        Column(("masked accuracy", "[95%]")): estimated(row.masked_accuracy, MEAN_FORM),
-        Column("parameters"): f"{row.parameters:,}",
-    }
-
-
 def run_record(run: FineTuning) -> Record:
+    """A row of the table of all runs."""
     scores = [score_on(run, split) if run.status == "finished" else None for split in ("valid", "test")]
     valid, dev = ("-" if score is None else FORM.format(score) for score in scores)
     return {

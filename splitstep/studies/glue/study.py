@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from ...experiments.experiment import Setting
 from ...experiments.plan import Planned, file_name, read_sweep
@@ -19,27 +18,15 @@ from ...support.words import did_you_mean
 from ...tasks.glue import PARTS
 from ...tasks.sentences import Sentences
 from ...training import Recipe, override, read_recipe
-from .bodies import Body, Starts, find_bodies
-from .claims import base_of, claims_of
+from .bodies import Body, find_bodies, shape_of
 from .result import KINDS, FineTuning, GlueResult, Kind
-from .rows import APART, DEFAULT, Arm, differences, majority_of
+from .rows import APART, DEFAULT, Arm, base_of, claims_of, differences, majority_of
 
 STRIDE = 1000  # fine-tuning k of the body of pre-training seed s has the seed STRIDE s + k
 WARMUP = 0.1  # of the steps, as in all recipes of GLUE
 TUNED = ("dropout", "attention_dropout", "activation_dropout", "pool", "head_start")  # the recipe's, not the start's
 OWN = ("task", "scheme", "reference", "match", "start", "train.seed", "data.name", "data.tokenizer")
 EPOCHS, BATCHES, RATES = (3, 4, 5), (16, 32), (3e-5, 5e-5)  # of the Macaron paper's fine-tuning
-
-
-class Request(NamedTuple):
-    """What a user asked for besides the starts."""
-
-    tasks: tuple[str, ...]
-    seeds: int  # fine-tunings of each body
-    kinds: tuple[Kind, ...]
-    changes: dict[str, list[str]]  # entries to change, by task
-    sweep: dict[str, list[str]]  # by task
-    grid: str | None
 
 
 def glue(
@@ -66,17 +53,29 @@ def glue(
     task and row.
     """
     check_engine(engine)
+    check_seeds(seeds)
     names, kinds = check_tasks(tasks), KINDS if scratch else KINDS[:1]
-    request = Request(names, seeds, kinds, by_task(changes, names, ""), by_task(sweep, names, "--sweep "), grid)
-    found = find_bodies(starts)
-    recipes = {name: recipe_of(name, found, found.bodies[0], "pre-trained", request.changes[name]) for name in names}
+    changed, swept = by_task(changes, names, ""), by_task(sweep, names, "--sweep ")
+    bodies = find_bodies(starts)
+    recipes = {name: recipe_of(name, bodies[0], "pre-trained", changed[name]) for name in names}
     loaded = {name: load_task(recipe, data) for name, recipe in recipes.items()}  # a missing file is reported here
-    runs = plan(found, request, loaded)
+    runs = [
+        planned(name, body, kind, changed[name], setting, k)
+        for name, task in loaded.items()
+        for kind, body in product(kinds, bodies)
+        for setting in settings(swept[name], grid, task)
+        for k in range(seeds)
+    ]
     ended = Workplace("compare glue", out, data, engine, quiet).execute(runs, loaded, tidy=True)
     tuned = [fine_tuning(*each) for each in zip(runs, ended, strict=True)]
     described = {name: task.describe() for name, task in loaded.items()}
     made = made_by_runs({name: one.document() for name, one in recipes.items()}, described, engine, command)
-    return summed_up(found, request, loaded, tuned, made)
+    return summed_up(bodies, kinds, seeds, loaded, tuned, made)
+
+
+def check_seeds(seeds: int) -> None:
+    if not 1 <= seeds < STRIDE:
+        raise ValueError(f"--seeds {seeds}: give at least 1 and below {STRIDE:,}, the fine-tunings of each start")
 
 
 def check_tasks(names: Sequence[str]) -> tuple[str, ...]:
@@ -113,12 +112,12 @@ def load_task(recipe: Recipe, data: Path | None) -> Sentences:
     return task
 
 
-def recipe_of(task: str, starts: Starts, body: Body, kind: Kind, assignments: Sequence[str]) -> Recipe:
+def recipe_of(task: str, body: Body, kind: Kind, assignments: Sequence[str]) -> Recipe:
     """The recipe of a task for a body, or for a network of its shape that has its tokenizer, with entries changed; if
     that changes the steps alone, a tenth of them is the warm-up."""
     document = load_document(f"glue-{task}")
     tuned = {name: value for name, value in document["model"].items() if name in TUNED}
-    model = {**starts.shapes[body.name], **tuned}
+    model = {**shape_of(body), **tuned}
     own = {"start": body.path} if kind == "pre-trained" else {"data": {**document["data"], "tokenizer": body.path}}
     keys = [one.partition("=")[0].strip() for one in assignments]
     changed = override({**document, "scheme": body.scheme, "match": "none", "model": model, **own}, assignments)
@@ -128,42 +127,25 @@ def recipe_of(task: str, starts: Starts, body: Body, kind: Kind, assignments: Se
     return read_recipe(changed, f"glue-{task}")
 
 
-def plan(starts: Starts, request: Request, tasks: Mapping[str, Sentences]) -> list[Planned]:
-    """All runs, task by task; every recipe is checked."""
-    if not 1 <= request.seeds < STRIDE:
-        raise ValueError(
-            f"--seeds {request.seeds}: give at least 1 and below {STRIDE:,}, the fine-tunings of each start"
-        )
-    return [
-        planned(task, starts, body, kind, setting, request.changes[task], k)
-        for task, loaded in tasks.items()
-        for kind, body in product(request.kinds, starts.bodies)
-        for setting in settings(request, task, loaded)
-        for k in range(request.seeds)
-    ]
-
-
-def planned(
-    task: str, starts: Starts, body: Body, kind: Kind, setting: Setting, changes: Sequence[str], k: int
-) -> Planned:
+def planned(task: str, body: Body, kind: Kind, changes: Sequence[str], setting: Setting, k: int) -> Planned:
     """Fine-tuning number k of a body on a task at one setting; the row that it belongs to is that of its name."""
     seed = STRIDE * body.seed + k
-    recipe = recipe_of(task, starts, body, kind, [*changes, *setting, f"train.seed={seed}"])
+    recipe = recipe_of(task, body, kind, [*changes, *setting, f"train.seed={seed}"])
     row = [task, file_name(f"={body.name}"), *(["scratch"] if kind == "scratch" else []), *map(file_name, setting)]
     folder = f"runs/{'-'.join(row)}-seed{body.seed}-{k}"
     return Planned(recipe.scheme, setting, seed, recipe, folder, arm=body.name, block=task)
 
 
-def settings(request: Request, task: str, loaded: Sentences) -> list[Setting]:
-    """The settings to try on a task: those of the sweep, or of the paper's grid."""
-    swept = read_sweep(request.sweep[task])
-    if request.grid is None:
+def settings(sweep: Sequence[str], grid: str | None, task: Sentences) -> list[Setting]:
+    """The settings to try on a task: those of a sweep, or of the paper's grid."""
+    swept = read_sweep(sweep)
+    if grid is None:
         return swept or [()]
-    if request.grid != "paper":
-        raise ValueError(f"--grid {request.grid} is unknown: write --grid paper, or --sweep for a grid of your own")
+    if grid != "paper":
+        raise ValueError(f"--grid {grid} is unknown: write --grid paper, or --sweep for a grid of your own")
     if swept:
         raise ValueError("--grid and --sweep both choose settings: leave one of them out")
-    examples = len(loaded.examples["train"].labels)
+    examples = len(task.examples["train"].labels)
     return [
         (f"train.batch={batch}", f"train.steps={math.ceil(epochs * examples / batch)}", f"train.lr={rate:g}")
         for batch, epochs, rate in product(BATCHES, EPOCHS, RATES)
@@ -183,18 +165,24 @@ def fine_tuning(run: Planned, ended: RunRecord) -> FineTuning:
 
 
 def summed_up(
-    starts: Starts, request: Request, tasks: Mapping[str, Sentences], runs: Sequence[FineTuning], made: Provenance
+    bodies: Sequence[Body],
+    kinds: Sequence[Kind],
+    seeds: int,
+    tasks: Mapping[str, Sentences],
+    runs: Sequence[FineTuning],
+    made: Provenance,
 ) -> GlueResult:
     """The result of all runs."""
-    in_mean = [task for task in request.tasks if task not in APART]
-    arms = [Arm(name, kind, runs, starts.bodies, in_mean) for kind, name in product(request.kinds, starts.shapes)]
+    names = dict.fromkeys(body.name for body in bodies)
+    in_mean = tuple(task for task in tasks if task not in APART)
+    arms = [Arm(name, kind, runs, bodies, in_mean) for kind, name in product(kinds, names)]
     rows = [arm.row() for arm in arms]
     found = differences(arms, base_of([(row.name, row.scheme) for row in rows]))
     return GlueResult(
-        tasks=request.tasks,
-        in_mean=tuple(in_mean),
-        fine_tunings=request.seeds,
-        bodies=starts.bodies,
+        tasks=tuple(tasks),
+        in_mean=in_mean,
+        fine_tunings=seeds,
+        bodies=tuple(bodies),
         rows=tuple(rows),
         majority=tuple(majority_of(name, task) for name, task in tasks.items()),
         differences=tuple(found),
