@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+
+import numpy as np
 
 from ...experiments.sections import reproduced
 from ...experiments.study import Study
@@ -70,36 +71,29 @@ def trained_table(result: Approximation) -> list[Table]:
     names = Column("network", text=True), Column("largest error, sampled"), Column("mean error, sampled")
     built = ["built", shown(result.best.sampled), shown(one.built_mean)]
     trained = ["trained", shown(one.sampled), shown(one.mean)]
-    rates = ", ".join(f"{rate:g}" for rate in one.rates)
     note = (
         f"The same shape, trained from a random start: {one.steps:,} steps of Adam on {one.batch} random points, one "
-        f"seed; the best of the rates {rates}, which is {one.rate:g}."
+        f"seed; the best of the rates {', '.join(map('{:g}'.format, one.rates))}, which is {one.rate:g}."
     )
     return [Table(names, [built, trained], "Built and trained", [note])]
 
 
-def heat_map(result: Approximation, title: str, values: Values, most: float, form: str = "{:.3f}") -> HeatMap:
-    other = across(result.tokens, result.dim) + 1
-    return HeatMap(title, f"variable {other}", "variable 1", TICKS, TICKS, values, form, strongest=most)
-
-
 def difference(surface: Surface) -> Values:
-    both = zip(surface.target, surface.network, strict=True)
-    return [[b - a for a, b in zip(*rows, strict=True)] for rows in both]
+    return np.subtract(surface.network, surface.target).tolist()
 
 
 def largest(many: Iterable[Values]) -> float:
-    return max((abs(one) for values in many for row in values for one in row), default=0.0)
+    return max((float(np.abs(values).max()) for values in many), default=0.0)
 
 
 def surface_charts(result: Approximation) -> Iterator[SmallMultiples | SliderChart]:
     """For each group of positions a row of charts, or a slider for each of the other variables."""
-    rows = defaultdict[tuple[str, int | None], list[SmallMultiples]](list)
+    rows = dict[tuple[str, int | None], list[SmallMultiples]]()
     most = largest(values for one in result.surfaces for values in (one.target, one.network))
     most_apart = largest(map(difference, result.surfaces))
     for one in result.surfaces:
         where = f"{'Position' if len(one.positions) == 1 else 'Positions'} {', '.join(map(str, one.positions))}"
-        rows[where, one.moved].append(small_charts(result, one, most, most_apart))
+        rows.setdefault((where, one.moved), []).append(small_charts(result, one, most, most_apart))
     for (where, moved), charts in sorted(rows.items(), key=lambda item: item[0][0]):
         if moved is None:
             yield replace(charts[0], title=where)
@@ -109,10 +103,11 @@ def surface_charts(result: Approximation) -> Iterator[SmallMultiples | SliderCha
 
 def small_charts(result: Approximation, surface: Surface, most: float, most_apart: float) -> SmallMultiples:
     """Target, network and difference; equal colours are equal values, given the largest of all surfaces."""
+    axes = f"variable {across(result.tokens, result.dim) + 1}", "variable 1", TICKS, TICKS
     maps = [
-        heat_map(result, "target", surface.target, most),
-        heat_map(result, "network", surface.network, most),
-        heat_map(result, "network - target", difference(surface), most_apart, "{:+.4f}"),
+        HeatMap("target", *axes, surface.target, "{:.3f}", strongest=most),
+        HeatMap("network", *axes, surface.network, "{:.3f}", strongest=most),
+        HeatMap("network - target", *axes, difference(surface), "{:+.4f}", strongest=most_apart),
     ]
     return SmallMultiples("" if surface.at is None else f"variable {surface.moved} = {surface.at:g}", maps)
 
@@ -126,28 +121,22 @@ def attention(result: Approximation) -> str:
     return f"No positions: heads compute exponential means of the tokens, of sharpness 0 and ±{result.beta:g}."
 
 
-def attention_charts(result: Approximation) -> list[LineChart]:
-    """The leak of a head that copies one of several tokens; heads without positions copy none."""
-    if result.positions != "learned" or result.tokens < 2:
-        return []
-    betas = [one.beta for one in result.attention]
-    bound = Line("(n - 1) exp(-beta)", betas, [one.bound for one in result.attention])
-    lost = Line("weight on the other tokens", betas, [one.rest for one in result.attention])
-    chart = LineChart(
-        "What the other tokens add to a head, against its sharpness", Axis("beta", "{:g}", log=True),
-        Axis("weight", "{:.1e}", log=True), [bound, lost], name="chart-attention",
-    )  # fmt: skip
-    return [chart]
-
-
-def cost_charts(result: Approximation) -> list[LineChart]:
-    if len(result.rows) < 2:
-        return []
-    eps = [row.eps for row in result.rows]
-    kinds = (("units", [row.units for row in result.rows]), ("parameters", [row.parameters for row in result.rows]))
-    lines = [Line(name, eps, list(map(float, values))) for name, values in kinds]
-    axes = Axis("eps", "{:g}", log=True), Axis("number", "{:,.0f}", log=True)
-    return [LineChart("Units and parameters against eps", *axes, lines, name="chart-cost")]
+def line_charts(result: Approximation) -> Iterator[LineChart]:
+    """The leak of a head that copies one of several tokens, which heads without positions do not; what eps costs."""
+    if result.positions == "learned" and result.tokens > 1:
+        betas = [one.beta for one in result.attention]
+        bound = Line("(n - 1) exp(-beta)", betas, [one.bound for one in result.attention])
+        lost = Line("weight on the other tokens", betas, [one.rest for one in result.attention])
+        yield LineChart(
+            "What the other tokens add to a head, against its sharpness", Axis("beta", "{:g}", log=True),
+            Axis("weight", "{:.1e}", log=True), [bound, lost], name="chart-attention",
+        )  # fmt: skip
+    if len(result.rows) > 1:
+        eps = [row.eps for row in result.rows]
+        units = Line("units", eps, [float(row.units) for row in result.rows])
+        parameters = Line("parameters", eps, [float(row.parameters) for row in result.rows])
+        axes = Axis("eps", "{:g}", log=True), Axis("number", "{:,.0f}", log=True)
+        yield LineChart("Units and parameters against eps", *axes, [units, parameters], name="chart-cost")
 
 
 def document(result: Approximation) -> Document:
@@ -161,7 +150,7 @@ def document(result: Approximation) -> Document:
         Heading("Surfaces"),
         Note(f"{SURFACES_NOTE} {SLIDERS_NOTE}" if result.tokens * result.dim > 2 else SURFACES_NOTE),
         *surface_charts(result),
-        Beside([*attention_charts(result), *cost_charts(result)]),
+        Beside(list(line_charts(result))),
         *reproduced(result.made, "splitstep.approximate(...)", made),
     ]
     title = f"{result.target}: {counted(result.tokens, 'token')} of dimension {result.dim}"

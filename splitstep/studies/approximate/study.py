@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count
 from math import exp
 from typing import Any, Literal
 
@@ -128,17 +130,13 @@ def approximation(
 
     `say` is told what begins, and `progress` counts the steps of training.
     """
-    all_built = [
-        approximate(f, tokens, dim, eps, lipschitz, positions=positions, say=say)
-        for eps in sorted(many_eps, reverse=True)
-    ]
-    built = all_built[-1]
-    rows = [row_of(one) for one in all_built]
+    ordered = sorted(many_eps, reverse=True)
+    every = [approximate(f, tokens, dim, eps, lipschitz, positions=positions, say=say) for eps in ordered]
+    built, rows = every[-1], [row_of(one) for one in every]
     return Approximation(
         built.target.name, tokens, dim, built.target.lipschitz, positions, built.beta, rows, built.certificate.steps,
         [one.how for one in built.fits], surfaces_of(built), attention_of(tokens),
-        train(built, train_steps, progress) if train_steps else None,
-        exponent_of(rows), made(command),
+        train(built, train_steps, progress) if train_steps else None, exponent_of(rows), made(command),
     ), built  # fmt: skip
 
 
@@ -155,36 +153,29 @@ def row_of(built: Built) -> Row:
     )  # fmt: skip
 
 
-def surfaces_of(built: Built) -> list[Surface]:
-    """The first coordinate at every position, over those of the first and the last token, at each stop of a slider."""
-    shown = (0, across(built.target.tokens, built.target.dim))
-    others = [j for j in range(built.target.variables) if j not in shown]
-    return [
-        surface
-        for moved, at in [(j, at) for j in others for at in STOPS] or [(None, None)]
-        for surface in surfaces_at(built, moved, at)
-    ]
-
-
 def across(tokens: int, dim: int) -> int:
     """The variable that a surface shows beside variable 0: the last token's first; of one token, its last."""
     return (tokens - 1) * dim if tokens > 1 else dim - 1
 
 
-def surfaces_at(built: Built, moved: int | None, at: float | None) -> list[Surface]:
+def surfaces_of(built: Built) -> list[Surface]:
+    """The first coordinate at every position, over those of the first and the last token, at each stop of a slider."""
     n, d, m = built.target.tokens, built.target.dim, built.target.variables
-    side = np.linspace(0, 1, SIDE)
-    x = np.full((SIDE, SIDE, m), MIDDLE)
-    if moved is not None:
-        x[..., moved] = at
-    x[..., 0], x[..., across(n, d)] = np.meshgrid(side, side, indexing="ij")
-    points, shape = x.reshape(-1, m), (SIDE, SIDE, n, d)
-    wanted, made = built.target(points).reshape(shape), outputs(built.model, points, n).reshape(shape)
-    number = None if moved is None else moved + 1
-    return [
-        Surface(same, 1, number, at, wanted[:, :, same[0] - 1, 0].tolist(), made[:, :, same[0] - 1, 0].tolist())
-        for same in equal_positions(built)
-    ]
+    axes, groups, found = (0, across(n, d)), equal_positions(built), list[Surface]()
+    others = [(j, at) for j in range(m) if j not in axes for at in STOPS]
+    for moved, at in others or [(None, None)]:
+        x, side = np.full((SIDE, SIDE, m), MIDDLE), np.linspace(0, 1, SIDE)
+        if moved is not None:
+            x[..., moved] = at
+        x[..., 0], x[..., axes[1]] = np.meshgrid(side, side, indexing="ij")
+        points = x.reshape(-1, m)
+        both = (y.reshape(SIDE, SIDE, n, d) for y in (built.target(points), outputs(built.model, points, n)))
+        wanted, made = (y[..., 0] for y in both)
+        number = None if moved is None else moved + 1
+        for same in groups:
+            i = same[0] - 1
+            found.append(Surface(same, 1, number, at, wanted[:, :, i].tolist(), made[:, :, i].tolist()))
+    return found
 
 
 def equal_positions(built: Built) -> list[list[int]]:
@@ -205,10 +196,13 @@ def attention_of(tokens: int) -> list[Attention]:
 
 def train(built: Built, steps: int, progress: Counting | None = None) -> Trained:
     """The best of several rates, by the largest sampled error: Adam on random batches, in the built network's shape."""
-    target = built.target
-    found = dict[float, SplitstepVectorsModel]()
-    for rate in RATES:
-        found[rate] = train_at(built, steps, rate, counted_from(len(found) * steps, len(RATES) * steps, progress))
+    target, done = built.target, count(1)
+
+    def tick() -> None:
+        if progress is not None:
+            progress(next(done), len(RATES) * steps)
+
+    found = {rate: train_at(built, steps, rate, tick) for rate in RATES}
     largest = {rate: sampled_error(model, target)[0] for rate, model in found.items()}
     best = min(RATES, key=lambda rate: largest[rate])
     x = np.random.default_rng(1).random((10_000, target.variables))
@@ -217,45 +211,21 @@ def train(built: Built, steps: int, progress: Counting | None = None) -> Trained
     return Trained(steps, BATCH, list(RATES), best, largest[best], *means)
 
 
-def counted_from(before: int, total: int, progress: Counting | None) -> Callable[[int], None]:
-    """A counter of steps that come after others, if there is one."""
-    return lambda number: None if progress is None else progress(before + number, total)
-
-
-def train_at(
-    built: Built, steps: int, rate: float, count: Callable[[int], None] = lambda _: None
-) -> SplitstepVectorsModel:
+def train_at(built: Built, steps: int, rate: float, tick: Callable[[], None] = lambda: None) -> SplitstepVectorsModel:
     """A network that was trained at one rate, from the random start that all rates share."""
-    target, rng = built.target, np.random.default_rng(0)
+    target, rng, config = built.target, np.random.default_rng(0), deepcopy(built.model.config)
+    config.init = "xavier"
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
-        model = SplitstepVectorsModel(type(built.model.config)(**{**shape_of(built), "init": "xavier"})).double()
+        model = SplitstepVectorsModel(config).double()
         optimiser = torch.optim.Adam(model.parameters(), rate)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps + 1)
-        for step in range(steps):
+        for _ in range(steps):
             x = rng.random((BATCH, target.variables))
             given, wanted = (torch.from_numpy(one.reshape(BATCH, target.tokens, -1)) for one in (x, target(x)))
             optimiser.zero_grad()
             model(given, labels=wanted).loss.backward()
             optimiser.step()
             schedule.step()
-            count(step + 1)
+            tick()
     return model.eval()
-
-
-def shape_of(built: Built) -> dict[str, Any]:
-    """The entries of the built network's config that give it its shape."""
-    config = built.model.config
-    names = (
-        "scheme",
-        "layers",
-        "norm",
-        "activation",
-        "width",
-        "heads",
-        "head_size",
-        "ffn",
-        "max_positions",
-        "positions",
-    )
-    return {name: getattr(config, name) for name in (*names, "inputs", "outputs")}
