@@ -187,7 +187,7 @@ def begun(pair: Pair, method: str, mode: str, batch: int, shape: Shape, folder: 
         ],
     )  # fmt: skip
     directory = RunDirectory(folder / f"batch{batch}-{mode}")
-    directory.claim(recipe.document())
+    directory.claim(recipe)
     return Run(recipe, directory, recipe.load_task(None), Processes(0, 1, device))
 
 

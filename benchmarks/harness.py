@@ -73,7 +73,7 @@ def bare(recipe: Recipe, task: Task) -> tuple[Callable[[], Any], nn.Module]:
 def harness(recipe: Recipe, task: Task, folder: Path) -> tuple[Callable[[], Any], nn.Module]:
     """`fit`, as `train` calls it."""
     directory = RunDirectory(folder)
-    directory.claim(recipe.document())
+    directory.claim(recipe)
     run = Run(recipe, directory, task, ALONE)
 
     def loop() -> None:

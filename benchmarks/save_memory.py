@@ -80,7 +80,7 @@ def measure(document: dict[str, Any], folder: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     given = read_recipe(document, "recipe")
     world, directory = this_world(), RunDirectory(folder)
-    world.on_first(lambda: directory.claim(given.document()))
+    world.on_first(lambda: directory.claim(given))
     run = Run(given, directory, given.load_task(), world)
     run.advance(run.work(0), 1e-3)
     run.keep_if_best({"loss": 1.0, "bits_per_byte": 1.0})

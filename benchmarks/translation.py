@@ -145,7 +145,7 @@ def train(scheme: str, recipe: str, overrides: Sequence[str], folder: Path, size
     more = ["train.keep=best", "train.best=loss", "train.batch=4096", *every]  # no translations are scored
     given = load_recipe(str(RECIPES / recipe), [f"scheme={scheme}", *overrides, *shape, *more])
     directory = RunDirectory(folder / scheme)
-    directory.claim(given.document())
+    directory.claim(given)
     run = Run(given, directory, given.load_task(), world)
     fit(run, open_journal(run, True, False, ExitStack()))
     times = run.clock.read()

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from math import cos, inf, pi, sqrt
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from .support.typed import nearest, read_as, spell
+from .support.typed import check_entries, read_as, spell
 from .support.words import counted
 
 T = TypeVar("T")
-
-
-def check_entries(given: Mapping[str, Any], names: Sequence[str], owner: str) -> None:
-    """Refuse entries that are not among the names."""
-    for key in given:
-        if key not in names:
-            known = f"its entries are {', '.join(names)}"
-            raise ValueError(f'{owner} has no entry "{key}"{nearest(str(key), names, known)}')
 
 
 def read_options(kind: type[T], given: Mapping[str, object], owner: str) -> T:
     """The record of type `kind` with the entries `given`; `owner` names it in errors."""
     hints = get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(cast(Any, kind))]
-    for key in given:
-        if key not in names:
-            known = ", ".join(f"{name} ({spell(hints[name])})" for name in names) or "none"
-            end = nearest(str(key), names, f"its options are: {known}")
-            raise ValueError(f'{owner} has no option "{key}"{end}')
+    known = ", ".join(f"{name} ({spell(hints[name])})" for name in names) or "none"
+    check_entries(given, names, owner, f"its options are: {known}", "option")
     values = {key: read_option(hints[key], value, f"{owner}: option {key}") for key, value in given.items()}
     with errors_at(owner):
         return kind(**values)
@@ -191,15 +180,12 @@ def snapshot_steps(options: TrainOptions) -> tuple[int, ...]:
     return tuple(reversed(list(islice(back, options.average))))
 
 
-SNAPSHOTS_SPAN = 5  # an error proposes snapshots in the last fifth of a run, much as the recipes take them
-
-
 def check_snapshots(options: TrainOptions) -> None:
     """Refuse more snapshots than the run has; the error says what to add to the command."""
     fit = len(snapshot_steps(options))
     if options.keep == "average" and fit < options.average:
         apart = f"every {counted(options.average_every, 'step')}" if options.average_every else "at each evaluation"
-        nearer = max(1, options.steps // (SNAPSHOTS_SPAN * options.average))
+        nearer = max(1, options.steps // (5 * options.average))  # in the last fifth of a run, much as in the recipes
         all_fit = f"train.average_every={nearer} (all {options.average} near the end) or "
         raise ValueError(
             f"option average is {options.average}, and {options.steps} steps hold only {counted(fit, 'snapshot')} "

@@ -5,7 +5,6 @@ Reading a recipe needs no torch, unless it names probes or what another package 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import yaml
 
-from .options import TrainOptions, check_entries, check_int64, errors_at, read_options
+from .options import TrainOptions, check_int64, errors_at, read_options
 from .recipes import find_recipe, read_about
 from .schemes import scheme
 from .shape import shape_of
 from .support.documents import Loader, read_yaml
 from .support.registry import Registry
-from .support.typed import plain, read_as
+from .support.typed import check_entries, plain, read_as
 from .tasks import TASKS
 
 if TYPE_CHECKING:
@@ -63,18 +62,13 @@ class Recipe:
         for name in ("scheme", "reference"):  # a row's name and its notation mean the same run
             object.__setattr__(self, name, str(scheme(getattr(self, name))))
 
-    def entries(self) -> dict[str, Any]:
-        """The entries by name, with those of each section."""
-        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        return {**values, "train": {one.name: getattr(self.train, one.name) for one in dataclasses.fields(self.train)}}
-
     def document(self) -> dict[str, Any]:
         """The recipe as JSON and YAML store it."""
         return plain(self)
 
     def changed(self, entries: Entries, where: str = "the recipe") -> Recipe:
         """The recipe with other entries, such as {"train.lr": 1e-4}; they are checked as those of a file are."""
-        changed = self.entries()
+        changed = self.document()
         for path, value in entries.items():
             changed = with_entry(changed, path.split("."), value)
         return read_recipe(changed, where)
@@ -125,27 +119,20 @@ def read_recipe(document: Entries, where: str) -> Recipe:
     """The recipe of a parsed document, with every key and type checked."""
     if not isinstance(document, Mapping):
         raise ValueError(f"{where} is not a recipe: it needs entries such as `task: digits`")
-    names = [f.name for f in dataclasses.fields(Recipe)]
-    check_entries(document, [*names, ABOUT, ABLATE], where)
+    hints = get_type_hints(Recipe)
+    check_entries(document, [*hints, ABOUT, ABLATE], where)
     if ABOUT in document:  # no part of the recipe: it changes nothing about a run
         read_about(document[ABOUT], where)
-    values = read_values({key: document[key] for key in names if key in document and key not in SECTIONS}, where)
+    if "task" not in document:
+        raise ValueError(f"{where} names no task: add `task: NAME`, one of {', '.join(TASKS)}")
+    given = {key: document[key] for key in hints if key in document and key not in SECTIONS}
+    values = {key: read_as(hints[key], value, f"{where}: {key}") for key, value in given.items()}
+    with errors_at(where):
+        task = TASKS.find(values["task"])
     data, model, train = (read_section(name, document.get(name), where) for name in SECTIONS)
-    task = TASKS[values["task"]]
     read_options(task.Options, data, f"{where}: data")
     check_network(task.model, {**values, "model": model}, where)
     return Recipe(**values, data=data, model=model, train=read_options(TrainOptions, train, f"{where}: train"))
-
-
-def read_values(values: Entries, where: str) -> dict[str, Any]:
-    """The entries outside the sections, checked."""
-    if "task" not in values:
-        raise ValueError(f"{where} names no task: add `task: NAME`, one of {', '.join(TASKS)}")
-    hints = get_type_hints(Recipe)
-    read = {key: read_as(hints[key], value, f"{where}: {key}") for key, value in values.items()}
-    with errors_at(where):
-        TASKS.find(read["task"])
-    return read
 
 
 def read_section(name: str, given: Any, where: str) -> dict[str, Any]:
@@ -224,9 +211,9 @@ def check_pretrained_network(kind: str, recipe: Entries, where: str) -> None:
         raise ValueError(f"{where}: a pretrained network needs an objective, such as objective: {{name: distil}}")
 
 
-CHECKS: Registry[Callable[[str, Entries, str], None]] = Registry(
-    "network_check", {"scheme": check_scheme_network, "pretrained": check_pretrained_network}
-)  # by network; they need no torch
+CHECKS: dict[str, Callable[[str, Entries, str], None]] = {
+    "scheme": check_scheme_network, "pretrained": check_pretrained_network,
+}  # fmt: skip  # by network; they need no torch
 
 TEXTS = ("scheme", "reference", "data.template")  # whose values may look like YAML, such as "Q: {prompt} A: "
 QUOTES = ("'", '"')

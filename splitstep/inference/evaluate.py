@@ -39,7 +39,7 @@ class Figures:
     figures: dict[str, float]
     translated: Translated | None = None
 
-    def document(self) -> dict[str, Any]:
+    def json(self) -> dict[str, Any]:
         """The result as JSON values."""
         plain = {name: value for name, value in asdict(self).items() if name != "translated"}
         return plain if self.translated is None else {**plain, "translation": self.translated.document()}

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..fields.attention import unplanned_attention
 from ..options import check_int64
-from .runs import TextCodec, open_language_model
+from .runs import open_language_model
 
 MOST_KEPT = 10**9  # of top_k: more than any vocabulary
 LEAST = 1e-6  # of a temperature that is not 0: smaller ones are 0 in single precision
@@ -71,60 +71,26 @@ class Sampling:
 PART = "\ufffd"  # what a decoder writes for bytes that are not a character, such as the beginning of one
 
 
-@final
-class TextStream:
-    """Tokens to text, piece by piece. The pieces together are what `decode` makes of all tokens.
+def text_pieces(tokens: Iterable[int], decode: Callable[[list[int]], str], before: Sequence[int] = ()) -> Iterator[str]:
+    """The text of the tokens after those `before`, as soon as it is certain; the pieces together are what `decode`
+    makes of all tokens.
 
     A token is decoded after those of the piece before it, since a decoder may join words by blanks. A character whose
     bytes are in several tokens is held back until it is whole.
     """
-
-    def __init__(self, decode: Callable[[list[int]], str], before: Sequence[int] = ()) -> None:
-        self.decode = decode
-        self.window = list(before)  # tokens whose text is there already
-        self.context = len(self.window)  # how many tokens of the window are shown as a whole
-        self.shown = len(decode(self.window)) if self.window else 0  # characters of the window's text
-
-    def push(self, token: int) -> str:
-        """The text that this token adds."""
-        self.window.append(token)
-        text = self.decode(self.window)
-        whole = not text.endswith(PART)
-        piece = text[self.shown : len(text) if whole else len(text) - 1]
-        self.shown += len(piece)
-        if whole:
-            self.window = self.window[self.context :]
-            self.context, self.shown = len(self.window), len(self.decode(self.window))
-        return piece
-
-    def end(self) -> str:
-        """The text that was held back."""
-        return self.decode(self.window)[self.shown :] if self.window else ""
-
-
-def text_pieces(tokens: Iterable[int], decode: Callable[[list[int]], str], before: Sequence[int] = ()) -> Iterator[str]:
-    """The text of the tokens after those `before`, as soon as it is certain."""
-    stream = TextStream(decode, before)
+    window, context = list(before), len(before)  # tokens whose text is there already; `context` of them as a whole
+    shown = len(decode(window)) if window else 0  # characters of the window's text
     for token in tokens:
-        yield stream.push(token)
-    yield stream.end()
-
-
-@final
-class EndTokens:
-    """Lets tokens through up to the first that ends a text, which is left out."""
-
-    def __init__(self, ends: frozenset[int]) -> None:
-        self.ends = ends
-        self.found: int | None = None
-
-    def before(self, tokens: Iterable[int]) -> Iterator[int]:
-        """The tokens before the end."""
-        for token in tokens:
-            if token in self.ends:
-                self.found = token
-                return
-            yield token
+        window.append(token)
+        text = decode(window)
+        whole = not text.endswith(PART)
+        piece = text[shown : len(text) if whole else len(text) - 1]
+        shown += len(piece)
+        if whole:
+            window = window[context:]
+            context, shown = len(window), len(decode(window))
+        yield piece
+    yield decode(window)[shown:] if window else ""
 
 
 @final
@@ -185,7 +151,7 @@ class Sample:
     stop: tuple[str, ...] = ()
     stopped_by: str | None = None
 
-    def document(self) -> dict[str, Any]:
+    def json(self) -> dict[str, Any]:
         """The result as JSON values."""
         return asdict(self)
 
@@ -206,27 +172,38 @@ def generate(
     if not 1 <= tokens <= MOST_TOKENS:
         raise ValueError(f"generate needs at least one token and at most {MOST_TOKENS:,}; got {tokens}")
     words = StopWords(stop)
-    found = open_language_model(name, data)
-    codec, end = found.codec, EndTokens(found.ends)
-    given = codec.encode(prompt)
+    writer = open_language_model(name, data)
+    given = writer.encode(prompt)
     if not given:
         raise ValueError('the prompt is empty: give some text to continue, such as --prompt "The "')
-    pieces = [prompt]
-    with closing(sample(found.load(), codec.length, given, tokens, sampling)) as drawn:
-        for piece in until_stopped(continuation(prompt, given, end.before(drawn), codec), words):
+    ends, pieces = list[int](), [prompt]
+    with closing(sample(writer.load(), writer.length, given, tokens, sampling)) as drawn:
+        text = continuation(prompt, given, before_end(drawn, writer.ends, ends), writer.decode)
+        for piece in until_stopped(text, words):
             show(piece if len(pieces) > 1 else prompt + piece)
             pieces.append(piece)
     how = (sampling.temperature, sampling.seed, sampling.top_k, sampling.top_p)
-    stopped_by = codec.decode([end.found]) if end.found is not None else words.found
+    stopped_by = writer.decode(ends) if ends else words.found
     return Sample(str(name), prompt, "".join(pieces[1:]), tokens, *how, tuple(stop), stopped_by)
 
 
-def continuation(prompt: str, given: list[int], tokens: Iterator[int], codec: TextCodec) -> Iterator[str]:
+def before_end(tokens: Iterable[int], ends: frozenset[int], found: list[int]) -> Iterator[int]:
+    """The tokens up to the first that ends a text, which is added to `found`."""
+    for token in tokens:
+        if token in ends:
+            found.append(token)
+            return
+        yield token
+
+
+def continuation(
+    prompt: str, given: list[int], tokens: Iterator[int], decode: Callable[[list[int]], str]
+) -> Iterator[str]:
     """The text of the tokens as it follows the prompt's tokens. A decoder may write blanks between words; if the prompt
     ends in one that its tokens do not have, the first is left out."""
-    pieces = text_pieces(tokens, codec.decode, given)
+    pieces = text_pieces(tokens, decode, given)
     first = next(pieces)
-    ended = prompt[-1:].isspace() and not codec.decode(given)[-1:].isspace()
+    ended = prompt[-1:].isspace() and not decode(given)[-1:].isspace()
     yield first.removeprefix(" ") if ended else first
     yield from pieces
 

@@ -46,7 +46,7 @@ class Predictions:
             return [f"{one[0]:.4f}" for one in self.outputs]
         return [f"{self.labels[i]}\t{one[i]:.4f}" for i, one in zip(self.best(), self.outputs, strict=True)]
 
-    def document(self) -> dict[str, Any]:
+    def json(self) -> dict[str, Any]:
         """The result as JSON values."""
         if not self.labels:
             found: list[dict[str, Any]] = [{"number": one[0]} for one in self.outputs]

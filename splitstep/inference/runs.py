@@ -79,24 +79,20 @@ def open_run(path: Path, data: Path | None = None) -> Trained:
     return Trained(run.recipe, task, *run.load_model())
 
 
-class TextCodec(NamedTuple):
-    """Text to tokens and back, and the number of tokens in a window that the model was trained with."""
+class LanguageModel(NamedTuple):
+    """What writes text: `load` gives the model, `length` is the number of tokens in a window that it was trained with,
+    and `ends` are tokens that end a text."""
 
+    load: Callable[[], Any]
     encode: Callable[[str], list[int]]
     decode: Callable[[list[int]], str]
     length: int
-
-
-class LanguageModel(NamedTuple):
-    """What writes text: `load` gives the model, `ends` are tokens that end a text."""
-
-    load: Callable[[], Any]
-    codec: TextCodec
     ends: frozenset[int] = frozenset()
 
 
 def open_language_model(name: str | Path, data: Path | None = None) -> LanguageModel:
-    """The language model of a run, a model's folder, a GGUF file or a name on the Hub. Only old runs need `data`."""
+    """The language model of a run, a model's folder, a GGUF file or a name on the Hub. Only runs of older versions need
+    `data`: they lack a tokenizer in the model's folder."""
     path = Path(name).expanduser()
     if not RunDirectory(path).is_run():
         return of_opened(open_model(name))
@@ -104,22 +100,20 @@ def open_language_model(name: str | Path, data: Path | None = None) -> LanguageM
     task = run.recipe.task
     if TASKS[task].model != "causal":
         raise ValueError(f'task "{task}" has no text to continue: generate needs a run of a language model')
-    return LanguageModel(lambda: run.load_model()[0], run_codec(run, data))
-
-
-def run_codec(run: Finished, data: Path | None) -> TextCodec:
-    """The run's codec: the tokenizer in the model's folder. Runs of older versions lack it and need their data."""
     if (run.model / TOKENIZER).is_file():
         tokenizer = AutoTokenizer.from_pretrained(run.model)
-        return tokenizer_codec(tokenizer, tokenizer.model_max_length)
-    task = run.recipe.load_task(data)
-    assert isinstance(task, Language), task
-    return TextCodec(task.encode, task.decode, task.length)
+        return with_tokenizer(lambda: run.load_model()[0], tokenizer, tokenizer.model_max_length)
+    made = run.recipe.load_task(data)
+    assert isinstance(made, Language), made
+    return LanguageModel(lambda: run.load_model()[0], made.encode, made.decode, made.length)
 
 
-def tokenizer_codec(tokenizer: Any, length: int) -> TextCodec:
+def with_tokenizer(
+    load: Callable[[], Any], tokenizer: Any, length: int, ends: frozenset[int] = frozenset()
+) -> LanguageModel:
+    """A language model that reads and writes with a tokenizer of transformers."""
     decode = partial(tokenizer.decode, clean_up_tokenization_spaces=False)
-    return TextCodec(partial(tokenizer.encode, verbose=False), decode, length)
+    return LanguageModel(load, partial(tokenizer.encode, verbose=False), decode, length, ends)
 
 
 def of_opened(opened: Opened) -> LanguageModel:
@@ -129,11 +123,9 @@ def of_opened(opened: Opened) -> LanguageModel:
         raise ValueError(
             f"{opened.name} holds a {type(model).__name__}, which does not continue text: name a language model"
         )
-    tokenizer = opened.needs_tokenizer()
-    found = frozenset(named_ends(model.generation_config))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    tokenizer, device = opened.needs_tokenizer(), "cuda" if torch.cuda.is_available() else "cpu"
     length = min(tokenizer.model_max_length, most_positions(model, tokenizer.model_max_length))
-    return LanguageModel(lambda: model.to(device), tokenizer_codec(tokenizer, length), found)
+    return with_tokenizer(lambda: model.to(device), tokenizer, length, frozenset(named_ends(model.generation_config)))
 
 
 def is_language_model(model: Any) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import torch
-import yaml
+from torch import Tensor
 
 from ..flows.examples import made_up
 from ..flows.foreign import ForeignFlow
@@ -18,122 +18,77 @@ from ..recipe import Recipe, objective_text
 from ..schemes import name_of
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
-from ..training.card import FLAG, data_list, escaped, figures_of, kept_as, table
+from ..training.card import escaped, loading_code, written_card
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
-from ..training.networks import Network, NetworkSummary, Norms
+from ..training.networks import Network, NetworkSummary, norm_of_weights
 from ..training.result import RunResult, SchemeName, Shape, Start
 from .load import open_model
 
-CARD = """\
----
-{front}---
-
-# {title}
-
-{start}, trained further with splitstep on the task {task}.{cut}
-
-{model}
-
-## Data
-
-{data}
-{prompt}
-## Figures
-
-{figures}
-
-These figures come from one run, with one seed ({seed}), so they have no interval; other seeds give other figures. The
-weights are {kept}.
-
-## How to load
-{flag}
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-model = AutoModelForCausalLM.from_pretrained("path/to/this/folder"{trust})
-tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-```
-"""
+AUTO = "AutoModelForCausalLM"
 
 
-@final
-class PretrainedNetwork(Network):
+def build(recipe: Recipe, task: Task, room: float) -> Any:
     """The causal model that `start` names. `model: {layers: 10}` keeps ten of its layers, evenly."""
+    assert recipe.start is not None
+    opened = open_model(recipe.start)
+    check_causal(opened.model, recipe.start)
+    model = opened.model.float()
+    if "layers" in recipe.model:
+        model = with_layers(model, recipe.model["layers"], recipe.start)
+    model.config.use_cache = True
+    return model.requires_grad_(True)
 
-    def build(self, recipe: Recipe, task: Task, room: float) -> Any:
-        assert recipe.start is not None
-        opened = open_model(recipe.start)
-        check_causal(opened.model, recipe.start)
-        model = opened.model.float()
-        if "layers" in recipe.model:
-            model = with_layers(model, recipe.model["layers"], recipe.start)
-        model.config.use_cache = True
-        return model.requires_grad_(True)
 
-    def load_start(self, model: Any, recipe: Recipe, task: Task, directory: RunDirectory) -> Start | None:
-        """The weights are there already; their hash is recorded, so that a run does not continue from others."""
-        assert recipe.start is not None
-        if list_checkpoints(directory.checkpoints):
-            return None
-        return Start(recipe.start, sha256_of_weights(model), len(model.state_dict()), [], [])
+def start_of(model: Any, recipe: Recipe, task: Task, directory: RunDirectory) -> Start | None:
+    """The weights are there already; their hash is recorded, so that a run does not continue from others."""
+    assert recipe.start is not None
+    if list_checkpoints(directory.checkpoints):
+        return None
+    return Start(recipe.start, sha256_of_weights(model), len(model.state_dict()), [], [])
 
-    def kind(self, model: Any) -> str | None:
-        return None if isinstance(model, SplitstepModel) else type(model).__name__
 
-    def about(self, model: Any, task: Task) -> NetworkSummary:
-        layers = len(layers_of(model, type(model).__name__))
-        around = {
-            id(p) for one in (model.get_input_embeddings(), model.get_output_embeddings()) for p in one.parameters()
-        }
-        width = model.get_output_embeddings().weight.shape[1]
-        cost = Cost(
-            sum(p.numel() for p in model.parameters()),
-            sum(p.numel() for p in model.parameters() if id(p) not in around),
-            matrix_flops(model, layers, width, task.length),
-            task.length,
-        )
-        return NetworkSummary(
-            scheme_of(model), cost, None, Shape(layers, width, hidden_width(model.config, width), 1.0)
-        )
+def about(model: Any, task: Task) -> NetworkSummary:
+    """What a run's result says of the model."""
+    layers = len(layers_of(model, type(model).__name__))
+    around = {id(p) for one in (model.get_input_embeddings(), model.get_output_embeddings()) for p in one.parameters()}
+    width = model.get_output_embeddings().weight.shape[1]
+    inner = sum(p.numel() for p in model.parameters() if id(p) not in around)
+    flops = matrix_flops(model, layers, width, task.length)
+    cost = Cost(sum(p.numel() for p in model.parameters()), inner, flops, task.length)
+    return NetworkSummary(scheme_of(model), cost, None, Shape(layers, width, hidden_width(model.config, width), 1.0))
 
-    def norms(self, model: Any, batch: Batch, seed: Any) -> Norms:
-        name = type(model).__name__
-        output = model(
-            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], output_hidden_states=True,
-            use_cache=False,
-        )  # fmt: skip
-        states = [float(x.float().norm(dim=-1).mean()) for x in output.hidden_states]
-        weights = [
-            float(torch.stack([p.detach().float().norm() for p in layer.parameters()]).norm())
-            for layer in layers_of(model, name)
-        ]
-        return Norms(states, weights)
 
-    def card(self, result: RunResult, model: Any, task: Task, folder: Path) -> str:
-        tags = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["splitstep", result.task]}
-        shape, start = result.shape, result.start.path if result.start else "A model"
-        ours = isinstance(model, SplitstepModel)
-        rows = [("kind", type(model).__name__), ("layers", f"{shape.layers}"), ("width", f"{shape.width}")]
-        rows += [
-            ("parameters", f"{result.cost.parameters:,}"),
-            ("objective", escaped(objective_text(result.recipe["objective"]))),
-        ]
-        return CARD.format(
-            front=yaml.safe_dump(tags, sort_keys=False),
-            title=escaped(f"{result.task}, from {Path(start).name}"),
-            start=escaped(start),
-            cut=f" It has {shape.layers} of its layers." if result.recipe.get("model", {}).get("layers") else "",
-            task=escaped(result.task),
-            model=table(["model", ""], rows),
-            data=data_list(task.describe().get("source"), result.recipe.get("data")),
-            prompt=prompt_of(task),
-            figures="\n\n".join(figures_of(result)),
-            seed=result.seed,
-            kept=kept_as(result),
-            flag=f"\n{FLAG}\n" if ours else "",
-            trust=", trust_remote_code=True" if ours else "",
-        )
+def norms(model: Any, batch: Batch, seed: Tensor) -> tuple[list[float], list[float]]:
+    """The norms of the states after the embedding and each layer in a pass of this batch, and of each layer's
+    weights."""
+    read = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    states = model(**read, output_hidden_states=True, use_cache=False).hidden_states
+    layers = layers_of(model, type(model).__name__)
+    return [float(x.float().norm(dim=-1).mean()) for x in states], list(map(norm_of_weights, layers))
+
+
+def card(result: RunResult, model: Any, task: Task, folder: Path) -> str:
+    """The README.md of the saved model."""
+    shape, start = result.shape, result.start.path if result.start else "A model"
+    cut = f" It has {shape.layers} of its layers." if result.recipe.get("model", {}).get("layers") else ""
+    rows = [
+        ("kind", type(model).__name__),
+        ("layers", f"{shape.layers}"),
+        ("width", f"{shape.width}"),
+        ("parameters", f"{result.cost.parameters:,}"),
+        ("objective", escaped(objective_text(result.recipe["objective"]))),
+    ]
+    return written_card(
+        result,
+        task,
+        AUTO,
+        title=f"{result.task}, from {Path(start).name}",
+        about=f"{escaped(start)}, trained further with splitstep on the task {escaped(result.task)}.{cut}",
+        rows=rows,
+        loading=loading_code(AUTO, True, isinstance(model, SplitstepModel)),
+        prompt=prompt_of(task),
+    )
 
 
 def prompt_of(task: Task) -> str:
@@ -172,4 +127,4 @@ def sha256_of_weights(model: Any) -> str:
     return total.hexdigest()
 
 
-PRETRAINED = PretrainedNetwork()
+PRETRAINED = Network(build, start_of, about, norms, card)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..support.documents import read_yaml
-from ..support.typed import nearest, read_as
+from ..support.typed import check_entries, read_as
 from ..support.words import did_you_mean
 
 FOLDER = Path(__file__).parent
@@ -57,22 +56,14 @@ def suggestion(name: str) -> str:
 
 def list_recipes() -> list[Listed]:
     """All recipes of the package."""
-    return [listed(name) for name in recipe_names()]
-
-
-def listed(name: str) -> Listed:
-    document = read_yaml(FOLDER / f"{name}.yaml", name)
-    return Listed(name, document["task"], read_about(document["about"], name))
+    found = {name: read_yaml(FOLDER / f"{name}.yaml", name) for name in recipe_names()}
+    return [Listed(name, one["task"], read_about(one["about"], name)) for name, one in found.items()]
 
 
 def read_about(entries: Any, where: str) -> RecipeNote:
     """The `about` section of a recipe, checked."""
-    names = [field.name for field in dataclasses.fields(RecipeNote)]
     if isinstance(entries, Mapping):
-        for key in entries:
-            if key not in names:
-                known = f"its entries are {', '.join(names)}"
-                raise ValueError(f'{where}: about has no entry "{key}"{nearest(str(key), names, known)}')
+        check_entries(entries, RecipeNote.__dataclass_fields__, f"{where}: about")
     return read_as(RecipeNote, entries, f"{where}: about")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from math import isfinite
 from types import NoneType, UnionType
 from typing import (
@@ -97,6 +97,16 @@ def nearest(name: str, names: Iterable[str], known: str = "") -> str:
     """The end of an error: a question with the nearest right name, or what is known if none is near."""
     near = words.nearest(name, names)
     return f'; did you mean "{near}"?' if near else known and f"; {known}"
+
+
+def check_entries(
+    given: Iterable[Any], names: Collection[str], owner: str, known: str = "", sort: str = "entry"
+) -> None:
+    """Refuse entries that are not among the names; `known`: what an error says of these, if no name is near."""
+    for key in given:
+        if key not in names:
+            end = nearest(str(key), names, known or f"its entries are {', '.join(names)}")
+            raise ValueError(f'{owner} has no {sort} "{key}"{end}')
 
 
 def read_record(kind: Any, value: dict[str, Any], where: str) -> Any:

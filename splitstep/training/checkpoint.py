@@ -145,30 +145,22 @@ class CheckpointReader:
 def restore(folder: Path, load: Callable[[CheckpointReader], None], world: Processes) -> str:
     """Call `load` with the newest undamaged checkpoint, if there is one. Newer ones that are damaged are deleted, and
     the remark that is returned says so; if all are damaged, that is an error."""
-    damaged: list[Path] = []
-    reasons: list[str] = []
-    for path in world.from_first(lambda: list_checkpoints(folder)[::-1]):
+    paths: list[Path] = world.from_first(lambda: list_checkpoints(folder)[::-1])
+    reasons: list[str] = []  # of the newest ones that are damaged
+    for path in paths:
         faults = world.together(partial(fault, path, load, world))
         if not any(faults):
             break
-        damaged.append(path)
-        reasons += filter(None, faults)
-    else:
-        if damaged:
-            raise ValueError(
-                f"the checkpoint {damaged[0]} is damaged ({reasons[0]}){others(damaged)}: delete {folder} to start "
-                "from the beginning, or name a new directory with --out"
-            )
-    world.on_first(lambda: [remove(path) for path in damaged])
-    used = f"{others(damaged)}, so the one before {'it' if len(damaged) == 1 else 'them'} is used"
-    return f"the checkpoint {damaged[0]} is damaged ({reasons[0]}){used}" if damaged else ""
-
-
-def others(damaged: Sequence[Path]) -> str:
-    """What an error about the newest checkpoint says of older ones that are damaged as well."""
-    return {1: "", 2: ", and so is the one before it"}.get(
-        len(damaged), f", and so are the {len(damaged) - 1} before it"
-    )
+        reasons.append(next(filter(None, faults)))
+    if not reasons:
+        return ""
+    count = len(reasons)
+    others = {1: "", 2: ", and so is the one before it"}.get(count, f", and so are the {count - 1} before it")
+    told = f"the checkpoint {paths[0]} is damaged ({reasons[0]}){others}"
+    if count == len(paths):
+        raise ValueError(f"{told}: delete {folder} to start from the beginning, or name a new directory with --out")
+    world.on_first(lambda: [remove(path) for path in paths[:count]])
+    return f"{told}, so the one before {'it' if count == 1 else 'them'} is used"
 
 
 def fault(path: Path, load: Callable[[CheckpointReader], None], world: Processes) -> str:

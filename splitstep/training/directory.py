@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, final
 import yaml
 from torch import Tensor
 
-from ..recipe import Recipe, read_recipe
-from ..support.documents import Loader, first_difference, flat, parse_json, read_json
+from ..recipe import Recipe, load_recipe
+from ..support.documents import first_difference, flat, parse_json, read_json
 from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
 from ..support.provenance import Provenance
 from ..support.typed import Inlined, plain, read_as
@@ -61,37 +61,35 @@ class RunDirectory:
         self.translations = path / "translations"
         self.probes = path / "probes"
 
-    def claim(self, recipe: Mapping[str, Any]) -> bool:
+    def claim(self, recipe: Recipe) -> bool:
         """Take the directory for a run of this recipe, and return whether it extends the run that is there."""
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is not a directory: name a new one with --out")
         extends = self.is_extended_by(recipe)
-        if extends or self.holds(recipe):
-            return extends
-        refuse_other_files(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.write_recipe(recipe)
-        return False
+        if not extends and not self.holds(recipe):
+            refuse_other_files(self.path)
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.write_recipe(recipe)
+        return extends
 
-    def write_recipe(self, recipe: Mapping[str, Any]) -> None:
-        write_atomically(self.recipe_file, yaml.safe_dump(dict(recipe), sort_keys=False))
+    def write_recipe(self, recipe: Recipe) -> None:
+        write_atomically(self.recipe_file, yaml.safe_dump(recipe.document(), sort_keys=False))
 
-    def is_extended_by(self, recipe: Mapping[str, Any]) -> bool:
+    def is_extended_by(self, recipe: Recipe) -> bool:
         """Whether a finished run is here that can continue, of the same recipe with fewer steps."""
         if not any(self.checkpoints.glob("step-*")):
             return False
-        stored = self.recipe().document()
-        longer = {**stored, "train": {**stored["train"], "steps": recipe["train"]["steps"]}}
-        return self.extended_from() >= stored["train"]["steps"] < recipe["train"]["steps"] and longer == recipe
+        stored, given = self.recipe().document(), recipe.document()
+        longer = {**stored, "train": {**stored["train"], "steps": recipe.train.steps}}
+        return self.extended_from() >= stored["train"]["steps"] < recipe.train.steps and longer == given
 
     def extended_from(self) -> int:
         """The steps of the finished run that the present one extends; 0 if there is none."""
-        kept = [file.stem.removeprefix("result-") for file in self.path.glob("result-*.json")]
         now = self.result()
         done = [now.steps] if now and now.status == "finished" else []
-        return max([0, *done, *(int(steps) for steps in kept if steps.isdecimal())])
+        return max([0, *done, *numbered(self.path, "result-", ".json")])
 
-    def extend(self, recipe: Mapping[str, Any]) -> None:
+    def extend(self, recipe: Recipe) -> None:
         """Set the finished run's result aside, and take the recipe with more steps."""
         if self.result_file.is_file():
             os.replace(self.result_file, self.path / f"result-{self.extended_from()}.json")
@@ -116,9 +114,8 @@ class RunDirectory:
             except OSError as error:
                 if error.errno not in UNLOCKABLE:
                     raise
-            sweep(self.path)
-            sweep(self.checkpoints)
-            sweep(self.probes)
+            for folder in (self.path, self.checkpoints, self.probes):
+                sweep(folder)
             yield
         finally:
             os.close(handle)
@@ -127,11 +124,7 @@ class RunDirectory:
         self.refuse_comparison()
         if not self.recipe_file.is_file():
             raise ValueError(f"{self.path} is not a run of splitstep: it has no recipe.yaml")
-        try:
-            document = yaml.load(self.recipe_file.read_text(encoding="utf-8"), Loader)
-        except (yaml.YAMLError, UnicodeDecodeError):
-            raise ValueError(f"{self.recipe_file} is damaged: it is not YAML") from None
-        return read_recipe(document, str(self.recipe_file))
+        return load_recipe(str(self.recipe_file))
 
     def is_run(self) -> bool:
         """Whether a run is here; a comparison, which holds several, is refused."""
@@ -157,18 +150,15 @@ class RunDirectory:
         if runs:
             raise ValueError(f"{self.path} holds several runs: name one of them, such as {runs[0].parent}")
 
-    def holds(self, recipe: Mapping[str, Any]) -> bool:
+    def holds(self, recipe: Recipe) -> bool:
         """Whether a run of this recipe is here; a run of another is refused. Entries that an older version did not
         write have their defaults."""
         file = self.recipe_file
         if not file.exists():
             return False
-        stored, given = self.recipe(), read_recipe(recipe, str(file))
-        if yaml.safe_dump(stored.document()) != yaml.safe_dump(given.document()):
-            other = first_difference(*(dict(flat(one.document())) for one in (stored, given)))
-            differs = f" with {other}" if other else ""
+        if differs := first_difference(*(dict(flat(one.document())) for one in (self.recipe(), recipe))):
             raise ValueError(
-                f"{self.path} belongs to another run{differs} (see {file}): name a new directory with --out"
+                f"{self.path} belongs to another run with {differs} (see {file}): name a new directory with --out"
             )
         return True
 
@@ -246,8 +236,7 @@ class RunDirectory:
 
     def tensor_steps(self) -> list[int]:
         """The steps after which probes have found tensors, ascending."""
-        names = (file.stem.removeprefix("step-") for file in self.probes.glob("step-*.safetensors"))
-        return sorted(int(name) for name in names if name.isdecimal())
+        return numbered(self.probes, "step-", ".safetensors")
 
     def rewind(self, step: int) -> None:
         """Drop what was logged after the checkpoint that a run continues from; without one, everything."""
@@ -262,6 +251,12 @@ class RunDirectory:
         """Flush the metrics to the disk, before a checkpoint relies on them."""
         if self.metrics.is_file():
             fsync(self.metrics)
+
+
+def numbered(folder: Path, before: str, after: str) -> list[int]:
+    """The numbers in the names of files, ascending."""
+    names = [file.name.removeprefix(before).removesuffix(after) for file in folder.glob(f"{before}*{after}")]
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _read(line: str) -> dict[str, Any] | None:

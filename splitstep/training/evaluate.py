@@ -1,10 +1,11 @@
-"""The figures of a model on one split of a task: teacher-forced, and running freely."""
+"""The figures of a model on one split of a task: teacher-forced, and running freely; and what probes look at."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ from .progress import Counting
 from .update import autocast
 
 PATIENCE = 2.0  # seconds before an evaluation shows its progress
+EXAMPLES = 64  # that probes see, unless the recipe says otherwise
+BATCHES, LARGER = 32, 8  # how many batches are looked at for them, and how sizes grow
 
 
 def share(batches: Iterator[Batch], world: Processes) -> Iterator[tuple[Batch, bool]]:
@@ -93,3 +96,15 @@ def free_run(
             return task.free_run(model, split, precision, progress)
 
     return world.from_first(act)
+
+
+def first_examples(task: Task, count: int) -> Batch:
+    """The first `count` examples of the validation split that fill a batch, or the fullest batch that was found. Texts
+    come sorted into lengths, and batches of translators are counted in tokens, so several are looked at."""
+    best: Batch = {}
+    for size in (count, count * LARGER, count * LARGER**2):
+        for batch in islice(task.batches("valid", size), BATCHES):
+            best = batch if not best or len(batch["labels"]) > len(best["labels"]) else best
+            if len(best["labels"]) >= count:
+                return {name: x[:count] for name, x in best.items()}
+    return best

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from ..options import evaluates, learning_rate
+from ..options import evaluates, learning_rate, records
+from ..probes import Figures, observe
 from ..recipe import Recipe
 from ..schemes import label
 from ..support.memory import NoMemory, no_memory
 from ..support.provenance import made
 from ..support.words import counted
 from .directory import Environment, RunDirectory
-from .evaluate import evaluate, free_run
+from .evaluate import evaluate, evaluating, free_run
 from .finish import finish, finish_diverged
-from .log import Journal, Recorder, open_tensorboard
 from .objective import prefetched
 from .processes import NEVER, Processes, Stop, Stopped, this_world
-from .progress import Progress
+from .progress import Journal, Progress, open_tensorboard
 from .result import RunResult
 from .run import Diverged, Run
+from .update import autocast
 
 
 def fit(run: Run, journal: Journal, stop: Stop = NEVER) -> None:
     """Train from the run's present step to the end, or until it is asked to stop."""
-    options, recorder = run.options, Recorder(run, journal)
+    options = run.options
     if run.state.step == 0:
-        recorder.record_if_due()
+        record_if_due(run, journal)
     with prefetched(run.work, run.state.step, options.steps) as works:
         for work in works:
             lr = learning_rate(options, run.state.step)
@@ -43,7 +46,7 @@ def fit(run: Run, journal: Journal, stop: Stop = NEVER) -> None:
             if evaluating:
                 with run.clock.paused():
                     validate(run, journal)
-            recorder.record_if_due()
+            record_if_due(run, journal)
             if step in run.snapshots:
                 with run.clock.paused():
                     run.add_snapshot()
@@ -82,6 +85,20 @@ def validate(run: Run, journal: Journal) -> None:
     journal.progress.update(run.state.step, {f"valid {shown}": figures[shown]}, force=True)
 
 
+def record_if_due(run: Run, journal: Journal) -> None:
+    """Journal what probes find, if the recipe has any and this is a step for it. The first process does it alone."""
+    if run.recipe.probes and records(run.options, run.state.step):
+        with run.clock.paused():
+            model = run.whole()
+            run.world.on_first(lambda: journal.write_probes(run.state.step, observed(run, model)))
+
+
+def observed(run: Run, model: Any) -> Mapping[str, Mapping[str, Figures]]:
+    """One pass of the model in evaluation mode, watched by all probes."""
+    with evaluating(model), autocast(run.precision, run.world.device):
+        return observe(model, run.examples, run.recipe.probes)
+
+
 def train(
     recipe: Recipe,
     out: Path,
@@ -94,36 +111,32 @@ def train(
     handles signals, they end the run with `Stopped`, after a checkpoint."""
     world, directory = this_world(), RunDirectory(out)
     begun = (out / "recipe.yaml").exists()
-    extends = world.from_first(lambda: directory.claim(recipe.document()))
+    extends = world.from_first(lambda: directory.claim(recipe))
     result = directory.result()
     if result is not None and not extends:
         return result
     with ExitStack() as held:
         world.on_first(lambda: held.enter_context(directory.locked()))
         held.enter_context(torch.random.fork_rng([world.device] if world.device.type == "cuda" else []))
+        run: Run | None = None
         try:
             run = begin(recipe, directory, world, data, extends)
-        except BaseException as error:  # the corrected recipe will be another one, and needs the directory free
-            if world.rank == 0 and not begun:
-                directory.release()
-            if no_memory(error):
-                raise NoMemory(TOO_LARGE.format(out)) from None
-            raise
-        try:
             journal = open_journal(run, quiet, tensorboard, held)
             for line in filter(None, (run.remark, first_line(run))):
                 journal.progress.say(line)
             with journal.progress, stop.handling(world):
                 fit(run, journal, stop)
             return finish(run, journal.progress)
-        except Diverged as error:
-            return finish_diverged(run, error)
-        except (RuntimeError, MemoryError) as error:
-            if not no_memory(error):
-                raise
-            if world.rank == 0 and not run.state.step:
+        except BaseException as error:
+            if run is not None and isinstance(error, Diverged):
+                return finish_diverged(run, error)
+            full = no_memory(error)
+            free = not begun if run is None else full and not run.state.step
+            if world.rank == 0 and free:  # the corrected recipe will be another one, and needs the directory
                 directory.release()
-            raise NoMemory(TOO_LARGE.format(out)) from None
+            if full:
+                raise NoMemory(TOO_LARGE.format(out)) from None
+            raise
 
 
 def begin(recipe: Recipe, directory: RunDirectory, world: Processes, data: Path | None, extends: bool) -> Run:
@@ -134,7 +147,7 @@ def begin(recipe: Recipe, directory: RunDirectory, world: Processes, data: Path 
     now = Environment(made(data=task.describe()), run.start)
     world.on_first(lambda: directory.keep_environment(now))
     if extends:
-        world.on_first(lambda: directory.extend(recipe.document()))
+        world.on_first(lambda: directory.extend(recipe))
     return run
 
 

@@ -5,17 +5,16 @@ scheme, drawn from a seed, or from the weights of another run's model or of a fo
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoConfig, PreTrainedConfig
 
@@ -46,77 +45,40 @@ class NetworkSummary(NamedTuple):
     shape: Shape
 
 
-class Norms(NamedTuple):
-    """The norms of the states after the embedding and each layer, and of each layer's weights."""
-
-    states: list[float]
-    weights: list[float]
-
-
-class Network(ABC):
+class Network(NamedTuple):
     """A way to make the model that a run trains. A recipe names it with `network:`; see recipe.NETWORKS."""
 
-    @abstractmethod
-    def build(self, recipe: Recipe, task: Task, room: float) -> Any:
-        """The model; refused if training it takes more than `room` bytes."""
-
-    @abstractmethod
-    def load_start(self, model: Any, recipe: Recipe, task: Task, directory: RunDirectory) -> Start | None:
-        """Load the weights that the recipe names into the model, unless a checkpoint is about to be loaded."""
-
-    @abstractmethod
-    def kind(self, model: Any) -> str | None:
-        """The class of a model that is not of this package; None for those that are, which have a scheme."""
-
-    @abstractmethod
-    def about(self, model: Any, task: Task) -> NetworkSummary:
-        """What the run's result says of the model."""
-
-    @abstractmethod
-    def norms(self, model: Any, batch: Batch, seed: Any) -> Norms:
-        """How large everything is in a pass of this batch, for the result of a run that diverged."""
-
-    @abstractmethod
-    def card(self, result: RunResult, model: Any, task: Task, folder: Path) -> str:
-        """The README.md of the saved model, which is in this folder."""
+    build: Callable[[Recipe, Task, float], Any]  # the model; refused if training it takes more bytes than this
+    load_start: Callable[[Any, Recipe, Task, RunDirectory], Start | None]  # loads the weights that the recipe names
+    about: Callable[[Any, Task], NetworkSummary]  # what the run's result says of the model
+    norms: Callable[[Any, Batch, Tensor], tuple[list[float], list[float]]]  # if it diverged: of states and weights
+    card: Callable[[RunResult, Any, Task, Path], str]  # the README.md of the saved model, which is in this folder
 
 
-@final
-class SchemeNetwork(Network):
-    """A network of a scheme, of the kind that the task says, initialised by a seed: what splitstep is about."""
-
-    def build(self, recipe: Recipe, task: Task, room: float) -> Any:
-        return build_model(recipe, task, room)
-
-    def load_start(self, model: Any, recipe: Recipe, task: Task, directory: RunDirectory) -> Start | None:
-        return load_start(model, recipe, task, directory)
-
-    def kind(self, model: Any) -> str | None:
-        return None
-
-    def about(self, model: Any, task: Task) -> NetworkSummary:
-        config = model.config
-        return NetworkSummary(
-            SchemeName(name_of(scheme(config.scheme)), config.scheme),
-            cost(config, task.length),
-            read_as(Matched | None, config.matched, "matched"),
-            Shape(config.layers, config.width, config.ffn, config.step),
-        )
-
-    def norms(self, model: Any, batch: Batch, seed: Any) -> Norms:
-        found = observe(model, {**batch, "dropout_seed": seed}, ["state_norms"])["state_norms"]
-        weights = [
-            float(torch.stack([gathered(p.detach()).float().norm() for p in layer.parameters()]).norm())
-            for stack in all_stacks(model)
-            for layer in stack.layers
-        ]
-        return Norms([float(size) for figures in found.values() for size in figures["x"]], weights)
-
-    def card(self, result: RunResult, model: Any, task: Task, folder: Path) -> str:
-        return model_card(result, model.config, task, folder)
+def about_scheme(model: SplitstepModel, task: Task) -> NetworkSummary:
+    """What the run's result says of a network of a scheme."""
+    config = model.config
+    return NetworkSummary(
+        SchemeName(name_of(scheme(config.scheme)), config.scheme),
+        cost(config, task.length),
+        read_as(Matched | None, config.matched, "matched"),
+        Shape(config.layers, config.width, config.ffn, config.step),
+    )
 
 
-SCHEME = SchemeNetwork()
+def norms_of_scheme(model: SplitstepModel, batch: Batch, seed: Tensor) -> tuple[list[float], list[float]]:
+    """The norms of the states after the embedding and each layer in a pass of this batch, and of each layer's
+    weights."""
+    found = observe(model, {**batch, "dropout_seed": seed}, ["state_norms"])["state_norms"]
+    layers = [layer for stack in all_stacks(model) for layer in stack.layers]
+    return [float(size) for figures in found.values() for size in figures["x"]], list(map(norm_of_weights, layers))
+
+
+def norm_of_weights(layer: nn.Module) -> float:
+    """The norm of all weights of a layer together."""
+    return float(torch.stack([gathered(p.detach()).float().norm() for p in layer.parameters()]).norm())
+
+
 BYTES = 16  # per parameter in training: itself, its gradient and AdamW's two moments, all in float32
 
 
@@ -248,3 +210,6 @@ def check_same(there: PreTrainedConfig, here: SplitstepConfig, recipe: Recipe, t
     remedies = [f"type {' '.join(typed)}"] * bool(typed)
     remedies += [f"{data_of_start(recipe, task)}, which decide its {' and '.join(of_data)}"] * bool(of_data)
     raise ValueError(f"start: {recipe.start} has {differences}: {'; '.join(remedies)}")
+
+
+SCHEME = Network(build_model, load_start, about_scheme, norms_of_scheme, model_card)

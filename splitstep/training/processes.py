@@ -173,7 +173,7 @@ class Clock:
         return Times(self.before.seconds + now - self.start, self.training + running, self.tokens)
 
 
-class Stopped(Exception):
+class Stopped(InterruptedError):
     """A run was asked to stop, wrote a checkpoint of this step, and is not finished."""
 
     def __init__(self, step: int, number: int) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from math import fsum, inf, isfinite
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from ..models import SplitstepModel
 from ..options import snapshot_steps
 from ..recipe import NETWORKS, OBJECTIVES, Recipe, objective_options
 from ..support.typed import read_as
@@ -17,10 +19,11 @@ from ..support.words import counted
 from ..tasks import Task
 from .checkpoint import CheckpointReader, generators, learned, prune, restore, save_checkpoint, set_generators, share
 from .directory import RunDirectory
+from .evaluate import EXAMPLES, first_examples
 from .networks import Network, beyond_diffusion_limit
 from .objective import BatchSource, Factory, Learner, UpdateBatch, dropout_seed, work_for
 from .processes import Clock, Processes, Times
-from .update import Captured, CapturedIfPossible, choose_mode, choose_precision, make_optimizer, make_update
+from .update import Captured, choose_mode, choose_precision, make_optimizer, make_update
 from .weights import LocalShard, choose_parallel, gathered, pieces, spread
 
 EXPLODED = 3.0  # a run has diverged if its loss is above this times the first update's, plus one
@@ -63,7 +66,7 @@ class Run:
         name, given = objective_options(recipe.objective)
         make: Factory = OBJECTIVES.find(name)
         self.model = self.network.build(recipe, task, room)
-        self.kind = self.network.kind(self.model)  # here, for a sharded model is of another class
+        self.kind = None if isinstance(self.model, SplitstepModel) else type(self.model).__name__  # before sharding
         self.start = self.network.load_start(self.model, recipe, task, directory)
         torch.manual_seed(options.seed)  # so an objective's own weights begin the same on each process
         objective = make(self.model, task, given)
@@ -73,7 +76,7 @@ class Run:
         optimizer = make_optimizer(learner, options, world.device)
         update = make_update(learner, shared, optimizer, options, self.precision, mode, world)
         if isinstance(update, Captured) and options.mode == "auto" and self.kind is not None:
-            update = CapturedIfPossible(update)  # a model of others may wait for the device
+            update.is_eager = None  # a model of others may wait for the device
         self.update, self.chosen_mode = update, mode
         self.learned = learned(learner, optimizer)
         before = directory.extended_from()  # an extended run averages snapshots of its new steps only
@@ -91,7 +94,13 @@ class Run:
     @property
     def mode(self) -> str:
         """The mode of its updates; "auto" may have found after the first that they cannot be captured."""
-        return "eager" if isinstance(self.update, CapturedIfPossible) and self.update.is_eager else self.chosen_mode
+        return "eager" if isinstance(self.update, Captured) and self.update.is_eager else self.chosen_mode
+
+    @cached_property
+    def examples(self) -> dict[str, Tensor]:
+        """The first examples of the validation split, which probes see."""
+        found = first_examples(self.task, self.options.probe_batch or EXAMPLES)
+        return {name: x.to(self.world.device) for name, x in found.items()}
 
     def seed(self) -> None:
         """Seed PyTorch's generators from the run's seed, step and process."""

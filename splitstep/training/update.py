@@ -120,15 +120,23 @@ def eager(step: Step, optimizer: torch.optim.Optimizer, device: torch.device) ->
 
 @final
 class Captured:
-    """The whole update as one CUDA graph per batch shape: small models are bound by kernel launches."""
+    """The whole update as one CUDA graph per batch shape: small models are bound by kernel launches. It is eager if it
+    cannot be captured; if `is_eager` is None, the first update finds out."""
 
     def __init__(self, step: Step, learner: Learner, optimizer: torch.optim.AdamW, device: torch.device) -> None:
         self.step, self.learner, self.optimizer, self.device = step, learner, optimizer, device
         self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, UpdateBatch, tuple[Tensor, Tensor]]] = {}
         self.pool: Any = None
+        self.is_eager: bool | None = False
         self.stream = torch.cuda.Stream()  # of warm-up and recording: gradients accumulate on the stream that made them
 
     def __call__(self, work: UpdateBatch, lr: float) -> tuple[Tensor, Tensor]:
+        if self.is_eager is None:
+            self.is_eager = not self.can_capture(work)
+            if self.is_eager:
+                warnings.warn("updates are eager: this model waits for the device, which no graph can do", stacklevel=2)
+        if self.is_eager:
+            return eager(self.step, self.optimizer, self.device)(work, lr)
         if work.shape not in self.graphs:
             self.graphs[work.shape] = self.capture(work)
         graph, static, (loss, norm) = self.graphs[work.shape]
@@ -160,10 +168,6 @@ class Captured:
         static = work.to(self.device)
         with self.rehearsal(), pretended_capture():  # the first update may also wait for what it sets up
             return all(runs(lambda: self.step(static), waiting) for waiting in ("default", "error"))
-
-    def eager(self, work: UpdateBatch, lr: float) -> tuple[Tensor, Tensor]:
-        """The update without a graph."""
-        return eager(self.step, self.optimizer, self.device)(work, lr)
 
     def capture(self, work: UpdateBatch) -> tuple[torch.cuda.CUDAGraph, UpdateBatch, tuple[Tensor, Tensor]]:
         """Warm up, restore everything, then record."""
@@ -211,22 +215,6 @@ def runs(act: Callable[[], Any], waiting: str) -> bool:
     finally:
         torch.cuda.set_sync_debug_mode(before)
     return True
-
-
-@final
-class CapturedIfPossible:
-    """Captured updates, or eager ones if the first one shows that they cannot be captured."""
-
-    def __init__(self, captured: Captured) -> None:
-        self.captured = captured
-        self.is_eager: bool | None = None  # None before the first
-
-    def __call__(self, work: UpdateBatch, lr: float) -> tuple[Tensor, Tensor]:
-        if self.is_eager is None:
-            self.is_eager = not self.captured.can_capture(work)
-            if self.is_eager:
-                warnings.warn("updates are eager: this model waits for the device, which no graph can do", stacklevel=2)
-        return self.captured.eager(work, lr) if self.is_eager else self.captured(work, lr)
 
 
 def make_update(

@@ -3,20 +3,26 @@
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from children import Child, everything, killed, run
+from children import Child, everything, killed, trained
 from safetensors.torch import load_file
 from torch import Tensor
 
 from splitstep import cli
-from splitstep.models import MaskedConfig, SplitstepForMaskedLM, SplitstepForSequenceClassification
+from splitstep.models import (
+    MaskedConfig,
+    SplitstepForImageClassification,
+    SplitstepForMaskedLM,
+    SplitstepForSequenceClassification,
+)
 from splitstep.models.inputs import Text
 from splitstep.tasks import Task
-from splitstep.training import Recipe, RunDirectory, read_recipe, train
+from splitstep.training import RunDirectory, read_recipe, train
 from splitstep.training.networks import build_model
 from splitstep.training.processes import Processes
 from splitstep.training.run import Run
@@ -72,8 +78,6 @@ def test_a_head_for_other_classes_is_new_and_comes_from_the_seed(tmp_path: Path)
     task = given.load_task()
     config = given.config(task)
     config.num_labels = 7
-    from splitstep.models import SplitstepForImageClassification
-
     model = SplitstepForImageClassification(config)  # pyright: ignore[reportArgumentType]
     model.save_pretrained(tmp_path / "seven")
     document = {**DIGITS, "start": str(tmp_path / "seven"), "train": {**TRAIN, "seed": 3}}
@@ -144,7 +148,12 @@ def test_weights_that_mean_something_else_are_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_another_vocabulary_is_refused(masked: tuple[Path, SplitstepForMaskedLM, Task], tmp_path: Path) -> None:
+def test_another_vocabulary_and_a_model_without_an_encoder_are_refused(
+    masked: tuple[Path, SplitstepForMaskedLM, Task], finished: Path, tmp_path: Path
+) -> None:
+    document = {**LISTOPS, "model": SHAPE, "start": str(finished)}
+    with pytest.raises(ValueError, match="has no weights that this kind of model takes: name a model of the same kind"):
+        train(read_recipe(document, "recipe"), tmp_path / "run", quiet=True)
     folder, model, _ = masked
     model.resize_token_embeddings(99)
     model.save_pretrained(folder)
@@ -152,50 +161,31 @@ def test_another_vocabulary_is_refused(masked: tuple[Path, SplitstepForMaskedLM,
         train(read_recipe({**LISTOPS, "start": str(folder)}, "recipe"), tmp_path / "run", quiet=True)
 
 
-def other_start(folder: Path, case: str) -> Path:
-    """A place that is no start."""
-    place = folder / "place"
-    if case == "nothing":
-        return place
-    shutil.copytree(folder / "model", place)
-    if case == "pickle":
-        (place / "model.safetensors").rename(place / "pytorch_model.bin")
-    elif case == "damaged":
-        (place / "model.safetensors").write_bytes(b"{" * 100)
-    elif case == "foreign":
-        (place / "config.json").write_text('{"model_type": "bert"}')
-    elif case == "unfinished":
-        (place / "recipe.yaml").write_text("task: digits\n")
-    else:
-        (place / "runs" / "lie-seed0").mkdir(parents=True)
-        (place / "runs" / "lie-seed0" / "recipe.yaml").touch()
-    return place
+def compared(place: Path) -> None:
+    (place / "runs" / "lie-seed0").mkdir(parents=True)
+    (place / "runs" / "lie-seed0" / "recipe.yaml").touch()
 
 
-@pytest.mark.parametrize(
-    ("case", "needle"),
-    [
-        ("nothing", "holds no model: name a finished run"),
-        ("pickle", "is a pickle, which can run code"),
-        ("damaged", "is damaged: "),
-        ("foreign", "is a bert model: name one that splitstep trained"),
-        ("unfinished", "holds no model: name a finished run"),
-        ("comparison", "holds several runs: name one of them"),
-    ],
-)
-def test_what_is_no_start_is_one_line(case: str, needle: str, finished: Path, tmp_path: Path) -> None:
-    shutil.copytree(finished / "model", tmp_path / "model")
-    start = other_start(tmp_path, case)
+NO_START: list[tuple[Callable[[Path], Any], str]] = [
+    (shutil.rmtree, "holds no model: name a finished run"),
+    (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "is a pickle, which can run code"),
+    (lambda f: (f / "model.safetensors").write_bytes(b"{" * 100), "is damaged: "),
+    (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), "is a bert model: name one that splitstep"),
+    (lambda f: (f / "recipe.yaml").write_text("task: digits\n"), "holds no model: name a finished run"),
+    (compared, "holds several runs: name one of them"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "needle"), NO_START, ids=range(len(NO_START)))
+def test_what_is_no_start_is_one_line(
+    spoil: Callable[[Path], Any], needle: str, finished: Path, tmp_path: Path
+) -> None:
+    start = Path(shutil.copytree(finished / "model", tmp_path / "place"))
+    spoil(start)
     with pytest.raises(ValueError, match=needle) as caught:
         train(read_recipe({**DIGITS, "start": str(start)}, "recipe"), tmp_path / "run", quiet=True)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_model_of_another_kind_without_an_encoder_is_refused(finished: Path, tmp_path: Path) -> None:
-    document = {**LISTOPS, "model": SHAPE}
-    with pytest.raises(ValueError, match="has no weights that this kind of model takes: name a model of the same kind"):
-        train(read_recipe({**document, "start": str(finished)}, "recipe"), tmp_path / "run", quiet=True)
 
 
 def test_a_run_that_has_begun_needs_its_start_no_more(finished: Path, tmp_path: Path) -> None:
@@ -207,7 +197,7 @@ def test_a_run_that_has_begun_needs_its_start_no_more(finished: Path, tmp_path: 
     killed(document, out, operations * 6 // 10)
     assert list(out.glob("checkpoints/step-*"))
     shutil.rmtree(start)
-    run(document, out)
+    trained(document, out)
     assert everything(out) == everything(tmp_path / "whole")
 
 
@@ -215,13 +205,13 @@ def test_a_start_that_changed_before_the_first_checkpoint_is_refused(finished: P
     start, out = tmp_path / "start", tmp_path / "run"
     shutil.copytree(finished / "model", start)
     document = {**DIGITS, "start": str(start)}
-    run(document, out)
+    trained(document, out)
     shutil.rmtree(out / "checkpoints")
     (out / "result.json").unlink()
     found = begun(DIGITS, tmp_path / "other")
     found.model.save_pretrained(start)
     with pytest.raises(ValueError, match=r"began with other weights to start from, by the hashes in environment\.json"):
-        run(document, out)
+        trained(document, out)
 
 
 def test_the_command_line_takes_a_start_and_the_table_names_it(
@@ -233,8 +223,4 @@ def test_the_command_line_takes_a_start_and_the_table_names_it(
     assert f"start            {finished}" in capsys.readouterr().out
     assert cli.main(["train", "digits.yaml", "start=3", "--out", "other"]) == 2
     assert "start is 3, and needs text or nothing" in capsys.readouterr().err
-
-
-def test_a_recipe_without_a_start_does_not_mention_one() -> None:
-    assert "start" not in Recipe("digits").document()
-    assert read_recipe({**DIGITS, "start": None}, "recipe") == read_recipe(DIGITS, "recipe")
+    assert "start" not in read_recipe({**DIGITS, "start": None}, "recipe").document()

@@ -23,9 +23,10 @@ from splitstep.inference.generate import generate
 from splitstep.inference.translate import translate_run
 from splitstep.models import SplitstepForImageClassification, SplitstepForTranslation, TranslationConfig
 from splitstep.options import learning_rate
+from splitstep.recipe import NETWORKS
 from splitstep.support.provenance import made
 from splitstep.tasks import Batch, Task, task
-from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, networks, read_recipe, train
+from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, loop, networks, read_recipe, train
 from splitstep.training import run as running
 from splitstep.training.directory import Environment
 from splitstep.training.finish import device_name
@@ -58,15 +59,11 @@ def last_weights(out: Path) -> dict[str, Tensor]:
 # Schedules
 
 
-def test_warm_up_is_linear() -> None:
-    options = TrainOptions(steps=100, lr=2.0, warmup=10)
-    assert [learning_rate(options, step) for step in range(10)] == pytest.approx([0.2 * n for n in range(1, 11)])
-
-
-def test_warm_up_from_a_rate() -> None:
+@pytest.mark.parametrize("begin", [0.0, 0.4])
+def test_warm_up_is_linear(begin: float) -> None:
     """As fairseq has it: from + n (lr - from) / warmup."""
-    options = TrainOptions(steps=100, lr=2.0, warmup=8, warmup_from=0.4)
-    assert [learning_rate(options, n - 1) for n in range(1, 9)] == pytest.approx(np.linspace(0.4, 2.0, 9)[1:])
+    options = TrainOptions(steps=100, lr=2.0, warmup=8, warmup_from=begin)
+    assert [learning_rate(options, n - 1) for n in range(1, 9)] == pytest.approx(np.linspace(begin, 2.0, 9)[1:])
     assert learning_rate(options, 8) == pytest.approx(2.0)
 
 
@@ -77,8 +74,6 @@ def test_cosine(final: float) -> None:
     rates = [learning_rate(options, step) for step in range(10, 111)]
     s = np.linspace(0, 1, 101)
     assert rates == pytest.approx(2 * (final + (1 - final) * np.cos(np.pi * s / 2) ** 2), abs=1e-12)
-    assert rates[-1] == pytest.approx(2 * final, abs=1e-12)
-    assert rates[50] == pytest.approx(1 + final)
 
 
 def test_linear() -> None:
@@ -195,8 +190,8 @@ def test_parts_weigh_by_their_items() -> None:
     assert float(loss) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled_is_eager(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda call, dynamic: compile_(call, backend=backend, dynamic=dynamic))
@@ -250,18 +245,8 @@ class Casts(TorchDispatchMode):
 )
 def test_weights_in_half_precision_are_those_of_autocast(scheme: str, share: float) -> None:
     """Loss and gradients bit for bit, with two conversions for all weights that are evaluated once."""
-    config = TranslationConfig(
-        scheme=scheme,
-        layers=2,
-        decoder_layers=2,
-        width=16,
-        heads=2,
-        ffn=32,
-        vocab_size=30,
-        max_positions=16,
-        dropout=0.1,
-    )
-    model = SplitstepForTranslation(config).train()
+    sizes: dict[str, Any] = {"layers": 2, "decoder_layers": 2, "width": 16, "heads": 2, "ffn": 32, "vocab_size": 30}
+    model = SplitstepForTranslation(TranslationConfig(scheme=scheme, max_positions=16, dropout=0.1, **sizes)).train()
     linear = [
         f"{name}.{key}" for name, m in model.named_modules() if isinstance(m, nn.Linear) for key in ("weight", "bias")
     ]
@@ -317,12 +302,7 @@ def test_the_result(digits: Task, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("entries", "steps"),
-    [
-        ({"average": 3, "average_every": 2}, (4, 6, 8)),
-        ({"average": 3, "evaluate_every": 3}, (3, 6, 8)),
-        ({"average": 1, "average_every": 5}, (8,)),
-        ({"average": 8}, tuple(range(1, 9))),
-    ],
+    [({"average": 3, "average_every": 2}, (4, 6, 8)), ({"average": 3, "evaluate_every": 3}, (3, 6, 8))],
 )
 def test_the_average_is_the_mean_of_the_last_snapshots(
     entries: dict[str, Any], steps: tuple[int, ...], digits: Task, tmp_path: Path
@@ -368,23 +348,16 @@ def test_more_snapshots_than_fit_are_refused(entries: dict[str, Any], message: s
         recipe(warmup_from=0.5)
 
 
-@pytest.mark.parametrize("best", ["metric", "loss"])
+@pytest.mark.parametrize(("best", "figure", "step"), [("metric", "accuracy", 6), ("loss", "loss", 4)])
 def test_the_best_weights_are_chosen_by_the_figure_that_is_asked_for(
-    best: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    best: str, figure: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from splitstep.training import loop
-
-    scripted = [(1.0, 0.2), (0.5, 0.1), (0.8, 0.9), (0.7, 0.3)]  # loss and accuracy after steps 2, 4, 6, 8
-    shown = iter(scripted)
-    monkeypatch.setattr(loop, "evaluate", lambda *_: dict(zip(("loss", "accuracy"), next(shown), strict=True)))
+    scripted = [{"loss": loss, "accuracy": x} for loss, x in ((1.0, 0.2), (0.5, 0.1), (0.8, 0.9), (0.7, 0.3))]
+    shown = iter(scripted)  # after steps 2, 4, 6, 8
+    monkeypatch.setattr(loop, "evaluate", lambda *_: next(shown))
     result = train(recipe(evaluate_every=2, best=best), tmp_path / "run", quiet=True)
-    step, index = (6, 2) if best == "metric" else (4, 1)
-    figure = "accuracy" if best == "metric" else "loss"
     assert result.kept == Kept("best", [step], figure)
-    assert (result.best_step, result.valid) == (
-        step,
-        dict(zip(("loss", "accuracy"), scripted[index], strict=True)),
-    )
+    assert (result.best_step, result.valid) == (step, scripted[step // 2 - 1])
 
 
 def test_evaluation_counts_every_example_once(digits: Task) -> None:
@@ -416,25 +389,23 @@ def test_a_run_is_a_function_of_its_recipe(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = train(recipe(), tmp_path / "run", quiet=True)
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}
-    monkeypatch.setattr(networks, "build_model", None)
-    assert train(recipe(), tmp_path / "run", quiet=True) == first
-    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")} == before
-
-
-def test_the_same_scheme_in_other_words_is_the_same_run(tmp_path: Path) -> None:
+    """Nor if its scheme is given in other words."""
     first = train(recipe("macaron"), tmp_path / "run", quiet=True)
-    assert train(recipe("F0/2 A F1/2"), tmp_path / "run", quiet=True) == first
     assert first.scheme == ("macaron", "F0/2 A F1/2")
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}
+    monkeypatch.setattr(loop, "begin", None)
+    assert train(recipe("F0/2 A F1/2"), tmp_path / "run", quiet=True) == first
+    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")} == before
 
 
 def test_directories_of_others(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("all of it")
-    RunDirectory(tmp_path / "run").claim(recipe().document())
-    RunDirectory(tmp_path / "run").claim(recipe().document())
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".part-recipe.yaml").write_text("task: dig")  # a claim that was cut short
+    RunDirectory(tmp_path / "run").claim(recipe())
+    RunDirectory(tmp_path / "run").claim(recipe())
     for out, given, needle in (
         ("file", recipe(), "is not a directory"),
         ("full", recipe(), "holds other files, not a run"),
@@ -443,9 +414,10 @@ def test_directories_of_others(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=needle):
             train(given, tmp_path / out, quiet=True)
     assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.tex"]
-    assert [p.name for p in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
+    with RunDirectory(tmp_path / "run").locked():
+        assert [p.name for p in (tmp_path / "run").iterdir()] == ["recipe.yaml"]
     (tmp_path / "run" / "recipe.yaml").write_text("task: [")
-    with pytest.raises(ValueError, match=r"recipe.yaml is damaged"):
+    with pytest.raises(ValueError, match=r"recipe.yaml, line 1, column 8 is not YAML"):
         train(recipe(), tmp_path / "run", quiet=True)
 
 
@@ -470,7 +442,7 @@ def test_a_comparison_is_no_run_and_is_not_called_damaged(
 def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
     file = tmp_path / "run" / "environment.json"
     directory = RunDirectory(tmp_path / "run")
-    directory.claim(recipe().document())
+    directory.claim(recipe())
     directory.keep_environment(Environment(made(data=recipe().load_task().describe())))
     begun = file.read_text()
     assert json.loads(begun)["data"]["sha256"]["train"]
@@ -491,21 +463,14 @@ def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
 def test_a_run_of_an_older_version_is_gone_on_with(tmp_path: Path) -> None:
     """Entries that a recipe did not have then are as by default."""
     file = tmp_path / "run" / "recipe.yaml"
-    RunDirectory(tmp_path / "run").claim(recipe().document())
+    RunDirectory(tmp_path / "run").claim(recipe())
     older = yaml.safe_load(file.read_text())
     del older["train"]["clip"], older["match"]
     file.write_text(yaml.safe_dump(older))
-    RunDirectory(tmp_path / "run").claim(recipe().document())
+    RunDirectory(tmp_path / "run").claim(recipe())
     assert yaml.safe_load(file.read_text()) == older
     with pytest.raises(ValueError, match="belongs to another run"):
-        RunDirectory(tmp_path / "run").claim(recipe(clip=0.5).document())
-
-
-def test_a_claim_that_was_cut_short_is_claimed_again(tmp_path: Path) -> None:
-    (tmp_path / ".part-recipe.yaml").write_text("task: dig")
-    RunDirectory(tmp_path).claim(recipe().document())
-    with RunDirectory(tmp_path).locked():
-        assert [p.name for p in tmp_path.iterdir()] == ["recipe.yaml"]
+        RunDirectory(tmp_path / "run").claim(recipe(clip=0.5))
 
 
 @pytest.mark.parametrize("after", [0, 3])
@@ -539,34 +504,19 @@ def test_tensorboard(tmp_path: Path) -> None:
 
 
 def test_lines_where_there_is_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train(recipe(), tmp_path / "run")
+    """The first says what begins, and that a run cut short by hand is cut short of its learning rate."""
+    result = train(recipe(steps=8, warmup=9), tmp_path / "run")
     out, err = capsys.readouterr()
-    assert out == ""
+    begins = f"digits lie seed 0  {result.cost.parameters:,} parameters, 8 steps, cpu, float32, eager"
+    late = "the learning rate never reaches its peak: lower train.warmup"
+    assert (out, err.splitlines()[0]) == ("", f"{begins}; {late}")
     assert "digits lie seed 0  step 8/8  loss" in err
     assert "tokens/s" in err
+    (tmp_path / "run" / "result.json").unlink()
+    train(recipe(steps=8, warmup=9), tmp_path / "run")
+    assert f"{begins}, continues after step 8" in capsys.readouterr().err
     train(recipe(), tmp_path / "quiet", quiet=True)
     assert capsys.readouterr() == ("", "")
-
-
-def test_the_first_line_says_what_begins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And that a run cut short by hand is cut short of its learning rate."""
-    train(recipe(steps=8, warmup=8), tmp_path / "run")
-    [first, *_] = capsys.readouterr().err.splitlines()
-    count = sum(p.numel() for p in last_weights(tmp_path / "run").values())
-    assert first == f"digits lie seed 0  {count:,} parameters, 8 steps, cpu, float32, eager"
-
-    def stop(run: running.Run, work: UpdateBatch, lr: float) -> None:
-        raise KeyboardInterrupt
-
-    (tmp_path / "run" / "result.json").unlink()
-    train(recipe(steps=8, warmup=8), tmp_path / "run")
-    assert "8 steps, cpu, float32, eager, continues after step 8" in capsys.readouterr().err
-    monkeypatch.setattr(running.Run, "advance", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train(recipe(steps=8, warmup=9), tmp_path / "other")
-    assert "never reaches its peak: lower train.warmup" in capsys.readouterr().err
 
 
 # Divergence
@@ -579,8 +529,10 @@ def strict_json(file: Path) -> Any:
     return json.loads(file.read_text(), parse_constant=refuse)
 
 
-@pytest.mark.parametrize("scheme", ["lie", "lie-postnorm", "reversible", "rk4"])
-@pytest.mark.parametrize(("lr", "clip"), [(1e3, 1.0), (1e3, 0.0), (1e30, 0.0)])
+@pytest.mark.parametrize(
+    ("scheme", "lr", "clip"),
+    [("lie", 1e3, 1.0), ("lie-postnorm", 1e3, 0.0), ("reversible", 1e30, 0.0), ("rk4", 1e3, 0.0), ("lie", 1e30, 0.0)],
+)
 def test_diverged_is_a_result(scheme: str, lr: float, clip: float, tmp_path: Path) -> None:
     given = recipe(scheme, lr=lr, clip=clip, steps=60, log_every=7, checkpoint_seconds=0.0)
     result = train(given, tmp_path / "run", quiet=True)
@@ -596,12 +548,11 @@ def test_diverged_is_a_result(scheme: str, lr: float, clip: float, tmp_path: Pat
     assert train(given, tmp_path / "run", quiet=True).document() == result.document()
 
 
-def poisoned(monkeypatch: pytest.MonkeyPatch, digits: Task, at: int, layer: int) -> None:
+def poisoned(monkeypatch: pytest.MonkeyPatch, at: int, layer: int) -> None:
     """From batch `at` on, the digits' labels are fine and layer `layer` overflows."""
-    original = networks.build_model
 
     def build(*arguments: Any) -> Any:
-        model = original(*arguments)
+        model: Any = networks.build_model(*arguments)
         seen = [0]
 
         def count(module: nn.Module, given: Any) -> None:
@@ -614,18 +565,18 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, digits: Task, at: int, layer: int)
         model.body.stack.layers[layer]["F"].register_forward_hook(overflow)
         return model
 
-    monkeypatch.setattr(networks, "build_model", build)
+    monkeypatch.setitem(NETWORKS.own, "scheme", networks.SCHEME._replace(build=build))
 
 
 @pytest.mark.parametrize("layer", [0, 1])
 def test_the_layer_is_found_and_the_weights_are_kept(
     layer: int, digits: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault in update 6 is noticed after update 10; step, layer and weights are those of update 6."""
-    given = recipe(steps=20, log_every=10, evaluate_every=20)
-    with monkeypatch.context() as patch:
-        poisoned(patch, digits, 5, layer)
-        result = train(given, tmp_path / "run", quiet=True)
+    """A fault in update 6 is noticed after update 10; step, layer and weights are those of update 6. Checkpoints fall
+    due while it is not yet noticed: the last good one stays."""
+    given = recipe(steps=20, log_every=10, evaluate_every=20, checkpoint_seconds=0.0)
+    poisoned(monkeypatch, 5, layer)
+    result = train(given, tmp_path / "run", quiet=True)
     found = result.diverged
     assert found is not None
     assert (found.step, found.layer, result.steps) == (6, layer, 10)
@@ -636,13 +587,6 @@ def test_the_layer_is_found_and_the_weights_are_kept(
         sum(float((p.detach() ** 2).sum()) for p in layer.parameters()) ** 0.5 for layer in before.body.stack.layers
     ]
     assert found.weight_norms == pytest.approx(norms, rel=1e-5)
-
-
-def test_no_checkpoint_of_a_lost_run(digits: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints fall due while the fault is not yet noticed: the last good one stays."""
-    with monkeypatch.context() as patch:
-        poisoned(patch, digits, 5, 0)
-        train(recipe(steps=20, log_every=10, evaluate_every=20, checkpoint_seconds=0.0), tmp_path / "run", quiet=True)
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-000000004", "step-000000005"]
     assert all(x.isfinite().all() for x in last_weights(tmp_path / "run").values())
 
@@ -660,8 +604,6 @@ def test_an_explosion_that_stays_finite(digits: Task, tmp_path: Path) -> None:
 
 
 def test_a_validation_that_is_no_number_diverges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from splitstep.training import loop
-
     monkeypatch.setattr(loop, "evaluate", lambda *_: {"loss": float("nan"), "accuracy": 0.1})
     result = train(recipe(), tmp_path / "run", quiet=True)
     assert result.diverged is not None
@@ -694,8 +636,6 @@ def test_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tokens_per_second_leaves_out_all_but_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow evaluations, checkpoints and a slow first update do not count; slow updates do."""
-    from splitstep.training import loop
-
     now = [0.0]
     monkeypatch.setattr("splitstep.training.processes.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
 
