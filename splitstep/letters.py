@@ -61,6 +61,6 @@ LETTERS: Registry[Letter] = Registry(
             field="splitstep.fields.diffusion:diffusion",
             cache="self",
         ),
-        "S": Letter("stabiliser", "#a8323e", branch=False, normed=True, field="splitstep.fields.stabiliser:Stabiliser"),
+        "S": Letter("stabiliser", "#a8323e", branch=False, normed=True, field="splitstep.fields.norms:Stabiliser"),
     },
 )

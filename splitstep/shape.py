@@ -26,6 +26,14 @@ NORMS = ("layer", "rms", "none")
 Number = float | int
 Positions = Literal["none", "sinusoidal", "learned", "rotary"]
 Init = Literal["normal", "xavier"]
+SIZES = {
+    **dict.fromkeys(("layers", "decoder_layers", "substeps"), DEEPEST),
+    **dict.fromkeys(("width", "heads", "kv_heads", "head_size", "ffn", "max_positions", "vocab_size"), LARGEST),
+    **dict.fromkeys(("image_size", "channels", "patch", "inputs", "outputs"), LARGEST),
+    **dict.fromkeys(("step", "norm_eps", "rotary_base", "diffusion", "stabiliser"), inf),
+}  # positive entries of all kinds, and the largest that each may be
+FROM_ZERO = {"init_modes": DEEPEST, "init_std": inf, "token_types": LARGEST, "next_sentence_labels": LARGEST}
+RATES = ("dropout", "attention_dropout", "activation_dropout", "label_smoothing")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -34,9 +42,15 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
         raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(map(repr, choices))}.{hint}")
 
 
-def check_size(name: str, value: float, most: float) -> None:
-    if not 0 < value < inf:
-        raise ValueError(f"{name}={value} must be a positive number.")
+def check_number(name: str, value: Any) -> None:
+    """Refuse a number that is out of the range of its entry."""
+    if name in RATES and not 0 <= value < 1:
+        raise ValueError(f"{name}={value} is a probability: use a number in [0, 1).")
+    most, zero = (SIZES | FROM_ZERO).get(name), name in FROM_ZERO
+    if most is None or value is None:
+        return
+    if not (0 < value < inf or (zero and value == 0)):
+        raise ValueError(f"{name}={value} must be {'0 or ' if zero else ''}a positive number.")
     if value > most:
         raise ValueError(f"{name}={value} is too large: use at most {most:,}.")
 
@@ -44,8 +58,7 @@ def check_size(name: str, value: float, most: float) -> None:
 def check_heads(width: int, heads: int, kv_heads: int | None, size: int | None) -> int:
     """The width of one head: `size`, or an equal share of the whole width."""
     if size is None and width % heads:
-        near = [h for h in range(1, width + 1) if width % h == 0]
-        best = min(near, key=lambda h: abs(h - heads))
+        best = min((h for h in range(1, width + 1) if width % h == 0), key=lambda h: abs(h - heads))
         raise ValueError(
             f"Width {width} is not divisible by {heads} heads: use heads={best} or width={width // heads * heads}, or "
             "give a head_size."
@@ -82,8 +95,6 @@ class Shape:
     """
 
     depths: ClassVar[tuple[str, ...]] = ("layers",)  # the entries that count the layers of each stack, in order
-    axes: ClassVar[int] = 1  # along which diffusion acts
-    kinds_of_ends: ClassVar[tuple[str, ...]] = ("reflecting", "fixed")
 
     format: int = FORMAT
     scheme: str = "A F"
@@ -101,7 +112,7 @@ class Shape:
     norm_eps: float = 1e-5
     norm_at: Literal["input", "both"] = "input"
     diffusion: Number = 0.1
-    ends: str = "reflecting"
+    ends: Literal["reflecting", "fixed"] = "reflecting"
     stabiliser: Number = 1.0
     bias: bool = True
     positions: Positions = "learned"
@@ -131,12 +142,12 @@ class Shape:
         if isinstance(self.scheme, (str, Scheme)):
             self.scheme = str(scheme(self.scheme))
         for name, kind in self.entries().items():
-            read_as(kind, getattr(self, name), name)
-        self.check_sizes()
+            value = read_as(kind, getattr(self, name), name)
+            for one in value if isinstance(value, list) else [value]:
+                check_number(name, one)
         check_choice("norm", self.norm, NORMS)
         self.check_fields()
         self.check_attention()
-        self.check_probability("dropout", "attention_dropout", "activation_dropout")
         self.check_ffn()
         self.check_terms()
 
@@ -148,25 +159,6 @@ class Shape:
                 f"This config has format {self.format}, newer than {FORMAT}, the newest that this version of splitstep "
                 "reads: install a newer splitstep (pip install -U splitstep)."
             )
-
-    def check_sizes(self) -> None:
-        self.check_positive("layers", "substeps", most=DEEPEST)
-        self.check_positive("width", "heads", "kv_heads", "head_size", "max_positions", most=LARGEST)
-        self.check_positive("step", "norm_eps", "rotary_base", "diffusion", "stabiliser")
-        if not 0 <= self.init_modes <= DEEPEST:
-            raise ValueError(f"init_modes={self.init_modes} must be 0 or a positive number up to {DEEPEST:,}.")
-        if not 0 <= self.init_std < inf:
-            raise ValueError(f"init_std={self.init_std} must be 0 or a positive number.")
-
-    def check_positive(self, *names: str, most: float = inf) -> None:
-        for name in names:
-            if getattr(self, name) is not None:
-                check_size(name, getattr(self, name), most)
-
-    def check_probability(self, *names: str) -> None:
-        for name in names:
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is a probability: use a number in [0, 1).")
 
     def check_length(self, length: int) -> None:
         """Refuse more tokens than the model has learned positions for."""
@@ -221,22 +213,19 @@ class Shape:
                 f"The {LETTERS[normed[0][0]].title} {normed[0]} of {self.scheme!r} pulls towards the norm of the "
                 f"state, and norm='none': use norm=layer or norm=rms, or a scheme without {normed[0]}."
             )
-        check_choice("ends", self.ends, self.kinds_of_ends)
         self.check_diffusion()
 
     def check_diffusion(self) -> None:
         """Refuse explicit diffusion whose step is beyond the limit of its tableau."""
+        axes = 1 if self.grid is None else 2
         for (s, _), ends in zip(self.stacks(), self.stencils(), strict=True):
-            if wrong := beyond_limit(s, self.diffusion, self.step / self.substeps, ends, self.axes):
+            if wrong := beyond_limit(s, self.diffusion, self.step / self.substeps, ends, axes):
                 raise ValueError(f"diffusion={self.diffusion}: {wrong}.")
 
     def check_ffn(self) -> None:
-        widths = self.ffn if isinstance(self.ffn, list) else [self.ffn]
-        if isinstance(self.ffn, list) and len(widths) != self.ffn_fields:
+        if isinstance(self.ffn, list) and len(self.ffn) != self.ffn_fields:
             fields = counted(self.ffn_fields, "feed-forward field")
-            raise ValueError(f"ffn lists {counted(len(widths), 'width')}; this network has {fields}.")
-        for width in widths:
-            check_size("ffn", width, LARGEST)
+            raise ValueError(f"ffn lists {counted(len(self.ffn), 'width')}; this network has {fields}.")
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -295,9 +284,6 @@ class TextShape(Shape):
         super().check()
         if self.embedding_scale == "sqrt":
             self.embedding_scale = self.width**0.5
-        self.check_positive("vocab_size", most=LARGEST)
-        if not 0 <= self.token_types <= LARGEST:
-            raise ValueError(f"token_types={self.token_types} must be 0 or a positive number up to {LARGEST:,}.")
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(f"pad_token_id={self.pad_token_id} is not a token: vocab_size={self.vocab_size}.")
 
@@ -306,17 +292,15 @@ class TextShape(Shape):
 class CausalShape(TextShape):
     """A language model that predicts the next token."""
 
-    kinds_of_ends: ClassVar[tuple[str, ...]] = ("upwind",)
+    ends: Literal["upwind"] = "upwind"  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    ends: str = "upwind"
-
-    def check_terms(self) -> None:
-        if self.ends in Shape.kinds_of_ends:
+    def check(self) -> None:
+        if self.ends in ("reflecting", "fixed"):
             raise ValueError(
                 f"ends={self.ends!r} is for diffusion that looks both ways, and a causal model may not look at later "
                 "tokens: leave ends out, and D is the upwind relaxation of a token towards the one before it."
             )
-        super().check_terms()
+        super().check()
 
 
 @dataclass(kw_only=True, repr=False)
@@ -331,10 +315,6 @@ class MaskedShape(TextShape):
 
     def check(self) -> None:
         super().check()
-        if not 0 <= self.next_sentence_labels <= LARGEST:
-            raise ValueError(
-                f"next_sentence_labels={self.next_sentence_labels} must be 0, or 2 for next-sentence prediction."
-            )
         if self.next_sentence_labels and self.token_types < 2:
             raise ValueError(
                 f"Next-sentence prediction reads two texts, and token_types={self.token_types} does not tell them "
@@ -368,11 +348,6 @@ class TranslationShape(TextShape):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int | None = 1
 
-    def check(self) -> None:
-        super().check()
-        self.check_positive("decoder_layers", most=DEEPEST)
-        self.check_probability("label_smoothing")
-
     def stencils(self) -> list[str]:
         return [self.ends, "upwind"]
 
@@ -385,15 +360,12 @@ class TranslationShape(TextShape):
 class ImageShape(Shape):
     """A classifier of images cut into square patches."""
 
-    axes: ClassVar[int] = 2
-
     image_size: int = 28
     channels: int = 1
     patch: int = 4
 
     def check(self) -> None:
         super().check()
-        self.check_positive("image_size", "channels", "patch", most=LARGEST)
         if self.image_size % self.patch:
             raise ValueError(f"image_size={self.image_size} is not divisible by patch={self.patch}.")
         self.max_positions = (self.image_size // self.patch) ** 2
@@ -415,19 +387,9 @@ class VectorsShape(Shape):
     inputs: int = 1
     outputs: int = 1
 
-    def check(self) -> None:
-        super().check()
-        self.check_positive("inputs", "outputs", most=LARGEST)
 
-
-SHAPES: dict[str, type[Shape]] = {
-    "causal": CausalShape,
-    "image": ImageShape,
-    "masked": MaskedShape,
-    "sequence": SequenceShape,
-    "translation": TranslationShape,
-    "vectors": VectorsShape,
-}  # by kind of model; those of other packages are in their configs
+ALL = (CausalShape, ImageShape, MaskedShape, SequenceShape, TranslationShape, VectorsShape)
+SHAPES: dict[str, type[Shape]] = {one.__name__.removesuffix("Shape").lower(): one for one in ALL}  # by kind of model
 FILES = {"image": "vectors", "sequence": "encoder"}  # of models; other kinds have a file of their name
 PATHS = {name: f"splitstep.models.{FILES.get(name, name)}:{name.upper()}" for name in SHAPES}
 KINDS: Registry[Any] = Registry("kind", paths=PATHS)

@@ -1,16 +1,15 @@
-"""Fields f(t, x, context) -> dx/dt, one in each file."""
+"""Fields f(t, x, context) -> dx/dt."""
 
 from ..kernels.dropout import draw_seed, dropout
 from ..kernels.rotary import rotary
-from .attention import CrossAttention, SelfAttention, attention_weights, barrier, exact_attention
+from .attention import CrossAttention, SelfAttention, barrier, exact_attention
 from .context import Context, FieldSpec
 from .diffusion import Diffusion
 from .feed_forward import ACTIVATIONS, FeedForward
-from .norms import NORMS, Projection, norm
-from .stabiliser import Stabiliser
+from .norms import NORMS, Projection, Stabiliser, norm
 
 __all__ = [
     "ACTIVATIONS", "NORMS", "Context", "CrossAttention", "Diffusion", "FeedForward", "FieldSpec", "Projection",
-    "SelfAttention", "Stabiliser", "attention_weights", "barrier", "draw_seed", "dropout", "exact_attention", "norm",
+    "SelfAttention", "Stabiliser", "barrier", "draw_seed", "dropout", "exact_attention", "norm",
     "rotary",
 ]  # fmt: skip

@@ -155,7 +155,18 @@ class Attention(nn.Module):
         return dropout(y, self.p, c.seed, 4 * self.salt + 1)
 
     def weights(self, t: Any, x: Tensor, context: Any = None) -> Tensor:
-        return attention_weights(self, t, x, context if isinstance(context, Context) else EMPTY)
+        """Whom each query of x looks at, and how much: [B, heads, T, S], before any dropout.
+
+        The arguments are those of an evaluation, such as an `Event` holds. Keys of earlier calls are in a cache and not
+        in x, so the pass must be a whole one.
+        """
+        c = context if isinstance(context, Context) else EMPTY
+        if c.cache is not None and (known := c.cache.get_seq_length()) != x.shape[1]:
+            raise ValueError(
+                f"x holds {x.shape[1]} tokens, the cache {known}: attention weights are those of a whole pass; run the "
+                "model with use_cache=False."
+            )
+        return self.pairing(x, c._replace(cache=None, cross_cache=None)).weights()
 
 
 @final
@@ -217,17 +228,3 @@ class CrossAttention(Attention):
         """Floating-point operations of one evaluation on `length` tokens, with `memory` encoder states to project."""
         tokens = length * (self.q.weight.numel() + self.out.weight.numel()) + memory * self.kv.weight.numel()
         return 2 * tokens + 4 * length * memory * self.out.in_features
-
-
-def attention_weights(field: Attention, t: Any, x: Tensor, context: Context = EMPTY) -> Tensor:
-    """Whom each query of x looks at, and how much: [B, heads, T, S], before any dropout.
-
-    The arguments are those of an evaluation, such as an `Event` holds. Keys of earlier calls are in a cache and not in
-    x, so the pass must be a whole one.
-    """
-    if context.cache is not None and (known := context.cache.get_seq_length()) != x.shape[1]:
-        raise ValueError(
-            f"x holds {x.shape[1]} tokens, the cache {known}: attention weights are those of a whole pass; run the "
-            "model with use_cache=False."
-        )
-    return field.pairing(x, context._replace(cache=None, cross_cache=None)).weights()

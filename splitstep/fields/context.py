@@ -36,6 +36,14 @@ class FieldSpec:
     stabiliser: float = 1.0  # gamma
 
 
+class WithoutProducts(nn.Module):
+    """A field without matrix products."""
+
+    def flops(self, length: int, memory: int) -> int:
+        """Floating-point operations of one evaluation in matrix products: none."""
+        return 0
+
+
 Record = Callable[[str, Tensor], None]  # ("own" or "cross", attention weights [B, heads, T, S])
 
 

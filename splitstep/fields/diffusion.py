@@ -12,8 +12,6 @@ length, hence a basis, of its own. They run in float32 or better; the state keep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import expm1, log, pi
 from typing import Any, NamedTuple, final
 
@@ -21,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .context import Context, FieldSpec
+from .context import Context, FieldSpec, WithoutProducts
 
 EMPTY = Context()
 
@@ -33,7 +31,7 @@ def diffusion(spec: FieldSpec) -> Diffusion:
     return GridDiffusion(spec) if spec.grid else TokenDiffusion(spec)
 
 
-class Diffusion(nn.Module):
+class Diffusion(WithoutProducts):
     """What the kinds of diffusion share: alpha = softplus(a), and float32 or better for the transforms."""
 
     axes = 1  # along which it acts
@@ -54,7 +52,7 @@ class Diffusion(nn.Module):
 
     def flow(self, t: Any, h: float, x: Tensor, context: Context | None = None) -> Tensor:
         """x(t + h) of x' = D(x)."""
-        with full_precision(x):
+        with torch.autocast(x.device.type, enabled=False):  # which would narrow products
             wide = x.to(torch.promote_types(x.dtype, torch.float32))
             return self.solve(h * self.alpha(x), wide, EMPTY if context is None else context).to(x.dtype)
 
@@ -66,20 +64,9 @@ class Diffusion(nn.Module):
         """x after alpha h = s."""
         raise NotImplementedError
 
-    def flops(self, length: int, memory: int) -> int:
-        """Floating-point operations of one evaluation in matrix products: none."""
-        return 0
-
     def flow_flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one exact flow on `length` tokens: there and back by a dense matrix."""
         return 4 * length * length * self.width
-
-
-@contextmanager
-def full_precision(x: Tensor) -> Iterator[None]:
-    """Where autocast does not narrow products."""
-    with torch.autocast(x.device.type, enabled=False):
-        yield
 
 
 class Line(NamedTuple):

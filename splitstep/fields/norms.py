@@ -1,11 +1,13 @@
-"""Normalisations: inside a field (pre-norm) or as a projection of the state (post-norm)."""
+"""Normalisations: inside a field (pre-norm), as a projection of the state (post-norm), or as a pull towards it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from torch import Tensor, nn
+
+from .context import FieldSpec, WithoutProducts
 
 NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "none": nn.Identity}
 
@@ -17,7 +19,7 @@ def norm(kind: str, width: int, eps: float = 1e-5, affine: bool = True) -> nn.Mo
     return NORMS[kind](width, eps, elementwise_affine=affine)
 
 
-class Projection(nn.Module):
+class Projection(WithoutProducts):
     """x <- norm(x), a part N, M or P of a scheme."""
 
     def __init__(self, norm: nn.Module) -> None:
@@ -27,6 +29,14 @@ class Projection(nn.Module):
     def forward(self, t: Any, x: Tensor, context: Any) -> Tensor:
         return self.norm(x)
 
-    def flops(self, length: int, memory: int) -> int:
-        """Floating-point operations of one evaluation in matrix products: none."""
-        return 0
+
+@final
+class Stabiliser(WithoutProducts):
+    """S(t, x) = gamma (norm(x) - x). With gamma h = 1 one Euler step is the projection N: x becomes norm(x)."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__()
+        self.norm, self.gamma = spec.projection(), spec.stabiliser
+
+    def forward(self, t: Any, x: Tensor, context: Any = None) -> Tensor:
+        return self.gamma * (self.norm(x) - x)

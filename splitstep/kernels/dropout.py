@@ -48,10 +48,7 @@ def formula(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
     return x * (keep(seed, salt, x.shape, p).to(x.dtype) * (1 / (1 - p)))
 
 
-Multiply = Callable[[Tensor, float, Tensor, int], Tensor]
-
-
-def check(multiply: Multiply, kind: str) -> None:
+def check(multiply: Callable[..., Tensor], kind: str) -> None:
     """An error unless the kernel does as the formula does, bit for bit."""
     seed = torch.tensor(2**31 - 2, device=kind, dtype=torch.int32)
     x = torch.linspace(-2, 2, 50_000, device=kind)

@@ -18,8 +18,6 @@ STEP, TOKEN = 0x9E3779B97F4A7C15 - 2**64, 0xD1B54A32D192ED03 - 2**64  # odd numb
 FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64  # of splitmix64
 BITS = 53  # of a double's mantissa
 
-Add = Callable[[Tensor, Tensor, int, float], Tensor]
-
 
 def gumbel(keys: Tensor, step: int, tokens: int) -> Tensor:
     """Gumbel noise [B, V] in float64 for keys [B] at one step."""
@@ -51,7 +49,7 @@ def formula(scores: Tensor, keys: Tensor, step: int, temperature: float) -> Tens
     return gumbel(keys, step, scores.shape[-1]).add_(scores.double() / temperature)
 
 
-def check(add: Add, kind: str) -> None:
+def check(add: Callable[..., Tensor], kind: str) -> None:
     """An error unless the kernel does as the formula does, on several blocks, the last not full, and on strides."""
     keys = torch.tensor([-(2**63), -1, 0, 2**63 - 1], device=kind)
     scores = torch.linspace(-9, 9, 4 * 5003, device=kind).view(4, -1)

@@ -106,7 +106,8 @@ def split_opaque(qkv: Tensor, cos: Tensor, sin: Tensor, queries: int, keys: int)
 
 
 @split_opaque.register_fake
-def _(qkv: Tensor, cos: Tensor, sin: Tensor, queries: int, keys: int) -> tuple[Tensor, Tensor, Tensor]:
+def empty_parts(qkv: Tensor, cos: Tensor, sin: Tensor, queries: int, keys: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Room for the results of `split_formula`; each part lies in memory as [B, T, heads, size]."""
     b, t = qkv.shape[:2]
     q, k, v = (qkv.new_empty((b, t, heads, cos.shape[-1])).transpose(1, 2) for heads in (queries, keys, keys))
     return q, k, v
@@ -120,7 +121,8 @@ def join_opaque(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Te
 
 
 @join_opaque.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def empty_rows(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Room for the result of `join_formula`."""
     heads = q.shape[1] + k.shape[1] + v.shape[1]
     return q.new_empty((q.shape[0], q.shape[2], heads * q.shape[3]))
 

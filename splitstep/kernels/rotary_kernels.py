@@ -7,6 +7,8 @@ import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
+from .rotary import empty_parts, empty_rows
+
 BLOCK = 32  # positions of one program
 
 
@@ -77,16 +79,14 @@ def dense(x: Tensor) -> Tensor:
 
 
 def split(qkv: Tensor, cos: Tensor, sin: Tensor, queries: int, keys: int) -> tuple[Tensor, Tensor, Tensor]:
-    """`split_formula`; each part lies in memory as [B, T, heads, size]."""
-    b, t = qkv.shape[:2]
-    q, k, v = (qkv.new_empty((b, t, heads, cos.shape[-1])).transpose(1, 2) for heads in (queries, keys, keys))
-    move(dense(qkv), (q, k, v), cos, sin, True)
-    return q, k, v
+    """`split_formula`."""
+    parts = empty_parts(qkv, cos, sin, queries, keys)
+    move(dense(qkv), parts, cos, sin, True)
+    return parts
 
 
 def join(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """`join_formula`."""
-    heads = q.shape[1] + k.shape[1] + v.shape[1]
-    packed = q.new_empty((q.shape[0], q.shape[2], heads * q.shape[3]))
+    packed = empty_rows(q, k, v, cos, sin)
     move(packed, (dense(q), dense(k), dense(v)), cos, sin, False)
     return packed

@@ -22,6 +22,20 @@ BLOCK = 2048  # columns at a time: 16 a thread leave registers for many programs
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # finite, so differences to it are not NaN
 
 
+@triton.jit
+def _added(top, mass, x):
+    """A running maximum, and the sum of exponentials below it, with one more number."""
+    ratio = tl.exp(-tl.abs(x - top))  # of the smaller exponential to the larger
+    return tl.maximum(top, x), tl.where(x > top, mass * ratio + 1.0, mass + ratio)
+
+
+@triton.jit
+def _summed(top, mass):
+    """The log-sum-exp of all lanes."""
+    highest = tl.max(top, 0)
+    return highest + tl.log(tl.sum(mass * tl.exp(top - highest), 0))
+
+
 @triton.jit(do_not_specialize=["classes", "units", "stride"])
 def _losses(
     logits, labels, losses, lses, classes, units, stride, smoothing,
@@ -45,12 +59,8 @@ def _losses(
         x = tl.load(logits + column, column < units * unit, other=0.0).to(tl.float32)
         if smooth:
             total += tl.where(inside, x, 0.0)
-        x = tl.where(inside, x, float("-inf"))
-        ratio = tl.exp(-tl.abs(x - top))  # of the smaller exponential to the larger
-        mass = tl.where(x > top, mass * ratio + 1.0, mass + ratio)
-        top = tl.maximum(top, x)
-    highest = tl.max(top, 0)
-    lse = highest + tl.log(tl.sum(mass * tl.exp(top - highest), 0))
+        top, mass = _added(top, mass, tl.where(inside, x, float("-inf")))
+    lse = _summed(top, mass)
     known = (label >= 0) & (label < classes)
     lse = tl.where(known, lse, float("nan"))
     loss = lse - tl.load(logits + label, known, other=0.0).to(tl.float32)
@@ -82,20 +92,6 @@ def _slopes(
         slope = tl.where(column == label, slope - (1.0 - smoothing), slope) * scale
         slope = tl.where(counts & (column < classes), slope, 0.0)
         tl.store(slopes + column, slope.to(slopes.dtype.element_ty), within)
-
-
-@triton.jit
-def _added(top, mass, x):
-    """A running maximum, and the sum of exponentials below it, with one more number."""
-    ratio = tl.exp(-tl.abs(x - top))  # of the smaller exponential to the larger
-    return tl.maximum(top, x), tl.where(x > top, mass * ratio + 1.0, mass + ratio)
-
-
-@triton.jit
-def _summed(top, mass):
-    """The log-sum-exp of all lanes."""
-    highest = tl.max(top, 0)
-    return highest + tl.log(tl.sum(mass * tl.exp(top - highest), 0))
 
 
 @triton.jit(do_not_specialize=["units", "stride"])

@@ -18,7 +18,7 @@ from .look import Look, PassOptions
 from .losses import read_tokens
 
 
-class CausalConfig(CausalShape, SplitstepConfig):
+class CausalConfig(CausalShape, SplitstepConfig):  # pyright: ignore[reportIncompatibleVariableOverride]
     """A language model that predicts the next token."""
 
     model_type: ClassVar[str] = "splitstep-causal"

@@ -126,6 +126,7 @@ def test_only_the_formula_is_compiled(calls: list[int]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_only_the_formula_is_compiled_of_a_reversible_network(calls: list[int]) -> None:
     network = reversible()
     expected = gradients(network, network)

@@ -1,4 +1,5 @@
-"""One contract for all kernels: they are their formulas, their checks notice others, and formulas serve elsewhere."""
+"""One contract for all kernels: they are their formulas, their checks notice others, and formulas serve elsewhere; and
+formulas that stand beside no test of their own: Gumbel noise, softmax over long rows."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ from typing import Any
 import pytest
 import torch
 from gpu import TRITON, interpret
-from kernel_cases import CASES
+from kernel_cases import CASES, KEYS, uniform
 
+from splitstep.kernels import softmax
 from splitstep.kernels.fusing import FastKernel
+from splitstep.kernels.gumbel import add_gumbel, gumbel
+from splitstep.kernels.softmax import FORMULAS, softmax_kernels
 
 names = pytest.mark.parametrize("name", CASES)
 
@@ -54,3 +58,48 @@ def test_a_kernel_that_fails_is_reported_and_one_that_is_missing_is_not(monkeypa
             UserWarning, match="^dropout runs without its kernel, which fails: .*(nothing'|no compiler)$"
         ):
             assert found("cuda", **how) is None
+
+
+@pytest.mark.parametrize("step", [0, 1, 255, 2**40])
+def test_the_noise_has_the_bits_of_pythons_integers(step: int) -> None:
+    keys = torch.tensor(KEYS)
+    drawn = torch.tensor([[uniform(key, step, token) for token in range(99)] for key in KEYS], dtype=torch.float64)
+    assert torch.equal(gumbel(keys, step, 99), -(-drawn.log()).log())
+    assert keys.tolist() == list(KEYS)  # the noise is computed in place, but not there
+    scores = torch.randn(len(KEYS), 99)
+    before = scores.clone()
+    assert torch.equal(add_gumbel(scores, keys, step, 0.7), before.double() / 0.7 + gumbel(keys, step, 99))
+    assert torch.equal(scores, before)
+
+
+def rows(seed: int) -> torch.Tensor:
+    return 3 * torch.randn(7, 30, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("entries", [1, 90, 2**25])
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_rows_are_summed_and_spread_as_pytorch_does(
+    temperature: float, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(softmax, "ENTRIES", entries)
+    x, scale = rows(0), torch.linspace(-1, 2, 7, dtype=torch.float64)
+    x[:, 4] = -torch.inf
+    lse = FORMULAS.row_lse(x, temperature)
+    torch.testing.assert_close(lse, (x / temperature).logsumexp(-1))
+    expected = scale[:, None] * (x / temperature).softmax(-1)
+    assert FORMULAS.scaled_exp_(x, lse, scale, temperature) is x
+    torch.testing.assert_close(x, expected)
+
+
+@pytest.mark.parametrize("classes", [1, 23, 30])
+def test_a_weighted_divergence_has_pytorchs_value_and_gradient(classes: int) -> None:
+    p, q, weights = rows(1), rows(2), torch.linspace(0, 2, 7, dtype=torch.float64)
+    logits = q.clone().requires_grad_()
+    log_p, log_q = (x[:, :classes].log_softmax(-1) for x in (p, logits))
+    expected = weights * torch.nn.functional.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
+    torch.testing.assert_close(FORMULAS.weighted_kl_(p, q, weights, classes), expected)
+    torch.testing.assert_close(q, torch.autograd.grad(expected.sum(), logits)[0])
+
+
+def test_double_precision_has_no_kernels() -> None:
+    assert softmax_kernels(rows(0)) is None

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from splitstep.models import KINDS
+from splitstep.text.tokenizers import byte_tokenizer
 
 VOCAB, LENGTH, LABELS = 29, 7, 3
 SCHEMES = ("lie", "macaron", "strang-midpoint", "parallel", "lie-postnorm", "reversible")
@@ -20,6 +22,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "vectors": dict(layers=2, width=16, heads=4, ffn=24, max_positions=40, inputs=2, outputs=LABELS, init_std=0.3),
     "translation": TEXT | dict(decoder_layers=2, init="normal", tie_word_embeddings=False),
 }
+EACH = [*((kind, "macaron") for kind in SHAPES), *(("causal", scheme) for scheme in SCHEMES if scheme != "macaron")]
 
 
 def tiny(kind: str, scheme: str = "lie", sharp: bool = True, **more: Any) -> Any:
@@ -72,3 +75,8 @@ def labels(kind: str) -> Tensor:
     if kind == "vectors":
         return torch.randn(3, LENGTH, LABELS, generator=torch.Generator().manual_seed(1))
     return torch.tensor([0, 2, 1]) if kind in ("sequence", "image") else tokens(1)
+
+
+def byte_tokenizer_with_padding() -> PreTrainedTokenizerFast:
+    newline, zero = "\u010a", "\u0100"  # how ByteLevel writes these bytes
+    return PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), eos_token=newline, pad_token=zero)

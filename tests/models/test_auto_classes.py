@@ -1,4 +1,5 @@
-"""Saved models open through transformers' Auto classes: with splitstep imported, and in programs that never did."""
+"""Kinds of models and the names of the package; saved models open through transformers' Auto classes: with splitstep
+imported, and in programs that never did."""
 
 from __future__ import annotations
 
@@ -6,15 +7,17 @@ import json
 import os
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import AutoConfig
 
 import splitstep as ss
 from splitstep.models import KINDS, SplitstepConfig
+from splitstep.models.config import kind_of
+from splitstep.tasks import TASKS
 
 TINY: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
 
@@ -37,10 +40,47 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_the_names_that_are_registered_without_an_import_are_those_of_all_kinds() -> None:
-    assert {kind.config.model_type: kind.config.__name__ for kind in KINDS.values()} == ss.MODEL_TYPES
+@pytest.mark.parametrize("name", list(KINDS))
+def test_a_kind_is_what_its_config_its_model_and_its_auto_class_say(name: str) -> None:
+    kind = KINDS[name]
+    config = kind.config(**TINY)
+    assert kind.model.config_class is kind.config
+    assert kind_of(config) is kind
+    assert config.model_type == f"splitstep-{name}"
+    assert ss.MODEL_TYPES[config.model_type] == kind.config.__name__
+    assert type(AutoConfig.for_model(config.model_type)) is kind.config
+    assert type(kind.auto.from_config(config)) is kind.model
 
 
+def test_every_task_has_a_kind() -> None:
+    assert {task.model for task in TASKS.values()} <= set(KINDS)
+    assert len(ss.MODEL_TYPES) == len(KINDS)
+
+
+AUTO = f"AUTO = { ({name: kind.auto.__name__ for name, kind in KINDS.items()}) }\n"
+# The import brings neither torch nor transformers, its hook goes away, and names are brought on first use.
+IMPORT = """
+import sys
+before = list(sys.meta_path)
+import splitstep as ss
+names = dir(ss)
+assert len(sys.meta_path) == len(before) + 1
+assert not {'torch', 'transformers', 'numpy'} & set(sys.modules)
+assert {'CausalConfig', 'Stack', 'scheme', 'twin'} <= set(names) == set(ss.__all__)
+import transformers
+transformers.AutoConfig
+assert 'AfterImport' not in [type(one).__name__ for one in sys.meta_path]
+assert 'splitstep.models' not in sys.modules
+assert 'exec_module' not in vars(sys.modules['transformers.models.auto.configuration_auto'].__spec__.loader)
+assert transformers.AutoConfig.for_model('splitstep-causal', width=16, heads=2).width == 16
+assert all(getattr(ss, name) is not None for name in names)
+"""
+LATE = """
+import sys, transformers
+transformers.AutoModelForCausalLM
+import splitstep
+assert 'splitstep.models' not in sys.modules
+"""
 OPEN = """
 from pathlib import Path
 for folder in sorted(Path(sys.argv[1]).iterdir()):
@@ -49,31 +89,33 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
     auto = getattr(transformers, AUTO[folder.name])
     assert type(auto.from_pretrained(folder)).__name__ == config.architectures[0]
 """
-AUTO = f"AUTO = { ({name: kind.auto.__name__ for name, kind in KINDS.items()}) }\n"
-ORDERS = {
-    "splitstep first": "import splitstep, sys, transformers\n",
-    "transformers first": "import transformers, sys; transformers.AutoModelForCausalLM; import splitstep\n",
-}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS)
-def test_with_splitstep_imported_no_flag_is_needed(folders: Path, order: str) -> None:
-    run(ORDERS[order] + "assert 'splitstep.models' not in sys.modules\n" + AUTO + OPEN, folders)
+@pytest.mark.parametrize("first", [IMPORT, pytest.param(LATE, marks=pytest.mark.nightly)], ids=["splitstep", "theirs"])
+def test_with_splitstep_imported_no_flag_is_needed(folders: Path, first: str) -> None:
+    run(first + AUTO + OPEN, folders)
+    with pytest.raises(AttributeError, match="no attribute 'twins'"):
+        _ = ss.twins
 
 
-def test_the_import_brings_neither_torch_nor_transformers_and_its_hook_goes_away() -> None:
-    run(
-        "import sys; before = list(sys.meta_path); import splitstep; assert len(sys.meta_path) == len(before) + 1; "
-        "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules); import transformers; "
-        "from transformers import AutoConfig; left = [type(one).__name__ for one in sys.meta_path]; "
-        "assert 'AfterImport' not in left, left; assert 'splitstep.models' not in sys.modules; "
-        "loader = sys.modules['transformers.models.auto.configuration_auto'].__spec__.loader; "
-        "assert 'exec_module' not in vars(loader); "
-        "config = AutoConfig.for_model('splitstep-causal', width=16, heads=2); assert config.width == 16"
-    )
-
-
+# A program that cannot import splitstep, as if it were not installed, and then one that may not run a folder's file.
+REFUSED = """
+import sys, transformers
+class Missing:
+    def find_spec(self, name, path, target=None):
+        if name == 'splitstep': raise ModuleNotFoundError(f'No module named {name!r}')
+def error_of(flag):
+    try: transformers.AutoConfig.from_pretrained(f'{sys.argv[1]}/causal', trust_remote_code=flag)
+    except Exception as error: return error
+sys.meta_path.insert(0, Missing())
+found = error_of(True)
+assert isinstance(found, ImportError) and 'pip install splitstep' in str(found), found
+sys.meta_path.pop(0)
+found = error_of(False)
+assert isinstance(found, ValueError) and 'trust_remote_code=True' in str(found), found
+assert 'splitstep' not in sys.modules
+"""
 # Opens every model without an import of splitstep, prints its outputs and saves it somewhere else.
 STRANGER = """
 import json, sys, torch, transformers
@@ -96,11 +138,11 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 def test_a_program_without_splitstep_opens_saves_and_opens_again(folders: Path, tmp_path: Path) -> None:
+    """Before that, it is told what to install, and which flag lets the small file run."""
     modules = {"HF_MODULES_CACHE": str(tmp_path / "modules")}  # where transformers copies code before it runs it
     places = [folders, tmp_path / "second", tmp_path / "third"]
-    code = AUTO + STRANGER
-    assert "splitstep" not in STRANGER
-    first, second = (json.loads(run(code, *pair, **modules)) for pair in pairwise(places))
+    first = json.loads(run(REFUSED + AUTO + STRANGER, *places[:2], **modules))
+    second = json.loads(run(AUTO + STRANGER, *places[1:], **modules))
     assert first == second
     assert first.keys() == KINDS.keys()
     for name in KINDS:
@@ -110,32 +152,6 @@ def test_a_program_without_splitstep_opens_saves_and_opens_again(folders: Path, 
         small = (places[2] / name / "splitstep_models.py").read_text()
         assert small == (places[0] / name / "splitstep_models.py").read_text()
         assert len(small.splitlines()) <= 8
-
-
-def test_without_the_package_the_small_file_says_what_to_install(folders: Path, tmp_path: Path) -> None:
-    """In a program that cannot import splitstep, as if it were not installed."""
-    code = (
-        "import sys, transformers\n"
-        "class Missing:\n"
-        "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'splitstep': raise ModuleNotFoundError(f'No module named {name!r}')\n"
-        "sys.meta_path.insert(0, Missing())\n"
-        "try: transformers.AutoConfig.from_pretrained(sys.argv[1], trust_remote_code=True)\n"
-        "except ImportError as error: assert 'pip install splitstep' in str(error), error\n"
-        "else: raise AssertionError"
-    )
-    run(code, folders / "causal", HF_MODULES_CACHE=str(tmp_path))
-
-
-def test_without_the_flag_nothing_of_the_folder_is_run(folders: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys, transformers\n"
-        "try: transformers.AutoConfig.from_pretrained(sys.argv[1], trust_remote_code=False)\n"
-        "except ValueError as error: assert 'trust_remote_code=True' in str(error), error\n"
-        "else: raise AssertionError\n"
-        "assert 'splitstep' not in sys.modules"
-    )
-    run(code, folders / "causal", HF_MODULES_CACHE=str(tmp_path))
 
 
 @pytest.mark.parametrize("name", list(KINDS))

@@ -71,16 +71,15 @@ def counted(config: SplitstepConfig, batch: int, length: int, source: int, devic
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=["plain", "llama", "wide-heads"])
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(("row", "variant"), [*zip(ROWS, VARIANTS * 3, strict=False)])
 def test_flops_are_the_counted_ones(row: str, variant: dict[str, Any]) -> None:
-    text = {**SMALL, **variant, "scheme": row, "vocab_size": 40}
+    shape = {**SMALL, **variant, "scheme": row}
+    text = shape | {"vocab_size": 40}
     examples: list[tuple[SplitstepConfig, int, int | None]] = [
         (CausalConfig(**text), 7, None),
         (MaskedConfig(**text, token_types=2, embedding_norm=True), 7, None),
         (SequenceConfig(**text, num_labels=5), 7, None),
-        (ImageConfig(**{**SMALL, **variant, "scheme": row}, image_size=12, patch=4, channels=3), 9, None),
-        (TranslationConfig(**text, decoder_layers=1), 7, None),
+        (ImageConfig(**shape, image_size=12, patch=4, channels=3), 9, None),
         (TranslationConfig(**text, decoder_layers=3), 5, 8),
     ]
     for config, length, source in examples:
@@ -166,10 +165,6 @@ def test_own_weights_of_attention_are_paid_by_the_feed_forward() -> None:
     assert twin(reference, "A0/2 F A1/2").ffn == 1536  # the nearest multiple of 8
     reference = CausalConfig(layers=6, width=256, heads=4, ffn=1024)
     assert twin(reference, "A0/2 F A1/2").ffn == [504, 512, 512, 512, 512, 512]  # 512 alone is 0.13% off
-    with pytest.raises(ValueError, match=r"no nearer than .* \(layers=6, ffn=1\), .* more"):
-        twin(reference, "A0/3 F A1/3 A2/3")
-    with pytest.raises(ValueError, match=r"no nearer than .* \(layers=6, ffn=none\), .* fewer"):
-        twin(reference, "A")
 
 
 def test_fewer_longer_steps_at_equal_flops() -> None:
@@ -180,6 +175,8 @@ def test_fewer_longer_steps_at_equal_flops() -> None:
     other = twin(reference, "strang", "flops", length=512)
     assert (other.layers, other.ffn, other.step) == (8, 2816, 0.75)  # 7.5 layers at 3072
     assert twin(reference, "macaron", "flops").ffn == 1536  # own weights share the width: the depth stays
+    deeper = twin(CausalConfig(layers=3, width=64, heads=4, ffn=256, scheme="rk4"), "lie", "flops")
+    assert (deeper.layers, deeper.ffn, deeper.step) == (12, 256, 0.25)
 
 
 def test_encoder_and_decoder_keep_their_times_at_equal_flops() -> None:
@@ -189,12 +186,6 @@ def test_encoder_and_decoder_keep_their_times_at_equal_flops() -> None:
     assert (other.layers, other.decoder_layers) in [(2, 1), (4, 2)]
     assert other.layers * other.step == 12.0
     assert other.decoder_layers * other.step == 6.0
-
-
-def test_deeper_where_the_reference_is_dearer() -> None:
-    reference = CausalConfig(layers=3, width=64, heads=4, ffn=256, scheme="rk4")
-    other = twin(reference, "lie", "flops")
-    assert (other.layers, other.ffn, other.step) == (12, 256, 0.25)
 
 
 def test_what_was_matched_is_in_config_json(tmp_path: Any) -> None:
@@ -212,34 +203,6 @@ def test_what_was_matched_is_in_config_json(tmp_path: Any) -> None:
         }
         assert CausalConfig.from_pretrained(tmp_path).matched == matched
     assert reference.matched is None
-
-
-BAD = [
-    (
-        lambda: twin(CausalConfig(layers=1, width=16, heads=4, ffn=32), "rk4", "flops", 64),
-        "at length 64.*layers=1, ffn=1",
-    ),
-    (lambda: twin(CausalConfig(layers=1, width=16, heads=4, ffn=3), "A0/2 F A1/2"), "no nearer than .* more"),
-    (lambda: twin(TranslationConfig(layers=6, decoder_layers=5), "rk4", "flops"), "6 \\+ 5.*common divisor"),
-    (lambda: twin(CausalConfig(), "macron"), "Did you mean macaron"),
-    (lambda: twin(CausalConfig(), "macaron", "bytes"), "use 'parameters' or 'flops'"),  # pyright: ignore
-    (
-        lambda: twin(CausalConfig(scheme="macaron", activation={"F0": "gelu", "F1": "relu"}), "lie"),
-        "names the fields of F0/2 A F1/2; A F has F: give",
-    ),
-    (lambda: cost(CausalConfig(), 2000), "max_positions=1024"),
-    (lambda: cost(CausalConfig(), 0), "positive"),
-    (lambda: cost(ImageConfig(), 10), "always has 49 patches"),
-    (lambda: cost(CausalConfig(), 10, 10), "encoder-decoders"),
-    (lambda: cost(SplitstepConfig(), 10), "does not belong to a model"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "says"), BAD)
-def test_a_wrong_request_is_one_clear_line(wrong: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=says) as error:
-        wrong()
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -265,8 +228,6 @@ def test_an_activation_per_field_follows_the_fields() -> None:
     assert twin(CausalConfig(**shape, scheme="macaron", activation=both), "F1/2 A F0/2").activation == both
     more = {"F": "gelu", **both}
     assert twin(CausalConfig(**shape, activation=more), "macaron").activation == more
-    with pytest.raises(ValueError, match="must name each of the scheme's feed-forward fields: F"):
-        CausalConfig(**shape, activation={"F": "gelu", "G": "relu"})
     gated = CausalConfig(**shape, scheme="macaron", activation={"F0": "swiglu", "F1": "gelu"})
     mixed = twin(gated, "A0/2 F0/2 F1/2 A1/2")  # a gated half has more weights per unit of width
     assert mixed.activation == gated.activation
@@ -315,7 +276,7 @@ def twin_or_nearest(reference: SplitstepConfig, target: str, by: By) -> Splitste
         return int(nearest.replace(",", ""))
 
 
-@settings(max_examples=60)
+@settings(max_examples=15)
 @given(references(), TARGETS)
 def test_a_twin_has_equal_parameters_or_there_is_none(reference: SplitstepConfig, target: str) -> None:
     budget = cost(reference).body
@@ -338,7 +299,7 @@ def with_widths_of(reference: SplitstepConfig, target: str) -> SplitstepConfig:
     return type(reference)(**{**reference.to_dict(), "scheme": target, "ffn": 1})
 
 
-@settings(max_examples=40)
+@settings(max_examples=10)
 @given(references(), TARGETS)
 def test_a_twin_has_equal_flops_or_there_is_none(reference: SplitstepConfig, target: str) -> None:
     budget = cost(reference).flops
@@ -361,8 +322,7 @@ def test_the_nearest_depth_comes_first(row: str) -> None:
     assert twin(reference, row, "flops", 64).layers == max(1, floor(depth + 0.5))
 
 
-@pytest.mark.parametrize("ffn", [1, 2, 7, 40])
-@pytest.mark.parametrize("layers", [1, 2, 5])
+@pytest.mark.parametrize(("layers", "ffn"), [(1, 1), (1, 7), (2, 2), (5, 40)])
 @pytest.mark.parametrize("target", ["rk4", "strang-midpoint", "macaron"])
 def test_no_depth_and_width_come_nearer_where_there_is_no_twin(target: str, layers: int, ffn: int) -> None:
     shape: dict[str, Any] = dict(width=4, heads=2, max_positions=8)
@@ -383,7 +343,7 @@ def test_no_depth_and_width_come_nearer_where_there_is_no_twin(target: str, laye
         assert abs(nearest - budget) == best
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     st.integers(0, 200),
     st.lists(st.sampled_from([3, 5]), min_size=1, max_size=5),
@@ -406,7 +366,7 @@ def test_no_neighbouring_widths_come_nearer(base: int, slopes: list[int], budget
         assert best == min(abs(base + slopes[0] * n - budget) for n in units)
 
 
-@pytest.mark.parametrize("ffn", range(1201, 1225))
+@pytest.mark.parametrize("ffn", [1201, 1203, 1206, 1211, 1224])
 def test_no_multiple_of_8_comes_nearer(ffn: int) -> None:
     reference = CausalConfig(layers=2, width=512, heads=4, ffn=ffn)
     other = twin(reference, "F0/3 A F1/3 F2/3")

@@ -1,4 +1,4 @@
-"""The reversible row as a network of its own: 48 layers of attention and feed-forward, at initialisation, step 1.
+"""The reversible row as a network of its own: 24 layers of attention and feed-forward, at initialisation, step 1.
 
 It rebuilds its states bit for bit, with dropout and under bf16 autocast too; its gradients are those of plain
 backpropagation; what it holds for the backward pass does not grow with depth.
@@ -19,7 +19,7 @@ import splitstep as ss
 from splitstep import reversible
 from splitstep.fields import Context
 
-LAYERS, B, T, D = 48, 2, 24, 64
+LAYERS, B, T, D = 24, 2, 16, 32
 RATES = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
 CASES = pytest.mark.parametrize("dropped", [False, True], ids=["", "dropout"])
 
@@ -79,10 +79,9 @@ def recorded() -> Iterator[list[Tensor]]:
 
 
 @CASES
-@pytest.mark.parametrize("init", ["normal", "xavier"])
 @pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bf16"])
-def test_states_are_rebuilt_bit_for_bit(autocast: bool, init: str, dropped: bool) -> None:
-    stack = model(init=init, **(RATES if dropped else {})).body.stack
+def test_states_are_rebuilt_bit_for_bit(autocast: bool, dropped: bool) -> None:
+    stack = model(init="xavier", **(RATES if dropped else {})).body.stack
     x = start()
     with recorded() as states:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
@@ -100,25 +99,13 @@ def test_states_are_rebuilt_bit_for_bit(autocast: bool, init: str, dropped: bool
 
 
 @CASES
-@pytest.mark.parametrize("init", ["normal", "xavier"])
-def test_gradients_are_those_of_plain_backpropagation(init: str, dropped: bool) -> None:
-    stack = model(init=init, **(RATES if dropped else {})).body.stack
-    x = start()
-    g = torch.randn(B, T, D, generator=torch.Generator().manual_seed(2))
-    wanted = [x, *stack.parameters()]
-    found = torch.autograd.grad(stack(x, context(dropped)), wanted, g)
-    expected = torch.autograd.grad(plainly(stack, x, context(dropped)), wanted, g)
-    assert worst(found, expected) < 1e-5
-
-
-@CASES
-def test_under_autocast_the_gradients_are_as_good_as_plain_ones(dropped: bool) -> None:
+def test_gradients_are_those_of_plain_backpropagation(dropped: bool) -> None:
     """Half-precision gradients differ by their rounding; the float32 ones say which are how far off."""
     stack = model(layers=12, **(RATES if dropped else {})).body.stack
-    x = start()
-    g = torch.randn(B, T, D, generator=torch.Generator().manual_seed(2))
+    x, g = start(), torch.randn(B, T, D, generator=torch.Generator().manual_seed(2))
     wanted = [x, *stack.parameters()]
     exact = torch.autograd.grad(plainly(stack, x, context(dropped)), wanted, g)
+    assert worst(torch.autograd.grad(stack(x, context(dropped)), wanted, g), exact) < 1e-5
     with torch.autocast("cpu", dtype=torch.bfloat16):
         ours, theirs = stack(x, context(dropped)), plainly(stack, x, context(dropped))
     found, plain = (torch.autograd.grad(y, wanted, g) for y in (ours, theirs))
@@ -127,25 +114,23 @@ def test_under_autocast_the_gradients_are_as_good_as_plain_ones(dropped: bool) -
     assert errors[0].max() < 0.1
 
 
-@CASES
-def test_whole_models_train_alike(dropped: bool) -> None:
-    """Loss and gradients of the language model, embedding and head included, against the observed run: a watched stack
+@pytest.mark.parametrize("kind", ["causal", "translation"])
+def test_whole_models_train_alike(kind: str) -> None:
+    """Loss and gradients of the model, embedding and head included, against the observed run: a watched stack
     integrates plainly."""
-    network = model(**(RATES if dropped else {}))
-    ids = torch.randint(64, (B, T), generator=torch.Generator().manual_seed(3))
+    network = translator(torch.float32, **RATES) if kind == "translation" else model(**RATES)
+    ids = torch.randint(3, 40, (B, T), generator=torch.Generator().manual_seed(3))
     mask = (torch.arange(T) >= torch.tensor([[0], [5]])).long()
     results = []
     for observe in (None, lambda event: None):
         network.zero_grad()
         out = network(ids, mask, labels=ids, dropout_seed=torch.tensor(5), observe=observe)
         out.loss.backward()
-        results.append((out.loss.detach(), [p.grad.clone() for p in network.parameters()]))
-    (loss, found), (plain_loss, expected) = results
-    assert abs(loss - plain_loss) < 1e-5 * plain_loss
-    assert worst(tuple(found), tuple(expected)) < 1e-5
+        results.append((out.loss.detach(), *(p.grad.clone() for p in network.parameters())))
+    assert worst(*results) < 1e-5
 
 
-def held(stack: ss.Stack, dropped: bool, autocast: bool) -> int:
+def held(stack: ss.Stack, autocast: bool) -> int:
     """Bytes of the storages that the stack's graph saves, parameters and input apart."""
     x = start()
     own = {p.untyped_storage().data_ptr() for p in [x, *stack.parameters()]}
@@ -161,22 +146,20 @@ def held(stack: ss.Stack, dropped: bool, autocast: bool) -> int:
         torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast),
         torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
     ):
-        y = stack(x, context(dropped))
+        y = stack(x, context(True))
     assert y.requires_grad
     return sum(size for place, size in saved.items() if place not in own)
 
 
-@CASES
 @pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bf16"])
-def test_bytes_held_for_the_backward_pass_are_flat_in_depth(autocast: bool, dropped: bool) -> None:
-    rates = RATES if dropped else {}
-    shallow, deep = (held(model(n, **rates).body.stack, dropped, autocast) for n in (12, LAYERS))
+def test_bytes_held_for_the_backward_pass_are_flat_in_depth(autocast: bool) -> None:
+    shallow, deep = (held(model(n, **RATES).body.stack, autocast) for n in (6, LAYERS))
     assert 0 < deep < 1.3 * shallow
     pair = 2 * B * T * D * 8
     assert deep <= 2 * pair
-    lie = [held(model(n, "lie", **rates).body.stack, dropped, autocast) for n in (12, LAYERS)]
+    lie = [held(model(n, "lie", **RATES).body.stack, autocast) for n in (6, LAYERS)]
     assert lie[1] > 3.5 * lie[0]  # the measure sees what a plain stack holds
-    assert deep < lie[1] / 50
+    assert deep < lie[1] / 25
 
 
 def translator(dtype: torch.dtype, **more: Any) -> ss.SplitstepForTranslation:
@@ -231,17 +214,6 @@ def test_the_memory_gradient_is_the_slope_of_the_loss() -> None:
     finite = (values[0] - values[1]) / 2e-6
     torch.testing.assert_close(slope, finite, atol=1e-6, rtol=1e-6)
     assert abs(slope) > 1e-3
-
-
-def test_translation_trains_alike_watched_or_not() -> None:
-    network = translator(torch.float32, **RATES)
-    source, labels = (torch.randint(3, 40, (B, 6), generator=torch.Generator().manual_seed(s)) for s in (1, 2))
-    results = []
-    for observe in (None, lambda event: None):
-        network.zero_grad()
-        network(source, labels=labels, dropout_seed=torch.tensor(5), observe=observe).loss.backward()
-        results.append(tuple(p.grad.clone() for p in network.parameters()))
-    assert worst(*results) < 1e-5
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e12])

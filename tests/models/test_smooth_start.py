@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from splitstep.models import KINDS
 
-SHAPE: dict[str, Any] = dict(width=64, heads=4, ffn=96, vocab_size=50, max_positions=8, init_modes=3)
+SHAPE: dict[str, Any] = dict(width=32, heads=4, ffn=48, vocab_size=50, max_positions=8, init_modes=3)
 
 
 def build(layers: int, seed: int = 0, kind: str = "causal", **more: Any) -> Any:
@@ -36,9 +36,9 @@ def test_weights_are_smooth_functions_of_depth() -> None:
         w = up(build(layers))
         return float(w.diff(dim=0).norm() / w.norm())
 
-    assert roughness(24) / roughness(48) == pytest.approx(2, rel=0.1)
-    assert roughness(48) < 0.1
-    plain = up(build(24, init_modes=0))
+    assert roughness(16) / roughness(32) == pytest.approx(2, rel=0.1)
+    assert roughness(32) < 0.15
+    plain = up(build(16, init_modes=0))
     assert float(plain.diff(dim=0).norm() / plain.norm()) == pytest.approx(2**0.5, rel=0.05)
 
 
@@ -59,7 +59,7 @@ def test_another_seed_draws_other_weights_and_the_generator_goes_on() -> None:
 def test_tied_embeddings_are_drawn_as_embeddings() -> None:
     model = build(2, init="xavier")
     assert model.head.weight is model.embedding.tokens.weight
-    assert float(model.head.weight.detach().std()) == pytest.approx(64**-0.5, rel=0.05)
+    assert float(model.head.weight.detach().std()) == pytest.approx(32**-0.5, rel=0.05)
 
 
 def test_biases_and_norms_start_as_usual(tmp_path: Any) -> None:
@@ -72,10 +72,3 @@ def test_biases_and_norms_start_as_usual(tmp_path: Any) -> None:
     model.save_pretrained(tmp_path)
     again = type(model).from_pretrained(tmp_path)
     assert torch.equal(up(again), up(model))
-
-
-def test_layers_of_unequal_width_are_refused() -> None:
-    with pytest.raises(ValueError, match="give all layers the same ffn"):
-        build(2, ffn=[32, 64])
-    with pytest.raises(ValueError, match="init_modes=-1 must be 0"):
-        build(2, init_modes=-1)
