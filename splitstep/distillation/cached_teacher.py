@@ -7,7 +7,6 @@ import sys
 from collections.abc import Collection
 from errno import ENOSPC
 from pathlib import Path
-from typing import final
 
 import numpy as np
 import torch
@@ -16,14 +15,12 @@ from ..flows.keys import Key
 from ..support.memory import NoMemory, no_memory
 from ..support.words import counted
 from ..tasks.batching import padded
-from ..tasks.task import Batch
 from ..training.progress import counting
-from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, outputs_of, text_sha256
-from .records import OUTPUT, Outputs
-from .source import TeacherSource
+from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, text_sha256
+from .records import OUTPUT
 from .subject import Subject
-from .teacher import Teacher
-from .texts import Texts, teacher_inputs
+from .teacher import TeacherSource
+from .texts import Texts
 
 ROWS = 16  # of a pass of the teacher; a killed cache continues after a whole number of them
 NO_ROOM = (
@@ -126,21 +123,3 @@ def fill(cache: Cache, subject: Subject, texts: Texts) -> None:
         cache.finish_rows(rows.stop)
         if show is not None:
             show(rows.stop, cache.manifest.rows)
-
-
-@final
-class CachedTeacher(Teacher):
-    """What a cache says, without the teacher in memory."""
-
-    def __init__(self, cache: Cache, texts: Texts) -> None:
-        self.cache, self.texts = cache, texts
-        self.output = None if cache.output is None else cache.output.clone()
-
-    def batch(self, rows: np.ndarray, width: int) -> Batch:
-        return self.cache.batch(rows, self.texts.sizes(width).teacher)
-
-    def show(self, batch: Batch) -> Outputs:
-        ids, mask = teacher_inputs(batch)
-        if self.output is not None and self.output.device != ids.device:
-            self.output = self.output.to(ids.device)
-        return outputs_of(batch, mask.bool(), self.cache.manifest.layers, self.output)

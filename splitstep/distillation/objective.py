@@ -18,13 +18,12 @@ from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..training.objective import Objective
 from .cache import Precision
-from .cached_teacher import CachedTeacher, print_once, wanted_manifest, write_cache
+from .cached_teacher import print_once, wanted_manifest, write_cache
 from .method import Method, MethodLoss, parse_method
 from .records import LOGITS, Aligned, Outputs, Shapes
-from .source import TeacherSource
 from .subject import Subject
-from .teacher import NoTeacher, OnlineTeacher, Teacher
-from .terms.term import Needs
+from .teacher import CachedTeacher, NoTeacher, OnlineTeacher, Teacher, TeacherSource
+from .terms import Needs
 from .texts import MULTIPLE, Texts, aligned_of
 
 FEW = 4  # rows on which a cache is compared with the teacher

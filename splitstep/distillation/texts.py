@@ -90,7 +90,7 @@ class Texts:
     def teacher_batch(self, rows: np.ndarray, width: int) -> Batch:
         width = self.sizes(width).teacher
         ids, mask = padded(self.teacher.tokens, self.teacher.offsets, rows, width, 0)
-        scored, _ = padded(self.teacher.answers, self.teacher.offsets, rows, width, 0)
+        scored, _ = padded(self.teacher.marks, self.teacher.offsets, rows, width, 0)
         labels = np.where((scored > 0) & mask, ids, IGNORED)
         arrays = {"ids": ids, "mask": mask.astype(np.int64), "labels": labels}
         return {f"teacher.{name}": torch.from_numpy(x) for name, x in arrays.items()}

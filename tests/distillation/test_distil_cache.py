@@ -16,10 +16,10 @@ import torch
 from children import Child
 from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
 
-from splitstep.distillation import cached_teacher, source
+from splitstep.distillation import cached_teacher, teacher
 from splitstep.distillation.cache import text_sha256
-from splitstep.distillation.cached_teacher import CachedTeacher
 from splitstep.distillation.objective import Distillation, distil, write_cache_for
+from splitstep.distillation.teacher import CachedTeacher
 from splitstep.opening import open_model
 from splitstep.training import read_recipe, train
 
@@ -154,7 +154,7 @@ def unopened(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is loaded")
 
-    monkeypatch.setattr(source, "open_model", refuse)
+    monkeypatch.setattr(teacher, "open_model", refuse)
 
 
 def test_a_complete_cache_is_used_without_loading_the_teacher(
@@ -279,16 +279,16 @@ def test_a_teachers_files_are_those_of_the_same_names(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         for file, text in zip(("a.json", "b.json"), texts, strict=True):
             (tmp_path / name / file).write_text(text)
-    assert len({source.files_sha256(str(tmp_path / name)) for name in ("one", "two", "three")}) == 3
-    assert source.files_sha256("some/name") == ""
+    assert len({teacher.files_sha256(str(tmp_path / name)) for name in ("one", "two", "three")}) == 3
+    assert teacher.files_sha256("some/name") == ""
 
 
 def test_half_a_cache_is_not_taken_for_the_teacher(place: Path, tmp_path: Path) -> None:
     objective(document(place, "skl", cache=str(tmp_path / "c")))
-    teacher = str(place / "teacher")
-    assert source.TeacherSource(teacher, tmp_path / "c").kept is not None
+    name = str(place / "teacher")
+    assert teacher.TeacherSource(name, tmp_path / "c").kept is not None
     change(tmp_path / "c", done=35)
-    assert source.TeacherSource(teacher, tmp_path / "c").kept is None
+    assert teacher.TeacherSource(name, tmp_path / "c").kept is None
 
 
 def shorten(file: Path, by: int) -> None:

@@ -16,8 +16,8 @@ from torch.nn.functional import kl_div
 
 from splitstep.distillation.judging.bits import answer_bits, text_bits, total
 from splitstep.distillation.judging.pairs import agreement, aligned_row, pair_of, trajectory_distance
+from splitstep.distillation.judging.reading import Causal
 from splitstep.distillation.judging.rouge import mean_rouge, rouge_l
-from splitstep.distillation.judging.tokens import Causal
 from splitstep.distillation.vocabulary import shared_vocabulary
 from splitstep.probes.similarity import linear_cka
 from splitstep.text.alignment import align_text

@@ -17,7 +17,7 @@ from tiny_causal import ROWS, gpt2, llama, ours
 from splitstep.distillation.judging import answers
 from splitstep.distillation.judging.answers import Answer, Writing, key_of, write_answers
 from splitstep.distillation.judging.exam import Exam, judge
-from splitstep.distillation.judging.tokens import Causal
+from splitstep.distillation.judging.reading import Causal
 from splitstep.kernels.gumbel import gumbel
 
 PROMPTS = [row.prompt for row in ROWS]

@@ -13,16 +13,18 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from splitstep.distillation.judging.answers import Prompt, Writing, write_batch
-from splitstep.distillation.judging.batch_size import (
+from splitstep.distillation.judging.bits import costs_of
+from splitstep.distillation.judging.pairs import AlignedRow, Pair, agreement
+from splitstep.distillation.judging.reading import (
+    Causal,
+    ScoredTokens,
     bytes_of_answer,
     bytes_of_text,
+    reading,
     rows_to_read,
     rows_to_write,
     rows_within,
 )
-from splitstep.distillation.judging.bits import costs_of
-from splitstep.distillation.judging.pairs import AlignedRow, Pair, agreement
-from splitstep.distillation.judging.tokens import Causal, ScoredTokens, reading
 from splitstep.models import CausalConfig, SplitstepForCausalLM
 
 ROWS = 4

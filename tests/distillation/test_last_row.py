@@ -13,9 +13,8 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from splitstep.distillation.geometry import attention_masses
-from splitstep.distillation.last_row import Call, watching_attention
 from splitstep.distillation.records import MASSES
-from splitstep.distillation.subject import Subject
+from splitstep.distillation.subject import Call, Subject, watching_attention
 
 WANTED = {MASSES}
 SIZES: dict[str, Any] = dict(

@@ -30,11 +30,11 @@ from made_up_distil import states as layers
 from made_up_distil import token_weights as weights_by_loops
 from torch import Tensor
 
-from splitstep.distillation import span_divergence
 from splitstep.distillation.geometry import attention_masses, pooled, token_weights
 from splitstep.distillation.method import MethodLoss, parse_method
 from splitstep.distillation.records import FINAL, MASSES, OUTPUT, Spans
-from splitstep.distillation.span_divergence import Side, weighted_kl
+from splitstep.distillation.terms import sra
+from splitstep.distillation.terms.sra import Side, weighted_kl
 from splitstep.flows.keys import Key
 
 PAIRS = {2: 4, 3: 6, 4: 8}  # the student's key layers of 4, and the teacher's of 8
@@ -235,8 +235,8 @@ def by_logits(teacher: Side, student: Side, weights: Tensor) -> Tensor:
 @pytest.mark.parametrize("parts", [2, 16])
 @pytest.mark.parametrize("entries", [1, 22, 33, 2**24])
 def test_value_and_gradient_are_those_of_all_logits(entries: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(span_divergence, "ENTRIES", entries)
-    monkeypatch.setattr(span_divergence, "PARTS", parts)
+    monkeypatch.setattr(sra, "ENTRIES", entries)
+    monkeypatch.setattr(sra, "PARTS", parts)
     teacher, student, weights = sides()
     found, expected = 3 * weighted_kl(teacher, student, weights), 3 * by_logits(teacher, student, weights)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
@@ -246,7 +246,7 @@ def test_value_and_gradient_are_those_of_all_logits(entries: int, parts: int, mo
 
 @pytest.mark.parametrize(("points", "parts"), [(1, 1), (15, 15), (16, 16), (17, 9), (160, 16), (1000, 16)])
 def test_many_points_are_in_at_most_sixteen_parts(points: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(span_divergence, "ENTRIES", 11)
+    monkeypatch.setattr(sra, "ENTRIES", 11)
     sizes: list[int] = []
 
     def counting(self: Side, part: slice) -> Tensor:

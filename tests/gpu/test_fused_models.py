@@ -17,7 +17,7 @@ import splitstep as ss
 from splitstep.distillation.judging.answers import Writing, write_answers
 from splitstep.distillation.losses import kl_divergence, row_divergences
 from splitstep.distillation.records import top_k
-from splitstep.distillation.span_divergence import Side, weighted_kl
+from splitstep.distillation.terms.sra import Side, weighted_kl
 from splitstep.fields import dropout as dropped
 from splitstep.kernels import dropout, gumbel, rotary
 from splitstep.kernels.fusing import FUSED

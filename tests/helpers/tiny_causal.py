@@ -8,7 +8,7 @@ import tokenizer_kinds
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from splitstep.distillation.judging.tokens import Causal
+from splitstep.distillation.judging.reading import Causal
 from splitstep.models import CausalConfig, SplitstepForCausalLM
 from splitstep.text.instructions import Row
 

@@ -21,12 +21,12 @@ from pages import chromium, visit
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
-from splitstep.distillation.judging import batch_size
+from splitstep.distillation.judging import reading
 from splitstep.distillation.judging.answers import ROUND, Writing, write_answers
 from splitstep.distillation.judging.bits import answer_bits, total
 from splitstep.distillation.judging.exam import WINDOW, Exam, Figures
+from splitstep.distillation.judging.reading import Causal
 from splitstep.distillation.judging.rouge import mean_rouge
-from splitstep.distillation.judging.tokens import Causal
 from splitstep.experiments import running
 from splitstep.experiments.experiment import Difference
 from splitstep.experiments.statistics import Estimate
@@ -401,11 +401,11 @@ def test_the_docs_have_the_margins_and_the_limits_of_judging() -> None:
     assert "at least three pairs" in page
     assert f"at most {PLAIN:,} characters" in page
     assert f"its first {PLAIN:,} characters are measured as well, in windows of {WINDOW} tokens" in guide
-    assert batch_size.SHARE == 12
-    assert f"at most {batch_size.WRITE_MOST:,}, that take no more than a twelfth of the GPU's memory" in guide
+    assert reading.SHARE == 12
+    assert f"at most {reading.WRITE_MOST:,}, that take no more than a twelfth of the GPU's memory" in guide
     assert f"When they have {ROUND} tokens, and then each time that they have twice as many" in guide
-    assert f"on a CPU in batches of {batch_size.WRITE_ON_CPU}." in guide
-    assert f"of at most {batch_size.READ_MOST}; on a CPU of {batch_size.READ_ON_CPU}." in guide
+    assert f"on a CPU in batches of {reading.WRITE_ON_CPU}." in guide
+    assert f"of at most {reading.READ_MOST}; on a CPU of {reading.READ_ON_CPU}." in guide
 
 
 def test_bases_and_plans() -> None:

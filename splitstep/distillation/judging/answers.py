@@ -17,8 +17,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 from ...inference.generate import Sampling
 from ...kernels.gumbel import add_gumbel
 from ...text.open_tokenizer import named_ends
-from .batch_size import rows_to_write
-from .tokens import device_of, most_tokens, prompt_tokens, reading
+from .reading import device_of, most_tokens, prompt_tokens, reading, rows_to_write
 
 BUCKET = 32  # prompts of a batch are padded to a multiple of this, so that there are few shapes
 ROUND = 64  # tokens of the first round

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ...text.instructions import Row
 from ..records import wide
-from .batch_size import rows_to_read
-from .tokens import (
+from .reading import (
     Batch,
     ScoredTokens,
     answer_tokens,
@@ -21,6 +20,7 @@ from .tokens import (
     device_of,
     most_tokens,
     reading,
+    rows_to_read,
     text_tokens,
 )
 

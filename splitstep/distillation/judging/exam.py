@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from ...text.instructions import Row
 from .answers import Answer, Writing, write_answers
-from .batch_size import release_memory
 from .bits import answer_bits, text_bits, total
 from .pairs import LayerDistance, agreement, pair_of, trajectory_distance
+from .reading import Causal, release_memory
 from .rouge import mean_rouge
-from .tokens import Causal
 
 WINDOW = 512  # tokens of a window of the text
 Answers = dict[str, dict[int, list[Answer]]]  # by set and seed

@@ -17,8 +17,7 @@ from ...text.token_bytes import token_bytes, utf8
 from ..layers import teacher_layer
 from ..records import wide
 from ..vocabulary import shared_vocabulary
-from .batch_size import rows_to_read
-from .tokens import Causal, ScoredTokens, check_length, device_of, padded, reading
+from .reading import Causal, ScoredTokens, check_length, device_of, padded, reading, rows_to_read
 
 MOST = 2048  # tokens whose states are compared
 ROWS = 8  # that are read at once for their states, which are large: a few rows have as many tokens

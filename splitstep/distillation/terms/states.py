@@ -19,7 +19,7 @@ from ..geometry import SPANS, angles, centres, normalised, shares, structure
 from ..layers import PHRASES, WORDS, key_layers, layer_pairs, layer_projectors, projected_at, states_at, weights_at
 from ..losses import row_mean
 from ..records import Aligned, Outputs, Shapes, SpanKind, wide
-from .term import Needs, Projectors, Term, check_limit, check_tokens
+from . import Needs, Projectors, Term, check_limit, check_tokens
 
 
 def granular_layers(words: tuple[int, ...], phrases: tuple[int, ...], depth: int) -> list[tuple[SpanKind, int]]:

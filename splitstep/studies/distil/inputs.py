@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from ...distillation.judging.answers import Writing
-from ...distillation.judging.batch_size import release_memory
 from ...distillation.judging.exam import WINDOW, Exam
-from ...distillation.judging.tokens import Causal, answer_tokens, most_tokens, prompt_tokens
+from ...distillation.judging.reading import Causal, answer_tokens, most_tokens, prompt_tokens, release_memory
 from ...distillation.objective import write_cache_for
 from ...experiments.trials import read_curves
 from ...flows.layers import with_layers

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ...distillation.judging.exam import Answers, Exam, Figures, judge
+from ...distillation.judging.reading import Causal
 from ...distillation.judging.rouge import rouge_l
-from ...distillation.judging.tokens import Causal
 from ...distillation.method import Method, parse_method
 from ...experiments.experiment import ByUnit, Difference, Observation, Quantity, by_unit, difference, over_units
 from ...experiments.running import Job, made_by_runs, run_left
