@@ -36,8 +36,7 @@ from torch import Tensor, nn
 from splitstep.models import KINDS
 from splitstep.support.files import write_atomically
 from splitstep.support.provenance import stamp
-from splitstep.tasks.masked.masking import FIRST, Choice, mask
-from splitstep.tasks.masked.mlm import as_arrays
+from splitstep.tasks.masked.mlm import FIRST, Choice, as_arrays, mask
 from splitstep.tasks.masked.packing import Packer, row_type
 from splitstep.tasks.task import tensors
 from splitstep.text.subwords import CLS, MASK, PAD, SEP

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from splitstep.support.provenance import stamp
-from splitstep.tasks.film_verdicts import TURNING, verdicts
+from splitstep.tasks.classify import TURNING, verdicts
 
 LINES, EACH = 2_000, 5
 

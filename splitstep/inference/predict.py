@@ -15,9 +15,8 @@ from ..support.documents import read_json
 from ..support.words import counted
 from ..tasks import TASKS
 from ..tasks.glue import submission_text, submissions
-from ..tasks.image_files import Mode, open_image, pixels_of
 from ..tasks.images import Standard, standardised
-from ..tasks.own_images import WHITE
+from ..tasks.own_images import WHITE, Mode, open_image, pixels_of
 from ..tasks.pairs.searching import Progress
 from ..text.tokenizers import CONFIG, TOKENIZER
 from ..training.directory import RunDirectory

@@ -11,12 +11,12 @@ from .task import Batch, FreeRun, Task, TaskRow, as_row
 __all__ = ["TASKS", "Batch", "FreeRun", "Metric", "Task", "TaskRow", "task"]
 
 OWN = {
-    "digits": "digits:DIGITS", "listops": "listops:LISTOPS", "stdlib": "byte_text:STDLIB", "text": "own_text:TEXT",
-    "mnist": "mnist:MNIST", "newsgroups": "newsgroups:NEWSGROUPS", "enwik8": "byte_text:ENWIK8",
-    "wikitext2": "wikitext2:WIKITEXT2", "classify": "classify:CLASSIFY", "glue": "glue:GLUE", "mlm": "masked.mlm:MLM",
+    "digits": "images:DIGITS", "listops": "listops:LISTOPS", "stdlib": "corpora:STDLIB", "text": "own_text:TEXT",
+    "mnist": "images:MNIST", "newsgroups": "newsgroups:NEWSGROUPS", "enwik8": "corpora:ENWIK8",
+    "wikitext2": "corpora:WIKITEXT2", "classify": "classify:CLASSIFY", "glue": "glue:GLUE", "mlm": "masked.mlm:MLM",
     "numbers": "pairs.numbers:NUMBERS", "parallel": "pairs.parallel:PARALLEL", "multi30k": "pairs.corpora:MULTI30K",
-    "tatoeba": "pairs.corpora:TATOEBA", "ted": "pairs.corpora:TED", "europarl": "pairs.wmt:EUROPARL",
-    "iwslt14": "pairs.iwslt14:IWSLT14", "wmt14": "pairs.wmt:WMT14", "instruct": "instruct:INSTRUCT",
+    "tatoeba": "pairs.corpora:TATOEBA", "ted": "pairs.corpora:TED", "europarl": "pairs.corpora:EUROPARL",
+    "iwslt14": "pairs.macaron_corpora:IWSLT14", "wmt14": "pairs.macaron_corpora:WMT14", "instruct": "instruct:INSTRUCT",
     "images": "own_images:OWN_IMAGES",
 }  # fmt: skip
 TASKS: Registry[TaskRow] = Registry(

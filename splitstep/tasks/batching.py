@@ -102,6 +102,19 @@ class TokenRows(NamedTuple):
         """Tokens in each row [N]."""
         return np.diff(self.offsets)
 
+    def part(self, first: int, last: int) -> "TokenRows":
+        """Rows [first, last) and their labels."""
+        offsets = self.offsets[first : last + 1]
+        return TokenRows(self.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], self.labels[first:last])
+
+    def padded(self, rows: np.ndarray, width: int, fill: int) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens of some rows [B, width], filled up, and a mask of real ones."""
+        return padded(self.tokens, self.offsets, rows, width, fill)
+
+    def padded_marks(self, rows: np.ndarray, width: int) -> np.ndarray:
+        """The marks of their tokens [B, width], 0 for padding."""
+        return padded(self.marks, self.offsets, rows, width, 0)[0]
+
 
 class Chosen(NamedTuple):
     """The examples of a batch: rows of a split, and the width to which they are padded, if they are. A training batch

@@ -6,14 +6,16 @@ import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..support.documents import read_json
-from ..support.files import whole_file
+from ..support.files import locked, whole_file, whole_folder
 
+T = TypeVar("T")
 Arrays = dict[str, np.ndarray]
+MANIFEST = "manifest.json"
 
 
 def cache_root() -> Path:
@@ -33,9 +35,6 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-MANIFEST = "manifest.json"
-
-
 def read_manifest(folder: Path) -> dict[str, Any]:
     """What a folder of derived files says of itself; refused if a file does not match its hash."""
     manifest = read_json(folder / MANIFEST)
@@ -53,6 +52,24 @@ def write_manifest(folder: Path, entries: Mapping[str, object]) -> None:
 def unwritable(path: Path, error: OSError) -> ValueError:
     """The error for a cache folder that cannot be written."""
     return ValueError(f"cannot write {path} ({error.strerror}); set SPLITSTEP_CACHE to a folder that can be written")
+
+
+def derived_folder(folder: Path, load: Callable[[Path], T | None], write: Callable[[Path], Mapping[str, object]]) -> T:
+    """What `load` finds in a folder of the cache. If that is None, `write` makes the files, and returns what their
+    manifest says, in a folder that appears only once it is whole; other processes wait for the one that makes it."""
+    found = load(folder)
+    try:
+        if found is None:
+            with locked(folder):
+                found = load(folder)
+                if found is None:
+                    with whole_folder(folder) as part:
+                        write_manifest(part, write(part))
+                    found = load(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    assert found is not None, folder
+    return found
 
 
 def load(path: Path, names: Iterable[str]) -> Arrays | None:

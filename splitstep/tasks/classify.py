@@ -1,11 +1,11 @@
 """A user's own labelled text: a spreadsheet with one or two texts and a class or a number a line."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import isfinite
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,8 @@ from ..support.words import counted
 from ..text.files import find_own
 from ..text.splits import SPLITS
 from ..text.tables import Columns, Example, find_columns, labelled_rows, read_table
-from .film_verdicts import verdicts
 from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
-from .task import Data, DataNote, task_row
+from .task import Data, DataNote, number_classes, task_row
 
 NAME = "classify"
 HELD = 0.1  # the share of the training file that is held out for validation, and for the test
@@ -49,14 +48,19 @@ class ClassifyOptions(SentenceOptions):
             raise ValueError(f"option {given[0]} is given and train is not: add data.train=FILE")
 
 
-class Source:
+class Source(NamedTuple):
     """The examples of one file, with their lines."""
 
-    def __init__(self, path: Path, examples: list[Example], columns: Columns) -> None:
-        self.path, self.examples, self.columns = path, examples, columns
+    path: Path
+    examples: list[Example]
+    columns: Columns
 
-    def at(self, example: Example) -> str:
-        return f"{self.path}, line {example.line}"
+    def at(self, place: int) -> str:
+        return f"{self.path}, line {self.examples[place].line}"
+
+    @property
+    def labels(self) -> list[str]:
+        return [example.label for example in self.examples]
 
 
 def read_files(options: ClassifyOptions, data: Path | None) -> dict[str, Source]:
@@ -72,7 +76,30 @@ def read_files(options: ClassifyOptions, data: Path | None) -> dict[str, Source]
     return found
 
 
+FILMS = ("film", "plot", "music", "cast", "ending", "dialogue", "camera", "story", "acting", "pace")
+VERBS = ("is", "was", "seems", "feels")
+DEGREES = ("", "really", "quite", "hardly", "never", "not", "not at all", "rather")
+GOOD = ("good", "moving", "clever", "funny", "fresh", "lovely")
+BAD = ("bad", "dull", "clumsy", "tedious", "stale", "awful")
+WORDS = (*GOOD, *BAD)
+TURNING = frozenset({"hardly", "never", "not", "not at all"})
+
+
+def verdicts() -> list[tuple[str, str]]:
+    """1,920 sentences, each with "positive" or "negative": half of the possible ones, like the squares of one colour on
+    a chess board, so every word is among them."""
+    found = []
+    for places in product(*(range(len(words)) for words in (FILMS, VERBS, DEGREES, WORDS))):
+        film, verb, degree, word = (words[i] for words, i in zip((FILMS, VERBS, DEGREES, WORDS), places, strict=True))
+        praise = (word in GOOD) != (degree in TURNING)
+        sentence = " ".join(filter(None, ("the", film, verb, degree, word)))
+        if sum(places) % 2 == 0:
+            found.append((sentence, "positive" if praise else "negative"))
+    return found
+
+
 def generated() -> dict[str, Source]:
+    """Verdicts on films, in which "not" turns good into bad. No data needed, none real."""
     rows = [Example(number, (text,), label) for number, (text, label) in enumerate(verdicts(), 1)]
     return {"train": Source(Path(GENERATED), rows, Columns(("text",), "label"))}
 
@@ -96,13 +123,13 @@ def number_of(label: str) -> float | None:
 
 def numbers_in(source: Source) -> np.ndarray:
     """The labels as numbers."""
-    values = [number_of(example.label) for example in source.examples]
-    for value, example in zip(values, source.examples, strict=True):
-        if value is None:
-            raise ValueError(
-                f'{source.at(example)}: the label "{example.label}" is not a number: correct it, or add '
-                "data.labels=classes"
-            )
+    values = list(map(number_of, source.labels))
+    if None in values:
+        wrong = values.index(None)
+        raise ValueError(
+            f'{source.at(wrong)}: the label "{source.labels[wrong]}" is not a number: correct it, or add '
+            "data.labels=classes"
+        )
     if max(map(abs, filter(None, values)), default=0.0) > MOST_NUMBER:
         raise ValueError(
             f"{source.path}: the labels reach beyond {MOST_NUMBER:,}, and numbers are learnt as they are: bring them "
@@ -111,36 +138,17 @@ def numbers_in(source: Source) -> np.ndarray:
     return np.array(values, dtype=np.float32)
 
 
-def class_names(source: Source) -> list[str]:
-    """The classes of the training file, in the order of their numbers if they are whole numbers, else by name."""
-    counts = Counter(example.label for example in source.examples)
-    for example in source.examples:
-        if counts[example.label] == 1:
-            header = ", or name the columns if this line is a header (data.text=, data.label=)" * (example.line == 1)
-            raise ValueError(
-                f'{source.at(example)}: the class "{example.label}" has only this example, so it cannot be learnt and '
-                f"tested: add examples, or remove it{header}"
-            )
-    if len(counts) < 2:
-        raise ValueError(f'{source.path}: all examples have the label "{next(iter(counts))}": two classes are needed')
-    if len(counts) > MOST_CLASSES:
+def classes_in(sources: Mapping[str, Source]) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """The names of the classes, and the numbers of all labels."""
+    train = sources["train"]
+    if (many := len(set(train.labels))) > MOST_CLASSES:
         raise ValueError(
-            f"{source.path}: the labels are {len(counts):,} classes, and at most {MOST_CLASSES:,} are learnt: name "
-            "another column with data.label=, or add data.labels=numbers"
+            f"{train.path}: the labels are {many:,} classes, and at most {MOST_CLASSES:,} are learnt: name another "
+            "column with data.label=, or add data.labels=numbers"
         )
-    whole = all(label.removeprefix("-").isdecimal() for label in counts)
-    return sorted(counts, key=(lambda label: (int(label), label)) if whole else None)
-
-
-def classes_in(source: Source, names: Mapping[str, int]) -> np.ndarray:
-    """The labels as numbers of classes; a class that training does not have is refused."""
-    for example in source.examples:
-        if example.label not in names:
-            raise ValueError(
-                f'{source.at(example)}: the class "{example.label}" is not in the training file: add examples of it '
-                "there, or remove the line"
-            )
-    return np.array([names[example.label] for example in source.examples], dtype=np.int64)
+    labels = {split: source.labels for split, source in sources.items()}
+    header = "; if the first line is a header, name the columns (data.text=, data.label=)"
+    return number_classes(labels, lambda split, i: sources[split].at(i), header * (train.examples[0].line == 1))
 
 
 def with_held_out(examples: dict[str, Examples], seed: int) -> dict[str, Examples]:
@@ -160,13 +168,10 @@ def read_classify(options: ClassifyOptions, data: Path | None = None) -> Data:
             f"{train.path} has {counted(len(train.examples), 'example')}, and at least {FEWEST} are needed: a "
             "tenth is held out"
         )
-    names: list[str] = []
-    if are_numbers([example.label for example in train.examples], options.labels):
-        labels = {split: numbers_in(source) for split, source in sources.items()}
+    if are_numbers(train.labels, options.labels):
+        names, labels = (), {split: numbers_in(source) for split, source in sources.items()}
     else:
-        names = class_names(train)
-        numbers = {name: number for number, name in enumerate(names)}
-        labels = {split: classes_in(source, numbers) for split, source in sources.items()}
+        names, labels = classes_in(sources)
     given = {
         split: Examples([example.texts for example in source.examples], labels[split])
         for split, source in sources.items()
@@ -177,7 +182,7 @@ def read_classify(options: ClassifyOptions, data: Path | None = None) -> Data:
         "columns": [*train.columns.texts, train.columns.label],
         "held_out": [split for split in SPLITS if split not in sources],
     }
-    return Data(with_held_out(given, options.seed), told, labels=tuple(names))
+    return Data(with_held_out(given, options.seed), told, labels=names)
 
 
 CLASSIFY = task_row(

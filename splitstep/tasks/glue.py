@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ..support.documents import decode, split_lines
-from ..text.files import data_root, read, require
+from ..text.files import data_root, read_text, require
+from ..text.tables import Record, tab_records
 from .measures import ACCURACY, F1_ACCURACY, LABELS, MATTHEWS, NUMBERS, PEARSON, Metric
 from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
 from .task import Data, DataNote, task_row
@@ -94,7 +94,7 @@ class Lines(NamedTuple):
 
     path: Path
     columns: tuple[str, ...]
-    rows: list[tuple[int, list[str]]]  # each with its line
+    rows: list[Record]
 
     def column(self, name: str) -> list[str]:
         if name not in self.columns:
@@ -108,8 +108,7 @@ class Lines(NamedTuple):
 def read_lines(root: Path, part: GlueTask, name: str) -> Lines:
     """One file of a task. Quotes are characters like any other; a row that lacks fields is refused."""
     path = require(root, NAME, ORIGIN, f"glue/{part.folder}/{name}.tsv")
-    written = split_lines(decode(read(path), str(path)))
-    lines = [(number, line.split("\t")) for number, line in enumerate(written, 1) if line]
+    lines = tab_records(read_text(path))
     if part.folder in HEADLESS and not name.startswith("test"):
         columns, rows = HEADLESS[part.folder], lines
     else:
@@ -129,26 +128,14 @@ def texts_of(lines: Lines, part: GlueTask) -> list[tuple[str, ...]]:
 
 def labels_of(lines: Lines, part: GlueTask) -> np.ndarray:
     """The labels as numbers of classes, or as they are."""
-    found = lines.column(part.label)
-    try:
-        if not part.labels:
-            return np.array([float(label) for label in found], dtype=np.float32)
-        return np.array([part.written.index(label) for label in found], dtype=np.int64)
-    except ValueError:
-        known = set(part.written)
-        wrong = next(i for i, label in enumerate(found) if label not in known and not (not known and is_number(label)))
-        wanted = " or ".join(part.written) or "a number"
-        raise ValueError(
-            f'{lines.path}, line {lines.rows[wrong][0]}: the label is "{found[wrong]}", and needs to be {wanted}'
-        ) from None
-
-
-def is_number(label: str) -> bool:
-    try:
-        float(label)
-    except ValueError:
-        return False
-    return True
+    read, found = part.written.index if part.labels else float, list[float]()
+    for (number, _), label in zip(lines.rows, lines.column(part.label), strict=True):
+        try:
+            found.append(read(label))
+        except ValueError:
+            wanted = " or ".join(part.written) or "a number"
+            raise ValueError(f'{lines.path}, line {number}: the label is "{label}", and needs to be {wanted}') from None
+    return np.array(found, dtype=np.int64 if part.labels else np.float32)
 
 
 class Submission(NamedTuple):

@@ -13,7 +13,7 @@ from ..text.files import find_own
 from ..text.instructions import Row, read_rows
 from ..text.open_tokenizer import named_ends, open_tokenizer
 from ..text.splits import SPLITS
-from .batching import Chosen, fitting_buckets, padded
+from .batching import Chosen, TokenRows, fitting_buckets
 from .measures import WORDS
 from .task import IGNORED, Arrays, Batch, Data, DataNote, Task, hashes, task_row, tensors
 
@@ -57,22 +57,6 @@ class InstructOptions:
         at_least("length", self.length, 4)
         at_least("valid", self.valid, 1)
         at_least("test", self.test, 1)
-
-
-class TokenRows(NamedTuple):
-    """Rows of a split, one after the other: tokens, whether each belongs to an answer, and where rows begin."""
-
-    tokens: np.ndarray
-    answers: np.ndarray
-    offsets: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.offsets)
-
-    def row(self, number: int) -> np.ndarray:
-        """The tokens of a row."""
-        return self.tokens[self.offsets[number] : self.offsets[number + 1]]
 
 
 @final
@@ -135,9 +119,8 @@ class Instruct(Task):
 
     def collate(self, chosen: Chosen) -> Arrays:
         known, rows, width = self.encoded[chosen.split], chosen.rows, chosen.width
-        ids, mask = padded(known.tokens, known.offsets, rows, width, self.padding)
-        scored, _ = padded(known.answers, known.offsets, rows, width, 0)
-        labels = np.where((scored > 0) & mask, ids, IGNORED)
+        ids, mask = known.padded(rows, width, self.padding)
+        labels = np.where(known.padded_marks(rows, width) > 0, ids, IGNORED)
         labels[:, 0] = IGNORED  # nothing predicts the first token
         return {"input_ids": ids, "attention_mask": mask.astype(np.int64), "labels": labels}
 
@@ -222,12 +205,8 @@ def encode_rows(tokenizer: Any, rows: Sequence[Row], length: int) -> Iterator[To
         )
     for begin in range(0, len(rows), AT_ONCE):
         some = rows[begin : begin + AT_ONCE]
-        found = tokenizer(
-            [row.prompt + row.answer for row in some],
-            return_offsets_mapping=True,
-            return_special_tokens_mask=True,
-            verbose=False,
-        )
+        texts = [row.prompt + row.answer for row in some]
+        found = tokenizer(texts, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False)
         for number, row in enumerate(some):
             ids, places = found["input_ids"][number], found["offset_mapping"][number]
             special = np.array(found["special_tokens_mask"][number], bool)
@@ -258,9 +237,10 @@ def stop_at(end: int | None, folder: Path) -> None:
 
 
 def joined(rows: Sequence[Tokens]) -> TokenRows:
+    """The rows one after another; the marks of their tokens are 1 in answers."""
     offsets = np.cumsum([0, *(len(row.ids) for row in rows)])
-    answers = np.concatenate([row.answers for row in rows])
-    return TokenRows(np.concatenate([row.ids for row in rows]), answers.astype(np.int64), offsets)
+    answers = np.concatenate([row.answers for row in rows]).astype(np.int64)
+    return TokenRows(np.concatenate([row.ids for row in rows]), offsets, marks=answers)
 
 
 INSTRUCT = task_row(

@@ -202,12 +202,6 @@ def cached(variant: Variant, seed: int) -> TokenRows:
     )
 
 
-def part_of(rows: TokenRows, first: int, last: int) -> TokenRows:
-    """Rows [first, last)."""
-    offsets = rows.offsets[first : last + 1]
-    return TokenRows(rows.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], rows.labels[first:last])
-
-
 def doubling(longest: int) -> tuple[int, ...]:
     """Buckets 64, 128, ... up to the first that holds `longest`."""
     return tuple(64 << power for power in range(max(1, (longest - 1).bit_length() - 5)))
@@ -219,7 +213,7 @@ def read_listops(options: ListOpsOptions, data: Path | None = None) -> Data:
     variant = replace(named, **counts)
     every = cached(variant, options.seed)
     bounds = np.cumsum([0, *counts.values()]).tolist()
-    texts = {split: part_of(every, bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
+    texts = {split: every.part(bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
     buckets = options.buckets or named.buckets or doubling(1 + int(every.lengths.max()))
     process = asdict(variant)
     del process["buckets"]  # they describe the batches, not the data

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..options import at_least
-from ..support.documents import decode, json_lines, split_lines
+from ..support.documents import json_lines, split_lines
 from ..support.typed import read_as
-from ..text.files import data_root, find, read, read_tar
+from ..text.files import data_root, find, read_tar, read_text
 from ..text.subwords import learn_bpe
 from .batching import check_buckets
 from .cache import Arrays, derived
@@ -83,7 +83,7 @@ def load_documents(root: Path) -> dict[str, list[Document]]:
 
 def read_lines(path: Path) -> list[Document]:
     """The documents of a file of JSON lines `group, id, text`."""
-    rows = json_lines(split_lines(decode(read(path), str(path))), str(path))
+    rows = json_lines(split_lines(read_text(path)), str(path))
     return [read_as(Document, row, f"{path}, line {number}") for number, row in rows]
 
 

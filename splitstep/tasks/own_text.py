@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..options import at_least
-from ..support.documents import decode
-from ..text.files import find_own, read
+from ..text.files import find_own, read, read_text
 from ..text.splits import SPLITS, split_at
 from ..text.subwords import LEAST, check_size, learn_bpe
 from ..text.tokenizers import END, Subwords
@@ -54,7 +53,7 @@ def read_own_text(options: TextOptions, data: Path | None = None) -> Data:
 
 def decoded(path: Path) -> str:
     try:
-        return decode(read(path), str(path))
+        return read_text(path)
     except ValueError as error:
         raise ValueError(f"{error}, or use data.tokens=bytes, which takes any file") from None
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from ..options import at_least
 from ..text.splits import ranked_by_class
 from ..text.subwords import LEARN
 from ..text.tokenizers import mark_sentences, same_vocabulary, save_tokenizer, saved_tokenizer, sentence_ids
-from .batching import Chosen, fitting_buckets, padded
+from .batching import Chosen, TokenRows, fitting_buckets
 from .cache import derived
 from .measures import LABELS, NUMBERS, spearman
-from .task import Arrays, Batch, Data, Task, also_in, class_counts, hashes
+from .sequences import LabelledRows
+from .task import Arrays, Batch, Data, also_in, hashes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,18 +48,6 @@ class SentenceOptions:
         at_least("vocab", self.vocab, 300)  # 256 bytes, the special tokens and some pairs
 
 
-class TokenRows(NamedTuple):
-    """N examples as tokens: example i is tokens[offsets[i]:offsets[i + 1]], with the types of the tokens."""
-
-    tokens: np.ndarray
-    types: np.ndarray
-    offsets: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.offsets)
-
-
 class Reader(NamedTuple):
     """Text to tokens: the tokenizer, the numbers of its marks, and what a model that has it dictates."""
 
@@ -67,11 +56,13 @@ class Reader(NamedTuple):
     length: int
     entries: dict[str, Any]  # of the model's config; empty if the tokenizer was learnt here
 
-    def encode(self, texts: Sequence[tuple[str, ...]]) -> TokenRows:
-        lines = self.tokenizer.encode_batch_fast([one[0] if len(one) == 1 else one for one in texts])
-        tokens = [line.ids for line in lines]
-        types = np.concatenate([line.type_ids for line in lines]).astype(np.uint8)
-        return TokenRows(np.concatenate(tokens).astype(np.uint32), types, np.cumsum([0, *map(len, tokens)]))
+    def encode(self, examples: Examples) -> TokenRows:
+        """The tokens of examples, marked by their types."""
+        lines = self.tokenizer.encode_batch_fast([one[0] if len(one) == 1 else one for one in examples.texts])
+        tokens, types = ([getattr(line, name) for line in lines] for name in ("ids", "type_ids"))
+        offsets = np.cumsum([0, *map(len, tokens)])
+        flat = np.concatenate(tokens).astype(np.uint32)
+        return TokenRows(flat, offsets, examples.labels, np.concatenate(types).astype(np.uint8))
 
 
 def make_reader(texts: Sequence[tuple[str, ...]], options: SentenceOptions) -> Reader:
@@ -126,14 +117,12 @@ def chosen(examples: Examples, mask: np.ndarray) -> Examples:
 
 
 @final
-class Sentences(Task):
+class Sentences(LabelledRows):
     """One or two texts with a class or a number; `input_ids`, `attention_mask` and, if the model has types,
-    `token_type_ids` are [B, bucket], `labels` [B].
+    `token_type_ids` are [B, bucket].
 
     Of the data, splits are `Examples`; without names of classes, labels are numbers.
     """
-
-    model: ClassVar[str] = "sequence"
 
     def __init__(self, name: str, options: SentenceOptions, data: Data) -> None:
         self.name, self.options, self.data, self.labels = name, options, data, data.labels
@@ -141,8 +130,8 @@ class Sentences(Task):
         self.splits = tuple(self.examples)
         self.measure = data.measure or (LABELS if self.labels else NUMBERS)
         self.reader = make_reader(self.examples["train"].texts, options)
-        self.encoded = {split: self.reader.encode(one.texts) for split, one in self.examples.items()}
-        lengths = {split: one.lengths for split, one in self.encoded.items()}
+        self.rows = {split: self.reader.encode(one) for split, one in self.examples.items()}
+        lengths = {split: one.lengths for split, one in self.rows.items()}
         self.batching = self.buckets = fitting_buckets(lengths, WIDTHS)
 
     @classmethod
@@ -170,16 +159,11 @@ class Sentences(Task):
         }
 
     def collate(self, chosen: Chosen) -> Arrays:
-        found, rows, width = self.encoded[chosen.split], chosen.rows, chosen.width
-        ids, mask = padded(found.tokens, found.offsets, rows, width, self.reader.ids["[PAD]"])
-        types = padded(found.types, found.offsets, rows, width, 0)[0] if self.shape["token_types"] else None
-        labels = self.examples[chosen.split].labels[rows]
-        return {
-            "input_ids": ids,
-            "attention_mask": mask.astype(np.int64),
-            **({} if types is None else {"token_type_ids": types}),
-            "labels": labels.astype(np.int64 if self.labels else np.float32),
-        }
+        found, rows, width = self.rows[chosen.split], chosen.rows, chosen.width
+        ids, mask = found.padded(rows, width, self.reader.ids["[PAD]"])
+        types = {"token_type_ids": found.padded_marks(rows, width)} if self.shape["token_types"] else {}
+        labels = found.labels[rows].astype(np.int64 if self.labels else np.float32)
+        return {"input_ids": ids, "attention_mask": mask.astype(np.int64), **types, "labels": labels}
 
     def items(self, batch: Batch) -> int:
         return len(batch["labels"])
@@ -210,20 +194,11 @@ class Sentences(Task):
         return {"also in train": also_in(set(texts["train"]), texts)}
 
     def describe(self) -> dict[str, Any]:
-        labels = {split: one.labels for split, one in self.examples.items()}
-        written = self.reader.tokenizer.to_str()
-        return {
-            "task": self.name,
-            "source": self.data.source,
+        found, written = super().describe(), self.reader.tokenizer.to_str()
+        labels = {f"labels of {split}": one.labels for split, one in self.rows.items()}
+        return found | {
             "texts": self.texts,
-            "vocab_size": self.shape["vocab_size"],
-            "examples": {split: len(found) for split, found in labels.items()},
-            **({"classes": class_counts(labels, len(self.labels))} if self.labels else {}),
             "also_in_train": self.remarks().get("also in train", {}),
-            "tokens": {split: len(one.tokens) for split, one in self.encoded.items()},
-            "longest": {split: int(one.lengths.max()) for split, one in self.encoded.items()},
-            "buckets": self.buckets.describe(),
             "tokenizer_sha256": hashlib.sha256(written.encode()).hexdigest(),
-            "sha256": hashes({split: one.tokens for split, one in self.encoded.items()})
-            | hashes({f"labels of {split}": found for split, found in labels.items()}),
+            "sha256": found["sha256"] | hashes(labels),
         }

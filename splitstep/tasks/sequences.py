@@ -7,7 +7,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from ..text.tokenizers import save_tokenizer
-from .batching import Buckets, Chosen, TokenRows, padded
+from .batching import Buckets, Chosen, TokenRows
 from .measures import CLASSES
 from .task import Arrays, Data, Task, class_counts, hashes
 
@@ -73,7 +73,7 @@ class SequenceTask(LabelledRows):
     @final
     def collate(self, chosen: Chosen) -> Arrays:
         found = self.rows[chosen.split]
-        ids, mask = padded(found.tokens, found.offsets, chosen.rows, chosen.width - 1, PAD)
+        ids, mask = found.padded(chosen.rows, chosen.width - 1, PAD)
         return {
             "input_ids": np.insert(ids, 0, CLS, axis=1),
             "attention_mask": np.insert(mask.astype(np.int64), 0, 1, axis=1),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import getdoc
 from pathlib import Path
@@ -254,6 +255,33 @@ def hashes(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
 def also_in(known: set[Any], splits: Mapping[str, Iterable[Any]]) -> dict[str, int]:
     """How many examples of each held-out split are known from training."""
     return {split: sum(one in known for one in examples) for split, examples in splits.items() if split != "train"}
+
+
+def number_classes(
+    labels: Mapping[str, Sequence[str]], at: Callable[[str, int], str], hint: str = ""
+) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """The classes of the training labels, in the order of their numbers if they are whole numbers, else by name, and
+    the numbers of all labels. What cannot be learnt and tested is refused; `at` says where an example is."""
+    counts = Counter(labels["train"])
+    for place, label in enumerate(labels["train"]):
+        if counts[label] == 1:
+            raise ValueError(
+                f'{at("train", place)}: the class "{label}" has only this example, so it cannot be learnt and tested: '
+                f"add examples, or remove it{hint}"
+            )
+    if len(counts) < 2:
+        raise ValueError(f'{at("train", 0)}: all examples have the label "{next(iter(counts))}": two are needed')
+    whole = all(label.removeprefix("-").isdecimal() for label in counts)
+    names = sorted(counts, key=(lambda label: (int(label), label)) if whole else None)
+    numbers = {name: number for number, name in enumerate(names)}
+    for split, own in labels.items():
+        for place, label in enumerate(own):
+            if label not in numbers:
+                raise ValueError(
+                    f'{at(split, place)}: the class "{label}" is not in the training data: add examples of it there, '
+                    "or remove it here"
+                )
+    return tuple(names), {split: np.array([numbers[label] for label in own]) for split, own in labels.items()}
 
 
 def class_counts(labels: Mapping[str, np.ndarray], classes: int) -> dict[str, list[int]]:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,15 @@ def ranked_by_class(hashes: Sequence[str], labels: np.ndarray) -> list[np.ndarra
     unlike random numbers, hashes do not change with the version of a library."""
     rank, classes = np.array(hashes), [np.flatnonzero(labels == label) for label in np.unique(labels)]
     return [rows[np.argsort(rank[rows], kind="stable")] for rows in classes]
+
+
+def divide_by_class(
+    hashes: Sequence[str], labels: np.ndarray, cuts: Callable[[int], Sequence[int]]
+) -> list[np.ndarray]:
+    """The rows of each part, ascending: the ranked rows of every class are divided where `cuts` says for their
+    number."""
+    divided = [np.split(rows, cuts(len(rows))) for rows in ranked_by_class(hashes, labels)]
+    return [np.sort(np.concatenate(part)) for part in zip(*divided, strict=True)]
 
 
 MANY = 200  # documents, from which on whole ones are held out: one in twenty for validation, one for the test

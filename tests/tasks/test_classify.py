@@ -13,7 +13,7 @@ import torch
 from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
 from splitstep.tasks import task
-from splitstep.tasks.film_verdicts import BAD, DEGREES, FILMS, GOOD, VERBS, verdicts
+from splitstep.tasks.classify import BAD, DEGREES, FILMS, GOOD, VERBS, verdicts
 from splitstep.text.subwords import learn_bpe, learn_wordpiece
 from splitstep.text.tokenizers import save_tokenizer
 
@@ -117,13 +117,13 @@ def test_pairs_are_written_as_bert_writes_them(length: int, tmp_path: Path) -> N
         rows = [(*pair[: len(columns)], "ab"[i % 2]) for i, pair in enumerate(pairs)]
         given = write(tmp_path / "a.csv", rows, (*columns, "label"))
         found = load(train=given, valid=given, test=given, tokenizer=str(folder), length=length)
-        encoded = found.encoded["train"]
+        encoded = found.rows["train"]
         for i, row in enumerate(rows):
             texts = row[: len(columns)]
             want = theirs(*texts, truncation=True, max_length=length)
             cut = slice(encoded.offsets[i], encoded.offsets[i + 1])
             assert encoded.tokens[cut].tolist() == want["input_ids"]
-            assert encoded.types[cut].tolist() == want["token_type_ids"]
+            assert encoded.marks[cut].tolist() == want["token_type_ids"]
         batch = next(found.batches("test", 3))
         assert (batch["attention_mask"].sum(1) <= length).all()
         assert ("token_type_ids" in batch) == (len(columns) == 2)
@@ -160,7 +160,7 @@ def test_generated_verdicts_use_every_word_and_both_labels_alike() -> None:
 WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a label that only the test has": (
         {"train": reviews(30), "test": [("x", "good"), ("y", "strange")]}, {},
-        'test.csv, line 3: the class "strange" is not in the training file',
+        'test.csv, line 3: the class "strange" is not in the training data',
     ),
     "a label that only validation has": (
         {"train": reviews(30), "valid": [("x", "strange")]}, {}, 'valid.csv, line 2: the class "strange"',
@@ -199,7 +199,9 @@ def test_wrong_data_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
 
 def test_a_header_that_looks_like_an_example_is_explained(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", reviews(30), ("what they wrote", "how"))
-    with pytest.raises(ValueError, match=r'line 1: the class "how" .* if this line is a header \(data.text='):
+    with pytest.raises(
+        ValueError, match=r'line 1: the class "how" .* if the first line is a header, name the columns \(data.text='
+    ):
         load(train=path)
 
 

@@ -28,8 +28,7 @@ from transformers import AutoTokenizer
 
 from splitstep.tasks import Task, task
 from splitstep.tasks.masked import prepared
-from splitstep.tasks.masked.masking import FIRST, Choice, mask
-from splitstep.tasks.masked.mlm import Mlm, MlmOptions, prepare_text
+from splitstep.tasks.masked.mlm import FIRST, Choice, Mlm, MlmOptions, mask, prepare_text
 from splitstep.tasks.masked.packing import Packer, piece_numbers
 from splitstep.tasks.masked.prepared import load
 from splitstep.tasks.task import IGNORED
@@ -392,8 +391,8 @@ def test_what_a_killed_process_left_is_removed_and_others_wait_for_the_first(
     left, stranger = folder.with_name(f".part-{folder.name}-0"), folder.with_name(".part-mlm-of-another-text-0")
     shutil.move(folder, left)  # as if killed before it was renamed
     stranger.mkdir()
-    made, make = [], prepared.make
-    monkeypatch.setattr(prepared, "make", lambda *given: (made.append(given), make(*given)))
+    made, write = [], prepared.write
+    monkeypatch.setattr(prepared, "write", lambda *given: made.append(given) or write(*given))
     with ThreadPoolExecutor(3) as pool:  # each opens the lock for itself, as processes do
         assert {found.folder for found in pool.map(prepare_text, [options] * 3)} == {folder}
     assert len(made) == 1

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from splitstep.tasks import task
-from splitstep.tasks.image_files import open_image, pixels_of
+from splitstep.tasks.own_images import open_image, pixels_of
 
 
 def load(**options: Any) -> Any:
@@ -124,8 +124,8 @@ def wrong_folder(case: str, folder: Path) -> dict[str, Any]:
     [
         ("broken", r"cats/3.png is not an image, or a broken one \(.*\): repair or remove it"),
         ("text", r"dogs/note.jpg is not an image, or a broken one"),
-        ("alone", r'the class "owls" has one image'),
-        ("strange", r'the class "emus" is among the test images only'),
+        ("alone", r'0.png: the class "owls" has only this example'),
+        ("strange", r'0.png: the class "emus" is not in the training data'),
         ("none", r"has neither images in a folder for each class"),
         ("hollow", r"train/apes has no images"),
         ("missing", r'there is no folder "nowhere"'),

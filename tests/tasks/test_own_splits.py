@@ -13,8 +13,7 @@ import pytest
 from made_up_words import WORDS
 
 from splitstep.tasks import task
-from splitstep.tasks.masked.masking import FIRST
-from splitstep.tasks.masked.mlm import Mlm
+from splitstep.tasks.masked.mlm import FIRST, Mlm
 from splitstep.text import documents
 from splitstep.text.splits import split_of
 

@@ -20,9 +20,18 @@ from made_up_words import WORDS
 from splitstep.models import MaskedConfig, SplitstepForMaskedLM
 from splitstep.tasks import task
 from splitstep.tasks.masked.mlm import Mlm
-from splitstep.tasks.masked.packing import Packer, piece_numbers
-from splitstep.tasks.masked.pairs import APART, NEXT, OTHER, PairPacker, read_pairs
-from splitstep.tasks.masked.sentences import SentenceFile, Sentences, sentences_of
+from splitstep.tasks.masked.packing import (
+    APART,
+    NEXT,
+    OTHER,
+    Packer,
+    PairPacker,
+    SentenceFile,
+    Sentences,
+    piece_numbers,
+    read_pairs,
+    sentences_of,
+)
 from splitstep.tasks.task import IGNORED
 from splitstep.text import splits
 from splitstep.text.subwords import CLS, MASK, PAD, SEP
@@ -106,7 +115,8 @@ def pack(texts: Sentences, length: int, inside: np.ndarray) -> np.ndarray:
     packer = Packer(file, length, np.dtype(np.uint32))
     pairs = PairPacker(texts, packer, inside, np.random.default_rng(0))
     assert pairs.possible
-    pairs.add_all()
+    for document in range(len(texts.sources)):
+        pairs.add(document)
     packer.finish()
     rows = np.frombuffer(file.getvalue(), np.uint32).reshape(-1, length)
     assert (packer.rows, (rows == APART).sum() <= packer.pairs) == (len(rows), True)

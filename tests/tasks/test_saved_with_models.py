@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from splitstep.models import ImageConfig
-from splitstep.tasks import digits, mnist, newsgroups, task, wikitext2
-from splitstep.tasks.images import Standard
+from splitstep.tasks import corpora, newsgroups, task
+from splitstep.tasks.images import DIGITS_STANDARD, MNIST_STANDARD, Standard
 from splitstep.tasks.language import Language
 from splitstep.tasks.sequences import SequenceTask
 from splitstep.text.subwords import learn_bpe
@@ -48,8 +48,8 @@ def by_words(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     for split, text in LINES.items():
         (root / "wikitext-2" / f"{split}.txt").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wikitext2, "WORDS", {"train": 14, "valid": 3, "test": 4})
-        patch.setattr(wikitext2, "VOCABULARY", 8)
+        patch.setattr(corpora, "WORD_COUNTS", {"train": 14, "valid": 3, "test": 4})
+        patch.setattr(corpora, "WORD_TYPES", 8)
         made = task("wikitext2", {"length": 3}, root)
     assert isinstance(made, Language)
     return made, tokenizer_of(made, root)
@@ -138,7 +138,7 @@ def test_expressions_are_the_task_s(tmp_path: Path) -> None:
         tokenizer("[MEAN 2 9 ]")
 
 
-@pytest.mark.parametrize("standard", [digits.STANDARD, mnist.STANDARD])
+@pytest.mark.parametrize("standard", [DIGITS_STANDARD, MNIST_STANDARD])
 def test_images_become_the_task_s_pixels(standard: Standard, tmp_path: Path) -> None:
     """By the backend that needs no torchvision; AutoImageProcessor asks for that package."""
     pytest.importorskip("PIL")

@@ -24,13 +24,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitstep.tasks import TASKS, Batch, Task, byte_text, newsgroups, task, wikitext2
+from splitstep.tasks import TASKS, Batch, Task, corpora, newsgroups, task
 from splitstep.tasks.batching import bucket, indices, spans, starts
-from splitstep.tasks.byte_text import split_of
 from splitstep.tasks.cache import derived
-from splitstep.tasks.images import shifted
+from splitstep.tasks.corpora import split_of
+from splitstep.tasks.images import parse_idx, shifted
 from splitstep.tasks.listops import VARIANTS, VOCABULARY, ListOpsOptions, Variant, generate, grow, write
-from splitstep.tasks.mnist import parse_idx
 from splitstep.tasks.newsgroups import Document, shorten, splits_of, tfidf_baseline
 from splitstep.tasks.sequences import CLS, PAD, TokenRows
 from splitstep.tasks.task import IGNORED
@@ -342,7 +341,7 @@ def test_a_task_is_imported_when_it_is_asked_for() -> None:
     code = (
         "import sys; from splitstep.tasks import TASKS, task; assert list(TASKS)[0] == 'digits'; task('digits'); "
         "found = {name for name in sys.modules if name.startswith('splitstep.tasks.')}; "
-        "assert 'splitstep.tasks.digits' in found; assert 'splitstep.tasks.listops' not in found; "
+        "assert 'splitstep.tasks.images' in found; assert 'splitstep.tasks.listops' not in found; "
         "assert 'transformers' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
@@ -350,7 +349,7 @@ def test_a_task_is_imported_when_it_is_asked_for() -> None:
 
 def test_another_package_adds_a_task(tmp_path: Path) -> None:
     """Under a name of its own; under one of ours it is not heard."""
-    (tmp_path / "others.py").write_text("from splitstep.tasks.digits import DIGITS as Own\n")
+    (tmp_path / "others.py").write_text("from splitstep.tasks.images import DIGITS as Own\n")
     (tmp_path / "others-1.dist-info").mkdir()
     (tmp_path / "others-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1\n")
     points = "[splitstep.tasks]\nown = others:Own\ndigits = others:Missing\nbroken = others:Missing\n"
@@ -681,8 +680,8 @@ def put(path: Path, content: bytes, member: str) -> None:
 @pytest.mark.parametrize("form", ["", ".gz", ".xz", ".zip"])
 def test_enwik8_is_read_in_any_form(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = np.random.default_rng(4).integers(0, 256, 1000, dtype=np.uint8).tobytes()
-    monkeypatch.setattr(byte_text, "CONTENT", Content(1000, hashlib.sha256(content).hexdigest()))
-    monkeypatch.setattr(byte_text, "CUTS", (900, 950))
+    monkeypatch.setattr(corpora, "ENWIK8_CONTENT", Content(1000, hashlib.sha256(content).hexdigest()))
+    monkeypatch.setattr(corpora, "CUTS", (900, 950))
     put(tmp_path / "enwik8" / f"enwik8{form}", content, "enwik8")
     made = task("enwik8", {"length": 16}, tmp_path)
     parts = {"train": content[:900], "valid": content[900:950], "test": content[950:]}
@@ -704,8 +703,8 @@ LINES = {"train": "\n = A = \n\n the cat <unk> the\n", "valid": " the cat \n", "
 
 @pytest.mark.parametrize("form", ["txt", "xz", "zip"])
 def test_wikitext_counts_words_and_line_ends(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wikitext2, "WORDS", {"train": 11, "valid": 3, "test": 4})
-    monkeypatch.setattr(wikitext2, "VOCABULARY", 6)
+    monkeypatch.setattr(corpora, "WORD_COUNTS", {"train": 11, "valid": 3, "test": 4})
+    monkeypatch.setattr(corpora, "WORD_TYPES", 6)
     names = {"txt": "{}.txt", "xz": "{}.articles-shuffled.txt.xz", "zip": "wikitext-2-v1.zip"}
     for split, text in LINES.items():
         if form == "xz" and split != "train":
@@ -722,7 +721,7 @@ def test_wikitext_counts_words_and_line_ends(form: str, tmp_path: Path, monkeypa
     letters = task("wikitext2", {"length": 3, "level": "byte"}, tmp_path)
     assert letters.metric.name == "bits_per_byte"
     assert letters.describe()["tokens"] == {split: len(text) for split, text in LINES.items()}
-    monkeypatch.setattr(wikitext2, "WORDS", {"train": 11, "valid": 3, "test": 5})
+    monkeypatch.setattr(corpora, "WORD_COUNTS", {"train": 11, "valid": 3, "test": 5})
     with pytest.raises(ValueError, match=r"has 4 words .* has 5 in test"):
         task("wikitext2", {"length": 3}, tmp_path)
 

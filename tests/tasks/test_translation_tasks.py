@@ -21,7 +21,7 @@ from splitstep.tasks import batching, task
 from splitstep.tasks.batching import MULTIPLE, choose_widths, rows_of
 from splitstep.tasks.pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, TextForm, check_fit, learn
 from splitstep.tasks.pairs.corpora import COUNTS
-from splitstep.tasks.pairs.iwslt14 import TESTS, prepare_archive
+from splitstep.tasks.pairs.macaron_corpora import TESTS, prepare_archive
 from splitstep.tasks.pairs.numbers import english, german
 from splitstep.tasks.pairs.translation import Translation
 from splitstep.tasks.task import IGNORED

@@ -62,7 +62,7 @@ def test_what_the_card_says_about_loading_works(digits: tuple[RunResult, Path]) 
 
 
 def test_text_from_data_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splitstep.tasks.digits.SOURCE", {"name": HOSTILE})
+    monkeypatch.setattr("splitstep.tasks.images.DIGITS_SOURCE", {"name": HOSTILE})
     _, folder = trained(DIGITS, tmp_path / "run")
     text = (folder / "README.md").read_text()
     page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.split("---\n", 2)[2])

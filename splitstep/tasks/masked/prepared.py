@@ -14,17 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...support.files import locked, whole_folder
 from ...support.words import counted
 from ...text.documents import Chunk
-from ...text.splits import HELD, SPLITS, Extent, count_copies, extent, split
+from ...text.splits import HELD, SPLITS, Extent, SplitPart, count_copies, extent, split, split_documents
 from ...text.subwords import UNK, Kind, Texts, continues, learn
 from ...text.tokenizers import TOKENIZER, write_tokenizer
 from .. import batching
-from ..cache import cache_root, key, read_manifest, unwritable, write_manifest
-from .packing import Packer, row_type
-from .pairs import PairPacker
-from .sentences import SentenceFile, Sentences, encoded_sentences
+from ..cache import cache_root, derived_folder, key, read_manifest
+from .packing import Packer, PairPacker, SentenceFile, Sentences, row_type, sentences_of
 
 FORMAT = 1  # to be raised if the same text gives other rows, so that no old cache is read
 BATCH = 1 << 22  # characters that are encoded at a time
@@ -50,15 +47,12 @@ class TextSpec(NamedTuple):
     own: Mapping[str, TextFactory] = MappingProxyType({})
     tokenizer: str | None = None
 
-    def split(self, whole: Extent, doing: str) -> Iterator[tuple[str, Chunk, int]]:
-        """The parts of all splits, each with the number of its document in its text; `doing`: what for."""
+    def split(self, whole: Extent, doing: str) -> Iterator[SplitPart]:
+        """The parts of all splits; `doing`: what for."""
         parts = told(self.parts(), f"{self.task}: {doing}", whole.characters)
         yield from split(parts, whole, [name for name in HELD if name not in self.own])
         for name, read in self.own.items():
-            number = 0
-            for part in read():
-                number += part.first
-                yield name, part, number
+            yield from (part._replace(split=name) for part in split_documents(read(), {}))
 
 
 def told(parts: Iterable[Chunk], doing: str, total: int = 0) -> Iterator[Chunk]:
@@ -105,21 +99,10 @@ def prepare(wanted: TextSpec) -> Prepared:
     if wanted.tokenizer is None:
         del parameters["tokenizer"]
     folder = cache_root() / "text" / f"{wanted.task}-{key(parameters)}"
-    return load(folder) or make_alone(folder, wanted)
-
-
-def make_alone(folder: Path, wanted: TextSpec) -> Prepared:
-    """What `make` makes, unless another process makes it in the meantime."""
-    try:
-        with locked(folder):
-            found = load(folder)
-            if found is None:
-                make(folder, wanted)
-                found = load(folder)
-            assert found is not None, folder
-            return found
-    except OSError as error:
-        raise unwritable(folder, error) from None
+    form = {"source": wanted.source, "subwords": wanted.subwords, "vocab_size": wanted.vocab_size}
+    form |= {"next_sentence": True} if wanted.next_sentence else {}
+    form |= {"format": FORMAT, "length": wanted.length}
+    return derived_folder(folder, load, lambda part: form | write(part, wanted))
 
 
 def load(folder: Path) -> Prepared | None:
@@ -132,15 +115,6 @@ def load(folder: Path) -> Prepared | None:
         return Prepared(folder, dict(rows), manifest)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def make(folder: Path, wanted: TextSpec) -> None:
-    """Prepare everything into a folder that appears only once it is whole."""
-    with whole_folder(folder) as part:
-        counts = write(part, wanted)
-        form = {"source": wanted.source, "subwords": wanted.subwords, "vocab_size": wanted.vocab_size}
-        form |= {"next_sentence": True} if wanted.next_sentence else {}
-        write_manifest(part, {"format": FORMAT, **form, "length": wanted.length, **counts})
 
 
 def write(folder: Path, wanted: TextSpec) -> dict[str, Any]:
@@ -164,8 +138,10 @@ def write(folder: Path, wanted: TextSpec) -> dict[str, Any]:
                 f'task "{wanted.task}": the {name} split has {counted(counts["tokens"], "token")}, which do not fill a '
                 f"row of {wanted.length}; give more text or a smaller length"
             )
-    for name, count in copies(wanted).items():
-        splits[name]["also_in_train"] = count
+    if wanted.own:
+        copies = count_copies(wanted.parts(), {name: read() for name, read in wanted.own.items()})
+        for name, count in copies.items():
+            splits[name]["also_in_train"] = count
     total = [whole, *(extent(read()) for read in wanted.own.values())]
     counts = {"documents": sum(one.documents for one in total), "characters": sum(one.characters for one in total)}
     return {**counts, "splits": splits}
@@ -186,22 +162,15 @@ def given_or_learnt(wanted: TextSpec, training: Texts, whole: Extent) -> Any:
     return tokenizer
 
 
-def copies(wanted: TextSpec) -> dict[str, int]:
-    """The documents of own held-out text that are also in the training text."""
-    if not wanted.own:
-        return {}
-    return count_copies(wanted.parts(), {name: read() for name, read in wanted.own.items()})
-
-
 def write_rows(folder: Path, wanted: TextSpec, tokenizer: Any, whole: Extent) -> dict[str, dict[str, int]]:
     """Write the rows of all splits, and return how many there are."""
     dtype, documents = row_type(wanted.vocab_size), dict.fromkeys(SPLITS, 0)
     with ExitStack() as stack:
         files = {name: stack.enter_context((folder / f"{name}.rows").open("wb")) for name in SPLITS}
         packers = {name: Packer(file, wanted.length, dtype) for name, file in files.items()}
-        for name, first, ids in encoded(tokenizer, wanted.split(whole, "writing rows"), dtype):
-            packers[name].add(ids, first)
-            documents[name] += first
+        for (name, part, _), ids in encoded(tokenizer, wanted.split(whole, "writing rows"), lambda text: [text], dtype):
+            packers[name].add(ids[0], part.first)
+            documents[name] += part.first
         for packer in packers.values():
             packer.finish()
     return {
@@ -216,9 +185,9 @@ def write_pairs(folder: Path, wanted: TextSpec, tokenizer: Any, whole: Extent) -
     with ExitStack() as stack:
         opened = {name: stack.enter_context((folder / f"{name}.tokens").open("wb")) for name in SPLITS}
         files = {name: SentenceFile(file, dtype) for name, file in opened.items()}
-        found = encoded_sentences(tokenizer, batches(wanted.split(whole, "writing pairs")), dtype)
-        for name, part, source, sentences in found:
-            files[name].add(part.first, source, sentences)
+        parts = wanted.split(whole, "writing pairs")
+        for (name, part, document), sentences in encoded(tokenizer, parts, sentences_of, dtype):
+            files[name].add(part.first, document, sentences)
     inside = continues(tokenizer)
     counts = {name: pack_pairs(folder, wanted, name, file.read(), inside) for name, file in files.items()}
     for name in SPLITS:
@@ -237,31 +206,31 @@ def pack_pairs(folder: Path, wanted: TextSpec, name: str, texts: Sentences, insi
                 f'task "{wanted.task}": next_sentence takes texts from another document, and the {name} split has one '
                 "document only: give more documents, say where they end (documents: blank), or leave it out"
             )
-        pairs.add_all()
+        for document in range(len(texts.sources)):
+            pairs.add(document)
         packer.finish()
     found = {"rows": packer.rows, "tokens": packer.tokens, "documents": len(texts.sources)}
     return {**found, "pairs": packer.pairs, "most_pairs": packer.most}
 
 
 def encoded(
-    tokenizer: Any, parts: Iterable[tuple[str, Chunk, int]], dtype: np.dtype
-) -> Iterator[tuple[str, bool, np.ndarray]]:
-    """The tokens of each part, with its split and whether it is a document's first."""
+    tokenizer: Any, parts: Iterable[SplitPart], pieces: Callable[[str], list[str]], dtype: np.dtype
+) -> Iterator[tuple[SplitPart, list[np.ndarray]]]:
+    """Each part with the tokens of its pieces, each of which is encoded by itself."""
     tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
     for batch in batches(parts):
-        texts = [part.text for _, part, _ in batch]
-        for (name, part, _), found in zip(
-            batch, tokenizer.encode_batch_fast(texts, add_special_tokens=False), strict=True
-        ):
-            yield name, part.first, np.array(found.ids, dtype)
+        texts = [pieces(one.chunk.text) for one in batch]
+        found = iter(tokenizer.encode_batch_fast([one for text in texts for one in text], add_special_tokens=False))
+        for part, text in zip(batch, texts, strict=True):
+            yield part, [np.array(next(found).ids, dtype) for _ in text]
 
 
-def batches(parts: Iterable[tuple[str, Chunk, int]]) -> Iterator[list[tuple[str, Chunk, int]]]:
+def batches(parts: Iterable[SplitPart]) -> Iterator[list[SplitPart]]:
     """Some megabytes of parts at a time."""
-    batch, size = [], 0
-    for one in parts:
-        batch.append(one)
-        size += len(one[1].text)
+    batch, size = list[SplitPart](), 0
+    for part in parts:
+        batch.append(part)
+        size += len(part.chunk.text)
         if size >= BATCH:
             yield batch
             batch, size = [], 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, final
+from typing import Any, Literal, TypeVar, final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ...support.documents import read_json
 from ...support.typed import read_as
 from ...text import moses
 from ...text.tokenizers import TOKENIZER, save_tokenizer
+from ..batching import TokenRows
 
 PAD, START, END, UNKNOWN = range(4)
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
@@ -57,18 +58,6 @@ class TextForm:
     def plain(self, lines: Sequence[str], language: str) -> list[str]:
         """Prepared lines as untokenised text."""
         return list(lines) if self.tokens == "plain" else moses.detokenise(lines, language)
-
-
-class TokenRows(NamedTuple):
-    """N sequences one after another: number i is tokens[offsets[i]:offsets[i + 1]]."""
-
-    tokens: np.ndarray
-    offsets: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens in each sequence, its end included [N]."""
-        return np.diff(self.offsets)
 
 
 def blocks_of(lines: Iterable[T]) -> Iterator[list[T]]:
@@ -196,9 +185,7 @@ class Codec:
         for block in blocks_of(self.encode(lines)):
             lengths += map(len, block)
             parts.append(np.fromiter(chain.from_iterable(block), kind))
-        return TokenRows(
-            np.concatenate(parts), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
-        )
+        return TokenRows(np.concatenate(parts), np.cumsum([0, *lengths], dtype=np.int64))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Prepared lines from ids: up to the first end, without padding and start; an unknown token stays visible."""

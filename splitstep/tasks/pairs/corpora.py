@@ -5,13 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from ...text.files import data_root, read, require
-from ...text.lines import Lines, chosen, hold_out, lines_of, read_pairs
+from ...support.documents import split_lines
+from ...text.files import data_root, find, read_text, require
+from ...text.lines import Lines, chosen, hold_out, read_pairs
 from ..fetch import Source, locate
 from ..task import Data, DataNote, task_row
 from .codec import TextForm
 from .prepared import Part, pair_part, split_parts
-from .translation import SACREBLEU, Direction, PairOptions, PlainOptions, Translation
+from .translation import COMPOUNDS, SACREBLEU, Direction, PairOptions, PlainOptions, Translation
 
 # Multi30k: 29,000 captions of pictures, the standard small translation set.
 CAPTIONS = "https://github.com/multi30k/dataset/raw/master/data/task1/raw/"
@@ -104,7 +105,7 @@ def read_tatoeba(options: TatoebaOptions, data: Path | None = None) -> Data:
 
 def split_sentences(path: Path, direction: str, held: int) -> dict[str, Lines]:
     """Lines `english<TAB>german[<TAB>licence]`, split by source sentence."""
-    rows = [line.split("\t") for line in lines_of(read(path, member="deu.txt"), str(path))]
+    rows = [line.split("\t") for line in split_lines(read_text(path, member="deu.txt"))]
     for number, row in enumerate(rows, 1):
         if len(row) < 2:
             raise ValueError(f"{path}, line {number}: has no tab; it should hold english<TAB>german")
@@ -153,4 +154,52 @@ TED = task_row(
         "48,262 pairs, 3 MB", "by hand",
         tuple(f"{stem}.{side}" for stem in TED_FILES.values() for side in ("de", "en")), TED_FROM,
     ), read_ted,
+)  # fmt: skip
+
+
+# Europarl: speeches.
+SPEECHES_FROM = "https://www.statmt.org/europarl/v7/de-en.tgz, its lines shuffled"
+SPEECHES = ("europarl-de-en/train.de", "europarl-de-en/train.en")
+NEWSTEST = {"en": "wmt-newstest-en-de/newstest2014.eng", "de": "wmt-newstest-en-de/newstest2014.deu"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EuroparlOptions(PlainOptions):
+    """`held`: how many of the last lines are held out, half for validation and half for test."""
+
+    direction: Direction = "de-en"
+    merges: int = 32_000
+    ratio: float | None = 2.0
+    longest: int = 128
+    held: int = 5000
+    LEAST: ClassVar[dict[str, int]] = PlainOptions.LEAST | {"held": 2}
+
+
+def read_europarl(options: EuroparlOptions, data: Path | None = None) -> Data:
+    """`newstest2014` is a split if its files exist."""
+    root = data_root(data)
+    names = [f"europarl-de-en/train.{side}" for side in options.languages]
+    files = tuple(require(root, "europarl", SPEECHES_FROM, name) for name in names)
+    parts = split_parts(files, partial(split_speeches, *files, options.held))
+    news = [path for side in options.languages if (path := find(root, NEWSTEST[side])) is not None]
+    if len(news) == 2:
+        parts["newstest2014"] = pair_part(*news)
+    source = {"name": "Europarl v7 German-English", "url": SPEECHES_FROM, "split": "the last lines are held out"}
+    return Data(parts, source, options.form, measure=COMPOUNDS, more={"cached": {"held": options.held}})
+
+
+def split_speeches(source: Path, target: Path, held: int) -> dict[str, Lines]:
+    """All but the last `held` lines for training; their first half for validation, their second half for test."""
+    lines = read_pairs(source, target)
+    n = len(lines.source)
+    if n <= held:
+        raise ValueError(f"{source} has {n:,} lines, too few to hold out {held:,}; give more, or lower option held")
+    first, middle = n - held, n - held // 2
+    bounds = {"train": (0, first), "valid": (first, middle), "test": (middle, n)}
+    return {split: chosen(lines, range(*bound)) for split, bound in bounds.items()}
+
+
+EUROPARL = task_row(
+    "europarl", "Speeches; the last lines are held out, and `newstest2014` is a split if its files exist.", Translation,
+    EuroparlOptions, DataNote("600,000 pairs in our results, 40 MB", "by hand", SPEECHES, SPEECHES_FROM), read_europarl,
 )  # fmt: skip

@@ -5,22 +5,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import compress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...support.files import whole_folder
 from ...text.lines import Lines, chosen, folded, read_pairs
 from ...text.moses import keep_by_length
 from ...text.splits import SPLITS
-from ..cache import MANIFEST, cache_root, digest, key, read_manifest, unwritable, write_manifest
-from .codec import Codec, TextForm, TokenRows, learn
+from ..batching import TokenRows
+from ..cache import cache_root, derived_folder, digest, key, read_manifest
+from .codec import Codec, TextForm, learn
 
 FORMAT = 5  # the version of the cache; another number makes everything anew
 HELD_TOKENS = 2048
 """The most tokens on one side of a held-out pair, unless training takes longer ones: far more than the published test
 sets have. The time that a translation takes grows with the square of the length."""
-Side = Literal["source", "target"]
 Files = dict[str, list[tuple[str, str]]]
 """Name and hash of each split's files, in order: source comes before target, and two files may have the same name."""
 
@@ -108,37 +107,21 @@ def prepare(wanted: PairSpec, more: object = None) -> Prepared:
         "limits": wanted.limits._asdict(), "limit": wanted.limit, "more": more,
     }  # fmt: skip
     folder = cache_root() / "translation" / f"{wanted.task}-{key(parameters)}"
-    found = load(folder, files)
-    if found is None:
-        make(folder, wanted)
-        found = load(folder, files)
-        assert found is not None, folder
-    return found
+    return derived_folder(folder, partial(load, files=files), lambda part: {"counts": write(part, wanted)})
 
 
 def load(folder: Path, files: Files) -> Prepared | None:
     """The prepared text in a folder of the cache, or None if a file is missing or does not match its hash."""
     try:
         manifest = read_manifest(folder)
-        pairs = {split: Pairs(ragged(folder, split, "source"), ragged(folder, split, "target")) for split in files}
+        pairs = {split: Pairs(*(stored_rows(folder, f"{split}.{side}") for side in Pairs._fields)) for split in files}
         return Prepared(folder, Codec.load(folder), pairs, manifest["counts"], files, manifest["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def ragged(folder: Path, split: str, side: Side) -> TokenRows:
-    return TokenRows(*(np.load(folder / f"{split}.{side}.{what}.npy", mmap_mode="r") for what in TokenRows._fields))
-
-
-def make(folder: Path, wanted: PairSpec) -> None:
-    """Prepare everything into a folder that appears only once it is whole."""
-    try:
-        with whole_folder(folder) as part:
-            counts = write(part, wanted)
-            write_manifest(part, {"counts": counts})
-    except OSError as error:
-        if not (folder / MANIFEST).is_file():  # else another process was faster, and its folder is the same
-            raise unwritable(folder, error) from None
+def stored_rows(folder: Path, name: str) -> TokenRows:
+    return TokenRows(*(np.load(folder / f"{name}.{what}.npy", mmap_mode="r") for what in ("tokens", "offsets")))
 
 
 def write(folder: Path, wanted: PairSpec) -> dict[str, dict[str, int]]:
@@ -168,8 +151,8 @@ def write(folder: Path, wanted: PairSpec) -> dict[str, dict[str, int]]:
             counts[split]["in_train"] = int(np.isin(hashes, in_train).sum())
             write_text(folder, split, lines if keep.all() else chosen(lines, np.flatnonzero(keep).tolist()))
         for side, ids in pairs._asdict().items():
-            for what, array in ids._asdict().items():
-                np.save(folder / f"{split}.{side}.{what}.npy", array)
+            np.save(folder / f"{split}.{side}.tokens.npy", ids.tokens)
+            np.save(folder / f"{split}.{side}.offsets.npy", ids.offsets)
         counts[split]["kept"] = len(pairs.lengths)
     assert codec is not None, wanted.parts
     codec.save(folder)
@@ -206,8 +189,7 @@ def hashed(source: Iterable[str], target: Iterable[str]) -> np.ndarray:
 
 def selected(ids: TokenRows, keep: np.ndarray) -> TokenRows:
     """The sequences to keep."""
-    offsets = np.concatenate([[0], np.cumsum(ids.lengths[keep])]).astype(np.int64)
-    return TokenRows(ids.tokens[np.repeat(keep, ids.lengths)], offsets)
+    return TokenRows(ids.tokens[np.repeat(keep, ids.lengths)], np.cumsum([0, *ids.lengths[keep]], dtype=np.int64))
 
 
 def write_text(folder: Path, split: str, lines: Lines) -> None:

@@ -11,7 +11,7 @@ from ...options import at_least
 from ...text import moses
 from ...text.lines import Lines
 from ...text.tokenizers import TOKENIZER
-from ..batching import MULTIPLE, Chosen, TokenBuckets, check_buckets, choose_widths, padded
+from ..batching import MULTIPLE, Chosen, TokenBuckets, check_buckets, choose_widths
 from ..measures import Measure, Metric, perplexity_figures, score_tokens
 from ..task import IGNORED, Arrays, Batch, Data, FreeRun, Task, check_split
 from .codec import PAD, START, Codec, TextForm
@@ -169,8 +169,8 @@ class Translation(Task):
 
     def collate(self, chosen: Chosen) -> Arrays:
         pairs = self.prepared.pairs[chosen.split]
-        source, mask = padded(*pairs.source, chosen.rows, chosen.width, PAD)
-        labels, _ = padded(*pairs.target, chosen.rows, chosen.width, IGNORED)
+        source, mask = pairs.source.padded(chosen.rows, chosen.width, PAD)
+        labels, _ = pairs.target.padded(chosen.rows, chosen.width, IGNORED)
         found = {"input_ids": source, "attention_mask": mask.astype(np.int64), "labels": labels}
         if chosen.seed is not None:
             return found

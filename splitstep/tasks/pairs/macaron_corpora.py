@@ -1,4 +1,4 @@
-"""IWSLT14 German-English from its official archive, prepared as the Macaron Net's scripts do."""
+"""IWSLT14 and WMT14 from their published files, prepared as the Macaron Net's scripts do."""
 
 import re
 from collections.abc import Sequence
@@ -8,12 +8,13 @@ from pathlib import Path
 
 from ...text import moses
 from ...text.files import data_root, read_tar, require
-from ...text.lines import Lines, chosen, lines_of, paired
+from ...text.lines import Lines, chosen, lines_of, paired, read_pairs
 from ..task import Data, DataNote, task_row
 from .codec import TextForm
-from .prepared import split_parts
-from .translation import Direction, PairOptions, Translation
+from .prepared import Part, split_parts
+from .translation import COMPOUNDS, Direction, PairOptions, Translation
 
+# IWSLT14: TED talks, from the official archive.
 ARCHIVE = "iwslt14/de-en.tgz"
 ORIGIN = "https://wit3.fbk.eu/2014-01 (also http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz)"
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
@@ -91,4 +92,71 @@ def cleaned(lines: Lines) -> Lines:
 IWSLT14 = task_row(
     "iwslt14", "TED talks of IWSLT14, lower-cased Moses tokens.", Translation, Iwslt14Options,
     DataNote("160,239 pairs", "by hand", (ARCHIVE,), ORIGIN), read_iwslt14,
+)  # fmt: skip
+
+
+# WMT14: news and more.
+TRAINING = {
+    "europarl-v7.de-en": "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+    "commoncrawl.de-en": "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+    "news-commentary-v12.de-en": "http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz",
+}
+NEWS = {"valid": "newstest2013", "test": "newstest2014"}
+NEWS_ORIGIN = "http://data.statmt.org/wmt17/translation-task/dev.tgz, one sentence per line without tags"
+WMT14_FILES = tuple(f"wmt14/{stem}.{side}" for stem in (*TRAINING, *NEWS.values()) for side in ("de", "en"))
+LONG_NAMES = {"en": "eng", "de": "deu"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wmt14Options(PairOptions):
+    """Pairs of 1 to 80 words, and 32,764 merges."""
+
+    direction: Direction = "en-de"
+    merges: int = 32_764
+    words: int | None = 80
+
+
+def read_wmt14(options: Wmt14Options, data: Path | None = None) -> Data:
+    root, sides = data_root(data), options.languages
+    files = [training_file(root, stem, side, origin) for stem, origin in TRAINING.items() for side in sides]
+    form = TextForm(*sides, "given", hyphens=True, normal=True)
+    parts = {"train": Part(tuple(files), partial(read_training, files, form))}
+    for split, stem in NEWS.items():
+        news = tuple(news_file(root, stem, side) for side in sides)
+        parts[split] = Part(news, partial(read_news, *news, *sides))
+    source = {"name": "WMT14 English-German", "training": list(TRAINING), "valid": "newstest2013"}
+    return Data(parts, source, form, measure=COMPOUNDS)
+
+
+def training_file(root: Path, stem: str, side: str, origin: str) -> Path:
+    """A training file, beside the archive it came from or in the folder that it unpacks to."""
+    name = f"{stem}.{side}"
+    return require(root, "wmt14", f"{origin}, unpacked", f"wmt14/{name}", f"wmt14/training/{name}")
+
+
+def news_file(root: Path, stem: str, side: str) -> Path:
+    """A file of test sentences."""
+    names = f"wmt14/{stem}.{side}", f"wmt-newstest-en-de/{stem}.{LONG_NAMES[side]}"
+    return require(root, "wmt14", NEWS_ORIGIN, *names)
+
+
+def read_training(files: list[Path], form: TextForm) -> Lines:
+    """All training pairs: normalised punctuation, nothing unprintable, Moses tokens with hyphens split."""
+    pairs = [read_pairs(one, two) for one, two in zip(files[::2], files[1::2], strict=True)]
+    source, target = [line for part in pairs for line in part.source], [line for part in pairs for line in part.target]
+    return Lines(form.prepare(source, form.source), form.prepare(target, form.target))
+
+
+def read_news(one: Path, two: Path, source: str, target: str) -> Lines:
+    """Test pairs as Moses tokens, with plain apostrophes; the target is also kept as plain text."""
+    lines = read_pairs(one, two)
+    ours, theirs = ([line.replace("’", "'") for line in side] for side in (lines.source, lines.target))
+    return Lines(moses.tokenise(ours, source, True), moses.tokenise(theirs, target, True), lines.target)
+
+
+WMT14 = task_row(
+    "wmt14", "News and more, cased Moses tokens with hyphens split; valid is newstest2013, test is newstest2014.",
+    Translation, Wmt14Options,
+    DataNote("about 4.5 million pairs", "by hand", WMT14_FILES, ", ".join((*TRAINING.values(), NEWS_ORIGIN))),
+    read_wmt14,
 )  # fmt: skip

@@ -1,0 +1,167 @@
+"""Text for language models: the source of Python's library, which every machine has, enwik8, and WikiText-2."""
+
+import hashlib
+import platform
+import sysconfig
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ..options import at_least
+from ..text.documents import library_files
+from ..text.files import Content, data_root, read
+from ..text.splits import SPLITS, split_at
+from ..text.tokenizers import Words
+from .fetch import Source, locate
+from .language import Language, WindowOptions
+from .measures import WORDS
+from .task import Data, DataNote, task_row
+
+TWENTIETHS = {"train": 18, "valid": 1, "test": 1}  # the shares of the splits, if a `limit` is given
+
+
+@dataclass(frozen=True, kw_only=True)
+class StdlibOptions(WindowOptions):
+    """`limit`: the most bytes in all, nine tenths for training and a twentieth each for validation and test."""
+
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("limit", self.limit, 20 * self.length)
+
+
+def split_of(path: Path) -> str:
+    """The split of a file, by the hash of its name alone: 90, 5 and 5 percent."""
+    percent = int.from_bytes(hashlib.sha256(path.as_posix().encode()).digest()[:8], "big") % 100
+    return "train" if percent < 90 else "valid" if percent < 95 else "test"
+
+
+def read_library(options: StdlibOptions, data: Path | None = None) -> Data:
+    root = Path(sysconfig.get_path("stdlib"))
+    every = library_files(root)
+    if not every:
+        raise ValueError(
+            f'task "stdlib": there are no .py files in {root}; this Python has its library in another form. Use '
+            "task text with a path of your own"
+        )
+    files = {split: [path for path in every if split_of(path) == split] for split in SPLITS}
+    tokens = {}
+    for split, paths in files.items():
+        content = b"".join((root / path).read_bytes() for path in paths)
+        keep = None if options.limit is None else options.limit * TWENTIETHS[split] // 20
+        tokens[split] = np.frombuffer(content, dtype=np.uint8)[:keep]
+    source = {
+        "name": "Python standard library",
+        "python": platform.python_version(),
+        "files": {split: len(paths) for split, paths in files.items()},
+        "limit": options.limit,
+    }
+    return Data(tokens, source)
+
+
+ENWIK8_SOURCE = Source(
+    "enwik8/enwik8.zip",
+    "https://mattmahoney.net/dc/enwik8.zip",
+    "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
+    40_000_000,
+)
+# Its md5 is the published one, a1fa5ffddb56f4953e226637dabbb36a.
+ENWIK8_CONTENT = Content(100_000_000, "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8")
+CUTS = (90_000_000, 95_000_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enwik8Options(WindowOptions):
+    """Windows of 512 bytes."""
+
+    length: int = 512
+
+
+def read_enwik8(options: Enwik8Options, data: Path | None = None) -> Data:
+    path = locate(data_root(data), ENWIK8_SOURCE, "enwik8/enwik8")
+    content = np.frombuffer(read(path, member="enwik8", content=ENWIK8_CONTENT), dtype=np.uint8)
+    return Data(split_at(content, CUTS), {"name": "enwik8", "sha256": ENWIK8_CONTENT.sha256})
+
+
+STDLIB = task_row(
+    "stdlib", "Byte-level language modelling on the running Python's standard library.", Language, StdlibOptions,
+    DataNote("the Python that runs, some 10 MB", "built in", origin="Python"), read_library,
+)  # fmt: skip
+ENWIK8 = task_row(
+    "enwik8", "Byte-level language modelling on enwik8, split 90 / 5 / 5 million as usual.", Language, Enwik8Options,
+    DataNote("100,000,000 bytes, 36 MB packed", "fetched", (ENWIK8_SOURCE.name,), ENWIK8_SOURCE.url), read_enwik8,
+)  # fmt: skip
+
+
+# WikiText-2: two million words of verified good Wikipedia articles, by words or by bytes.
+WORD_COUNTS = {"train": 2_088_628, "valid": 217_646, "test": 245_569}
+"""The published number of words in each split, with an <eos> for each line."""
+WORD_TYPES = 33_278
+WIKITEXT2_SOURCE = Source(
+    "wikitext-2/wikitext-2-v1.zip",
+    "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip",
+    "92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
+    5_000_000,
+)
+WIKITEXT2_FILES = ("{}.txt", "wiki.{}.tokens", "{}.articles-shuffled.txt")
+"""The names that a split's own file may have, if it is not in the published archive."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wikitext2Options(WindowOptions):
+    """`level`: "word" gives perplexity per word, with 33,278 words; "byte" gives bits per byte."""
+
+    level: Literal["word", "byte"] = "word"
+
+
+def load_split(root: Path, split: str) -> tuple[Path, bytes]:
+    """A split's file and text: a file of its own if there is one, else the published archive."""
+    path = locate(root, WIKITEXT2_SOURCE, *(f"wikitext-2/{name.format(split)}" for name in WIKITEXT2_FILES))
+    return path, read(path, member=f"wikitext-2/wiki.{split}.tokens")
+
+
+def words_of(text: bytes) -> list[str]:
+    """The words of each line and an <eos> after it."""
+    lines = text.decode().split("\n")
+    return [word for line in lines[:-1] for word in (*line.split(), "<eos>")]
+
+
+def number_words(words: Iterable[str]) -> dict[str, int]:
+    """Words by falling frequency, equally frequent ones by spelling, so the order of articles does not matter."""
+    counts = Counter(words)
+    return {word: number for number, word in enumerate(sorted(counts, key=lambda word: (-counts[word], word)))}
+
+
+def read_wikitext2(options: Wikitext2Options, data: Path | None = None) -> Data:
+    found = {split: load_split(data_root(data), split) for split in SPLITS}
+    words = {split: words_of(text) for split, (_, text) in found.items()}
+    for split, (path, _) in found.items():
+        if len(words[split]) != WORD_COUNTS[split]:
+            raise ValueError(
+                f"{path} has {len(words[split]):,} words with an <eos> for each line, and WikiText-2 has "
+                f"{WORD_COUNTS[split]:,} in {split}. Put the published file there (not the raw one), or remove it"
+            )
+    numbers = number_words(words["train"])
+    strange = {word for split in SPLITS for word in words[split]} - numbers.keys()
+    if len(numbers) != WORD_TYPES or strange:
+        raise ValueError(
+            f"{found['train'][0]} has {len(numbers):,} different words and lacks {len(strange)} of the other "
+            f"splits; WikiText-2 has {WORD_TYPES:,} and lacks none. Put the published files there, not the raw ones"
+        )
+    files = {split: path.name for split, (path, _) in found.items()}
+    source = {"name": "WikiText-2", "level": options.level, "files": files}
+    if options.level == "byte":
+        return Data({split: np.frombuffer(text, dtype=np.uint8) for split, (_, text) in found.items()}, source)
+    tokens = {split: np.array([numbers[w] for w in words[split]], dtype=np.uint16) for split in SPLITS}
+    return Data(tokens, source, Words(list(numbers)), measure=WORDS)
+
+
+WIKITEXT2 = task_row(
+    "wikitext2", "Language modelling on WikiText-2.", Language, Wikitext2Options,
+    DataNote("2.6 million words, 4 MB", "fetched", (WIKITEXT2_SOURCE.name,), WIKITEXT2_SOURCE.url), read_wikitext2,
+)  # fmt: skip
