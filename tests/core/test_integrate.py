@@ -118,19 +118,20 @@ def solved(field: ss.Field, x: Tensor, start: float, end: float, method: str, n:
     return odeint(lambda t, x: field(t, x, None), x, t, method=method)[-1]  # pyright: ignore
 
 
-@pytest.mark.parametrize(("row", "method"), [("parallel", "euler"), ("midpoint", "midpoint"), ("heun", "heun2")])
-def test_unsplit_rows_equal_torchdiffeq(row: str, method: str) -> None:
-    expected = solved(lambda t, x, c: A(t, x, c) + F(t, x, c), X, 0.0, 2.0, method, n=5)
-    assert torch.allclose(ss.integrate(ss.scheme(row), ss.uniform(FIELDS, 2.0, 5), X), expected, rtol=0, atol=1e-13)
+W = torch.randn(2, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+LINEAR: dict[str, ss.Field] = {"A": lambda t, x, c: x @ W[0], "F": lambda t, x, c: x @ W[1]}
+UNSPLIT = [
+    ("parallel", "euler", FIELDS), ("midpoint", "midpoint", FIELDS), ("heun", "heun2", FIELDS),
+    ("kutta3", "heun3", LINEAR), ("rk4", "rk4", LINEAR),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("row", "method"), [("kutta3", "heun3"), ("rk4", "rk4")])
-def test_methods_of_three_and_four_stages_equal_torchdiffeq_on_linear_fields(row: str, method: str) -> None:
-    """torchdiffeq has other tableaux of these orders, which agree on linear autonomous fields only."""
-    w = torch.randn(2, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    fields: dict[str, ss.Field] = {"A": lambda t, x, c: x @ w[0], "F": lambda t, x, c: x @ w[1]}
-    expected = solved(lambda t, x, c: x @ w.sum(0), X, 0.0, 1.0, method, n=4)
-    assert torch.allclose(ss.integrate(ss.scheme(row), ss.uniform(fields, 1.0, 4), X), expected, rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize(("row", "method", "fields"), UNSPLIT)
+def test_unsplit_rows_equal_torchdiffeq(row: str, method: str, fields: dict[str, ss.Field]) -> None:
+    """Of three and four stages torchdiffeq has other tableaux, which agree on linear autonomous fields only."""
+    expected = solved(lambda t, x, c: fields["A"](t, x, c) + fields["F"](t, x, c), X, 0.0, 2.0, method, n=5)
+    found = ss.integrate(ss.scheme(row), ss.uniform(fields, 2.0, 5), X)
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize(("tableau", "method"), [("euler", "euler"), ("midpoint", "midpoint"), ("heun", "heun2")])
@@ -222,16 +223,6 @@ def test_events_tell_what_each_part_did_and_watching_changes_nothing(text: str) 
             assert torch.equal(first.x_after, second.x)
 
 
-def test_increments_are_apart_in_a_sum() -> None:
-    events, _ = watched(ss.scheme("A+F"), n=1)
-    [event] = events
-    fields = {name: smooth(ord(name)) for name in "AF"}
-    assert {*event.increments} == {"A", "F"}
-    for name, increment in event.increments.items():
-        assert torch.equal(increment, fields[name](0.0, X, None))
-    assert (event.t, event.h, event.site) == (0.0, 1.0, ss.Site(0, 0, 0, 0))
-
-
 def by_hand(event: ss.Event, read: Tensor) -> dict[str, Tensor]:
     """What each field adds, from the event alone, with its fields evaluated at another state."""
     slopes: list[dict[str, Tensor]] = []
@@ -312,31 +303,17 @@ def test_every_evaluation_has_its_own_site_and_gets_its_own_context(name: str) -
     assert (asked, got) == (sites, calls)
 
 
-def test_refined_euler_steps_are_euler_steps() -> None:
+def test_refined_euler_steps_are_euler_steps_of_each_layers_fields() -> None:
     s = ss.scheme("A+F")
     steps = ss.uniform(FIELDS, 1.0, 2)
     assert torch.equal(ss.integrate(s, ss.refine(steps, 1), X), ss.integrate(s, steps, X))
     x = X
     for i in range(8):
-        t = i / 8
-        x = x + (A(t, x, None) + F(t, x, None)) / 8
+        x = x + (A(i / 8, x, None) + F(i / 8, x, None)) / 8
     assert torch.allclose(ss.integrate(s, ss.refine(steps, 4), X), x, rtol=0, atol=1e-14)
-    assert [(step.t, step.h) for step in ss.refine(steps, 2)] == [(0.0, 0.25), (0.25, 0.25), (0.5, 0.25), (0.75, 0.25)]
-
-
-def test_refining_holds_each_layers_fields() -> None:
-    layers: list[Mapping[str, ss.Field]] = [{"A": smooth(i), "F": smooth(i + 10)} for i in range(3)]
-    steps = [ss.Step(fields, float(i), 1.0) for i, fields in enumerate(layers)]
-    assert [step.fields for step in ss.refine(steps, 2)] == [layers[i // 2] for i in range(6)]
-
-
-def test_a_missing_field_and_a_missing_half_are_named() -> None:
-    with pytest.raises(ValueError, match=r"Step 0 has no field F1: the scheme 'F0/2 A F1/2' needs A, F0, F1"):
-        ss.integrate(ss.scheme("macaron"), ss.uniform({"A": A, "F0": F}, 1.0, 1), X)
-    with pytest.raises(ValueError, match=r"has no field M, N"):
-        ss.integrate(ss.scheme("lie-postnorm"), ss.uniform({"A": A, "F": F}, 1.0, 1), X)
-    with pytest.raises(ValueError, match=r"pass x as a tuple \(a, b\)"):
-        ss.integrate(ss.scheme("reversible"), ss.uniform(FIELDS, 1.0, 1), X)
+    layers: list[Mapping[str, ss.Field]] = [{"A": smooth(i), "F": smooth(i + 10)} for i in range(2)]
+    fine = ss.refine([ss.Step(fields, i / 2, 0.5) for i, fields in enumerate(layers)], 2)
+    assert fine == [ss.Step(layers[i // 2], i / 4, 0.25) for i in range(4)]
 
 
 WRONG: dict[str, tuple[Any, str]] = {
@@ -354,32 +331,38 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("text", ["A F", "F =A", "b:A+F a:A+F", "A+F @heun", "N A F"])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_result_that_is_no_slope_is_refused_with_its_field_and_step(wrong: str, text: str) -> None:
-    s, (make, message), name = ss.scheme(text), WRONG[wrong], "N" if "N" in text else "A"
-    good: dict[str, ss.Field] = {n: lambda t, x, c: 0.1 * x for n in (*s.fields, *s.projections)}
-    bad = good | {name: lambda t, x, c: make(x)}
-    x: Any = torch.ones(3, 4)
-    with pytest.raises(ValueError, match=f"Field {name} of step 1 returned .*{message}"):
-        ss.integrate(s, [ss.Step(good, 0.0, 1.0), ss.Step(bad, 1.0, 1.0)], (x, x) if s.doubled else x)
+def test_a_result_that_is_no_slope_is_refused_with_its_field_and_step(wrong: str) -> None:
+    make, message = WRONG[wrong]
+    for text, name in (("A F", "A"), ("F =A", "A"), ("b:A+F a:A+F", "A"), ("A+F @heun", "A"), ("N A F", "N")):
+        s, x = ss.scheme(text), torch.ones(3, 4)
+        good: dict[str, ss.Field] = {n: lambda t, x, c: 0.1 * x for n in (*s.fields, *s.projections)}
+        bad = good | {name: lambda t, x, c: make(x)}
+        with pytest.raises(ValueError, match=f"Field {name} of step 1 returned .*{message}"):
+            ss.integrate(s, [ss.Step(good, 0.0, 1.0), ss.Step(bad, 1.0, 1.0)], (x, x) if s.doubled else x)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_fields_may_return_less_precision(dtype: torch.dtype) -> None:
-    fields: dict[str, ss.Field] = {n: lambda t, x, c: x.to(dtype) for n in "AF"}
-    for text in ("A F", "A+F @rk4", "=A F"):
-        assert ss.integrate(ss.scheme(text), ss.uniform(fields, 1.0, 2), torch.ones(3)).dtype == torch.float32
-
-
-def test_a_complex_state_has_complex_or_real_slopes() -> None:
-    fields: dict[str, ss.Field] = {"A": lambda t, x, c: 1j * x, "F": lambda t, x, c: x.abs()}
-    assert ss.integrate(ss.scheme("A F"), ss.uniform(fields, 1.0, 2), torch.ones(3) + 0j).dtype == torch.complex64
+def test_the_stream_keeps_its_precision() -> None:
+    """Fields may return less of it, also where they replace the state, and real slopes of a complex state."""
+    for dtype in (torch.float16, torch.bfloat16):
+        fields: dict[str, ss.Field] = {n: lambda t, x, c, dtype=dtype: x.to(dtype) for n in "AF"}
+        for text in ("A F", "A+F @rk4", "=A F"):
+            assert ss.integrate(ss.scheme(text), ss.uniform(fields, 1.0, 2), torch.ones(3)).dtype == torch.float32
+    turning: dict[str, ss.Field] = {"A": lambda t, x, c: 1j * x, "F": lambda t, x, c: x.abs()}
+    assert ss.integrate(ss.scheme("A F"), ss.uniform(turning, 1.0, 2), torch.ones(3) + 0j).dtype == torch.complex64
+    modules = {"A": nn.Linear(8, 8), "F": nn.Linear(8, 8)}
+    steps = ss.uniform({name: lambda t, x, context, f=f: f(x) for name, f in modules.items()}, 2.0, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ss.integrate(ss.scheme("=A =F"), steps, torch.ones(2, 8)).dtype == torch.float32
 
 
 def test_what_is_not_a_scheme_or_steps_or_a_state_is_refused() -> None:
     steps, s = ss.uniform(FIELDS, 1.0, 2), ss.scheme("A F")
     given: list[tuple[Any, Any, Any, str]] = [
+        (ss.scheme("macaron"), ss.uniform({"A": A, "F0": F}, 1.0, 1), X, r"Step 0 has no field F1: .* needs A, F0, F1"),
+        (ss.scheme("lie-postnorm"), steps, X, "has no field M, N"),
+        (ss.scheme("reversible"), steps, X, r"pass x as a tuple \(a, b\)"),
+        (ss.scheme("D@exact"), ss.uniform({"D": A}, 1.0, 1), X, r"Field D of step 0 has no method flow.* add one, or"),
         ("A F", steps, X, r"not 'A F': make one with ss.scheme\(\"A F\"\)"),
         (["A", "F"], steps, X, r"not \['A', 'F'\]"),
         (s, [], X, "no steps: pass at least one Step"),
@@ -415,20 +398,15 @@ def stack(s: ss.Scheme, layers: int = 2) -> ss.Stack:
     return ss.Stack(s, layers, lambda name, layer: Timed())
 
 
-def test_layer_i_starts_at_i_steps() -> None:
-    network = ss.Stack(ss.scheme("macaron"), 3, lambda name, layer: Timed(), step=0.5)
+def test_layers_start_at_the_sum_of_those_before() -> None:
+    network, lengths = ss.Stack(ss.scheme("macaron"), 3, lambda name, layer: Timed(), step=0.5), [0.5, 0.25, 2.0]
     assert [(step.t, step.h) for step in network.steps()] == [(0.0, 0.5), (0.5, 0.5), (1.0, 0.5)]
     assert {*network.layers[0]} == {"A", "F0", "F1"}  # pyright: ignore
     x = torch.randn(2, 4)
     assert torch.equal(network(x), ss.integrate(network.scheme, network.steps(), x))
-
-
-def test_layers_of_unequal_length_start_at_the_sum_of_those_before() -> None:
-    network, lengths = stack(ss.scheme("macaron"), 3), [0.5, 0.25, 2.0]
     steps = [ss.Step(f, t, h) for f, t, h in zip(network.layers, (1.0, 1.5, 1.75), lengths, strict=True)]  # pyright: ignore
-    x = torch.randn(2, 4)
     assert torch.equal(network(x, t=1.0, lengths=lengths), ss.integrate(network.scheme, steps, x))
-    assert torch.equal(network(x, lengths=[1.0] * 3), network(x))
+    assert torch.equal(network(x, lengths=[0.5] * 3), network(x))
     for wrong in ([1.0, 1.0], [], [1.0] * 4):
         with pytest.raises(ValueError, match=f"{len(wrong)} lengths for 3 layers"):
             network(x, lengths=wrong)
@@ -460,30 +438,15 @@ def test_substeps_are_refined_steps_with_slots_of_their_own(name: str) -> None:
         ss.Stack(s, 0, lambda name, layer: Timed())
 
 
-@pytest.mark.parametrize("name", ["macaron", "reversible"])
-def test_substeps_and_lengths_compile_whole(name: str) -> None:
-    torch._dynamo.reset()
-    network = ss.Stack(ss.scheme(name), 2, lambda name, layer: Timed(), substeps=2)
-    compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
-    x = torch.randn(2, 4)
-    assert torch.allclose(compiled(x, lengths=[0.5, 1.5]), network(x, lengths=[0.5, 1.5]), rtol=1e-5, atol=1e-6)
+QUICK = {"macaron", "symmetrised-heun", "lie-postnorm"}  # own weights, branches, projections
 
 
-def test_a_doubled_stack_starts_from_a_pair_and_ends_in_its_mean() -> None:
-    network = stack(ss.scheme("reversible")).eval()
-    x = torch.randn(2, 4)
-    a, b = ss.integrate(network.scheme, network.steps(), (x, x))
-    assert torch.equal(network(x), (a + b) / 2)
-
-
-LONG = {"ruth3", "yoshida4", "suzuki4"}
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in ss.SCHEMES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.nightly) for n in ss.SCHEMES])
 def test_every_row_compiles_whole_and_a_change_of_t_compiles_nothing_anew(name: str) -> None:
+    """Lengths and sub-steps included."""
     torch._dynamo.reset()
     counters.clear()
-    network = stack(ss.scheme(name), layers=1 if name in LONG else 2)
+    network = ss.Stack(ss.scheme(name), 1, lambda name, layer: Timed(), substeps=2 if name == "macaron" else 1)
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
     for t in (0.0, 1.0, 7.25):
         found = gradients(network, compiled, torch.tensor(t))
@@ -495,17 +458,9 @@ def test_every_row_compiles_whole_and_a_change_of_t_compiles_nothing_anew(name: 
 def gradients(network: ss.Stack, run: Any, t: Tensor) -> list[Tensor]:
     network.zero_grad()
     x = torch.linspace(-1, 1, 12).view(3, 4).requires_grad_()
-    y = run(x, t=t)
+    y = run(x, t=t, lengths=[0.5] * len(network.layers))
     y.square().sum().backward()
     return [y.detach(), *(p.grad.clone() for p in (x, *network.parameters()) if p.grad is not None)]
-
-
-def test_the_stream_keeps_its_precision_where_parts_replace_it() -> None:
-    fields = {"A": torch.nn.Linear(8, 8), "F": torch.nn.Linear(8, 8)}
-    steps = ss.uniform({name: lambda t, x, context, f=f: f(x) for name, f in fields.items()}, 2.0, 2)
-    with torch.autocast("cpu", torch.bfloat16):
-        x = ss.integrate(ss.scheme("=A =F"), steps, torch.ones(2, 8))
-    assert x.dtype == torch.float32
 
 
 def test_an_exact_flow_is_seen_as_what_it_adds() -> None:
@@ -516,11 +471,6 @@ def test_an_exact_flow_is_seen_as_what_it_adds() -> None:
     for event in (seen[0], seen[2]):
         assert torch.equal(event.increments["D"], exp(-0.5 * H / 2) * event.x - event.x)
         assert torch.equal(event.x_after, event.x + event.increments["D"])
-
-
-def test_a_field_without_a_flow_is_refused_in_one_line() -> None:
-    with pytest.raises(ValueError, match=r"Field D of step 0 has no method flow.*'D @exact' needs: add one, or"):
-        ss.integrate(ss.scheme("D@exact"), ss.uniform({"D": A}, 1.0, 1), X)
 
 
 def test_a_flow_of_the_wrong_shape_is_refused() -> None:
