@@ -390,7 +390,7 @@ class VectorsShape(Shape):
 
 ALL = (CausalShape, ImageShape, MaskedShape, SequenceShape, TranslationShape, VectorsShape)
 SHAPES: dict[str, type[Shape]] = {one.__name__.removesuffix("Shape").lower(): one for one in ALL}  # by kind of model
-FILES = {"image": "vectors", "sequence": "encoder"}  # of models; other kinds have a file of their name
+FILES = {"image": "vectors", "masked": "encoder", "sequence": "encoder"}  # other kinds have a file of their name
 PATHS = {name: f"splitstep.models.{FILES.get(name, name)}:{name.upper()}" for name in SHAPES}
 KINDS: Registry[Any] = Registry("kind", paths=PATHS)
 

@@ -8,8 +8,14 @@ with uncollected():
     from .causal import CausalConfig, SplitstepCausalModel, SplitstepForCausalLM
     from .config import SplitstepConfig
     from .cost import Cost, cost, twin
-    from .encoder import SequenceConfig, SplitstepForSequenceClassification, SplitstepSequenceModel
-    from .masked import MaskedConfig, SplitstepForMaskedLM, SplitstepMaskedModel
+    from .encoder import (
+        MaskedConfig,
+        SequenceConfig,
+        SplitstepForMaskedLM,
+        SplitstepForSequenceClassification,
+        SplitstepMaskedModel,
+        SplitstepSequenceModel,
+    )
     from .rebuilt import coarsened, refined
     from .translation import SplitstepForTranslation, SplitstepTranslationModel, TranslationConfig
     from .vectors import (

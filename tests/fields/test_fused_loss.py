@@ -226,16 +226,6 @@ def test_a_padded_model_is_the_model_itself(kind: str, calls: list[str], monkeyp
     assert list(model.state_dict()) == names
 
 
-def test_a_model_that_got_another_head_is_padded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = build("causal", 101)
-    monkeypatch.setattr(loss_module, "unaligned", lambda head, x: bare(head))
-    assert outcome(model)[1].stride(1) == 128
-    model.resize_token_embeddings(130)
-    assert isinstance(model.head, nn.Linear)
-    _, logits, _ = outcome(model)
-    assert (logits.shape, logits.stride(1)) == ((12, 50, 130), 192)
-
-
 def test_a_model_can_be_differentiated_by_transforms(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("causal", 101)
     monkeypatch.setattr(loss_module, "ENOUGH", 1)

@@ -30,13 +30,11 @@ from splitstep.models import (
 from splitstep.models.cost import (
     By,
     Line,
-    body_parameters,
     example_flops,
     line,
     nearest_mix,
     sketch,
     spread,
-    with_widths,
 )
 
 SMALL: dict[str, Any] = dict(layers=2, width=16, heads=4, ffn=24, max_positions=16)
@@ -364,44 +362,3 @@ def test_no_neighbouring_widths_come_nearer(base: int, slopes: list[int], budget
     if len(set(slopes)) == 1:  # then no widths at all do
         units = range(unit * len(slopes), len(slopes) * (low + 3 * unit), unit)
         assert best == min(abs(base + slopes[0] * n - budget) for n in units)
-
-
-@pytest.mark.parametrize("ffn", [1201, 1203, 1206, 1211, 1224])
-def test_no_multiple_of_8_comes_nearer(ffn: int) -> None:
-    reference = CausalConfig(layers=2, width=512, heads=4, ffn=ffn)
-    other = twin(reference, "F0/3 A F1/3 F2/3")
-    budget, at = cost(reference).body, line("parameters", other, 8)
-    misses = {w: abs(at.at([w] * 6) - budget) for w in range(1, 1000)}
-    multiple = min(range(8, 1000, 8), key=misses.__getitem__)
-    if ffn % 3 == 0 and misses[ffn // 3] <= 1e-3 * budget:
-        assert other.ffn == ffn // 3
-    elif misses[multiple] <= 1e-3 * budget:
-        assert other.ffn == multiple
-    else:
-        assert isinstance(other.ffn, list)
-        assert {width % 8 for width in other.ffn} == {0}
-        assert max(other.ffn) - min(other.ffn) == 8
-        assert abs(cost(other).body - budget) <= 1e-3 * budget
-
-
-@pytest.mark.parametrize("by", ["parameters", "flops"])
-def test_cost_is_linear_in_the_widths(by: str) -> None:
-    config = TranslationConfig(**SMALL, scheme="F0/2 A F1/2 F2/2 F3*-1/2 @heun", decoder_layers=1)
-    widths = list(range(3, 3 + 12))
-    model = sketch(with_widths(config, widths))
-    if by == "parameters":
-        assert line("parameters", config, 8).at(widths) == body_parameters(model)
-    else:
-        assert line("flops", config, 8).at(widths) == example_flops(model, 8, 8)
-
-
-def test_widths_are_spread_evenly() -> None:
-    assert spread(5, 1, 3, 6) == [5, 6, 5, 6, 5, 6]
-    assert spread(8, 8, 1, 3) == [8, 8, 16]
-    for fields, extra in product(range(1, 9), range(9)):
-        if extra <= fields:
-            widths = spread(7, 1, extra, fields)
-            assert sum(widths) == 7 * fields + extra
-            assert set(widths) <= {7, 8}
-            for n in range(fields):  # every beginning has its share, rounded down
-                assert sum(widths[:n]) == 7 * n + n * extra // fields

@@ -170,63 +170,6 @@ def translator(dtype: torch.dtype, **more: Any) -> ss.SplitstepForTranslation:
     return ss.SplitstepForTranslation(config).to(dtype).train()
 
 
-@CASES
-def test_gradients_flow_into_the_encoders_memory(dropped: bool) -> None:
-    network = translator(torch.float32, **(RATES if dropped else {}))
-    stack = network.decoder.stack
-    assert "C" in stack.scheme.fields
-    x = torch.randn(B, T, 32).requires_grad_()
-    leaf = torch.randn(B, 9, 32).requires_grad_()
-    mask = (torch.arange(9) < torch.tensor([[9], [4]]))[:, None, None]
-    g = torch.randn(B, T, 32)
-
-    def gradients(run: Any) -> tuple[Tensor, ...]:
-        memory = leaf.tanh()  # not a leaf: the graph goes on
-        here = context(dropped)._replace(memory=memory, memory_mask=mask)
-        return torch.autograd.grad(run(x, here), [leaf, x, *stack.parameters()], g)
-
-    found, expected = gradients(stack), gradients(lambda x, here: plainly(stack, x, here))
-    assert worst(found, expected) < 1e-5
-    assert found[0][0].abs().max() > 1e-3
-    assert (found[0][1, 4:] == 0).all()  # padding is not read
-
-
-def test_the_memory_gradient_is_the_slope_of_the_loss() -> None:
-    """Against finite differences through the whole encoder-decoder, in float64; they run without the grid."""
-    network = translator(torch.float64, activation="gelu")
-    source, labels = (torch.randint(3, 40, (B, 6), generator=torch.Generator().manual_seed(s)) for s in (1, 2))
-
-    def loss() -> Tensor:
-        return network(source, labels=labels).loss
-
-    loss().backward()
-    generator = torch.Generator().manual_seed(4)
-    encoder = dict(network.encoder.body.named_parameters())
-    ways = {n: torch.randn(p.shape, generator=generator, dtype=p.dtype) for n, p in encoder.items()}
-    slope = sum((p.grad * ways[n]).sum() for n, p in encoder.items())
-    values = []
-    network.eval()
-    for step in (1e-6, -2e-6):
-        with torch.no_grad():
-            for name, p in encoder.items():
-                p.add_(step * ways[name])
-            values.append(loss())
-    finite = (values[0] - values[1]) / 2e-6
-    torch.testing.assert_close(slope, finite, atol=1e-6, rtol=1e-6)
-    assert abs(slope) > 1e-3
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e12])
-def test_states_that_the_grid_cannot_hold_come_out_as_nan(bad: float) -> None:
-    stack = model(2).body.stack
-    x = start().detach()
-    x[1, 3, 5] = bad
-    assert stack(x, context(False)).isnan().all()
-    with torch.no_grad():
-        stack.layers[1]["F"].down.bias.fill_(bad)
-    assert stack(start(), context(False)).isnan().all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_models_in_half_precision_train_too(dtype: torch.dtype) -> None:
     stack = model(2).body.stack.to(dtype)
