@@ -58,8 +58,10 @@ def distance(found: list[Tensor], expected: list[Tensor]) -> float:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_gradients_are_those_of_plain_backpropagation(text: str) -> None:
-    stack = network(text)
+    """Results are, too, also without a gradient."""
+    stack, x = network(text, 12), inputs().detach()
     assert distance(gradients(stack.train()), gradients(stack.eval())) < 1e-5
+    assert torch.allclose(stack.train()(x), stack.eval()(x), rtol=1e-5, atol=1e-5)
 
 
 def test_gradients_flow_into_the_context() -> None:
@@ -75,16 +77,20 @@ def test_gradients_flow_into_the_context() -> None:
     assert distance(found, expected) < 1e-5
 
 
-def test_weights_shared_by_layers_and_frozen_weights() -> None:
+def test_weights_shared_by_layers_and_substeps_and_frozen_weights() -> None:
+    torch.manual_seed(0)
     shared = Normed()
-    stack = ss.Stack(ss.scheme("reversible"), 12, lambda name, layer: shared if name == "A" else Normed())
-    for parameter in stack.layers[3].parameters():
+    fields = [lambda name, layer: shared if name == "A" else Normed(), lambda name, layer: Normed()]
+    stacks = [ss.Stack(ss.scheme("reversible"), 4, make, substeps=k) for make, k in zip(fields, (1, 3), strict=True)]
+    for stack in stacks:
+        assert distance(gradients(stack.train()), gradients(stack.eval())) < 1e-5
+    for parameter in stacks[0].layers[3].parameters():
         parameter.requires_grad_(False)
     shared.requires_grad_(True)
-    assert distance(gradients(stack.train()), gradients(stack.eval())) < 1e-5
-    stack.train()(inputs()).sum().backward()
-    assert {p.grad is not None for p in stack.parameters()} == {True, False}
-    assert all((p.grad is None) == (not p.requires_grad) for p in stack.parameters())
+    assert distance(gradients(stacks[0].train()), gradients(stacks[0].eval())) < 1e-5
+    stacks[0].train()(inputs()).sum().backward()
+    assert {p.grad is not None for p in stacks[0].parameters()} == {True, False}
+    assert all((p.grad is None) == (not p.requires_grad) for p in stacks[0].parameters())
 
 
 @contextmanager
@@ -105,7 +111,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("text", TEXTS)
 def test_states_are_rebuilt_bit_for_bit(text: str, autocast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = network(text).train()
+    stack = network(text, 24).train()
     with recorded(monkeypatch) as states:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             y = stack(inputs())
@@ -113,29 +119,32 @@ def test_states_are_rebuilt_bit_for_bit(text: str, autocast: bool, monkeypatch: 
         states.clear()
         y.sum().backward()
     assert y.dtype == torch.float32
-    assert len(forward) == len(states) == DEPTH * len(stack.scheme.plan[0][1])
+    assert len(forward) == len(states) == 24 * len(stack.scheme.plan[0][1])
     assert all(map(torch.equal, forward, reversed(states)))
 
 
-def held(stack: ss.Stack) -> tuple[int, int]:
-    """Bytes that the graph saves, and bytes of all tensors that came alive in the forward pass and still are."""
+def saved_bytes(stack: ss.Stack) -> int:
+    """Bytes that the graph saves for the backward pass."""
     saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
-    x = inputs()
-    before = alive()
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = stack(x)
-    after = alive()
+        y = stack(inputs())
     own = {p.untyped_storage().data_ptr() for p in stack.parameters()}
     y.sum().backward()
-    return (
-        sum(size for place, size in saved.items() if place not in own),
-        sum(size for place, size in after.items() if place not in before),
-    )
+    return sum(size for place, size in saved.items() if place not in own)
+
+
+def held_bytes(stack: ss.Stack) -> int:
+    """Bytes of all tensors that came alive in the forward pass and still are."""
+    before, x = alive(), inputs()
+    y = stack(x)
+    after = alive()
+    y.sum().backward()
+    return sum(size for place, size in after.items() if place not in before)
 
 
 def alive() -> dict[int, int]:
@@ -146,29 +155,11 @@ def alive() -> dict[int, int]:
 
 
 def test_bytes_held_for_the_backward_pass_are_flat_in_depth() -> None:
-    shallow, deep = held(network(layers=12).train()), held(network(layers=DEPTH).train())
-    assert 0 < deep[0] < 1.3 * shallow[0]
-    assert 0 < deep[1] < 1.3 * shallow[1]
-
-
-def test_plain_backpropagation_holds_bytes_in_proportion_to_depth() -> None:
-    """So the measure of the test above sees what it should."""
-    assert held(network(layers=DEPTH).eval())[0] > 3 * held(network(layers=12).eval())[0]
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_field_that_diverges_gives_nan(bad: float) -> None:
-    stack = network(layers=4).train()
-    with torch.no_grad():
-        stack.layers[2]["A"].down.bias[3] = bad  # pyright: ignore
-    assert stack(inputs()).isnan().all()
-
-
-def test_training_and_evaluation_agree() -> None:
-    stack = network()
-    x = inputs().detach()
-    assert torch.allclose(stack.train()(x), stack.eval()(x), rtol=1e-5, atol=1e-5)
-    assert not stack.train()(x.requires_grad_(False)).isnan().any()
+    """In proportion to depth in plain backpropagation, so the measure sees what it should."""
+    shallow, deep = network(layers=12), network(layers=DEPTH)
+    assert saved_bytes(deep.eval()) > 3 * saved_bytes(shallow.eval())
+    assert 0 < saved_bytes(deep.train()) < 1.3 * saved_bytes(shallow.train())
+    assert 0 < held_bytes(deep) < 1.3 * held_bytes(shallow)
 
 
 def test_an_average_of_doubled_programs_trains_too() -> None:
@@ -299,12 +290,6 @@ def test_a_diverged_pass_has_a_backward_pass(bad: float) -> None:
     y = stack(inputs())
     y.sum().backward()
     assert y.isnan().all()
-
-
-def test_substeps_share_weights_and_gradients() -> None:
-    torch.manual_seed(0)
-    stack = ss.Stack(ss.scheme("reversible"), 3, lambda name, layer: Normed(), substeps=4)
-    assert distance(gradients(stack.train()), gradients(stack.eval())) < 1e-5
 
 
 def test_weights_that_change_before_the_backward_pass_are_noticed() -> None:
