@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from .integrate import Event, Field, Site, Step, integrate, refine, uniform
@@ -23,32 +24,45 @@ from .tableau import TABLEAUX, Tableau
 
 if TYPE_CHECKING:
     from . import flows, opening
-    from .approximation import approximate
+    from .doors.distil import compare_distil, distil
+    from .doors.looks import approximate, converge, inspect
+    from .doors.runs import evaluate, generate, predict, train, translate
+    from .doors.studies import ablate, compare, compare_glue
     from .inference.runs import load
     from .models import *  # noqa: F403
     from .probes import observe
     from .stack import Stack
+
+    __version__: str
 
 __all__ = [  # noqa: F405
     "SCHEMES", "TABLEAUX", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme", "SequenceConfig",
     "Site", "SplitstepCausalModel", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
     "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel", "Stack", "Step", "Tableau",
-    "TranslationConfig", "VectorsConfig", "approximate", "average", "compose", "cost", "decoder", "flows", "integrate",
-    "load", "observe", "opening", "refine", "scheme", "twin", "uniform", "unshare", "with_diffusion",
-    "with_projections", "with_tableau", "without_residuals",
+    "TranslationConfig", "VectorsConfig", "__version__", "ablate", "approximate", "average", "compare",
+    "compare_distil", "compare_glue", "compose", "converge", "cost", "decoder", "distil", "evaluate", "flows",
+    "generate", "inspect", "integrate", "load", "observe", "opening", "predict", "refine", "scheme", "train",
+    "translate", "twin", "uniform", "unshare", "with_diffusion", "with_projections", "with_tableau",
+    "without_residuals",
 ]  # fmt: skip
+DOORS = {
+    "distil": ("compare_distil", "distil"),
+    "looks": ("approximate", "converge", "inspect"),
+    "runs": ("evaluate", "generate", "predict", "train", "translate"),
+    "studies": ("ablate", "compare", "compare_glue"),
+}
 ELSEWHERE = {
     "Stack": ".stack",
-    "approximate": ".approximation",
     "load": ".inference.runs",
     "observe": ".probes",
     "flows": "",
     "opening": "",
     "pretrained": "",
+    **{name: f".doors.{module}" for module, names in DOORS.items() for name in names},
 }
 RENAMED = {"pretrained": "opening"}  # packages by the names that they had
-LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # they import torch
+LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # most of them import torch
 
 MODEL_TYPES = {
     "splitstep-causal": "CausalConfig",
@@ -62,7 +76,9 @@ register_by_name(f"{__name__}.models", MODEL_TYPES)
 
 
 def __getattr__(name: str) -> Any:
-    """The network, the models and what works with them, imported on first use."""
+    """The network, the models, and the doors to what is done with them, imported on first use."""
+    if name == "__version__":
+        return version(__name__)
     if name not in LAZY:
         raise AttributeError(f"module 'splitstep' has no attribute {name!r}")
     if not LAZY[name]:  # a package of its own

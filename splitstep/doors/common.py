@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..recipes import find_recipe, recipe_of_task
 from ..support.documents import read_json
+from ..support.files import write_atomically
+from ..support.typed import json_text
 
 if TYPE_CHECKING:
     from ..experiments.result import Result
     from ..recipe import Recipe
 
 R = TypeVar("R", bound="Result")
+W = TypeVar("W")
 RUNS = Path("runs")
 MOST_SEEDS = 10_000  # a run each
 
@@ -119,4 +122,12 @@ def kept(result: R, out: Path | None) -> R:
     """The result, which is written with its page if there is a folder for it."""
     if out is not None:
         print(f"Report: {result.save(out)}", file=sys.stderr)
+    return result
+
+
+def written(result: W, out: Path | None) -> W:
+    """The result, whose JSON document is written if there is a folder for it."""
+    if out is not None:
+        document: Any = result
+        write_atomically(out / "result.json", json_text(document.json()))
     return result

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..recipes import FOLDER, recipe_names, suggestion
 from ..support.documents import read_json
-from .common import new_folder
+from .common import new_folder, written
+from .door import door
 
 if TYPE_CHECKING:
     from ..experiments.result import Result
     from ..experiments.study import Study
     from ..report.tables import Table
+    from .results import Listing
 
 
-@dataclass(frozen=True)
-class Listing:
-    """Entries of one kind, and their table."""
-
-    kind: str
-    entries: Sequence[Any]
-    table: Table
-
-    def json(self) -> dict[str, Any]:
-        """The listing as JSON values."""
-        return {self.kind: self.entries}
-
-
+@door
 def recipes(name: str | None = None, *, markdown: bool = False, out: Path | None = None) -> Listing | str:
     """List the recipes of the package: what each trains, how large it is and how long a run took.
 
@@ -40,15 +29,12 @@ def recipes(name: str | None = None, *, markdown: bool = False, out: Path | None
 
     Parameters:
     name NAME: Print this recipe's YAML, to be copied and changed.
-    markdown: Only print a Markdown table.
-    out DIR: Also write the JSON document to DIR/result.json.
+    out DIR: Also write the result to DIR/result.json.
     """
     if name is None:
         from ..studies.catalogue import listed_recipes, recipes_table
 
-        new_folder(out)
-        found = listed_recipes()
-        return shown(Listing("recipes", found, recipes_table(found)), markdown, out)
+        return shown("recipes", listed_recipes, recipes_table, markdown, out)
     if markdown or out is not None:
         raise ValueError(f"recipes {name} prints a YAML file: leave out --markdown, --json and --out.")
     if name not in recipe_names():
@@ -56,6 +42,7 @@ def recipes(name: str | None = None, *, markdown: bool = False, out: Path | None
     return (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
 
 
+@door
 def tasks(*, markdown: bool = False, out: Path | None = None) -> Listing | str:
     """List the tasks: what each is, how much data it has and how to get them.
 
@@ -64,35 +51,37 @@ def tasks(*, markdown: bool = False, out: Path | None = None) -> Listing | str:
       splitstep compare --task digits --schemes lie,macaron --seeds 3 --out runs/digits
 
     Parameters:
-    markdown: Only print a Markdown table.
-    out DIR: Also write the JSON document to DIR/result.json.
+    out DIR: Also write the result to DIR/result.json.
     """
     from ..studies.catalogue import listed_tasks, tasks_table
 
-    new_folder(out)
-    found = listed_tasks()
-    return shown(Listing("tasks", found, tasks_table(found)), markdown, out)
+    return shown("tasks", listed_tasks, tasks_table, markdown, out)
 
 
-def shown(listing: Listing, markdown: bool, out: Path | None) -> Listing | str:
-    """The listing, or its table as Markdown."""
-    if not markdown:
-        return listing
-    if out:
+def shown(
+    kind: str, listed: Callable[[], Any], table: Callable[[Any], Table], markdown: bool, out: Path | None
+) -> Listing | str:
+    """The entries of one kind, or their table as Markdown."""
+    if markdown and out:
         raise ValueError("--markdown only prints a table: leave out --json and --out.")
     from ..report.tables import to_markdown
+    from .results import Listing
 
-    return to_markdown(listing.table)
+    new_folder(out)
+    found = listed()
+    return to_markdown(table(found)) if markdown else written(Listing(kind, found, table(found)), out)
 
 
 class Stored(NamedTuple):
-    """A result, and the directory that it was read from."""
+    """A result, the directory that it was read from, and the page that was written, if one was."""
 
     directory: Path
     study: Study[Any]
     result: Result
+    page: Path | None = None
 
 
+@door
 def report(
     *directories: Path,
     markdown: bool = False,
@@ -129,7 +118,7 @@ def report(
     if len(found) > 1 and out:
         raise ValueError(f"--json and --out need one directory, not {len(found)}: leave them out, or name one.")
     new_folder(out)
-    return found
+    return [one._replace(page=one.result.save(out) if out else one.result.save_page(one.directory)) for one in found]
 
 
 def stored(directory: Path, first: str | None) -> Stored:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..support.provenance import typed_command
-from .common import check_folder, check_free, checked_count, default_folder, document_of, kept, new_folder, recipe_for
+from .common import check_free, checked_count, default_folder, document_of, kept, new_folder, recipe_for
+from .door import door
 from .studies import words
 
 if TYPE_CHECKING:
     from ..experiments.result import Result
-    from ..studies.approximate.study import Approximation
     from ..studies.inspect.result import Inspection
     from ..studies.orders import Orders
+    from .results import Construction
 
 
+@door
 def schemes(*notations: str, measure: bool = False, svg: Path | None = None, out: Path | None = None) -> Orders:
     """Show the cost and the computed orders of schemes.
 
@@ -33,7 +35,7 @@ def schemes(*notations: str, measure: bool = False, svg: Path | None = None, out
     notations SCHEME: Names or notations of schemes. Default: all named schemes.
     measure: Also measure the orders numerically, in float64.
     svg FILE: Also draw one step of each.
-    out DIR: Also write DIR/result.json and DIR/report.html.
+    out DIR: Also write the result to DIR/result.json, and DIR/report.html.
     """
     from ..schemes import scheme
 
@@ -62,6 +64,7 @@ class Grid(NamedTuple):
     steps: tuple[float, ...] = ()
 
 
+@door
 def converge(
     network: str | None = None,
     *changes: str,
@@ -98,15 +101,12 @@ def converge(
     task NAME: With --depths: use the recipe of this task, if no recipe is named.
     depths LIST: Train networks of these numbers of layers over the same time.
     seeds N: With --depths: the number of seeds. Default: 1.
-    out DIR: The folder of all output. Default: runs/converge-NAME, the name of the run, the model or the task.
     schemes LIST: Of a run or a model: schemes of its own fields, separated by commas.
     substeps LIST: Of a run or a model: sub-steps of each layer. Default: 1,2,4,8.
     steps LIST: Of a run or a model: factors of the step. Default: from 0.25 to 4 by the root of 2.
     examples N: Of a run: validation examples. Default: 256.
     text FILE: Of a model: texts, one a line; in a .jsonl file objects with "text". Default: eight that come along.
     tokens N: Of a model: tokens of each text. Default: 64.
-    engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     """
     given, grid, other = words(network, changes), Grid(schemes, substeps, steps), {"text": text, "tokens": tokens}
     if depths:
@@ -150,9 +150,9 @@ def deepen(
     """The study of growing depth."""
     many = checked_count(1 if seeds is None else seeds)
     name, document = document_of("converge", given, task)
+    recipe = recipe_for(task, name, document)
     from ..studies.converge.limit import check_depths, continuous_limit
 
-    recipe = recipe_for(task, name, document)
     layers = check_depths(depths)
     out = default_folder("converge", recipe.task, out)
     check_free(out, "limit")
@@ -201,6 +201,7 @@ def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None,
     return kept(result, out)
 
 
+@door
 def inspect(
     model: str,
     *,
@@ -229,7 +230,6 @@ def inspect(
     page, report.html, and result.json. A run of this package sees validation examples of its task.
 
     Parameters:
-    model MODEL: A run, a model's folder, a GGUF file, or a model's name on the Hub.
     text FILE: A text on each line, or a .jsonl with "text". Default: built-in texts.
     texts N: Use at most N texts.
     tokens N: Cut each text after N tokens. Default: 64, or the model's positions.
@@ -238,10 +238,8 @@ def inspect(
     probes LIST: Names of probes, separated by commas.
     spectra N: Texts for probes that differentiate layers; verdicts need 3.
     save: Write the states of each text to DIR/states as safetensors.
-    out DIR: The folder of all output. Default: runs/inspect-MODEL.
     trust_remote_code: Let Python code run that comes with the model. Read it first.
     device NAME: cpu or cuda. Default: the GPU, if there is one.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     """
     from ..studies.inspect import inspection
     from ..studies.inspect.sources import TextChoice
@@ -261,8 +259,9 @@ def inspect(
     return kept(result, out)
 
 
+@door
 def approximate(
-    target: str,
+    target: str | Callable[..., Any],
     *,
     tokens: int = 2,
     dim: int = 1,
@@ -272,7 +271,7 @@ def approximate(
     no_positions: bool = False,
     train_steps: int = 2000,
     out: Path | None = None,
-) -> Approximation:
+) -> Construction:
     """Build a Transformer of one layer for a function, and certify its error.
 
     Example:
@@ -282,8 +281,8 @@ def approximate(
 
     The network is built, not trained; beside it a network of the same size, its twin, is trained for comparison, which
     often takes most of the time (--train-steps 0 leaves it out). The certificate is a proof over the whole domain, if
-    the Lipschitz constant is right. --out writes the weights (open them with AutoModel), the result and a page. The
-    expression that you type is run.
+    the Lipschitz constant is right. The weights are written to DIR/model (open them with AutoModel), beside the result
+    and a page. The expression that you type is run.
 
     Parameters:
     target TARGET: sort, max, convolution, polynomial, shift or product; or an expression of Python, such as
@@ -296,24 +295,23 @@ def approximate(
     sweep eps=LIST: Several eps, such as eps=0.2,0.1,0.05.
     no_positions: Without positions: a permutation-equivariant target of 2 tokens (certified) or of 3 numbers (sampled).
     train_steps N: Steps at each of three rates that train a network of the same size; 0: none.
-    out DIR: The folder of the model, the result and the page. Default: nothing is written.
     """
     many = [eps] if sweep is None else read_sweep(sweep)
     if train_steps < 0:
         raise ValueError(f"--train-steps {train_steps} must be 0 or a positive number.")
-    check_folder(out)
+    out = default_folder("approximate", target if isinstance(target, str) else target.__name__, out)
+    check_free(out, "approximate")
+    from ..models.base import silent
     from ..studies.approximate import approximation
     from ..training.progress import counting
+    from .results import Construction
 
     progress = counting("approximate  training the twin", True, "steps")
     positions, command = "none" if no_positions else "learned", typed_command()
     result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, positions, command, say, progress)
-    if out is not None:
-        from ..models.base import silent
-
-        with silent():
-            built.model.save_pretrained(out / "model")
-    return kept(result, out)
+    with silent():
+        built.model.save_pretrained(out / "model")
+    return Construction(kept(result, out), built)
 
 
 def say(text: str) -> None:

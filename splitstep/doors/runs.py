@@ -1,25 +1,24 @@
-"""Doors to single runs: train, evaluate, translate, generate, predict, distil."""
+"""Doors to single runs: train, evaluate, translate, generate, predict."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NewType
+from typing import TYPE_CHECKING, Any
 
 from ..recipes import find_recipe
-from .common import default_folder, new_folder
+from .common import default_folder, new_folder, written
+from .door import Lines, door
 
 if TYPE_CHECKING:
-    from ..inference.evaluate import Figures
     from ..inference.generate import Sample
     from ..inference.predict import Predictions
     from ..recipe import Recipe
-    from ..training.result import RunResult
-
-Lines = NewType("Lines", list)  # of standard input, for a verb
+    from .results import Evaluation, Trained
 
 
+@door
 def train(
     recipe: str,
     *changes: str,
@@ -38,10 +37,6 @@ def train(
     Ctrl-C saves a checkpoint before it stops. If the run diverges, the result says at which step; the exit code is 1.
 
     Parameters:
-    recipe RECIPE: A recipe by name, such as digits, or a YAML file.
-    changes KEY=VALUE: Recipe entries to change, such as train.steps=2000.
-    out DIR: The folder of the run, new or of an interrupted one. Default: runs/train-RECIPE.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     tensorboard: Also log to DIR/tensorboard.
     """
     file = find_recipe(recipe)  # refuses a wrong name before torch is imported
@@ -50,22 +45,11 @@ def train(
     return trained(load_recipe(recipe, changes), default_run(file, out), data, tensorboard, stop)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A run that is over: its folder and its result."""
-
-    folder: Path
-    result: RunResult
-
-    def json(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return self.result.document()
-
-
 def trained(recipe: Recipe, out: Path, data: Path | None, tensorboard: bool, stop: Callable[[], Any] | None) -> Trained:
     """A recipe trained, or its run continued."""
     from ..training import train as run
     from ..training.processes import Stop
+    from .results import Trained
 
     handled = Stop() if stop is None else stop()
     return Trained(out, run(recipe, out, data, tensorboard=tensorboard, stop=handled))
@@ -77,6 +61,7 @@ def default_run(recipe: Path, out: Path | None) -> Path:
     return recipe.parent if inside and out is None else default_folder("train", recipe.stem, out)
 
 
+@door
 def evaluate(
     model: str,
     *changes: str,
@@ -86,7 +71,7 @@ def evaluate(
     length_penalty: float | None = None,
     data: Path | None = None,
     out: Path | None = None,
-) -> Figures:
+) -> Evaluation:
     """Evaluate a run's model on a split of its data. Translators are also scored by BLEU and chrF.
 
     A model that is not a run needs a --task with the same tokens or classes.
@@ -99,25 +84,24 @@ def evaluate(
       splitstep evaluate my-model --task text data.path=notes.txt
 
     Parameters:
-    model MODEL: A finished run, a model's folder, a GGUF file, or a model's name on the Hub.
     changes KEY=VALUE: With --task: options of the task, such as data.length=64.
     task NAME: The task of a model that is not a run.
     split NAME: The split to evaluate on, such as valid or test.
-    beams N: The number of beams to translate with; 1 is greedy. Default: as in the recipe.
-    length_penalty X: Divide a beam's score by its length to this power. Default: as in the recipe.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
-    out DIR: Also write the JSON document to DIR/result.json.
+    out DIR: Also write the result to DIR/result.json.
     """
     from ..inference.evaluate import evaluate_model, evaluate_run
     from ..inference.translate import SearchOverrides
     from ..training.progress import counting
+    from .results import Evaluation
 
     apart(Path(model), out)
     evaluated, wanted = counting("evaluated", unit="batches"), SearchOverrides(beams, length_penalty)
     if task is None:
-        return evaluate_run(a_run(model, changes), split, data, wanted, evaluated, counting("translated"))
-    wanted.refuse_for(task)
-    return evaluate_model(model, task, changes, split, data, evaluated)
+        found = evaluate_run(a_run(model, changes), split, data, wanted, evaluated, counting("translated"))
+    else:
+        wanted.refuse_for(task)
+        found = evaluate_model(model, task, changes, split, data, evaluated)
+    return written(Evaluation(found), out)
 
 
 def a_run(model: str, changes: Sequence[str]) -> Path:
@@ -157,6 +141,7 @@ class Translations:
         return asdict(self)
 
 
+@door
 def translate(
     run: Path, lines: Lines, *, beams: int | None = None, length_penalty: float | None = None, out: Path | None = None
 ) -> Translations:
@@ -167,10 +152,7 @@ def translate(
       echo "forty-two" | splitstep translate runs/numbers --beams 1
 
     Parameters:
-    run RUN: The directory of a finished run.
-    beams N: The number of beams to translate with; 1 is greedy. Default: as in the recipe.
-    length_penalty X: Divide a beam's score by its length to this power. Default: as in the recipe.
-    out DIR: Also write the JSON document to DIR/result.json.
+    out DIR: Also write the result to DIR/result.json.
     """
     from ..support.auto_classes import lean
     from ..support.memory import uncollected
@@ -182,9 +164,10 @@ def translate(
     apart(run, out)
     wanted = SearchOverrides(beams, length_penalty)
     found, longer, search = translate_run(run, lines, wanted, counting("translated"))
-    return Translations(str(run), search.beams, search.length_penalty, found, longer)
+    return written(Translations(str(run), search.beams, search.length_penalty, found, longer), out)
 
 
+@door
 def generate(
     model: str,
     *,
@@ -208,7 +191,6 @@ def generate(
       splitstep generate model.gguf --prompt "A splitting method is" --tokens 30 --temperature 0
 
     Parameters:
-    model MODEL: A finished run, a model's folder, a GGUF file, or a model's name on the Hub.
     prompt TEXT: The text to continue.
     tokens N: The number of tokens to write.
     temperature X: The sampling temperature; 0 always takes the likeliest token.
@@ -216,17 +198,17 @@ def generate(
     top_p X: Draw only from the likeliest tokens that together have this probability.
     stop WORD: End before this text. Several --stop end before the first.
     seed N: The seed for sampling.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
-    out DIR: Also write the JSON document to DIR/result.json.
+    out DIR: Also write the result to DIR/result.json.
     """
     from ..inference.generate import Sampling
     from ..inference.generate import generate as write
 
     apart(Path(model), out)
     how = Sampling(temperature, top_k, top_p, seed)
-    return write(model, prompt, tokens, how, stop or [], data, say or (lambda piece: None))
+    return written(write(model, prompt, tokens, how, stop or [], data, say or (lambda piece: None)), out)
 
 
+@door
 def predict(
     run: Path, lines: Lines, *, submission: Path | None = None, data: Path | None = None, out: Path | None = None
 ) -> Predictions | Submission:
@@ -240,18 +222,17 @@ def predict(
       splitstep predict runs/mrpc --submission glue-submission --data data
 
     Parameters:
-    run RUN: The directory of a finished run.
     submission DIR: Of a GLUE task: write the official submission's files here.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
-    out DIR: Also write the JSON document to DIR/result.json.
+    out DIR: Also write the result to DIR/result.json.
     """
     from ..inference.predict import predict_run, submit_run
     from ..training.progress import counting
 
     apart(run, out)
     if submission is not None:
-        return Submission(str(run), [str(path) for path in submit_run(run, submission, data, counting("predicted"))])
-    return predict_run(run, lines, counting("predicted"))
+        files = submit_run(run, submission, data, counting("predicted"))
+        return written(Submission(str(run), [str(path) for path in files]), out)
+    return written(predict_run(run, lines, counting("predicted")), out)
 
 
 @dataclass(frozen=True)

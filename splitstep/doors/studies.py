@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..recipes import recipe_names
+from ..schemes import scheme
 from ..support.provenance import typed_command
 from ..support.words import nearest
 from .common import (
@@ -17,7 +18,8 @@ from .common import (
     recipe_for,
     refuse_launchers,
     seeds_of,
-)  # fmt: skip
+)
+from .door import door
 
 if TYPE_CHECKING:
     from ..studies.ablate.result import Ablation
@@ -28,6 +30,7 @@ OTHERS = ("glue", "distil")  # comparisons of other things, each a verb
 ABLATION_SEEDS = 3  # unless the recipe says otherwise
 
 
+@door
 def compare(
     recipe: str | None = None,
     *changes: str,
@@ -56,27 +59,22 @@ def compare(
       splitstep compare distil --help    methods of distillation
 
     Parameters:
-    recipe RECIPE: A recipe's name or YAML file.
-    changes KEY=VALUE: Recipe entries to change, such as train.steps=500.
-    task NAME: Use the recipe of this task, if no recipe is named.
     schemes LIST: Names or notations of schemes, separated by commas; commas inside brackets do not separate.
     seeds N: The number of seeds: 5 means 0 to 4 (from train.seed).
-    out DIR: The folder of all output, new or of an interrupted comparison. Default: runs/compare-TASK.
     match: What all schemes have as much of; none: equal shapes. Default: as in the recipe.
-    sweep KEY=VALUE,...: Recipe values to try for each row; its best on validation is reported. Several form a grid.
     arms LIST: Also train each scheme without some of its structure, such as full,no-norm.
-    engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     """
     checked_count(seeds)
     refuse_misspelt(recipe)
     more = [] if match is None else [f"match={match}"]
     name, document = document_of("compare", words(recipe, changes), task, more)
+    chosen = recipe_for(task, name, document)
+    for text in filter(None, schemes):
+        scheme(text)  # refuses a wrong one before torch is imported
     from ..experiments.arms import check_arms, read_ablate
     from ..experiments.plan import check_schemes, read_sweep
     from ..studies.compare import compare as study
 
-    chosen = recipe_for(task, name, document)
     out = default_folder("compare", chosen.task, out)
     check_folder(out)
     result = study(
@@ -108,6 +106,7 @@ def words(recipe: str | None, changes: tuple[str, ...]) -> list[str]:
     return [*([] if recipe is None else [recipe]), *changes]
 
 
+@door
 def compare_glue(
     *changes: str,
     start: str,
@@ -115,7 +114,7 @@ def compare_glue(
     scratch: bool = False,
     tasks: tuple[str, ...] = (),
     grid: Literal["paper"] | None = None,
-    out: Path = Path("runs/compare-glue"),
+    out: Path | None = None,
     sweep: list[str] | None = None,
     engine: str = "local",
     data: Path | None = None,
@@ -138,10 +137,6 @@ def compare_glue(
     scratch: Also train the same networks without pre-training.
     tasks LIST: Tasks, separated by commas. Default: cola,sst2,mrpc,rte,stsb.
     grid: Try epochs, batches and rates as the Macaron paper does.
-    out DIR: The folder of all output, new or of an interrupted comparison.
-    sweep KEY=VALUE,...: Recipe values to try for each row; its best on validation is reported. Several form a grid.
-    engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     """
     for word in changes:
         if "=" not in word:
@@ -149,6 +144,7 @@ def compare_glue(
     refuse_launchers("compare glue")
     from ..studies.glue import DEFAULT, glue, read_starts
 
+    out = default_folder("compare", "glue", out)
     check_folder(out)
     result = glue(
         read_starts(start),
@@ -166,6 +162,7 @@ def compare_glue(
     return kept(result, out)
 
 
+@door
 def ablate(
     recipe: str | None = None,
     *changes: str,
@@ -189,22 +186,17 @@ def ablate(
     command continues: finished runs are kept.
 
     Parameters:
-    recipe RECIPE: A recipe's name or YAML file.
-    changes KEY=VALUE: Recipe entries to change, such as train.steps=500.
-    task NAME: Use the recipe of this task, if no recipe is named.
     arms LIST: Names of arms, separated by commas; full is always among them.
     seeds N: The number of seeds. Default: as in the recipe, else 3.
     rates LIST: Learning rates to try, such as 5e-4,1e-3. Default: a third, 1 and 3 times lr.
-    out DIR: The folder of all output, new or of an interrupted ablation. Default: runs/ablate-TASK.
-    engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.
-    data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.
     """
     name, document = document_of("ablate", words(recipe, changes), task)
+    chosen = recipe_for(task, name, document)
     from ..experiments.arms import check_arms, read_ablate
     from ..studies.ablate import ablate as study
-    from ..studies.ablate.plan import check_rates
+    from ..studies.ablate.study import check_rates
 
-    chosen, options = recipe_for(task, name, document), read_ablate(document, name)
+    options = read_ablate(document, name)
     count = next(given for given in (seeds, options.seeds, ABLATION_SEEDS) if given is not None)
     out = default_folder("ablate", chosen.task, out)
     check_folder(out)

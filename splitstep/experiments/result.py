@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..report.document import Document, Verdict
-from ..report.drawing import document_to_notebook, document_to_page
+from ..report.document import Document
+from ..report.drawing import document_to_page
+from ..report.result import Report
 from ..support.files import write_atomically
 from ..support.typed import json_text, plain
 from .study import STUDIES
 
 RESULT, PAGE = "result.json", "report.html"
+RECORDS = ("trials", "runs", "networks", "ways", "rows")  # entries with a record for each, the finest first
 
 
-class Result:
+class Result(Report):
     """A result; a study's own is a frozen dataclass of this kind, which names its study and the format of its JSON."""
 
     study: ClassVar[str]
@@ -28,10 +31,10 @@ class Result:
         """What the result says."""
         return STUDIES[self.study].document(self)
 
-    @property
-    def verdict(self) -> Verdict | None:
-        """The result in one sentence."""
-        return self.document().verdict
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """The figures row by row, such as those of each run."""
+        found = self.json()
+        return next((found[name] for name in RECORDS if name in found), None) or super().records()
 
     def save(self, folder: Path) -> Path:
         """Write result.json and report.html into a folder, and return the page."""
@@ -43,6 +46,3 @@ class Result:
         """Write report.html into a folder."""
         write_atomically(folder / PAGE, document_to_page(self.document()))
         return folder / PAGE
-
-    def _repr_html_(self) -> str:
-        return document_to_notebook(self.document())

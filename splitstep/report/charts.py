@@ -64,6 +64,8 @@ class Bar(NamedTuple):
 class Chart:
     """What a page shows as a chart."""
 
+    title: str
+
 
 @dataclass(frozen=True)
 class LineChart(Chart):
@@ -217,6 +219,10 @@ class Explained(Chart):
     equation: str = ""
     reading: str = ""
     file: str = ""
+
+    @property
+    def title(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.chart.title
 
     def __post_init__(self) -> None:
         assert not self.file or self.file.endswith((".csv", ".json")), f"{self.file} is neither .csv nor .json"

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeVar
 from ..scheme import Scheme
 from ..support.words import did_you_mean
 from .charts import Chart
-from .tables import Table
+from .tables import Pairs, Table
 
 T = TypeVar("T")
 
@@ -43,12 +43,6 @@ class Verbatim(NamedTuple):
 
     text: str
     answer: bool = False
-
-
-class Pairs(NamedTuple):
-    """Names and values."""
-
-    rows: Sequence[tuple[str, str]]
 
 
 class Diagrams(NamedTuple):
@@ -91,12 +85,14 @@ class Document:
         """All charts, in order."""
         return list(of_kind(Chart, self.parts))
 
-    def table(self, name: str) -> Table:
-        """The table of this name."""
-        found = {one.name: one for one in self.tables if one.name}
-        if name not in found:
-            raise ValueError(f"{self.title} has no table {name!r}. {did_you_mean(name, found)}")
-        return found[name]
+    def chart(self, title: str | None = None) -> Chart:
+        """The chart of this title, else the first."""
+        named = {one.title: one for one in reversed(self.charts)}
+        if not named or (title is not None and title not in named):
+            raise ValueError(
+                f"{self.title} has no chart{f' {title!r}' if title else ''}. {did_you_mean(title or '', named)}"
+            )
+        return self.charts[0] if title is None else named[title]
 
 
 def flat(parts: Iterable[Part | Stacked]) -> Iterator[Part]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .charts import (
     BarChart,
@@ -25,14 +25,11 @@ from .charts import (
     TrailChart,
 )
 from .diagram import diagrams
-from .document import Beside, Diagrams, Document, Heading, Note, Pairs, Part, Stacked, Verbatim, Verdict, of_kind
+from .document import Beside, Diagrams, Document, Heading, Note, Part, Stacked, Verbatim, Verdict, flat, of_kind
 from .moving import particles, slider
 from .page import equation_to_html, page, pairs, side_by_side, words_to_html
 from .plots import attribute, framed, headed, legend, plotted, rounded
-from .tables import EVERYWHERE, NOT_ON_PAGES, Table, markdown_text, to_html, to_markdown, to_terminal
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from .tables import EVERYWHERE, NOT_ON_PAGES, Pairs, Table, markdown_text, to_html, to_markdown, to_terminal
 
 HEIGHT = 640  # of a page in a notebook, which scrolls
 Value = str | float | None
@@ -46,13 +43,17 @@ def document_to_page(document: Document) -> str:
     return page(document.title, [f"<h1>{escape(document.title)}</h1>", *begin, *map(part_to_html, shown)])
 
 
-def document_to_terminal(document: Document) -> RenderableType:
-    """The verdict, then the tables."""
-    from rich.console import Group
+def document_to_terminal(document: Document) -> str:
+    """The verdict, then the tables, as wide as the terminal."""
+    from rich.console import Console
     from rich.text import Text
 
-    begin = [Text(f"{document.verdict.sentence}\n", style="bold")] if document.verdict else []
-    return Group(*begin, to_terminal(document.tables))
+    console = Console(highlight=False)
+    with console.capture() as captured:  # else rich ends the process on a closed pipe
+        if document.verdict:
+            console.print(Text(f"{document.verdict.sentence}\n", style="bold"))
+        console.print(to_terminal([part for part in flat(document.parts) if isinstance(part, Table | Pairs)]))
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def document_to_notebook(document: Document) -> str:

@@ -70,6 +70,19 @@ class Table:
         found = ((column, [row[i] for row in self.rows]) for i, column in enumerate(self.columns))
         return [(column, cells) for column, cells in found if column.detail <= detail and (any(cells) or not cells)]
 
+    def records(self) -> list[dict[str, str]]:
+        """The rows as texts by the heads of their columns."""
+        heads = [in_one_line(lines(column.head)) for column in self.columns]
+        return [dict(zip(heads, (in_one_line(lines(cell)) for cell in row), strict=True)) for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Names and values."""
+
+    rows: Sequence[tuple[str, str]]
+    detail: int = ON_PAGES
+
 
 def grouped(columns: Columns) -> Columns:
     """The columns with each repeated text of a group shown once."""
@@ -91,17 +104,33 @@ def in_one_line(parts: Iterable[str]) -> str:
     return "".join(f"{' ' if part[0] in '([' else ', '}{part}" for part in parts if part).lstrip(", ")
 
 
-def to_terminal(tables: Iterable[Table]) -> RenderableType:
-    """Tables one below the other, without those that are only for pages."""
+def to_terminal(parts: Iterable[Table | Pairs]) -> RenderableType:
+    """Tables and pairs one below the other, without those that are only for pages."""
     from rich.console import Group
     from rich.text import Text
 
-    parts = list[Any]()
-    for table in tables:
-        if table.detail < ON_PAGES:
-            title = [Text(f"\n{table.title}\n")] if table.title else []
-            parts += [*title, Fitted(table), *(Text(f"\n{note}") for note in table.notes)]
-    return Group(*parts)
+    shown = list[Any]()
+    for part in parts:
+        if part.detail == ON_PAGES:
+            continue
+        if isinstance(part, Pairs):
+            shown.append(_pairs(part))
+        else:
+            title = [Text(f"\n{part.title}\n")] if part.title else []
+            shown += [*title, Fitted(part), *(Text(f"\n{note}") for note in part.notes)]
+    return Group(*shown)
+
+
+def _pairs(pairs: Pairs) -> RenderableType:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")  # nothing is cut on a narrow terminal
+    for row in pairs.rows:
+        grid.add_row(*map(Text, row))
+    return grid
 
 
 class Fitted(NamedTuple):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -173,3 +173,14 @@ class Inspection(Result):
     @property
     def models(self) -> list[ModelFindings]:
         return [self.model] if self.other is None else [self.model, self.other]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every figure of a probe in a row of its own."""
+        return [
+            {"model": found.model, "random": found.random, "probe": one.probe, "name": one.name, "text": text,
+             "along": one.along, "number": number, "figure": figure}
+            for found in self.models
+            for one in found.series
+            for text, figures in enumerate(one.figures)
+            for number, figure in zip(one.numbers, figures, strict=True)
+        ]  # fmt: skip
