@@ -34,12 +34,13 @@ def test_the_certificate_says_what_heads_and_units_do_with_and_without_positions
 
 
 def test_a_target_that_is_not_equivariant_is_refused_with_two_inputs() -> None:
-    with pytest.raises(ValueError, match=r"^The target 'sort' is not equivariant.* its tokens exchanged, \[.*\], have"):
-        approximate("sort", tokens=2, eps=0.1, positions="none")
-    with pytest.raises(ValueError, match=r"'sort' is not equivariant") as error:
-        approximate("sort", tokens=3, eps=0.1, positions="none")
-    first, second = re.findall(r"(\[[^]]*\]) has|exchanged, (\[[^]]*\])", str(error.value))
-    assert first[0] != second[1]  # two different inputs
+    for tokens in (2, 3):
+        with pytest.raises(
+            ValueError, match=r"^The target 'sort' is not equivariant.* exchanged, \[.*\], have"
+        ) as error:
+            approximate("sort", tokens=tokens, eps=0.1, positions="none")
+        first, second = re.findall(r"(\[[^]]*\]) has|exchanged, (\[[^]]*\])", str(error.value))
+        assert first[0] != second[1]  # two different inputs
     with pytest.raises(ValueError, match=r"^The target 'convolution' is not equivariant"):
         approximate("convolution", tokens=3, eps=0.1, positions="none")  # it is for two tokens
     with pytest.raises(ValueError, match=r"2 tokens, or of 3 of dimension 1, can be built; got 4 of dimension 1"):
@@ -48,7 +49,7 @@ def test_a_target_that_is_not_equivariant_is_refused_with_two_inputs() -> None:
 
 @pytest.mark.parametrize("name", ["max", "polynomial"])
 def test_three_tokens_have_a_sampled_error_that_is_called_so(name: str) -> None:
-    built = approximate(name, tokens=3, eps=0.05, positions="none")
+    built = approximate(name, tokens=3, eps=0.2, positions="none")
     found = built.certificate
     assert built.model.positions is None
     assert found.error is None
@@ -56,6 +57,6 @@ def test_three_tokens_have_a_sampled_error_that_is_called_so(name: str) -> None:
     assert found.sentence.endswith("nothing is proved for three tokens without positions.")
     x = np.random.default_rng(0).random((1000, 3, 1))
     y = built(x)
-    assert np.abs(y - built.target.map(x)).max() <= 1.05 * found.sampled <= 0.05
+    assert np.abs(y - built.target.map(x)).max() <= 1.05 * found.sampled <= 0.2
     for order in permutations(range(3)):
         np.testing.assert_allclose(built(x[:, order]), y[:, order], atol=1e-12)

@@ -17,7 +17,7 @@ from strategies import schemes
 
 from splitstep import SCHEMES, TABLEAUX, Scheme, Tableau, scheme, with_tableau
 from splitstep.notation import read, shortened
-from splitstep.scheme import Project, Substep, average, compose, with_diffusion, with_projections, without_residuals
+from splitstep.scheme import Project, Substep, with_diffusion, with_projections, without_residuals
 from splitstep.schemes import name_of
 from splitstep.tableau import coefficient
 
@@ -46,12 +46,11 @@ def test_white_space_does_not_matter(s: Scheme, data: st.DataObject) -> None:
     assert scheme(data.draw(space) + text + data.draw(space)) == s
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-def test_every_row_reads_back(name: str) -> None:
-    row = SCHEMES[name]
-    assert scheme(name) is row
-    assert scheme(str(row)) == row
-    assert coefficients(scheme(str(row))) == coefficients(row)
+def test_every_row_reads_back() -> None:
+    for name, row in SCHEMES.items():
+        assert scheme(name) is row
+        assert scheme(str(row)) == row
+        assert coefficients(scheme(str(row))) == coefficients(row)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +83,7 @@ def test_every_row_reads_back(name: str) -> None:
 def test_the_canonical_form(text: str, canonical: str) -> None:
     assert str(scheme(text)) == canonical
     assert scheme(canonical) == scheme(text)
+    assert read(canonical) is read(canonical)  # a text is parsed once
 
 
 def test_a_coefficient_is_a_fraction_where_it_is_a_short_one() -> None:
@@ -110,23 +110,28 @@ def test_a_coefficient_is_the_double_that_was_given(value: float) -> None:
     assert float(coefficient(value)) == value
 
 
+def one_line(given: Any) -> str:
+    """The one line by which a scheme is refused."""
+    with pytest.raises(ValueError, match=r"^[^\n]+$") as caught:
+        scheme(given)
+    return str(caught.value)
+
+
 @pytest.mark.parametrize("wrong", ["\u03a9/2", "A \u00c9", "\u00e9", "A\u0660", ["A", "F"], None, 3, b"A"])
 def test_what_is_not_a_scheme_is_refused_in_one_line(wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"[Ss]cheme") as caught:
-        scheme(wrong)
-    assert len(str(caught.value).splitlines()) == 1
+    assert "scheme" in one_line(wrong).lower()
 
 
-@pytest.mark.parametrize("fields", [("\u00e9",), ("",), (1,), ("AB",), ("N",), ("A\n",)])
-def test_what_is_not_a_letter_is_refused(fields: Any) -> None:
-    with pytest.raises(ValueError, match="fields such as A or F0"):
-        Substep(fields)
-
-
-@pytest.mark.parametrize("name", ["X", 1, "A", "", "N ", "N0\n", "NM", "n", "N\u0663"])
-def test_a_projection_is_n_m_or_p_with_digits(name: Any) -> None:
-    with pytest.raises(ValueError, match="A projection is N, M or P"):
-        Project(name)
+def test_what_is_not_a_letter_a_projection_or_a_number_is_refused() -> None:
+    for fields in ("\u00e9", "", 1, "AB", "N", "A\n"):
+        with pytest.raises(ValueError, match="fields such as A or F0"):
+            Substep((fields,))  # pyright: ignore[reportArgumentType]
+    for name in ("X", 1, "A", "", "N ", "N0\n", "NM", "n", "N\u0663"):
+        with pytest.raises(ValueError, match="A projection is N, M or P"):
+            Project(name)  # pyright: ignore[reportArgumentType]
+    for value in (float("nan"), float("inf"), 10**400, Fraction(10**400, 3)):
+        with pytest.raises(ValueError, match="below 10"):
+            Substep(("A",), value)
 
 
 RALSTON = Tableau("ralston_2", ((), (Fraction(2, 3),)), (Fraction(1, 4), Fraction(3, 4)))
@@ -177,13 +182,6 @@ def test_structure_is_changed_or_refused_in_one_line(text: str, bare: str, proje
             assert len(str(caught.value).splitlines()) == 1
         else:
             assert str(change(scheme(text))) == expected
-
-
-def test_average_and_compose_are_notations_too() -> None:
-    assert str(average(scheme("A F"), scheme("F A"))) == "1/2(A F) + 1/2(F A)"
-    assert str(compose(scheme("F/2 A F/2"), Fraction(1, 2), Fraction(1, 2))) == "F/4 A/2 F/4 F/4 A/2 F/4"
-    with pytest.raises(ValueError, match="average"):
-        compose(scheme("1/2(A F) + 1/2(F A)"), 0.5, 0.5)
 
 
 BAD = {
@@ -241,10 +239,8 @@ BAD = {
 
 @pytest.mark.parametrize(("text", "advice"), BAD.items())
 def test_a_wrong_notation_gets_one_line_with_the_text_the_place_and_advice(text: str, advice: str) -> None:
-    with pytest.raises(ValueError, match=advice) as caught:
-        scheme(text)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
+    message = one_line(text)
+    assert re.search(advice, message)
     if text.strip():
         assert repr(text) in message
         assert re.search(r"character \d+|Field [A-Z]|weights|half|at least one field|Rows:", message)
@@ -256,34 +252,20 @@ def test_the_place_is_the_character_at_fault() -> None:
             read(text)
 
 
-def refusal(text: str) -> str | None:
-    try:
-        s = scheme(text)
-    except ValueError as error:
-        return str(error)
-    assert scheme(str(s)) == s
-    return None
-
-
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(st.one_of(st.text(), st.text("AFNDab012/*@()+=:.e- \nheunrk4\u0663")))
 def test_any_text_is_a_scheme_or_is_refused_in_one_line(text: str) -> None:
-    message = refusal(text)
-    assert message is None or len(message.splitlines()) == 1
+    try:
+        s, message = scheme(text), ""
+    except ValueError as error:
+        s, message = None, str(error)
+    assert scheme(str(s)) == s if s else len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 400, "1" * 5000, "1e308", "1/" + "3" * 400])
-@pytest.mark.parametrize("text", ["A*{} F", "{}(A F) + 1/3(F A)", "A*{} A*{} A*1e308 F"])
-def test_a_number_of_any_size_is_refused_in_one_line(text: str, number: str) -> None:
-    with pytest.raises(ValueError, match="Scheme") as caught:
-        scheme(text.format(number, number))
-    assert len(str(caught.value).splitlines()) == 1
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, Fraction(10**400, 3)])
-def test_a_coefficient_is_a_finite_number(value: float) -> None:
-    with pytest.raises(ValueError, match="below 10"):
-        Substep(("A",), value)
+def test_a_number_of_any_size_is_refused_in_one_line(number: str) -> None:
+    for text in ("A*{} F", "{}(A F) + 1/3(F A)", "A*{} A*{} A*1e308 F"):
+        assert "Scheme" in one_line(text.format(number, number))
 
 
 @pytest.mark.parametrize(
@@ -298,10 +280,6 @@ def test_a_coefficient_is_a_finite_number(value: float) -> None:
 )
 def test_a_long_decimal_is_cut_for_reading_and_keeps_its_power_of_ten(text: str, short: str) -> None:
     assert shortened(text) == short
-
-
-def test_a_text_is_parsed_once() -> None:
-    assert read("A/3 F A*2/3") is read("A/3 F A*2/3")
 
 
 STRANGER = """
@@ -359,8 +337,6 @@ def test_another_package_adds_rows_and_tableaux() -> None:
         scheme("A @ralstn")
 
 
-@pytest.mark.parametrize(("wrong", "right"), [("macron", "macaron"), ("strang-mid", "strang-midpoint"), ("rk3", "rk4")])
-def test_an_unknown_row_gets_the_nearest_name(wrong: str, right: str) -> None:
-    with pytest.raises(ValueError, match=f"Did you mean {right}\\?") as caught:
-        scheme(wrong)
-    assert len(str(caught.value).splitlines()) == 1
+def test_an_unknown_row_gets_the_nearest_name() -> None:
+    for wrong, right in (("macron", "macaron"), ("strang-mid", "strang-midpoint"), ("rk3", "rk4")):
+        assert f"Did you mean {right}?" in one_line(wrong)

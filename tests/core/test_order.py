@@ -205,6 +205,8 @@ def test_compose_average_unshare_with_tableau() -> None:
     assert with_tableau(strang, TABLEAUX["heun"]) == scheme("F/2 A F/2 @heun")
     with pytest.raises(ValueError, match="sum to 1"):
         compose(strang, half, half, half)
+    with pytest.raises(ValueError, match="not an average"):
+        compose(average(lie, reverse), half, half)
 
 
 def test_the_number_of_coloured_trees() -> None:
