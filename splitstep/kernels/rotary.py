@@ -91,7 +91,7 @@ def check(kernels: Kernels, kind: str) -> None:
         torch.testing.assert_close(back, join_formula(q, k, v, cos, sin), rtol=0, atol=0)
 
 
-kernels = FastKernel("rotary positions", "rotary_kernels", check)
+kernels = FastKernel("rotary positions", "triton_kernels", check)
 
 
 @torch.library.custom_op("splitstep::split_rotary", mutates_args=())

@@ -85,7 +85,7 @@ def check(found: Kernels, kind: str) -> None:
 
 
 # A kernel each: PyTorch's own operations read and write wide copies of the logits about ten times.
-kernels = FastKernel("softmax", "row_kernels", check)
+kernels = FastKernel("softmax", "triton_kernels", check)
 
 
 def softmax_kernels(x: Tensor) -> Kernels | None:

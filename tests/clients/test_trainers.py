@@ -14,6 +14,8 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, Trai
 from splitstep.models import KINDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+OFTEN = ("causal", "translation", "image")
+RESUMED = [pytest.param(kind, marks=() if kind in OFTEN else pytest.mark.nightly) for kind in KINDS]
 SILENT: dict[str, Any] = dict(report_to="none", disable_tqdm=True, logging_strategy="no", use_cpu=True)
 
 
@@ -54,7 +56,7 @@ def assert_same(one: Any, other: Any) -> None:
         assert torch.equal(weight, other.state_dict()[name]), name
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", RESUMED)
 def test_a_resumed_trainer_ends_with_the_same_weights(kind: str, tmp_path: Path) -> None:
     whole = trained(kind, tmp_path)
     moved = {name: w.clone() for name, w in whole.model.state_dict().items()}
@@ -76,7 +78,7 @@ def test_a_seq2seq_trainer_writes_with_generate(tmp_path: Path) -> None:
     assert (found.predictions[:3, : expected.shape[1]] == expected.numpy()).all()
 
 
-@pytest.mark.parametrize("kind", ["causal", "translation"])
+@pytest.mark.parametrize("kind", ["causal", pytest.param("translation", marks=pytest.mark.nightly)])
 def test_the_flag_for_gradient_checkpointing_changes_no_weight(kind: str, tmp_path: Path) -> None:
     plain = trained(kind, tmp_path / "plain", save_strategy="no").model
     found = trained(kind, tmp_path / "less", save_strategy="no", gradient_checkpointing=True).model

@@ -7,22 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny
+from tiny import byte_tokenizer_with_padding, tiny
 
 trl = pytest.importorskip("trl", reason="trl is not installed")
 datasets = pytest.importorskip("datasets", reason="datasets is not installed")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 LINES = ["one two three", "two three four five", "three four", "four five six seven eight"] * 2
-
-
-def byte_tokenizer_with_padding() -> Any:
-    from transformers import PreTrainedTokenizerFast
-
-    from splitstep.text.tokenizers import byte_tokenizer
-
-    newline, zero = "\u010a", "\u0100"  # how ByteLevel writes these bytes
-    return PreTrainedTokenizerFast(tokenizer_object=byte_tokenizer(), eos_token=newline, pad_token=zero)
 
 
 @pytest.mark.parametrize(("adapter", "packing"), [(False, False), (True, False), (False, True)])
