@@ -174,6 +174,21 @@ def run(document: Mapping[str, Any], out: Path, environment: Mapping[str, str] |
     return Child(document, out, 0, environment).result()[0]
 
 
+def free_port() -> str:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def launched(rank: int, processes: int, port: str) -> dict[str, str]:
+    """The environment that torchrun gives a process."""
+    return {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+    }  # fmt: skip
+
+
 def together(
     document: Mapping[str, Any],
     out: Path,
@@ -184,22 +199,11 @@ def together(
     victim: int = 0,
 ) -> list[Child]:
     """Several processes that train together; if one is killed, it is the `victim`."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port, more = free_port(), environment or {}
     return [
-        Child(
-            document,
-            out,
-            kill_at if rank == victim else 0,
-            {
-                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_PORT": port,
-                "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", **(environment or {}),
-            },
-            act,
-        )
+        Child(document, out, kill_at if rank == victim else 0, launched(rank, processes, port) | more, act)
         for rank in range(processes)
-    ]  # fmt: skip
+    ]
 
 
 def begun(document: Mapping[str, Any], out: Path, processes: int = 1, **given: Any) -> list[Child]:

@@ -139,19 +139,3 @@ def test_models_that_do_not_fit_are_one_line(
     assert "leave out --beams" in refused(capsys, *words, "--beams", 2)
     assert "has no split" in refused(capsys, *words, "--split", "tost", LIMIT)
     assert "--task stdlib" in refused(capsys, "evaluate", by_bytes[0])
-
-
-def test_a_name_on_the_hub_comes_from_the_cache_or_is_one_line(
-    by_bytes: tuple[Path, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    assert "no model of that name comes from the Hub" in refused(capsys, "generate", "some-one/some-model")
-    cached = tmp_path / "models--some-one--some-model"
-    shutil.copytree(by_bytes[0], cached / "snapshots" / ("0" * 40))
-    (cached / "refs").mkdir()
-    (cached / "refs" / "main").write_text("0" * 40)
-    words = ("--prompt", "def ", "--tokens", 5)
-    found, wanted = (called(capsys, "generate", name, *words) for name in ("some-one/some-model", by_bytes[0]))
-    assert found["text"] == wanted["text"]

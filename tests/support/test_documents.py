@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitstep.support.documents import decode, json_lines, parse_json, parse_yaml, read_json, read_lines, read_yaml
+from splitstep.support.typed import json_text
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "json": read_json,
@@ -70,8 +71,15 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_any_json_is_read_as_python_reads_it(value: object) -> None:
+def test_any_json_is_read_as_python_reads_it_and_as_it_was_written(value: object) -> None:
     assert parse_json(json.dumps(value), "x", "anything") == value
+    assert json.loads(json_text(value)) == value
+
+
+def test_numbers_stand_on_one_line_and_entries_on_lines_of_their_own() -> None:
+    assert json_text({"a": [1, 2.5], "b": [[1], [2]], "c": {}}) == (
+        '{\n  "a": [1,2.5],\n  "b": [\n    [1],\n    [2]\n  ],\n  "c": {}\n}\n'
+    )
 
 
 @given(st.dictionaries(st.text("abcdefgh", min_size=1), st.lists(st.integers() | st.text("xyz \u00e9\u4e00"))))

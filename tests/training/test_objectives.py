@@ -7,14 +7,14 @@ from typing import Any
 import objectives
 import pytest
 import torch
-from children import RECIPE, check_killed, everything, newest, run, stored, together
+from children import RECIPE, check_killed, everything, newest, stored, together, trained
 from gpu import GPU
 from safetensors.torch import load_file
 from torch import Tensor
 
 from splitstep.models import SplitstepForImageClassification
 from splitstep.tasks import Batch
-from splitstep.training import read_recipe, train
+from splitstep.training import read_recipe
 from splitstep.training.networks import build_model
 from splitstep.training.objective import Learner, task_loss
 
@@ -29,39 +29,28 @@ def tensors(out: Path) -> dict[str, Any]:
     return everything(out)["tensors"]
 
 
-MODES: dict[str, dict[str, Any]] = {
-    "eager": {"accumulate": 1},
-    "accumulated": {"accumulate": 4},
-    "bfloat16": {"precision": "bfloat16"},
-    "compiled": {"mode": "compile"},
-    "ddp": {"parallel": "ddp"},
-    "fsdp": {"parallel": "fsdp"},
-}
+CAPTURED = [{"mode": x, "precision": y} for x in ("capture", "compile+capture") for y in ("float32", "bfloat16")]
 
 
 @pytest.mark.parametrize(
-    "mode", ["eager", "accumulated", "bfloat16", pytest.param("compiled", marks=pytest.mark.nightly)]
+    "options",
+    [
+        {"accumulate": 1},
+        {"accumulate": 4, "precision": "bfloat16"},
+        {"parallel": "ddp"},
+        pytest.param({"parallel": "fsdp"}, marks=pytest.mark.nightly),
+        pytest.param({"mode": "compile"}, marks=pytest.mark.nightly),
+        *(pytest.param(options, marks=GPU) for options in CAPTURED),
+    ],
+    ids=str,
 )
-def test_an_objective_that_repeats_the_tasks_loss_changes_no_bit(mode: str, tmp_path: Path) -> None:
+def test_an_objective_that_repeats_the_tasks_loss_changes_no_bit(options: dict[str, Any], tmp_path: Path) -> None:
     for objective in ("task", "repeat"):
-        run(recipe(objective, **MODES[mode]), tmp_path / objective)
-    assert tensors(tmp_path / "task") == tensors(tmp_path / "repeat")
-
-
-@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
-def test_nor_does_it_in_two_processes(mode: str, tmp_path: Path) -> None:
-    for objective in ("task", "repeat"):
-        for child in together(recipe(objective, **MODES[mode]), tmp_path / objective, 2):
-            child.result()
-    assert tensors(tmp_path / "task") == tensors(tmp_path / "repeat")
-
-
-@GPU
-@pytest.mark.parametrize("mode", ["capture", "compile+capture"])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_nor_does_it_when_captured(mode: str, precision: str, tmp_path: Path) -> None:
-    for objective in ("task", "repeat"):
-        train(read_recipe(recipe(objective, mode=mode, precision=precision), "r"), tmp_path / objective, quiet=True)
+        document, out = recipe(objective, **options), tmp_path / objective
+        if "parallel" in options:
+            assert [child.result() for child in together(document, out, 2)]
+        else:
+            trained(document, out)
     assert tensors(tmp_path / "task") == tensors(tmp_path / "repeat")
 
 
@@ -70,7 +59,7 @@ def test_captured_updates_learn_what_eager_ones_learn(tmp_path: Path) -> None:
     """The objective's own parameters and buffers as well; warming up leaves no trace in them."""
     found = {}
     for mode in ("eager", "capture"):
-        train(read_recipe(recipe(PROJECT, mode=mode, precision="float32"), "r"), tmp_path / mode, quiet=True)
+        trained(recipe(PROJECT, mode=mode, precision="float32"), tmp_path / mode)
         found[mode] = own(tmp_path / mode)
     assert found["eager"].keys() == found["capture"].keys()
     for name, x in found["eager"].items():
@@ -84,8 +73,8 @@ def own(out: Path) -> dict[str, Tensor]:
 
 def test_an_objective_learns_its_own_parameters(tmp_path: Path) -> None:
     """They come nearer to the teacher's, which nothing changes; the model is as without them: it gets no gradient."""
-    run(recipe(PROJECT, steps=60, lr=0.02, clip=0.0), tmp_path / "run")
-    run(recipe("task", steps=60, lr=0.02, clip=0.0), tmp_path / "task")
+    for name, objective in (("run", PROJECT), ("task", "task")):
+        trained(recipe(objective, steps=60, lr=0.02, clip=0.0), tmp_path / name)
     learned = own(tmp_path / "run")
     assert {name for name in learned if ":" not in name} == {"projector.weight", "projector.bias", "steps"}
     assert {name for name in learned if ":" in name} == {
@@ -103,7 +92,9 @@ def test_an_objective_learns_its_own_parameters(tmp_path: Path) -> None:
     assert alone == {name: x for name, x in with_objective.items() if "/objective" not in name}
 
 
-@pytest.mark.parametrize(("processes", "parallel"), [(1, "auto"), (2, "ddp"), (2, "fsdp")])
+@pytest.mark.parametrize(
+    ("processes", "parallel"), [(1, "auto"), pytest.param(2, "ddp", marks=pytest.mark.nightly), (2, "fsdp")]
+)
 def test_what_it_learns_is_resumed_and_not_exported(processes: int, parallel: str, tmp_path: Path) -> None:
     document = recipe(PROJECT, parallel=parallel)
     check_killed(document, tmp_path, 2 / 3, processes)
@@ -114,7 +105,6 @@ def test_what_it_learns_is_resumed_and_not_exported(processes: int, parallel: st
 
 
 def test_a_learner_is_what_the_model_returns() -> None:
-    """The default against the model's own loss, and halves of the weights against autocast, through the learner."""
     given = read_recipe(RECIPE, "r")
     task = given.load_task()
     model = build_model(given, task)
@@ -148,11 +138,5 @@ def test_options_that_an_objective_lacks_are_one_line(tmp_path: Path) -> None:
         ({"name": "project"}, "has the option weight, and nothing is given"),
     ):
         with pytest.raises(ValueError, match=message):
-            train(read_recipe({**RECIPE, "objective": objective}, "r"), tmp_path / "run", quiet=True)
+            trained({**RECIPE, "objective": objective}, tmp_path / "run")
         assert not (tmp_path / "run").exists()
-
-
-def test_a_recipe_keeps_its_objective(tmp_path: Path) -> None:
-    given = read_recipe(recipe(PROJECT), "r")
-    assert read_recipe(given.document(), "again") == given
-    assert read_recipe(RECIPE, "r").document()["objective"] == "task"

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from splitstep import cli
+from splitstep.inference.predict import predict_run
 from splitstep.models import (
     MaskedConfig,
     SplitstepForImageClassification,
@@ -21,7 +23,10 @@ from splitstep.models import (
     SplitstepForSequenceClassification,
 )
 from splitstep.models.inputs import Text
+from splitstep.recipe import override
 from splitstep.tasks import Task
+from splitstep.text.subwords import learn_bpe, learn_wordpiece
+from splitstep.text.tokenizers import save_tokenizer
 from splitstep.training import RunDirectory, read_recipe, train
 from splitstep.training.networks import build_model
 from splitstep.training.processes import Processes
@@ -34,6 +39,8 @@ LISTOPS: dict[str, Any] = {
     "task": "listops", "data": {"train": 40, "valid": 10, "test": 10},
     "model": {**SHAPE, "positions": "rotary"}, "train": TRAIN,
 }  # fmt: skip
+LEARNED: dict[str, Any] = {**SHAPE, "positions": "learned"}
+TEXTS = [f"the {film} {verb} {word}" for film in ("film", "plot") for verb in ("is", "was") for word in ("good", "bad")]
 ALONE = Processes(0, 1, torch.device("cpu"))
 
 
@@ -55,7 +62,7 @@ def fresh(document: dict[str, Any], task: Task) -> dict[str, Tensor]:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("finished") / "run"
-    train(read_recipe(DIGITS, "recipe"), out, quiet=True)
+    trained(DIGITS, out)
     return out
 
 
@@ -142,7 +149,7 @@ def test_weights_that_mean_something_else_are_refused(
     changes: dict[str, Any], needle: str, finished: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=r"^start: ") as caught:
-        train(read_recipe({**DIGITS, **changes, "start": str(finished)}, "recipe"), tmp_path / "run", quiet=True)
+        trained({**DIGITS, **changes, "start": str(finished)}, tmp_path / "run")
     assert needle in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
@@ -153,12 +160,12 @@ def test_another_vocabulary_and_a_model_without_an_encoder_are_refused(
 ) -> None:
     document = {**LISTOPS, "model": SHAPE, "start": str(finished)}
     with pytest.raises(ValueError, match="has no weights that this kind of model takes: name a model of the same kind"):
-        train(read_recipe(document, "recipe"), tmp_path / "run", quiet=True)
+        trained(document, tmp_path / "run")
     folder, model, _ = masked
     model.resize_token_embeddings(99)
     model.save_pretrained(folder)
     with pytest.raises(ValueError, match=r"has vocab_size 99 \(here \d+\): use the data that it was trained on"):
-        train(read_recipe({**LISTOPS, "start": str(folder)}, "recipe"), tmp_path / "run", quiet=True)
+        trained({**LISTOPS, "start": str(folder)}, tmp_path / "run")
 
 
 def compared(place: Path) -> None:
@@ -183,7 +190,7 @@ def test_what_is_no_start_is_one_line(
     start = Path(shutil.copytree(finished / "model", tmp_path / "place"))
     spoil(start)
     with pytest.raises(ValueError, match=needle) as caught:
-        train(read_recipe({**DIGITS, "start": str(start)}, "recipe"), tmp_path / "run", quiet=True)
+        trained({**DIGITS, "start": str(start)}, tmp_path / "run")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
@@ -224,3 +231,103 @@ def test_the_command_line_takes_a_start_and_the_table_names_it(
     assert cli.main(["train", "digits.yaml", "start=3", "--out", "other"]) == 2
     assert "start is 3, and needs text or nothing" in capsys.readouterr().err
     assert "start" not in read_recipe({**DIGITS, "start": None}, "recipe").document()
+
+
+# A classifier of texts begins with a masked language model: its tokenizer, its body, a new head
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def fluent(folder: Path, **more: Any) -> Path:
+    """The folder of a masked language model with its tokenizer. Its vocabulary is larger than the tokenizer's, and
+    position 40 is the last."""
+    torch.manual_seed(0)
+    config = {**LEARNED, "vocab_size": 320, "max_positions": 40, "token_types": 2, "init_std": 0.3} | more
+    SplitstepForMaskedLM(MaskedConfig(**config)).save_pretrained(folder)
+    save_tokenizer(folder, learn_wordpiece(TEXTS * 2, 300), {"pad_token": "[PAD]"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fluent(tmp_path_factory.mktemp("masked"))
+
+
+def classifier(start: Path, **more: Any) -> dict[str, Any]:
+    model = {**LEARNED, "pool": "first", "head_start": "zero"}
+    return {"task": "classify", "model": model, "train": TRAIN, "start": str(start), **more}
+
+
+def vocabulary(folder: Path) -> dict[str, int]:
+    return json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+
+
+def test_the_body_and_the_tokens_are_those_of_the_start_and_the_head_is_zero(start: Path, tmp_path: Path) -> None:
+    run = begun(classifier(start), tmp_path / "run")
+    task: Any = run.task
+    assert task.reader.tokenizer.get_vocab() == vocabulary(start)
+    assert task.shape == {"vocab_size": 320, "max_length": 40, "labels": 2, "token_types": 2}
+    stored, now = load_file(start / "model.safetensors"), weights(run.model)
+    body = [name for name in now if name.startswith("encoder.")]
+    assert body
+    assert all(torch.equal(now[name], stored[name]) for name in body)
+    assert set(now) - set(body) == {"head.weight", "head.bias"}
+    assert not now["head.weight"].any()
+    assert run.start is not None
+    told = f"starts from {start}: {len(body)} tensors loaded; new: head.weight, head.bias; left: "
+    assert run.start.summary().startswith(told)
+
+
+def test_a_finished_run_no_longer_needs_its_start(start: Path, tmp_path: Path, capsys: Any) -> None:
+    """It is evaluated and used for predictions with the tokenizer in its own folder; its figures are the same. Another
+    run starts from it, with two texts after one: the tokenizer, the types and the positions are passed on."""
+    copy = Path(shutil.copytree(start, tmp_path / "start"))
+    result = trained(classifier(copy), tmp_path / "one")
+    shutil.rmtree(copy)
+    assert vocabulary(tmp_path / "one/model") == vocabulary(start)
+    assert cli.main(["evaluate", str(tmp_path / "one"), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    assert figures["accuracy"] == pytest.approx(result.test["accuracy"])
+    assert len(predict_run(tmp_path / "one", ["the film is good"]).outputs) == 1
+    rows = "".join(f"{a},{b},{a[-3:] == b[-3:]}\n" for a in TEXTS for b in TEXTS)
+    (tmp_path / "pairs.csv").write_text(f"text,text2,label\n{rows}")
+    given = classifier(tmp_path / "one", data={"train": str(tmp_path / "pairs.csv")})
+    assert not trained(given, tmp_path / "two").start.new  # as many classes, so even the head is taken
+
+
+@pytest.mark.parametrize(("head", "equal"), [("zero", True), ("drawn", False)])
+def test_a_zero_head_gives_all_classes_the_same_probability(head: str, equal: bool, tmp_path: Path) -> None:
+    run = begun({"task": "classify", "model": {**LEARNED, "head_start": head}, "train": TRAIN}, tmp_path)
+    batch = run.task.batch(0, 0, 8)
+    with torch.no_grad():
+        logits = run.model(**{name: x for name, x in batch.items() if name != "labels"}).logits
+    assert bool((logits == 0).all()) == equal
+
+
+def test_what_the_refusal_of_another_scheme_says_to_type_is_accepted(tmp_path: Path) -> None:
+    document = classifier(fluent(tmp_path / "start", scheme="macaron", ffn=[15, 16, 16, 17]))
+    with pytest.raises(ValueError, match="match=none") as error:
+        begun(document, tmp_path / "run")
+    typed = shlex.split(str(error.value).partition(": type ")[2])
+    assert begun(override(document, typed), tmp_path / "run").model.config.ffn == [15, 16, 16, 17]
+
+
+def test_a_start_without_the_marks_of_sentences_or_with_fewer_positions_is_refused(start: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(start, tmp_path / "start"))
+    with pytest.raises(ValueError, match=r"option length is 100, and .* reads 40 tokens: use at most 40"):
+        begun(classifier(folder, data={"length": 100}), tmp_path / "run")
+    document = json.loads(learn_bpe(TEXTS, 300).to_str())
+    document["added_tokens"] = []
+    for mark in ("[CLS]", "[SEP]"):
+        document["model"]["vocab"][mark.strip("[]")] = document["model"]["vocab"].pop(mark)
+    (folder / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(ValueError, match=r"start has a tokenizer without \[CLS\] and \[SEP\]"):
+        begun(classifier(folder), tmp_path / "run")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ValueError, match=r"start holds no tokenizer.json: name a finished run"):
+        begun(classifier(folder), tmp_path / "run")

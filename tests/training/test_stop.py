@@ -4,20 +4,20 @@ import json
 import os
 import shlex
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from children import RECIPE, Program, everything, lines, run
+from children import RECIPE, Program, everything, free_port, launched, lines, trained
 
-from splitstep.training import read_recipe, train
+from splitstep.training import loop, read_recipe, train
+from splitstep.training import run as running
 from splitstep.training.processes import Stop, Stopped
 
 DOCUMENT: dict[str, Any] = {
     **RECIPE,
-    "train": {**RECIPE["train"], "steps": 1000, "evaluate_every": 500, "log_every": 20, "checkpoint_seconds": 1e6},
+    "train": {**RECIPE["train"], "steps": 600, "evaluate_every": 300, "log_every": 20, "checkpoint_seconds": 1e6},
 }
 
 
@@ -34,16 +34,8 @@ def wait_for_updates(folder: Path, process: Program) -> None:
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a run that nobody stops leaves."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    run(DOCUMENT, out)
-    return everything(out)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: Path, whole: dict[str, Any]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
+def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: Path) -> None:
     """No update is lost, and the command that is named ends with the bits of a run that nobody stopped."""
     process = begun(tmp_path)
     wait_for_updates(tmp_path, process)
@@ -60,16 +52,14 @@ def test_a_signal_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: 
     told = again.communicate(timeout=300)[1]
     assert again.returncode == 0, told
     assert f"continues after step {step:,}" in told
-    assert everything(tmp_path / "a run") == whole
+    trained(DOCUMENT, tmp_path / "whole")
+    assert everything(tmp_path / "a run") == everything(tmp_path / "whole")
 
 
 def test_of_several_processes_all_save_together(tmp_path: Path) -> None:
     """One of them is asked to stop; all stop after the same step, and write one checkpoint."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    processes = [begun(tmp_path, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(2)]
+    port = free_port()
+    processes = [begun(tmp_path, **launched(rank, 2, port)) for rank in range(2)]
     wait_for_updates(tmp_path, processes[0])
     processes[1].send_signal(signal.SIGTERM)
     processes[1].send_signal(signal.SIGTERM)  # as a launcher does that the terminal has interrupted too
@@ -84,7 +74,6 @@ def test_of_several_processes_all_save_together(tmp_path: Path) -> None:
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     """In evaluation, say, which may take longer than somebody is ready to wait."""
-    from splitstep.training import loop
 
     def interrupted(*arguments: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
@@ -101,8 +90,6 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 
 def test_signals_are_heard_during_training_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before and after, they do what they did; a run that nobody lets hear them is interrupted as ever."""
-    from splitstep.training import run as running
-
     handlers = []
     advance = running.Run.advance
 

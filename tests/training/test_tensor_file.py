@@ -4,7 +4,6 @@ from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
-import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,12 +18,7 @@ def test_safetensors_reads_what_is_written(tmp_path: Path) -> None:
     """Every type, scalars, nothing at all, tensors that are not contiguous, odd sizes before wide types."""
     torch.manual_seed(0)
     tensors = {f"odd {i} {name}": torch.randn(3, 5).mul(9).to(kind) for i, (kind, name) in enumerate(NAMES.items())}
-    tensors |= {
-        "scalar": torch.tensor(2.5),
-        "none": torch.empty(0, 4),
-        "turned": torch.randn(4, 6).T,
-        "é": torch.ones(1),
-    }
+    tensors |= {"scalar": torch.tensor(2.5), "none": torch.empty(0, 4), "é": torch.randn(4, 6).T}
     checksum = write_tensors(tmp_path / "x.safetensors", tensors)
     found = load_file(tmp_path / "x.safetensors")
     assert found.keys() == tensors.keys()
@@ -64,8 +58,3 @@ def test_a_scalar_is_one_piece(tmp_path: Path) -> None:
     target = LocalShard(torch.zeros(()), 0, torch.Size(), False)
     found.copy_to(target)
     assert (whole_shape([found]), float(target.local)) == ([], 7.0)
-
-
-def test_a_type_that_safetensors_lacks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KeyError):
-        write_tensors(tmp_path / "x.safetensors", {"x": torch.ones(2, dtype=torch.complex128)})
