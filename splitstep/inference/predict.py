@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..support.documents import read_json
 from ..support.words import counted
@@ -48,7 +50,7 @@ class Predictions:
     def json(self) -> dict[str, Any]:
         """The result as JSON values."""
         if not self.labels:
-            found: list[dict[str, Any]] = [{"number": one[0]} for one in self.outputs]
+            found = [{"number": one[0]} for one in self.outputs]
         else:
             found = [
                 {"label": self.labels[i], "probability": one[i], "probabilities": one}
@@ -58,9 +60,11 @@ class Predictions:
 
 
 class Inputs(NamedTuple):
-    """What a model reads: batches with the numbers of their inputs, and the lines that were cut."""
+    """What a model reads: the numbers of its inputs in the order to read them, what makes a batch of some of them, and
+    the lines that were cut."""
 
-    batches: Iterator[tuple[list[int], dict[str, Tensor]]]
+    order: Sequence[int]
+    batch: Callable[[Sequence[int]], dict[str, Tensor]]
     cut: list[int]
 
 
@@ -74,13 +78,11 @@ def predict_run(path: Path, lines: Sequence[str], progress: Progress | None = No
         raise ValueError(f'{path} is a run of task "{run.recipe.task}", which has no labels to predict: {instead}')
     if not lines:
         raise ValueError("there is nothing to predict: give one text, or the path of one image, on each line")
-    wanted = RunDirectory(path).environment().data.get("texts", 1)
+    if kind == "image":
+        return predictions(path, run, partial(image_inputs, lines), progress)
     texts = [tuple(line.split("\t")) for line in lines]
-    if kind == "sequence":
-        check_texts(texts, wanted)
-    return (
-        predict_texts(path, run, texts, progress) if kind == "sequence" else predict_images(path, run, lines, progress)
-    )
+    check_texts(texts, RunDirectory(path).environment().data.get("texts", 1))
+    return predictions(path, run, partial(text_inputs, texts), progress)
 
 
 def check_texts(texts: Sequence[tuple[str, ...]], wanted: int) -> None:
@@ -91,17 +93,8 @@ def check_texts(texts: Sequence[tuple[str, ...]], wanted: int) -> None:
             raise ValueError(f"line {number} has {counted(len(one), 'text')}, and the model reads {needs}")
 
 
-def predict_texts(
-    path: Path, run: Finished, texts: Sequence[tuple[str, ...]], progress: Progress | None = None
-) -> Predictions:
-    """What the model says of texts, or pairs of texts."""
-    model, precision = run.load_model()
-    inputs = text_inputs(run.model, model.config, texts)
-    return answers(path, model, precision, inputs, len(texts), progress)
-
-
-def text_inputs(folder: Path, config: Any, texts: Sequence[tuple[str, ...]]) -> Inputs:
-    """The texts as the model's own tokenizer reads them, the shortest first, so little is padded."""
+def text_inputs(texts: Sequence[tuple[str, ...]], folder: Path, config: Any) -> Inputs:
+    """Texts, or pairs of them, as the model's own tokenizer reads them, the shortest first, so little is padded."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
@@ -109,66 +102,53 @@ def text_inputs(folder: Path, config: Any, texts: Sequence[tuple[str, ...]]) -> 
     if tokenizer.truncation is None:
         tokenizer.enable_truncation(min(settings["model_max_length"], config.max_positions))
     found = tokenizer.encode_batch([one[0] if len(one) == 1 else one for one in texts])
+    fills = {"ids": tokenizer.token_to_id(settings["pad_token"]), "attention_mask": 0}
+    fills |= {"type_ids": 0} if config.token_types else {}
+    names = {"ids": "input_ids", "type_ids": "token_type_ids"}
+
+    def batch(rows: Sequence[int]) -> dict[str, Tensor]:
+        return {
+            names.get(name, name): pad_sequence([torch.tensor(getattr(found[i], name)) for i in rows], True, fill)
+            for name, fill in fills.items()
+        }
+
     order = sorted(range(len(found)), key=lambda number: len(found[number].ids))
-    padding: int = tokenizer.token_to_id(settings["pad_token"])  # pyright: ignore[reportAssignmentType]  # it has one
-
-    def batches() -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-        for first in range(0, len(order), BATCH):
-            rows = order[first : first + BATCH]
-            fields = {
-                "input_ids": [found[i].ids for i in rows],
-                "attention_mask": [found[i].attention_mask for i in rows],
-            }
-            if config.token_types:
-                fields["token_type_ids"] = [found[i].type_ids for i in rows]
-            yield rows, {name: filled(x, padding if name == "input_ids" else 0) for name, x in fields.items()}
-
-    return Inputs(batches(), [number for number, one in enumerate(found, 1) if one.overflowing])
+    return Inputs(order, batch, [number for number, one in enumerate(found, 1) if one.overflowing])
 
 
-def filled(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
-    """Rows of whole numbers, filled up to the longest [B, T]."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows])
-
-
-def predict_images(path: Path, run: Finished, files: Sequence[str], progress: Progress | None = None) -> Predictions:
-    """What the model says of image files."""
+def image_inputs(files: Sequence[str], folder: Path, config: Any) -> Inputs:
+    """Image files as the model was trained on them."""
     for number, name in enumerate(files, 1):
         if not Path(name).is_file():
             raise ValueError(f'line {number}: there is no file "{name}": give the path of one image on each line')
-    model, precision = run.load_model()
-    settings = read_json(run.model / "preprocessor_config.json")
+    settings = read_json(folder / "preprocessor_config.json")
     standard = Standard(WHITE, settings["image_mean"], settings["image_std"])
-    mode: Mode = "L" if model.config.channels == 1 else "RGB"
+    mode: Mode = "L" if config.channels == 1 else "RGB"
 
-    def batches() -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-        for first in range(0, len(files), BATCH):
-            part = files[first : first + BATCH]
-            squares = [pixels_of(open_image(Path(name)), mode, model.config.image_size) for name in part]
-            rows = list(range(first, first + len(part)))
-            yield rows, {"pixel_values": standardised(np.stack(squares), standard)}
+    def batch(rows: Sequence[int]) -> dict[str, Tensor]:
+        squares = [pixels_of(open_image(Path(files[i])), mode, config.image_size) for i in rows]
+        return {"pixel_values": standardised(np.stack(squares), standard)}
 
-    return answers(path, model, precision, Inputs(batches(), []), len(files), progress)
+    return Inputs(range(len(files)), batch, [])
 
 
 @torch.no_grad()
-def answers(
-    path: Path, model: Any, precision: torch.dtype, inputs: Inputs, count: int, progress: Progress | None
+def predictions(
+    path: Path, run: Finished, read: Callable[[Path, Any], Inputs], progress: Progress | None
 ) -> Predictions:
-    """The model's outputs in the order of the inputs."""
-    outputs: list[list[float]] = [[]] * count
-    device, done = next(model.parameters()).device, 0
-    numbers = model.config.num_labels == 1
-    for rows, batch in inputs.batches:
+    """What the model of a run says, in the order of the inputs."""
+    model, precision = run.load_model()
+    inputs, device, numbers = read(run.model, model.config), model.device, model.config.num_labels == 1
+    outputs: list[list[float]] = [[]] * len(inputs.order)
+    for first in range(0, len(outputs), BATCH):
+        rows = inputs.order[first : first + BATCH]
         with autocast(precision, device):
-            logits = model(**{name: x.to(device) for name, x in batch.items()}).logits.float()
+            logits = model(**{name: x.to(device) for name, x in inputs.batch(rows).items()}).logits.float()
         found = (logits if numbers else logits.softmax(-1)).cpu().tolist()
         for row, one in zip(rows, found, strict=True):
             outputs[row] = one
-        done += len(rows)
         if progress is not None:
-            progress(done, count)
+            progress(first + len(rows), len(outputs))
     names = () if numbers else tuple(model.config.id2label[i] for i in range(model.config.num_labels))
     return Predictions(str(path), names, outputs, inputs.cut)
 
@@ -180,7 +160,7 @@ def submit_run(path: Path, out: Path, data: Path | None = None, progress: Progre
         raise ValueError(f'{path} is a run of task "{run.recipe.task}": --submission is for runs of task "glue"')
     written = []
     for one in submissions(run.recipe.options.name, data):
-        found = predict_texts(path, run, one.texts, progress)
+        found = predictions(path, run, partial(text_inputs, one.texts), progress)
         predicted = found.best() if found.labels else [output[0] for output in found.outputs]
         out.mkdir(parents=True, exist_ok=True)
         text = submission_text(run.recipe.options.name, one.indices, predicted)

@@ -12,17 +12,26 @@ from typing import Any, Literal, NamedTuple
 import transformers
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GgufConfig,
+    PreTrainedModel,
+)
+from transformers.initialization import no_init_weights
 from transformers.models.auto.image_processing_auto import AutoImageProcessor  # at the top it asks for torchvision
 
 from ..models import SplitstepConfig
 from ..models.base import silent
 from ..models.config import kind_of
+from ..support.gguf_file import gguf_source, gguf_tokenizer, is_gguf
 from ..support.words import first_line
 from ..text.open_tokenizer import TOKENIZERS
 from ..training.directory import RunDirectory
 from .folder import CODE, check_folder
-from .gguf import read_gguf
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "model*.safetensors"]  # of a model on the Hub; pickles never
@@ -82,7 +91,8 @@ def open_folder(
     check_folder(folder, trust_remote_code)
     try:
         model = read_model(folder, trust_remote_code)
-        tokenizer = read_tokenizer(folder, trust_remote_code)
+        reads = any((folder / file).is_file() for file in TOKENIZERS)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code) if reads else None
         processor = read_processor(folder, trust_remote_code)
     except Exception as error:  # what a folder holds can break its reader in any way
         if "trust_remote_code" in str(error):
@@ -121,12 +131,6 @@ def class_of(config: Any, trust_remote_code: bool) -> Any:
     return found if isinstance(found, type) and issubclass(found, PreTrainedModel) else AutoModel
 
 
-def read_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
-    if not any((folder / file).is_file() for file in TOKENIZERS):
-        return None
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-
-
 def read_processor(folder: Path, trust_remote_code: bool) -> Any:
     """The image processor, by the backend that needs no torchvision."""
     if not (folder / "preprocessor_config.json").is_file():
@@ -135,3 +139,37 @@ def read_processor(folder: Path, trust_remote_code: bool) -> Any:
         return AutoImageProcessor.from_pretrained(folder, backend="pil", trust_remote_code=trust_remote_code)
     except ImportError:
         return None
+
+
+def read_gguf(file: Path) -> tuple[Any, Any]:
+    """The model and the tokenizer in a GGUF file."""
+    if not file.is_file():
+        raise ValueError(f"there is no file {file}")
+    if not is_gguf(file):
+        raise ValueError(f"{file} is not a GGUF file, in spite of its name: it does not begin with GGUF")
+    try:
+        with gguf_source(file) as where:
+            config = AutoConfig.from_pretrained(**where)
+            auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+            packed = auto.from_pretrained(**where, config=config, quantization_config=GgufConfig(dequantize=True))
+            tokenizer = gguf_tokenizer(file, where)
+    except ImportError as error:
+        raise ValueError(f"{file} is a GGUF file, which needs another package: pip install gguf ({error})") from None
+    except Exception as error:  # the content of the file can break its reader in any way
+        raise ValueError(
+            f"{file} does not open: it is damaged, or of a kind unknown to transformers ({error})"
+        ) from None
+    return rebuilt(packed, file), tokenizer
+
+
+def rebuilt(packed: Any, file: Path) -> Any:
+    """The same weights in a model of a clean config: transformers refuses to save what it has read from a GGUF file."""
+    config = packed.config
+    vars(config).pop("quantization_config", None)
+    with no_init_weights():
+        model = type(packed)._from_config(config, dtype=packed.dtype)
+    model.load_state_dict(packed.state_dict(), assign=True)
+    model.tie_weights()
+    model.generation_config = packed.generation_config
+    model.name_or_path = config.name_or_path = str(file)
+    return model.eval()
