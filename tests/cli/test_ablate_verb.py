@@ -16,7 +16,15 @@ from inline import here
 from splitstep import cli
 from splitstep.experiments import running
 
-SMALL = ["data.patch=4", "model.layers=1", "model.width=16", "model.heads=2", "model.ffn=32", "train.batch=8"]
+SMALL = [
+    "data.patch=4",
+    "model.layers=1",
+    "model.width=16",
+    "model.heads=2",
+    "model.ffn=32",
+    "train.batch=8",
+    "train.steps=20",
+]
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,16 +46,16 @@ def test_a_killed_study_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its process and its worker are killed; it continues in this process."""
-    words = ["ablate", "--task", "digits", *SMALL, "train.steps=40", "--arms", "no-norm", "--seeds", "3"]
-    words += ["--rates", "1e-3,3e-3", "--engine", "local=1", "--json"]
+    words = ["ablate", "--task", "digits", *SMALL, "--arms", "no-norm", "--seeds", "2", "--rates", "1e-3"]
+    words += ["--engine", "local=1", "--json"]
     study = Program([*words, "--out", "killed"], tmp_path)
     ended = lambda: len(list(tmp_path.glob("killed/runs/*/result.json")))  # noqa: E731
-    while ended() < 2 and study.returncode is None:
+    while not ended() and study.returncode is None:
         time.sleep(0.05)
     os.killpg(study.pid, signal.SIGKILL)
     study.communicate(timeout=60)
     kept = {file: file.stat().st_mtime_ns for file in tmp_path.glob("killed/runs/*/result.json")}
-    assert 2 <= len(kept) < 6
+    assert 1 <= len(kept) < 4
     assert not (tmp_path / "killed" / "result.json").exists()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(running, "open_engine", here)

@@ -13,8 +13,7 @@ from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.trials import Curve, Trial
 from splitstep.models.cost import Cost
 from splitstep.schemes import scheme
-from splitstep.studies.ablate.result import Ablation, ArmResult, Lost, Outcome, Replayed, Series
-from splitstep.studies.ablate.verdict import claims_of
+from splitstep.studies.ablate.result import Ablation, ArmResult, Lost, Outcome, Replayed, Series, claims_of
 from splitstep.studies.compare.result import Comparison, OnTestSet, Pair, ScoreEstimate, rows_of
 from splitstep.support.provenance import Provenance
 from splitstep.tasks import Metric

@@ -1,10 +1,9 @@
 """Ablations: arms that lack residuals or norms, trained and measured layer by layer."""
 
 from ...experiments.study import Study
-from .document import document
+from .document import document, tables_together
 from .result import Ablation
 from .study import ablate
-from .together import tables_together
 
 __all__ = ["STUDY", "ablate"]
 

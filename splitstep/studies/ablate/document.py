@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ...experiments.sections import pictures, reproduce, summary
 from ...report.charts import Axis
 from ...report.document import Beside, Document, Heading, Note, Part
+from ...report.tables import Table
 from .charts import (
     COSINE,
     Figure,
     along_training,
+    gradient_maps,
     group_maps,
     has,
     head_maps,
-    heat_maps,
     information_planes,
     loss_curves,
     over_layers,
-    relative_to_last,
 )
-from .result import Ablation, Claim
+from .result import DRIFT, EXPLOSION, Ablation, Claim, ablation_verdict, claim_verdict
 from .tables import (
     arms_table,
     attention_table,
     claims_table,
+    common_tables,
     information_table,
     lost_table,
     measures_table,
     replay_table,
     runs_table,
 )
-from .verdict import DRIFT, EXPLOSION, ablation_verdict, claim_verdict
 
-NORM = Axis("norm", "{:.3g}", log=True)
-Section = Callable[[Ablation], list[Part]]
+SHARE = Axis("CKA", "{:.3f}")
 
 
 def document(result: Ablation) -> Document:
     """The whole document."""
     title = f"{result.task}: {', '.join(arm.name for arm in result.arms)}"
+    losses = (("train", "Training loss"), ("valid", "Validation loss"))
     parts = [
         claims_table(result),
         *(part for claim in result.claims for part in claimed(result, claim)),
@@ -47,14 +48,19 @@ def document(result: Ablation) -> Document:
         arms_table(result),
         measures_table(result),
         *lost_table(result),
-        *(part for section in SECTIONS for part in section(result)),
+        *(part for section in SECTIONS for part in section.parts(result)),
         *replay_table(result),
-        *losses(result),
+        Beside([loss_curves(result, f"{split}_loss", title, f"chart-{split}") for split, title in losses]),
         *pictures((arm.name, arm.scheme) for arm in result.arms),
         runs_table(result),
         *reproduce(result.made, result.trials, "splitstep.studies.ablate.ablate(...)"),
     ]
     return Document(title, parts, ablation_verdict(result))
+
+
+def tables_together(results: Sequence[tuple[str, Ablation]]) -> Sequence[Table]:
+    """The claims and the arms of several ablations; all tables of a single one."""
+    return common_tables(results) if len(results) > 1 else document(results[0][1]).tables
 
 
 def claimed(result: Ablation, claim: Claim) -> list[Part]:
@@ -66,109 +72,101 @@ def claimed(result: Ablation, claim: Claim) -> list[Part]:
     return shown
 
 
-def headed(title: str, text: str) -> list[Part]:
-    return [Heading(title), Note(text)]
+class Section(NamedTuple):
+    """An analysis: the figure without which there is none, how it is drawn, and its heading with a note."""
+
+    needs: str
+    drawn: Callable[[Ablation], list[Part]]
+    title: str = ""
+    note: str = ""
+
+    def parts(self, result: Ablation) -> list[Part]:
+        """The parts of the document; none without figures."""
+        if not has(result, self.needs):
+            return []
+        headed = [Heading(self.title), Note(self.note)] if self.title else []
+        return [*headed, *self.drawn(result)]
 
 
 def drift(result: Ablation) -> list[Part]:
-    if not has(result, "drift"):
-        return []
     layers = Figure("drift", "Cosine with the input", COSINE, level=DRIFT)
+    along = layers._replace(title="The last layer's cosine with the input")
     previous = Figure("neighbours", "Cosine with the layer before", COSINE)
-    along = Figure("drift", "The last layer's cosine with the input", COSINE, level=DRIFT)
-    return [
-        *headed("Drift", "How far the state turns away from the stack's input: the mean cosine over tokens. Over the "
-                f"layers at the end of training, and along it. A network drifts below {DRIFT:g}."),
-        Beside([over_layers(result, layers), along_training(result, along)]),
-        over_layers(result, previous),
-    ]  # fmt: skip
+    return [Beside([over_layers(result, layers), along_training(result, along)]), over_layers(result, previous)]
 
 
 def gradients(result: Ablation) -> list[Part]:
-    if not has(result, "gradients"):
-        return []
-    maps = Figure("gradients", "", Axis("", "{:+.2f}"), first=0)
     growth = Figure("growth", "Growth per layer", Axis("factor", "{:.3g}", log=True), level=EXPLOSION)
-    first = Figure("gradients", "Gradient at the stack's input", NORM)
+    first = Figure("gradients", "Gradient at the stack's input", Axis("norm", "{:.3g}", log=True))
     return [
-        *headed("Gradients", "The norm of the loss's gradient with respect to the state before each layer, over that "
-                "after the last: its decimal logarithm, +1 is ten times as large. Layer 0 is the stack's input."),
-        heat_maps(result, maps, relative_to_last),
+        gradient_maps(result),
         Beside([along_training(result, growth), along_training(result, first, 0)]),
         Heading("Parameters", 3),
-        Note("The gradient of each group of parameters at the end of training over the full arm's, again as a decimal "
-             "logarithm."),
+        Note(
+            "The gradient of each group of parameters at the end of training over the full arm's, again as a decimal "
+            "logarithm."
+        ),
         group_maps(result),
-    ]  # fmt: skip
+    ]
 
 
 def information(result: Ablation) -> list[Part]:
-    if not has(result, "information_x"):
-        return []
-    return [
-        information_planes(result),
-        Note(
-            "What the states T of each layer know about the input X and the label Y, with noise added to T after a "
-            "fixed projection: sigma is 1, relative to the spread of T. A line joins the layers of one record. The "
-            "table has other estimators, other noise, and what each is off by where the truth is known."
-        ),
-        *information_table(result),
-    ]
+    note = (
+        "What the states T of each layer know about the input X and the label Y, with noise added to T after a "
+        "fixed projection: sigma is 1, relative to the spread of T. A line joins the layers of one record. The "
+        "table has other estimators, other noise, and what each is off by where the truth is known."
+    )
+    return [information_planes(result), Note(note), *information_table(result)]
 
 
 def attention(result: Ablation) -> list[Part]:
-    parts = list[Part]()
-    if any("jensen_shannon" in arm.own.maps for arm in result.arms):
-        parts += headed(
-            "Attention",
-            "How far each head attends elsewhere than the same head of the full arm from the same start: the "
-            "Jensen-Shannon divergence in nats, at most 0.693. The first map has two seeds of the full arm.",
-        )
-        parts += [head_maps(result, "jensen_shannon", "", "{:.3f}")]
-        parts += attention_table(result)
-    if has(result, "entropy"):
-        entropy = Figure("entropy", "Entropy of attention", Axis("nats", "{:.2f}"))
-        parts.append(over_layers(result, entropy))
-    return parts
+    return [head_maps(result, "jensen_shannon", "{:.3f}"), *attention_table(result)]
+
+
+def entropy(result: Ablation) -> list[Part]:
+    return [over_layers(result, Figure("entropy", "Entropy of attention", Axis("nats", "{:.2f}")))]
 
 
 def fidelity(result: Ablation) -> list[Part]:
-    if not has(result, "cka"):
-        return []
-    cka = Figure("cka", "CKA with the full arm", Axis("CKA", "{:.3f}"), first=0)
-    cosine = Figure("cosine", "Cosine with the full arm, same start", COSINE, first=0)
-    along = Figure("cka", "The last layer's CKA along training", Axis("CKA", "{:.3f}"))
-    return [
-        *headed("Representations", "CKA compares networks of different seeds; the line of the full arm is that of two "
-                "of its seeds. The cosine depends on coordinates, so it compares networks from the same start; its "
-                "line of the full arm is that of two starts."),
-        Beside([
-            over_layers(result, cka, "two seeds"),
-            over_layers(result, cosine, "two starts"),
-        ]),
-        along_training(result, along, baseline="two seeds"),
-    ]  # fmt: skip
+    cka = Figure("cka", "CKA with the full arm", SHARE, first=0, baseline="two seeds")
+    cosine = Figure("cosine", "Cosine with the full arm, same start", COSINE, first=0, baseline="two starts")
+    along = cka._replace(title="The last layer's CKA along training")
+    return [Beside([over_layers(result, cka), over_layers(result, cosine)]), along_training(result, along)]
 
 
 def sensitivity(result: Ablation) -> list[Part]:
-    if not has(result, "sensitivity"):
-        return []
     layers = Figure("sensitivity", "Growth in each layer", Axis("logarithm", "{:.3f}"), level=0.0)
     along = Figure("exponent", "The exponent along training", Axis("exponent", "{:.3f}"), level=0.0)
-    return [
-        *headed(
-            "Sensitivity",
-            "The growth of a small perturbation of the stack's input, as a natural logarithm: in each layer, and per "
-            "unit of time over the whole stack, the finite-time Lyapunov exponent. Above 0 it grows.",
-        ),
-        Beside([over_layers(result, layers), along_training(result, along)]),
-    ]
+    return [Beside([over_layers(result, layers), along_training(result, along)])]
 
 
-SECTIONS: tuple[Section, ...] = (drift, gradients, information, attention, fidelity, sensitivity)
-
-
-def losses(result: Ablation) -> list[Part]:
-    train = loss_curves(result, "train_loss", "Training loss", "chart-train")
-    valid = loss_curves(result, "valid_loss", "Validation loss", "chart-valid")
-    return [Beside([train, valid])]
+SECTIONS = (
+    Section(
+        "drift", drift, "Drift",
+        "How far the state turns away from the stack's input: the mean cosine over tokens. Over the layers at the end "
+        f"of training, and along it. A network drifts below {DRIFT:g}.",
+    ),
+    Section(
+        "gradients", gradients, "Gradients",
+        "The norm of the loss's gradient with respect to the state before each layer, over that after the last: its "
+        "decimal logarithm, +1 is ten times as large. Layer 0 is the stack's input.",
+    ),
+    Section("information_x", information),
+    Section(
+        "jensen_shannon", attention, "Attention",
+        "How far each head attends elsewhere than the same head of the full arm from the same start: the "
+        "Jensen-Shannon divergence in nats, at most 0.693. The first map has two seeds of the full arm.",
+    ),
+    Section("entropy", entropy),
+    Section(
+        "cka", fidelity, "Representations",
+        "CKA compares networks of different seeds; the line of the full arm is that of two of its seeds. The cosine "
+        "depends on coordinates, so it compares networks from the same start; its line of the full arm is that of two "
+        "starts.",
+    ),
+    Section(
+        "sensitivity", sensitivity, "Sensitivity",
+        "The growth of a small perturbation of the stack's input, as a natural logarithm: in each layer, and per "
+        "unit of time over the whole stack, the finite-time Lyapunov exponent. Above 0 it grows.",
+    ),
+)  # fmt: skip

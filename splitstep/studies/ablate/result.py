@@ -1,21 +1,44 @@
-"""The result of an ablation: its arms, what was measured in them, and its runs; written as JSON and read back."""
+"""The result of an ablation, and the paper's three claims, which its figures decide.
+
+The rules of the claims are those of docs/theory/laboratory.md, which were written before any run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...experiments.arms import FULL
-from ...experiments.claims import Answer
+from ...experiments.claims import Answer, Rule, all_of, decide, opposite
+from ...experiments.experiment import Setting
 from ...experiments.result import Result
+from ...experiments.sections import estimated
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Trial
+from ...report.document import Verdict
 from ...schemes import scheme
 from ...support.provenance import Provenance
 from ...support.typed import Figure, Inlined
 from ...tasks.measures import Metric
 from ...training.result import Divergence
+
+GROUP, BIAS = "gradient of ", " bias"  # before the name of a group of parameters, after that of an estimate
+DRIFT = 0.1  # a network drifts if the cosine between its last layer and its input is below this
+EXPLOSION = 10.0  # a run explodes if its gradient grows more than so many times per layer
+STEADY = Rule(DRIFT, level_is="above")
+EXPLODING = Rule(EXPLOSION, level_is="below")
+ALIKE = Rule(level_is="above")  # at least as similar as another seed
+LACKING = ("no-residual", "no-norm", "neither")
+
+
+def setting_of(rate: float) -> Setting:
+    """A learning rate as the setting of a run."""
+    return (f"train.lr={rate:.6g}",)
+
+
+def rate_of(setting: Setting) -> float:
+    return float(setting[0].partition("=")[2])
 
 
 class Series(NamedTuple):
@@ -50,6 +73,10 @@ class Outcome:
     profiles: dict[str, tuple[Estimate | None, ...]] = field(default_factory=dict)
     maps: dict[str, tuple[tuple[Figure, ...], ...]] = field(default_factory=dict)
     series: dict[str, Series] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        return self.finished + len(self.lost)
 
 
 @dataclass(frozen=True)
@@ -111,6 +138,90 @@ class Ablation(Result):
     def full(self) -> ArmResult:
         return self.arms[0]
 
-    @property
-    def by_name(self) -> Mapping[str, ArmResult]:
-        return {arm.name: arm for arm in self.arms}
+
+Outcomes = Mapping[str, Outcome]  # by arm
+Ruling = tuple[Answer, str]  # what the figures say about a claim, and the figures
+
+
+def written(found: Estimate | None, form: str = "{:.3g}") -> str:
+    """A figure with its interval."""
+    return "no figure" if found is None else " ".join(estimated(found, form))
+
+
+def drift(outcomes: Outcomes) -> Ruling:
+    """Without residual connections, the last layer forgets the input."""
+    without, full = outcomes["no-residual"].drift, outcomes[FULL].drift
+    number = (
+        f"cosine between the last layer and the input: no-residual {written(without)}, full {written(full)}; "
+        f"drift is below {DRIFT:g}"
+    )
+    return all_of([opposite(decide(without, STEADY)), decide(full, STEADY)]), number
+
+
+def explodes(outcome: Outcome) -> Answer:
+    """Whether an arm explodes."""
+    if outcome.not_finite == outcome.runs:
+        return "supported"
+    found = decide(outcome.growth, EXPLODING)
+    return found if found == "supported" or outcome.not_finite == 0 else "undecided"
+
+
+def explosion(outcomes: Outcomes) -> Ruling:
+    """Without layer normalisation, training explodes."""
+
+    def grown(outcome: Outcome) -> str:
+        ended = f", {outcome.not_finite} of {outcome.runs} not finite" if outcome.not_finite else ""
+        return f"{written(outcome.growth)}{ended}"
+
+    told = ", ".join(f"{name} {grown(outcomes[name])}" for name in ("no-norm", FULL))
+    number = f"growth of the gradient per layer: {told}; explosion is above {EXPLOSION:g} or not finite"
+    return all_of([explodes(outcomes["no-norm"]), opposite(explodes(outcomes[FULL]))]), number
+
+
+def alignment(outcomes: Outcomes) -> Ruling:
+    """Both together give the best alignment with the Transformer."""
+    found = {name: outcomes[name].alignment for name in LACKING}
+    told = ", ".join(f"{name} {written(one, '{:+.3f}')}" for name, one in found.items())
+    number = f"CKA with full minus CKA of two seeds of full: {told}; 0 is as similar as another seed"
+    return all_of(opposite(decide(one, ALIKE)) for one in found.values()), number
+
+
+class PaperClaim(NamedTuple):
+    """A claim, the arms that it is about, and how it is decided."""
+
+    name: str
+    text: str
+    arms: Sequence[str]
+    decide: Callable[[Outcomes], Ruling]
+
+    def decided(self, outcomes: Outcomes) -> Ruling:
+        """The ruling; undecided if an arm was not run."""
+        missing = [name for name in self.arms if name not in outcomes]
+        return ("undecided", f"not run: {', '.join(missing)}") if missing else self.decide(outcomes)
+
+
+RULES = (
+    PaperClaim("drift", "Without residual connections, representations drift", ("no-residual",), drift),
+    PaperClaim("explosion", "Without layer normalisation, training explodes", ("no-norm",), explosion),
+    PaperClaim("alignment", "Both together give the best alignment with the Transformer", LACKING, alignment),
+)
+
+
+def claims_of(arms: Sequence[ArmResult]) -> tuple[Claim, ...]:
+    """Each claim at the arms' own rates, which decide, and at the full arm's."""
+    own, shared = ({arm.name: getattr(arm, kind) for arm in arms} for kind in ("own", "shared"))
+    return tuple(Claim(rule.name, rule.text, *rule.decided(own), *rule.decided(shared)) for rule in RULES)
+
+
+def claim_verdict(claim: Claim) -> Verdict:
+    """A claim as a sentence, with the figures that decide it."""
+    kind = "open" if claim.ruling == "undecided" else "settled"
+    return Verdict(kind, f"{claim.text}: {claim.ruling}. {claim.number[0].upper()}{claim.number[1:]}.")
+
+
+def ablation_verdict(result: Ablation) -> Verdict:
+    """All claims in one sentence."""
+    told = "; ".join(f"{claim.text[0].lower()}{claim.text[1:]}: {claim.ruling}" for claim in result.claims)
+    settled = any(claim.ruling != "undecided" for claim in result.claims)
+    kind = "settled" if settled else "open" if len(result.seeds) > 2 else "too few"
+    return Verdict(kind, f"{told[0].upper()}{told[1:]}.")

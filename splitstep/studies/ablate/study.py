@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ...experiments.arms import FULL, PAPER, Assignments, find_arms, recipes_of
-from ...experiments.plan import Planned, check_runs
+from ...experiments.plan import Planned, check_runs, file_name
 from ...experiments.running import Workplace, made_by_runs
 from ...experiments.trials import LOSS, Trial, experiment_of, thinned
 from ...jobs import check_engine
-from ...tasks.measures import Metric
+from ...tasks import Metric, Task
 from ...training import Recipe
-from .outcomes import outcomes_of
-from .plan import check_rates, default_rates, equal_shapes, possible_runs, rate_of, rate_stage, seed_stage, setting_of
-from .records import PROBES, RECORDS
-from .replay import replay
-from .result import Ablation, ArmResult
-from .verdict import claims_of
+from .measured import outcomes_of, replay
+from .result import Ablation, ArmResult, claims_of, rate_of, setting_of
 
+FACTORS = (1 / 3, 1.0, 3.0)  # of the recipe's rate, where no rates are given
 POINTS = 25  # of a curve in the result, at most
+PROBES = ("drift", "gradients", "information", "attention", "sensitivity", "states")
+RECORDS = 20  # of each run, at least
 
 
 def ablate(
@@ -42,23 +42,27 @@ def ablate(
     own network. `own_arms` are arms besides the package's: what each assigns to entries of the recipe.
     """
     check_engine(engine)
-    check_seeds(seeds)
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise ValueError(f"an ablation needs different seeds; got {list(seeds)}")
     task = recipe.load_task(data)
     watched = with_probes(equal_shapes(recipe, task))
     chosen = find_arms(arms, watched, own_arms)
     recipes = recipes_of(watched, chosen)
     tried = check_rates(rates or default_rates(recipe))
     out = out.resolve()
-    check_runs(possible_runs(recipes, tried, seeds), out, {"": task})
+    every = dict.fromkeys(recipes, tried)
+    check_runs(runs_of(recipes, every, seeds), out, {"": task})
 
-    def execute(runs: Sequence[Planned], stage: str) -> dict[str, Trial]:
+    def execute(stage: str, runs: Sequence[Planned]) -> dict[str, Trial]:
         where = Workplace(f"ablate {task.name}, {stage}", out, data, engine, quiet)
         return {one.trial.folder: one.trial for one in where.execute(runs, {"": task})}
 
-    found = execute(rate_stage(recipes, tried, seeds), "rates")
+    found = execute("rates", runs_of(recipes, every, seeds[:1]))
     own = {arm: best_rate(found.values(), arm, recipe, task.metric) for arm in recipes}
-    found |= execute([run for run in seed_stage(recipes, own, seeds) if run.folder not in found], "seeds")
+    runs = runs_of(recipes, own_and_shared(own), seeds)
+    found |= execute("seeds", [run for run in runs if run.folder not in found])
     trials = list(found.values())
+    full = [trial for trial in trials if (trial.arm, trial.setting) == (FULL, setting_of(own[FULL]))]
     measured = outcomes_of(trials, own, task.metric, out)
     results = [ArmResult(a.name, recipes[a.name].scheme, dict(a.assignments), *measured[a.name]) for a in chosen]
     return Ablation(
@@ -68,15 +72,34 @@ def ablate(
         rates=tried,
         arms=tuple(results),
         claims=claims_of(results),
-        replay=replay(watched, task, [t for t in trials if at_own_rate(t, own)], out),
+        replay=replay(watched, task, full, out),
         trials=tuple(map(thin, trials)),
         made=made_by_runs(watched.document(), task.describe(), engine, command),
     )
 
 
-def check_seeds(seeds: Sequence[int]) -> None:
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise ValueError(f"an ablation needs different seeds; got {list(seeds)}")
+def default_rates(recipe: Recipe) -> tuple[float, ...]:
+    """A third of the recipe's rate, the rate, and three times it, to three digits."""
+    return tuple(float(f"{factor * recipe.train.lr:.3g}") for factor in FACTORS)
+
+
+def check_rates(rates: Sequence[float]) -> tuple[float, ...]:
+    """The rates, each once, in ascending order."""
+    for rate in rates:
+        if not 0 < rate < math.inf:
+            raise ValueError(f"--rates: {rate:g} is not a learning rate: give numbers above 0, such as 5e-4,1e-3")
+    if len({setting_of(rate) for rate in rates}) < len(rates) or not rates:
+        raise ValueError(f"--rates: give different learning rates, not {', '.join(f'{one:g}' for one in rates)}")
+    return tuple(sorted(rates))
+
+
+def equal_shapes(recipe: Recipe, task: Task) -> Recipe:
+    """The recipe with the shape of its own network written out, so that all arms have the same one."""
+    config = recipe.config(task)
+    if config.matched is None:
+        return replace(recipe, match="none")
+    shape = {"layers": config.layers, "ffn": config.ffn, "step": config.step}
+    return replace(recipe, match="none", model={**recipe.model, **shape})
 
 
 def with_probes(recipe: Recipe) -> Recipe:
@@ -87,9 +110,16 @@ def with_probes(recipe: Recipe) -> Recipe:
     return replace(recipe, probes=tuple(probes), train=replace(train, probe_every=often))
 
 
-def at_own_rate(trial: Trial, own: Mapping[str, float]) -> bool:
-    """Whether a run is one of the full arm at its own rate."""
-    return trial.arm == FULL and trial.setting == setting_of(own[FULL])
+def runs_of(recipes: Mapping[str, Recipe], rates: Mapping[str, Iterable[float]], seeds: Sequence[int]) -> list[Planned]:
+    """The runs of all arms, each with its rates and with every seed."""
+    return [run_of(arm, recipes[arm], rate, seed) for arm in recipes for rate in rates[arm] for seed in seeds]
+
+
+def run_of(arm: str, recipe: Recipe, rate: float, seed: int) -> Planned:
+    """One run of an arm."""
+    setting = setting_of(rate)
+    own = replace(recipe, train=replace(recipe.train, lr=rate_of(setting), seed=seed))
+    return Planned(recipe.scheme, setting, seed, own, f"runs/{arm}-{file_name(setting[0])}-seed{seed}", arm)
 
 
 def best_rate(trials: Iterable[Trial], arm: str, recipe: Recipe, metric: Metric) -> float:
@@ -98,6 +128,12 @@ def best_rate(trials: Iterable[Trial], arm: str, recipe: Recipe, metric: Metric)
     figure = metric if recipe.train.best == "metric" else LOSS
     experiment = experiment_of((trial for trial in trials if trial.arm == arm), figure)
     return rate_of(experiment.setting(experiment.observations[0].arm))
+
+
+def own_and_shared(own: Mapping[str, float]) -> dict[str, list[float]]:
+    """Each arm's own rate and that of the first arm; one that serves both is there once."""
+    shared = next(iter(own.values()))
+    return {arm: list(dict.fromkeys((rate, shared))) for arm, rate in own.items()}
 
 
 def thin(trial: Trial) -> Trial:
