@@ -33,7 +33,7 @@ def test_with_a_constant_reaction_the_parts_commute_and_all_are_exact() -> None:
 def test_strang_loses_a_quarter_of_an_order_if_diffusion_is_stiff() -> None:
     """With reflecting ends and a reaction whose slope does not vanish there. Lie-Trotter loses nothing."""
     for ends, lowest, highest in (("reflecting", 1.65, 1.8), ("fixed", 1.95, 2.05)):
-        lie, strang, _ = pinned_orders(256, ends)
+        lie, strang, _ = pinned_orders(128, ends)
         assert lie.slope == pytest.approx(1, abs=0.05)
         assert all(lowest < log2(before / after) < highest for before, after in pairwise(strang.errors))
 
@@ -42,17 +42,14 @@ def test_strang_loses_a_quarter_of_an_order_if_diffusion_is_stiff() -> None:
     "text",
     [
         "D/2@exact A F D/2@exact",
-        "A F D@exact",
         "D/2@exact F/2@midpoint A@midpoint F/2@midpoint D/2@exact",
-        "D/2@exact A+F@rk4 D/2@exact",
         "1/2(A D@exact) + 1/2(D@exact A) @heun",
     ],
 )
 def test_orders_with_exact_sub_flows_measure_as_computed(text: str) -> None:
-    measured = measure(ss.scheme(text))
+    measured, order = measure(ss.scheme(text)), ss.scheme(text).order
     assert measured is not None
-    assert measured.autonomous == pytest.approx(ss.scheme(text).order, abs=0.15)
-    assert measured.time_dependent == pytest.approx(ss.scheme(text).order, abs=0.15)
+    assert (measured.autonomous, measured.time_dependent) == pytest.approx((order, order), abs=0.15)
 
 
 @pytest.mark.parametrize("ends", ["reflecting", "fixed", "upwind"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,15 +11,17 @@ from typing import Any
 
 import pytest
 
+from splitstep import cli
 from splitstep.experiments.study import STUDIES, Study, study_of
 
 EXTENDING = (Path(__file__).parents[2] / "docs" / "guide" / "extending.md").read_text()
 [CODE] = [code for code in re.findall(r"```python\n(.*?)```", EXTENDING, re.S) if "import Study" in code]
 [ENTRY] = re.findall(r'^\[project.entry-points."(splitstep.studies)"\]\n(\w+) = "(.*)"$', EXTENDING, re.M)
+DOCUMENT = {"study": "depths", "format": 1, "depths": {"digits": 2, "<b>": 6}}
 
 
-@pytest.fixture
-def stranger(tmp_path: Path) -> Path:
+@pytest.fixture(autouse=True)
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package of docs/guide/extending.md as pip would install it, and entries that are broken."""
     site = tmp_path / "site"
     (site / "depths-1.0.dist-info").mkdir(parents=True)
@@ -29,33 +30,30 @@ def stranger(tmp_path: Path) -> Path:
     (site / "depths-1.0.dist-info" / "entry_points.txt").write_text(
         "[{}]\n{} = {}\nbroken = depths:BROKEN\ncompare = depths:BROKEN\n".format(*ENTRY)
     )
-    return site
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.delitem(sys.modules, "depths", raising=False)
+    monkeypatch.setattr(STUDIES, "_found", None)
+    monkeypatch.setattr(STUDIES, "_loaded", dict(STUDIES._loaded))
 
 
-def report(site: Path, folder: Path, document: Any, *words: str) -> subprocess.CompletedProcess[str]:
+def report(folder: Path, document: Any, *words: str) -> int:
     folder.mkdir(exist_ok=True)
     (folder / "result.json").write_text(json.dumps(document))
-    environment = os.environ | {"PYTHONPATH": f"{site}:{Path(__file__).parents[2]}"}
-    command = [sys.executable, "-m", "splitstep", "report", str(folder), *words]
-    return subprocess.run(command, text=True, capture_output=True, env=environment)
+    return cli.main(["report", str(folder), *words])
 
 
-DOCUMENT = {"study": "depths", "format": 1, "depths": {"digits": 2, "<b>": 6}}
-
-
-def test_a_study_of_another_package_is_printed_and_drawn(stranger: Path, tmp_path: Path) -> None:
-    run = report(stranger, tmp_path / "out", DOCUMENT)
-    assert (run.returncode, run.stderr) == (0, f"Report: {tmp_path / 'out' / 'report.html'}\n")
-    assert [line.split() for line in run.stdout.splitlines()[-2:]] == [["digits", "2"], ["<b>", "6"]]
+def test_a_study_of_another_package_is_printed_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(tmp_path / "out", DOCUMENT) == 0
+    said = capsys.readouterr()
+    assert said.err == f"Report: {tmp_path / 'out' / 'report.html'}\n"
+    assert [line.split() for line in said.out.splitlines()[-2:]] == [["digits", "2"], ["<b>", "6"]]
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<h1>Depths of networks</h1>" in page
     assert '<th scope="row">&lt;b&gt;</th><td data-head="layers"><span>6</span></td>' in page
-    assert json.loads(report(stranger, tmp_path / "out", DOCUMENT, "--json").stdout) == DOCUMENT
-
-
-def test_its_results_are_markdown_too(stranger: Path, tmp_path: Path) -> None:
-    run = report(stranger, tmp_path / "out", DOCUMENT, str(tmp_path / "out"), "--markdown")
-    assert run.stdout.count("| task | layers |\n| --- | --- |\n| digits | 2 |\n") == 2
+    assert report(tmp_path / "out", DOCUMENT, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == DOCUMENT
+    assert report(tmp_path / "out", DOCUMENT, str(tmp_path / "out"), "--markdown") == 0
+    assert capsys.readouterr().out.count("| task | layers |\n| --- | --- |\n| digits | 2 |\n") == 2
 
 
 @pytest.mark.parametrize(
@@ -71,12 +69,12 @@ def test_its_results_are_markdown_too(stranger: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_one_line(
-    stranger: Path, tmp_path: Path, document: Any, words: list[str], message: str
+    tmp_path: Path, document: Any, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = report(stranger, tmp_path / "out", document, *words)
-    assert (run.returncode, run.stdout) == (2, "")
-    assert message in run.stderr
-    assert len(run.stderr.splitlines()) == 1
+    assert report(tmp_path / "out", document, *words) == 2
+    said = capsys.readouterr()
+    assert (said.out, len(said.err.splitlines())) == ("", 1)
+    assert message in said.err
 
 
 def test_own_studies_are_imported_when_they_are_asked_for() -> None:
@@ -84,5 +82,5 @@ def test_own_studies_are_imported_when_they_are_asked_for() -> None:
         "import sys, splitstep.experiments.study as s; assert 'compare' in s.STUDIES; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert isinstance(STUDIES["compare"], Study)
-    assert study_of({"study": "compare"}, "there") is STUDIES["compare"]
+    assert isinstance(STUDIES["orders"], Study)
+    assert study_of({"study": "orders"}, "there") is STUDIES["orders"]
