@@ -49,7 +49,7 @@ LETTERS: Registry[Letter] = Registry(
     "letter",
     {
         "A": Letter("attention", "#2f6db5", field="splitstep.fields.attention:SelfAttention", cache="self"),
-        "F": Letter("feed-forward", "#c8641b", field="splitstep.fields.feed_forward:FeedForward"),
+        "F": Letter("feed-forward", "#c8641b", field="splitstep.fields.pointwise:FeedForward"),
         "C": Letter("cross-attention", "#2a8a57", field="splitstep.fields.attention:CrossAttention", cache="cross"),
         "D": Letter(
             "diffusion",
@@ -61,6 +61,6 @@ LETTERS: Registry[Letter] = Registry(
             field="splitstep.fields.diffusion:diffusion",
             cache="self",
         ),
-        "S": Letter("stabiliser", "#a8323e", branch=False, normed=True, field="splitstep.fields.norms:Stabiliser"),
+        "S": Letter("stabiliser", "#a8323e", branch=False, normed=True, field="splitstep.fields.pointwise:Stabiliser"),
     },
 )

@@ -142,7 +142,7 @@ class Shape:
         if isinstance(self.scheme, (str, Scheme)):
             self.scheme = str(scheme(self.scheme))
         for name, kind in self.entries().items():
-            value = read_as(kind, getattr(self, name), name)
+            read_as(kind, value := getattr(self, name), name)
             for one in value if isinstance(value, list) else [value]:
                 check_number(name, one)
         check_choice("norm", self.norm, NORMS)

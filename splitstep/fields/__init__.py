@@ -5,8 +5,7 @@ from ..kernels.rotary import rotary
 from .attention import CrossAttention, SelfAttention, barrier, exact_attention
 from .context import Context, FieldSpec
 from .diffusion import Diffusion
-from .feed_forward import ACTIVATIONS, FeedForward
-from .norms import NORMS, Projection, Stabiliser, norm
+from .pointwise import ACTIVATIONS, NORMS, FeedForward, Projection, Stabiliser, norm
 
 __all__ = [
     "ACTIVATIONS", "NORMS", "Context", "CrossAttention", "Diffusion", "FeedForward", "FieldSpec", "Projection",

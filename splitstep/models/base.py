@@ -31,7 +31,7 @@ from ..stack import Stack
 from .body import Embedding, sinusoid_table
 from .cache import SourceCache
 from .config import SplitstepConfig
-from .look import Look, PassOptions, check_arguments
+from .outputs import Look, PassOptions, check_arguments
 
 
 @contextmanager

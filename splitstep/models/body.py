@@ -33,7 +33,7 @@ from .inputs import (
     padding_barrier,
     positions_of,
 )
-from .look import Look
+from .outputs import Look
 
 EMBEDDING_SALT = 3  # fields use 4 * salt and 4 * salt + 1, so 3 is free
 

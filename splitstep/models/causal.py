@@ -14,8 +14,7 @@ from .body import Body, Embedding
 from .cache import check_room, past_of
 from .config import Kind, SplitstepConfig, kind
 from .inputs import Text, restarted
-from .look import Look, PassOptions
-from .losses import read_tokens
+from .outputs import Look, PassOptions, read_tokens
 
 
 class CausalConfig(CausalShape, SplitstepConfig):  # pyright: ignore[reportIncompatibleVariableOverride]

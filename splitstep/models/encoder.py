@@ -18,8 +18,7 @@ from .base import SplitstepModel, VocabularyHead
 from .body import Body, Embedding
 from .config import Kind, SplitstepConfig, kind
 from .inputs import Text, check_labels, numbered
-from .look import Look, PassOptions
-from .losses import class_loss, pair_loss, read_tokens
+from .outputs import Look, PassOptions, class_loss, pair_loss, read_tokens
 
 
 class Encoder(nn.Module):

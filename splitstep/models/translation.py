@@ -17,8 +17,7 @@ from .cache import SourceKeys, check_room, past_of
 from .config import Kind, SplitstepConfig, kind
 from .encoder import Encoder
 from .inputs import Text, padding_barrier
-from .look import Look, PassOptions
-from .losses import read_tokens
+from .outputs import Look, PassOptions, read_tokens
 
 
 class TranslationConfig(TranslationShape, SplitstepConfig):

@@ -15,8 +15,7 @@ from .base import SplitstepModel
 from .body import Body, rotary_angles, sinusoids
 from .config import Kind, SplitstepConfig, kind
 from .inputs import documents_of, padding_barrier
-from .look import Look, PassOptions
-from .losses import class_loss, mean_square
+from .outputs import Look, PassOptions, class_loss, mean_square
 
 
 class NumbersModel(SplitstepModel):

@@ -87,7 +87,7 @@ def test_a_step_without_its_field_names_what_is_there() -> None:
         ({"ffn": 10**9}, ("ffn=1000000000 is too large", "at most 100,000,000.")),
         ({"max_positions": 10**20}, (f"max_positions={10**20} is too large",)),
         ({"vocab_size": 10**20}, (f"vocab_size={10**20} is too large",)),
-        ({"token_types": 10**20}, (f"token_types={10**20}", "up to 100,000,000")),
+        ({"token_types": 10**20}, (f"token_types={10**20}", "at most 100,000,000")),
         ({"ffn": [8, 8, 8]}, ("ffn lists 3 widths", "1 feed-forward field.")),
         ({"step": 0.0}, ("step=0.0", "positive")),
         ({"step": float("nan")}, ("step=nan", "positive")),

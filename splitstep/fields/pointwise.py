@@ -1,16 +1,17 @@
-"""The feed-forward network, which moves each particle alone: F(x) = W2 act(W1 norm(x))."""
+"""What moves each particle alone: the feed-forward network, F(x) = W2 act(W1 norm(x)), and normalisations: inside a
+field (pre-norm), as a projection of the state (post-norm), or as a pull towards it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ..kernels.dropout import dropout
-from .context import Context, FieldSpec
+from .context import Context, FieldSpec, WithoutProducts
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -18,6 +19,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu-tanh": partial(functional.gelu, approximate="tanh"),
     "swiglu": functional.silu,  # applied to one half of W1's output, which gates the other
 }
+NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "none": nn.Identity}
 
 
 class FeedForward(nn.Module):
@@ -49,3 +51,33 @@ class FeedForward(nn.Module):
     def flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one evaluation on `length` tokens."""
         return 2 * length * (self.up.weight.numel() + self.down.weight.numel())
+
+
+def norm(kind: str, width: int, eps: float = 1e-5, affine: bool = True) -> nn.Module:
+    """The normalisation of this name: "layer", "rms" or "none"."""
+    if kind not in NORMS:
+        raise ValueError(f"Unknown norm {kind!r}: use one of {', '.join(NORMS)}.")
+    return NORMS[kind](width, eps, elementwise_affine=affine)
+
+
+class Projection(WithoutProducts):
+    """x <- norm(x), a part N, M or P of a scheme."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        return self.norm(x)
+
+
+@final
+class Stabiliser(WithoutProducts):
+    """S(t, x) = gamma (norm(x) - x). With gamma h = 1 one Euler step is the projection N: x becomes norm(x)."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__()
+        self.norm, self.gamma = spec.projection(), spec.stabiliser
+
+    def forward(self, t: Any, x: Tensor, context: Any = None) -> Tensor:
+        return self.gamma * (self.norm(x) - x)
