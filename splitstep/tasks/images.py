@@ -160,20 +160,16 @@ class DigitsOptions(ImageOptions):
     patch: int = 2
 
 
-def split_digits(images: np.ndarray, labels: np.ndarray) -> dict[str, Pixels]:
-    """Three fifths, one fifth and one fifth of each class, ranked by the hash of the image."""
-    found = [hashlib.sha256(image.tobytes()).hexdigest() for image in images]
-    parts = divide_by_class(found, labels, lambda n: (n * 3 // 5, n * 4 // 5))
-    return {split: Pixels(images[rows], labels[rows]) for split, rows in zip(SPLITS, parts, strict=True)}
-
-
 def load_digits_of(white: float = 16.0) -> dict[str, Pixels]:
-    """Scikit-learn's digits, from 0 to this."""
+    """Scikit-learn's digits, from 0 to this: three fifths, one fifth and one fifth of each class, ranked by the hash of
+    the image."""
     from sklearn.datasets import load_digits
 
-    images, labels = load_digits(return_X_y=True)
-    grey = np.asarray(images).reshape(-1, SIDE, SIDE)
-    return split_digits(np.rint(grey * white / 16).astype(np.uint8), np.asarray(labels))
+    grey, numbers = map(np.asarray, load_digits(return_X_y=True))
+    images = np.rint(grey.reshape(-1, SIDE, SIDE) * white / 16).astype(np.uint8)
+    found = [hashlib.sha256(image.tobytes()).hexdigest() for image in images]
+    parts = divide_by_class(found, numbers, lambda n: (n * 3 // 5, n * 4 // 5))
+    return {split: Pixels(images[rows], numbers[rows]) for split, rows in zip(SPLITS, parts, strict=True)}
 
 
 def read_digits(options: DigitsOptions, data: Path | None = None) -> Data:

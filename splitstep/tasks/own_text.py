@@ -1,5 +1,6 @@
 """A user's own text, byte by byte or by subwords that are learnt from it."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from .task import Data, DataNote, hashes, task_row
 NAME = "text"
 HELD = 20  # of so many bytes, one is held out for validation and one for test
 BLOCK = 1 << 16  # characters that are encoded at a time
+BORDER = re.compile(r"(?<=\S)\n(?=\S)")  # the end of a line that no subword crosses: several blanks may be one
 TOKENIZER = "tokenizer"  # its JSON text, beside the tokens in the cache
 
 
@@ -40,6 +42,8 @@ class TextOptions(WindowOptions):
 
 def read_own_text(options: TextOptions, data: Path | None = None) -> Data:
     """Between files, subwords have a token that ends a text."""
+    from tokenizers import Tokenizer
+
     paths = [find_own(name, NAME, data) for name in options.path]
     source: dict[str, Any] = {"files": [path.name for path in paths]}
     if options.tokens == "bytes":
@@ -47,8 +51,8 @@ def read_own_text(options: TextOptions, data: Path | None = None) -> Data:
         held = len(joined) // HELD
         return Data(split_at(joined, [len(joined) - 2 * held, len(joined) - held]), source)
     found = subwords_of([decoded(path) for path in paths], options.vocab_size)
-    tokenizer = found.pop(TOKENIZER).tobytes().decode()
-    return Data(found, {**source, "tokens": "bpe"}, Subwords(tokenizer_of(tokenizer)))
+    tokenizer = Tokenizer.from_str(found.pop(TOKENIZER).tobytes().decode())
+    return Data(found, {**source, "tokens": "bpe"}, Subwords(tokenizer))
 
 
 def decoded(path: Path) -> str:
@@ -56,12 +60,6 @@ def decoded(path: Path) -> str:
         return read_text(path)
     except ValueError as error:
         raise ValueError(f"{error}, or use data.tokens=bytes, which takes any file") from None
-
-
-def tokenizer_of(text: str) -> Any:
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_str(text)
 
 
 def subwords_of(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
@@ -103,14 +101,11 @@ def line_after(text: str, place: int) -> int:
 
 
 def blocks(text: str) -> Iterator[str]:
-    """The text in parts. They end after a line whose next one does not begin with a blank, as subwords do, so the
-    tokens are those of the whole text."""
+    """The text in parts, whose tokens are those of the whole text."""
     begin = 0
     while begin < len(text):
-        end = text.find("\n", begin + BLOCK) + 1
-        while 0 < end < len(text) and text[end].isspace():
-            end = text.find("\n", end) + 1
-        end = end or len(text)
+        border = BORDER.search(text, begin + BLOCK)
+        end = border.end() if border else len(text)
         yield text[begin:end]
         begin = end
 

@@ -1,5 +1,6 @@
 """What tests of tasks share."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,3 +14,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPLITSTEP_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture
+def data() -> Path:
+    """The folder of real data: $SPLITSTEP_DATA, else shared/data beside the checkout."""
+    given = os.environ.get("SPLITSTEP_DATA")
+    path = Path(given) if given else Path(__file__).resolve().parents[3] / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip("no data folder: set SPLITSTEP_DATA")
+    return path

@@ -73,13 +73,9 @@ def test_labels_that_are_not_whole_are_numbers(tmp_path: Path) -> None:
     assert load(train=write(tmp_path / "c.csv", [(f"t {i}", (i % 2) / 2) for i in range(40)]), labels="classes").labels
 
 
-def test_classes_that_only_look_like_numbers_are_in_the_order_of_their_names(tmp_path: Path) -> None:
-    assert load(train=write(tmp_path / "a.csv", reviews(30, ("-2", "--3", "10")))).labels == ("--3", "-2", "10")
-
-
-def test_classes_that_are_whole_numbers_are_in_their_order(tmp_path: Path) -> None:
-    rows = [(f"text {i}", (1, 2, 10)[i % 3]) for i in range(30)]
-    assert load(train=write(tmp_path / "a.csv", rows)).labels == ("1", "2", "10")
+@pytest.mark.parametrize("classes", [("--3", "-2", "10"), ("1", "2", "10"), ("-2", "-1", "10")])
+def test_classes_are_in_the_order_of_numbers_else_of_names(classes: tuple[str, ...], tmp_path: Path) -> None:
+    assert load(train=write(tmp_path / "a.csv", reviews(30, classes[::-1]))).labels == classes
 
 
 @pytest.mark.parametrize("tokenizer", ["bpe", "wordpiece"])
@@ -102,7 +98,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("length", [8, 31, 64])
+@pytest.mark.parametrize("length", [8, 31])
 def test_pairs_are_written_as_bert_writes_them(length: int, tmp_path: Path) -> None:
     """Ids, types and masks, cut and uncut, of single texts and pairs, with BERT's tokenizer of the same vocabulary."""
     pairs = [pair for pair in PAIRS if pair[0]] * 8
@@ -143,9 +139,6 @@ def test_batches_have_few_shapes_and_every_example_once(tmp_path: Path) -> None:
     assert len(shapes) <= 4
     assert {rows for rows, _ in shapes} == {16}
     assert sum(len(batch["labels"]) for batch in found.batches("valid", 7)) == len(found.examples["valid"].labels)
-    one, same, other = (found.batch(*at, 16) for at in ((0, 3), (0, 3), (1, 3)))
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert one["input_ids"].shape != other["input_ids"].shape or not torch.equal(one["input_ids"], other["input_ids"])
 
 
 def test_generated_verdicts_use_every_word_and_both_labels_alike() -> None:
@@ -203,13 +196,6 @@ def test_a_header_that_looks_like_an_example_is_explained(tmp_path: Path) -> Non
         ValueError, match=r'line 1: the class "how" .* if the first line is a header, name the columns \(data.text='
     ):
         load(train=path)
-
-
-def test_options_without_a_file_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"train is not: add data.train=FILE"):
-        load(test="a.csv")
-    with pytest.raises(ValueError, match=r'there is no file "nowhere.csv"'):
-        load(train="nowhere.csv")
 
 
 def test_jsonl_trains_like_csv(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import random
 import re
 import shutil
 import subprocess
@@ -23,7 +22,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up_words import WORDS
+from made_up_words import sentences
 from transformers import AutoTokenizer
 
 from splitstep.tasks import Task, task
@@ -38,12 +37,6 @@ from splitstep.text.subwords import CLS, MASK, PAD, SEP, alphabet, continues
 from splitstep.text.tokenizers import TOKENIZER, write_tokenizer
 
 SMALL: dict[str, Any] = {"vocab_size": 400, "length": 32}
-
-
-def sentences(count: int, seed: int = 0) -> list[str]:
-    """Made-up sentences of 3 to 40 words, no two alike."""
-    chosen = random.Random(seed)
-    return [f"{n} {' '.join(chosen.choices(WORDS, k=chosen.randint(3, 40)))}." for n in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -259,9 +252,7 @@ def test_special_tokens_in_a_text_are_text(tmp_path: Path) -> None:
 # Masking
 
 
-def test_batches_are_a_pure_function_and_masks_are_drawn_anew(made: Mlm) -> None:
-    one, two = made.batch(3, 7, 8), made.batch(3, 7, 8)
-    assert all(torch.equal(one[name], two[name]) for name in one)
+def test_masks_are_drawn_anew(made: Mlm) -> None:
     rows = len(made.rows["train"])
     again = made.batch(3, 1, rows)  # the second epoch: the same rows in another order
     first = made.batch(3, 0, rows)
@@ -349,16 +340,13 @@ def test_a_limit_changes_no_masks(made: Mlm, lines: Path) -> None:
 # The task
 
 
-def test_the_contract_of_a_task(made: Mlm) -> None:
+def test_the_shapes_of_a_batch(made: Mlm) -> None:
     batch, held = made.batch(0, 0, 4), next(made.batches("valid", 4))
     assert batch.keys() == held.keys()
     assert {name: tuple(x.shape) for name, x in batch.items()} == {
         "input_ids": (4, 32), "seq_idx": (4, 32), "masked_positions": (4, 5), "labels": (4, 5),
     }  # fmt: skip
-    assert made.items(batch) == 20
-    figures = made.summary(made.score(torch.zeros(4, 5, 400), batch))
-    assert figures["loss"] == pytest.approx(np.log(400), rel=1e-5)
-    assert json.loads(json.dumps(made.describe()))["documents"] == 600
+    assert made.describe()["documents"] == 600
 
 
 def test_prepared_text_is_all_that_another_machine_needs(made: Task, lines: Path, tmp_path: Path) -> None:
@@ -446,19 +434,13 @@ WRONG: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
     ({"a.png": b"x"}, {}, "has no text files; those of a folder end in .md"),
     ({"dataset_info.json": b"{}"}, {}, "has no readable state.json, which names its files"),
     ({"a.txt": "\n".join(sentences(300)).encode()}, {"vocab_size": 5000}, "use at most vocab_size: "),
-    ({"a.txt": "\n".join(sentences(300)).encode()}, {"length": 100_000}, "do not fill a row of 100000; give more"),
-    ({"a.txt": b"x"}, {"masked": 0.9}, "option masked is 0.9, and needs a share"),
-    ({"a.txt": b"x"}, {"prepared": "x"}, "leave one or the other out"),
-    ({"a.txt": b"x"}, {"documents": "page"}, 'needs "file" or "blank" or "line"'),
+    ({"a.txt": "\n".join(sentences(300)).encode()}, {"length": 16_000}, "do not fill a row of 16000; give more"),
     ({"a.txt": b"x"}, {"train": "nowhere"}, 'there is no file or folder "nowhere"'),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.CSV", "a.tsv.gz"])
-def test_tables_are_not_read_as_text(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text('[{"text": "x"}]')
-    with pytest.raises(ValueError, match="which is not read as text: write an object"):
-        task("mlm", {**SMALL, "train": str(tmp_path / name)})
+NOT_TEXT = "which is not read as text: write an object"
+WRONG += [({name: b'[{"text": "x"}]'}, {"train": name}, NOT_TEXT) for name in ("a.json", "a.CSV", "a.tsv.gz")]
 
 
 @pytest.mark.parametrize(("files", "options", "says"), WRONG)
@@ -468,5 +450,5 @@ def test_wrong_text_is_refused_in_one_line(
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=re.escape(says)) as refused:
-        task("mlm", {**SMALL, "train": str(tmp_path), **options})
+        task("mlm", {**SMALL, "train": str(tmp_path), **options}, tmp_path)
     assert "\n" not in str(refused.value)

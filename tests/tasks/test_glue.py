@@ -1,7 +1,6 @@
 """GLUE: the counts of every published file, splits, metrics, and the form of the official submission."""
 
 import csv
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,6 @@ from splitstep.text.files import find
 
 HERE = ("cola", "sst2", "mrpc", "rte", "stsb", "wnli")
 SHORT = {("mrpc", "train"): 1}  # the copy at hand lacks a row
-
-
-@pytest.fixture
-def data() -> Path:
-    """The folder of real data: $SPLITSTEP_DATA, else shared/data beside the checkout."""
-    given = os.environ.get("SPLITSTEP_DATA")
-    path = Path(given) if given else Path(__file__).resolve().parents[3] / "shared" / "data"
-    if not (path / "glue").is_dir():
-        pytest.skip("no GLUE: set SPLITSTEP_DATA")
-    return path
 
 
 @pytest.mark.parametrize("name", PARTS)

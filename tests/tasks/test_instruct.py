@@ -53,9 +53,7 @@ def test_a_token_that_ends_where_the_prompt_does_is_not_of_the_answer(prompt: st
     assert found.answers.tolist() == [False] * len(row.prompt) + [True] * (len(row.answer) + 1)
 
 
-def test_a_batch_is_a_pure_function_and_each_row_is_seen_once(made: Task) -> None:
-    one, again = (made.batch(3, 5, 4) for _ in range(2))
-    assert all(torch.equal(one[name], again[name]) for name in one)
+def test_each_row_is_seen_once(made: Task) -> None:
     counts = {split: sum(len(b["labels"]) for b in made.batches(split, 3)) for split in ("train", "valid", "test")}
     assert counts == {"train": 36, "valid": 2, "test": 2}
 

@@ -51,6 +51,7 @@ def test_what_the_root_makes_of_digits(script: Any) -> None:
     assert script.noted(largest, []) == (largest,)
 
 
+@pytest.mark.nightly
 def test_seeing_more_is_knowing_more(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
     losses = [row["test_loss"] for row in script.levels("short")]

@@ -24,12 +24,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitstep.tasks import TASKS, Batch, Task, corpora, newsgroups, task
-from splitstep.tasks.batching import bucket, indices, spans, starts
+from splitstep.tasks import corpora, newsgroups, task
+from splitstep.tasks.batching import bucket, indices, spans
 from splitstep.tasks.cache import derived
 from splitstep.tasks.corpora import split_of
 from splitstep.tasks.images import parse_idx, shifted
-from splitstep.tasks.listops import VARIANTS, VOCABULARY, ListOpsOptions, Variant, generate, grow, write
+from splitstep.tasks.listops import VARIANTS, VOCABULARY, Variant, generate, grow, write
 from splitstep.tasks.newsgroups import Document, shorten, splits_of, tfidf_baseline
 from splitstep.tasks.sequences import CLS, PAD, TokenRows
 from splitstep.tasks.task import IGNORED
@@ -38,75 +38,11 @@ from splitstep.text.files import Content
 
 
 @pytest.fixture
-def data() -> Path:
-    """The folder of real data: $SPLITSTEP_DATA, else shared/data beside the checkout."""
-    given = os.environ.get("SPLITSTEP_DATA")
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    for path in [Path(given)] if given else [beside]:
-        if path.is_dir():
-            return path
-    pytest.skip("no data folder: set SPLITSTEP_DATA")
-
-
-@pytest.fixture
 def book(tmp_path: Path) -> Path:
     """A text of 5,003 bytes, in which no window occurs twice."""
     path = tmp_path / "book.txt"
     path.write_bytes(np.random.default_rng(0).integers(0, 256, 5003, dtype=np.uint8).tobytes())
     return path
-
-
-def small(name: str, book: Path) -> Task:
-    """A task that needs no data folder, in a small size."""
-    options: dict[str, dict[str, object]] = {
-        "digits": {"shift": 1},
-        "stdlib": {"length": 64, "limit": 100_000},
-        "text": {"path": str(book), "length": 32},
-        "listops": {"train": 500, "valid": 60, "test": 60},
-    }
-    return task(name, options[name])
-
-
-OFFLINE = ["digits", "stdlib", "text", "listops"]
-
-
-def same(one: Batch, two: Batch) -> bool:
-    """Whether two batches hold the same tensors."""
-    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
-
-
-@pytest.mark.parametrize("name", OFFLINE)
-def test_batch_is_a_pure_function(name: str, book: Path) -> None:
-    first, second = small(name, book), small(name, book)
-    wanted = [first.batch(3, step, 8) for step in (0, 1, 2, 50)]
-    for step in (50, 2, 0, 1):  # another order, another instance
-        assert same(second.batch(3, step, 8), wanted[(0, 1, 2, 50).index(step)])
-    assert not same(first.batch(3, 0, 8), first.batch(3, 1, 8))
-    assert not same(first.batch(3, 0, 8), first.batch(4, 0, 8))
-
-
-@pytest.mark.parametrize("name", OFFLINE)
-def test_contract(name: str, book: Path) -> None:
-    """What every task promises to the training loop."""
-    made = small(name, book)
-    assert made.name == name
-    assert made.splits == ("train", "valid", "test")
-    assert made.length >= 1
-    assert json.loads(json.dumps(made.describe()))["task"] == name
-    assert made.metric.format.format(0.5)
-    with pytest.raises(ValueError, match="train, valid, test"):
-        next(made.batches("dev", 4))
-    train, held = made.batch(0, 0, 4), next(made.batches("valid", 4))
-    assert train.keys() == held.keys()
-    classes = made.shape["vocab_size"] if made.model == "causal" else made.shape["labels"]
-    shape = (*train["labels"].shape, classes)
-    assert train["labels"].dtype == torch.int64
-    scores = made.score(torch.zeros(shape), train)
-    figures = made.summary(scores)
-    assert figures["loss"] == pytest.approx(math.log(classes), rel=1e-5)
-    assert made.metric.name in figures
-    with pytest.raises(ValueError, match="nothing was scored"):
-        made.summary({})
 
 
 @pytest.mark.parametrize(("n", "size"), [(10, 3), (7, 7), (5, 12), (1, 4), (12, 4)])
@@ -119,19 +55,6 @@ def test_every_example_comes_once_an_epoch(n: int, size: int) -> None:
         assert len({tuple(order) for order in orders}) > 1
 
 
-@pytest.mark.parametrize("counts", [(10, 0, 7), (3, 50, 20), (1, 1), (64,)])
-@pytest.mark.parametrize("size", [1, 4, 16])
-def test_buckets_are_met_in_proportion(counts: tuple[int, ...], size: int) -> None:
-    """After `size` epochs each bucket's stream has been taken in order, without gaps, each example `size` times."""
-    steps = sum(counts)  # size epochs of sum / size batches
-    drawn = [bucket(counts, (size,) * len(counts), 2, step) for step in range(steps)]
-    for number, count in enumerate(counts):
-        stream = [batch for chosen, batch in drawn if chosen == number]
-        assert stream == list(range(count))
-        rows = Counter(row for batch in stream for row in indices(count, 2, batch, size).tolist())
-        assert rows == dict.fromkeys(range(count), size)
-
-
 def test_buckets_are_shuffled_anew_each_epoch() -> None:
     def order(seed: int, epoch: int) -> list[int]:
         return [bucket((40, 40), (4, 4), seed, 20 * epoch + step)[0] for step in range(20)]
@@ -141,24 +64,6 @@ def test_buckets_are_shuffled_anew_each_epoch() -> None:
         assert sorted(one) == [0] * 10 + [1] * 10
         assert one != sorted(one)
         assert one not in orders[:number]
-
-
-def test_windows_begin_anywhere_that_fits() -> None:
-    drawn = Counter(np.concatenate([starts(10, 8, 0, step, 4) for step in range(300)]).tolist())
-    assert set(drawn) == {0, 1, 2}
-    assert max(drawn.values()) < 1.3 * min(drawn.values())
-
-
-def test_images_come_once_an_epoch() -> None:
-    made = task("digits")
-    count = made.describe()["examples"]["train"]
-    size = 179  # six batches are one epoch of 1,074
-    assert count == 6 * size
-    every = torch.cat([batch["pixel_values"] for batch in made.batches("train", 500)])
-    for epoch in range(2):
-        seen = torch.cat([made.batch(0, 6 * epoch + step, size)["pixel_values"] for step in range(6)])
-        assert not torch.equal(seen, every)
-        assert sorted(seen.flatten(1).tolist()) == sorted(every.flatten(1).tolist())
 
 
 @pytest.mark.parametrize("n", [2, 7, 8, 9, 20, 23])
@@ -265,12 +170,6 @@ def test_digits_split_is_stratified_and_whole() -> None:
     assert Counter(rows) == Counter(every)
 
 
-def test_digits_are_standardised() -> None:
-    train = torch.cat([batch["pixel_values"] for batch in task("digits").batches("train", 500)])
-    assert train.mean().item() == pytest.approx(0, abs=1e-3)
-    assert train.std().item() == pytest.approx(1, abs=1e-3)
-
-
 def test_shifted_moves_each_image_on_its_own() -> None:
     images = np.random.default_rng(1).integers(1, 256, (5, 6, 6))
     moves = np.array([[0, 0], [2, 0], [0, -1], [-2, 2], [1, 1]])
@@ -282,81 +181,21 @@ def test_shifted_moves_each_image_on_its_own() -> None:
                 assert result[i, j] == (image[i - down, j - right] if inside else 0)
 
 
-def test_score_of_images_is_accuracy() -> None:
-    made = task("digits")
-    totals: Counter[str] = Counter()
-    for batch in made.batches("test", 50):
-        wrong = torch.arange(len(batch["labels"])) % 5 == 0
-        guess = (batch["labels"] + wrong) % 10
-        totals.update(made.score(torch.nn.functional.one_hot(guess, 10).float(), batch))
-    examples = int(totals["examples"])
-    assert examples == made.describe()["examples"]["test"]
-    full, rest = divmod(examples, 50)
-    assert made.summary(totals)["accuracy"] == pytest.approx(1 - (10 * full + math.ceil(rest / 5)) / examples)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "says"),
-    [
-        ("digit", {}, 'did you mean "digits"'),
-        ("zzz", {}, "the tasks are digits, listops"),
-        ("digits", {"pach": 2}, 'did you mean "patch"'),
-        ("digits", {"patch": "2"}, "'2', and needs a whole number"),
-        ("digits", {"patch": True}, "True, and needs a whole number"),
-        ("digits", {"patch": 3}, "does not divide images of 8 pixels"),
-        ("digits", {"patch": 0}, "needs at least 1"),
-        ("text", {}, "path: notes.txt"),
-        ("text", {"path": "no-such-file.txt"}, "no-such-file.txt"),
-        ("text", {"path": [3]}, r"option path\[0\] is 3, and needs text"),
-        ("stdlib", {"stride": 256}, "stride: 128"),
-        ("stdlib", {"length": 1}, "needs at least 2"),
-        ("stdlib", {"valid_limit": None, "length": None}, "None, and needs a whole number"),
-    ],
-)
-def test_errors_say_what_to_type(name: str, options: dict[str, object], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        task(name, options)
-
-
-def test_too_little_text_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "note.txt").write_text("short")
-    with pytest.raises(ValueError, match="too few for windows of 256"):
-        task("text", {"path": str(tmp_path / "note.txt")})
-
-
-def test_names_are_the_rows_own() -> None:
-    assert all(row.name == name for name, row in TASKS.items())
-
-
-def test_all_tasks_are_listed_without_torch() -> None:
-    code = (
-        "import sys; from splitstep.tasks import TASKS; rows = [TASKS[name] for name in TASKS]; "
-        "assert all(row.what and row.model and row.Options and row.note for row in rows); "
-        "assert not {'torch', 'transformers', 'tokenizers', 'sklearn', 'scipy'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
-
-
-def test_a_task_is_imported_when_it_is_asked_for() -> None:
-    code = (
-        "import sys; from splitstep.tasks import TASKS, task; assert list(TASKS)[0] == 'digits'; task('digits'); "
-        "found = {name for name in sys.modules if name.startswith('splitstep.tasks.')}; "
-        "assert 'splitstep.tasks.images' in found; assert 'splitstep.tasks.listops' not in found; "
-        "assert 'transformers' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
-
-
 def test_another_package_adds_a_task(tmp_path: Path) -> None:
-    """Under a name of its own; under one of ours it is not heard."""
+    """Under a name of its own; under one of ours it is not heard. All are listed without torch."""
     (tmp_path / "others.py").write_text("from splitstep.tasks.images import DIGITS as Own\n")
     (tmp_path / "others-1.dist-info").mkdir()
     (tmp_path / "others-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1\n")
     points = "[splitstep.tasks]\nown = others:Own\ndigits = others:Missing\nbroken = others:Missing\n"
     (tmp_path / "others-1.dist-info" / "entry_points.txt").write_text(points)
     code = """
+import sys
 from splitstep.tasks import TASKS, task
 assert list(TASKS)[0] == "digits" and {"own", "broken"} < set(TASKS)
+rows = {name: TASKS[name] for name in TASKS if name != "broken"}
+assert all(row.name == name or name == "own" for name, row in rows.items())
+assert all(row.what and row.model and row.Options and row.note for row in rows.values())
+assert not {"torch", "transformers", "tokenizers", "sklearn", "scipy"} & set(sys.modules)
 assert type(task("own")) is type(task("digits"))
 assert list(TASKS)[0] == "digits"  # whatever was loaded
 try:
@@ -368,20 +207,6 @@ else:
 """
     environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{tmp_path}"}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env=environment)
-
-
-@pytest.mark.parametrize("name", OFFLINE)
-def test_a_task_counts_what_is_scored_and_what_is_read(name: str, book: Path) -> None:
-    """Against the sums of `score`, and a count token by token."""
-    made = small(name, book)
-    for batch in (made.batch(0, 0, 4), *made.batches("valid", 5)):
-        classes = made.shape["vocab_size"] if made.model == "causal" else made.shape["labels"]
-        scores = made.score(torch.zeros(*batch["labels"].shape, classes), batch)
-        assert made.items(batch) == scores["tokens" if made.model == "causal" else "examples"]
-        read = batch.get("attention_mask", batch.get("input_ids"))
-        rows = [[1] * made.length] * len(batch["labels"]) if read is None else read.tolist()
-        padding = 0 if "attention_mask" in batch else None
-        assert made.tokens(batch) == sum(token != padding for row in rows for token in row)
 
 
 # ListOps
@@ -418,22 +243,6 @@ def spell(ids: np.ndarray) -> list[str]:
     return [VOCABULARY[number] for number in ids if number not in (PAD, CLS)]
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("7", 7),
-        ("[MAX 2 9 [MIN 4 7 ] 0 ]", 9),
-        ("[MED 1 2 ]", 1),  # 1.5
-        ("[MED 9 3 4 8 ]", 6),
-        ("[MED 9 3 5 ]", 5),
-        ("[SM 9 9 [SM 5 6 ] 4 ]", 3),  # 9 + 9 + 1 + 4
-        ("[MIN [MAX 3 8 ] [MED 7 7 1 ] [SM 8 8 ] ]", 6),
-    ],
-)
-def test_evaluator_on_trees_worked_by_hand(text: str, value: int) -> None:
-    assert evaluate(text.split()) == value
-
-
 def test_evaluator_reproduces_the_published_labels(data: Path) -> None:
     lines = 0
     for name in ("test", "test_d8", "test_d20"):
@@ -467,10 +276,10 @@ def anatomy(tokens: list[str]) -> tuple[int, list[int]]:
     ("name", "low", "high"), [("lra", 501, 1999), ("long", 500, 1000), ("short", 4, 63), ("original", 1, 10**9)]
 )
 def test_generated_trees_keep_the_rules(name: str, low: int, high: int) -> None:
-    variant = replace(VARIANTS[name], train=300, valid=20, test=20)
+    variant = replace(VARIANTS[name], train=100, valid=5, test=5)
     text = generate(variant, seed=1)
     drawn = examples(text)
-    assert len(drawn) == len({tuple(tree) for tree in drawn}) == 340
+    assert len(drawn) == len({tuple(tree) for tree in drawn}) == 110
     assert text.labels.tolist() == [evaluate(tree) for tree in drawn]
     depths, arguments = set(), set()
     for tree in drawn:
@@ -507,7 +316,7 @@ def test_trees_are_drawn_with_the_right_chances() -> None:
     assert (kept == 4).mean() == pytest.approx(0.6, abs=4 * 0.49 / math.sqrt(len(kept)))
 
 
-@pytest.mark.parametrize("name", ["short", "original"])
+@pytest.mark.parametrize("name", ["short", pytest.param("original", marks=pytest.mark.nightly)])
 def test_lengths_do_not_tell_the_splits_of_listops_apart(name: str) -> None:
     """A tree counts once, and the short ones are soon used up: in the order of drawing, test would have fewer."""
     variant = VARIANTS[name]
@@ -516,13 +325,6 @@ def test_lengths_do_not_tell_the_splits_of_listops_apart(name: str) -> None:
         parts = np.split(measure, np.cumsum([variant.train, variant.valid]))
         error = measure.std() / math.sqrt(variant.valid)
         assert max(abs(part.mean() - measure.mean()) for part in parts) < 3 * error
-
-
-def test_trees_of_the_long_range_arena_are_those_of_stored_results() -> None:
-    """Hundreds of tokens do not come twice, so their order of drawing tells nothing of their length."""
-    described = task("listops", {"variant": "lra", "train": 300, "valid": 20, "test": 20}).describe()
-    assert described["sha256"]["train"] == "4ccd6ce5739fbedb64fab58c152e0632a9e897b8cb0dba022df1ee6f5838bb4d"
-    assert described["sha256"]["test"] == "39edb932eebdaf60deae32a16990209a6d6dc61c0c44aee21142d2bd94a5e15d"
 
 
 def test_listops_pads_and_never_cuts() -> None:
@@ -553,13 +355,11 @@ def test_listops_trains_on_every_example_alike() -> None:
     assert set(seen.values()) == {size}
 
 
-def test_listops_refuses_buckets_that_would_cut() -> None:
-    with pytest.raises(ValueError, match="add a bucket of at least"):
-        task("listops", {"train": 300, "valid": 5, "test": 5, "buckets": [8, 16]})
-    with pytest.raises(ValueError, match="increasing lengths"):
-        ListOpsOptions(buckets=(32, 16))
-    with pytest.raises(ValueError, match='"short" or "original" or "lra" or "long"'):
-        task("listops", {"variant": "longest"})
+def test_trees_of_the_long_range_arena_are_those_of_stored_results() -> None:
+    """Hundreds of tokens do not come twice, so their order of drawing tells nothing of their length."""
+    described = task("listops", {"variant": "lra", "train": 300, "valid": 20, "test": 20}).describe()
+    assert described["sha256"]["train"] == "4ccd6ce5739fbedb64fab58c152e0632a9e897b8cb0dba022df1ee6f5838bb4d"
+    assert described["sha256"]["test"] == "39edb932eebdaf60deae32a16990209a6d6dc61c0c44aee21142d2bd94a5e15d"
 
 
 def test_listops_cache_is_read_back_and_mended(cache: Path) -> None:
@@ -605,25 +405,13 @@ def test_idx_is_read_back() -> None:
     assert (parse_idx(idx(array), Path("x")) == array).all()
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda raw: b"",
-        lambda raw: raw[:3],
-        lambda raw: raw[:4],
-        lambda raw: raw[:9],
-        lambda raw: raw[:-1],
-        lambda raw: raw + b"\0",
-        lambda raw: b"\x1f\x8b" + raw[2:],
-        lambda raw: raw[:2] + b"\x0d" + raw[3:],
-        lambda raw: raw[:3] + b"\x02" + raw[4:],
-        lambda raw: raw[:7] + b"\x09" + raw[8:],
-    ],
-)
-def test_damaged_idx_is_refused(damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_idx_is_refused() -> None:
     raw = idx(np.ones((3, 4, 5), dtype=np.uint8))
-    with pytest.raises(ValueError, match=r"digits\.idx (is not an idx file|is damaged or cut short)"):
-        parse_idx(damage(raw), Path("digits.idx"))
+    changed = [(0, b"\x1f\x8b"), (2, b"\x0d"), (3, b"\x02"), (7, b"\x09")]
+    damaged = [raw[:at] + new + raw[at + len(new) :] for at, new in changed]
+    for content in (b"", raw[:3], raw[:4], raw[:9], raw[:-1], raw + b"\0", *damaged):
+        with pytest.raises(ValueError, match=r"digits\.idx (is not an idx file|is damaged or cut short)"):
+            parse_idx(content, Path("digits.idx"))
 
 
 def test_mnist_is_what_was_published(data: Path) -> None:
@@ -640,27 +428,8 @@ def test_mnist_is_what_was_published(data: Path) -> None:
     assert train.std().item() == pytest.approx(1, abs=2e-3)
     moved = task("mnist", {"shift": 2}, data)
     assert torch.equal(moved.batch(0, 0, 64)["labels"], made.batch(0, 0, 64)["labels"])
-    assert same(moved.batch(0, 3, 64), moved.batch(0, 3, 64))
     assert not torch.equal(moved.batch(0, 0, 64)["pixel_values"], made.batch(0, 0, 64)["pixel_values"])
     assert torch.equal(next(moved.batches("test", 9))["pixel_values"], next(made.batches("test", 9))["pixel_values"])
-
-
-def test_files_that_are_not_mnist_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "mnist").mkdir()
-    path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
-    path.write_bytes(gzip.compress(idx(np.zeros((5, 28, 28), dtype=np.uint8))))
-    with pytest.raises(ValueError, match="holds 3,936 bytes and should hold 47,040,016"):
-        task("mnist", {}, tmp_path)
-
-
-@pytest.mark.parametrize("name", ["mnist", "newsgroups", "enwik8", "wikitext2"])
-def test_missing_data_is_one_clear_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLITSTEP_MIRROR", "http://127.0.0.1:9")  # where nobody answers
-    monkeypatch.setenv("no_proxy", "*")
-    with pytest.raises(ValueError, match="is missing and could not be fetched") as caught:
-        task(name, {}, tmp_path)
-    assert "SPLITSTEP_DATA" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 # enwik8 and WikiText-2
@@ -677,12 +446,11 @@ def put(path: Path, content: bytes, member: str) -> None:
         path.write_bytes(pack(content))
 
 
-@pytest.mark.parametrize("form", ["", ".gz", ".xz", ".zip"])
-def test_enwik8_is_read_in_any_form(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enwik8_is_split_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = np.random.default_rng(4).integers(0, 256, 1000, dtype=np.uint8).tobytes()
     monkeypatch.setattr(corpora, "ENWIK8_CONTENT", Content(1000, hashlib.sha256(content).hexdigest()))
     monkeypatch.setattr(corpora, "CUTS", (900, 950))
-    put(tmp_path / "enwik8" / f"enwik8{form}", content, "enwik8")
+    put(tmp_path / "enwik8" / "enwik8.zip", content, "enwik8")
     made = task("enwik8", {"length": 16}, tmp_path)
     parts = {"train": content[:900], "valid": content[900:950], "test": content[950:]}
     assert made.describe()["sha256"] == {split: hashlib.sha256(part).hexdigest() for split, part in parts.items()}
@@ -802,13 +570,6 @@ def test_newsgroups_counts_are_checked(news: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(newsgroups, "COUNTS", {"train": 121, "test": 120})
     with pytest.raises(ValueError, match="has 120 train documents in 2 groups, and 20 Newsgroups by date has 121"):
         task("newsgroups", {"vocab": 300}, news)
-
-
-def test_newsgroups_refuses_another_archive(tmp_path: Path) -> None:
-    (tmp_path / "20newsgroups").mkdir()
-    (tmp_path / "20newsgroups" / "20news-bydate.tar.gz").write_bytes(gzip.compress(b"no archive at all"))
-    with pytest.raises(ValueError, match=r"20news-bydate.tar.gz .* is damaged"):
-        task("newsgroups", {}, tmp_path)
 
 
 @given(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=8), st.integers(0, 10))

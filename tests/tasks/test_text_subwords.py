@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,10 +43,15 @@ def task(folder: Path, **more: object) -> Language:
     return made
 
 
+@cache
+def tokenizer_of_text() -> Any:
+    return learn_bpe([TEXT], 300, [END], prefix=False)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from("ab \n\t.é漢"), max_size=80), st.integers(1, 12))
 def test_tokens_of_parts_are_those_of_the_whole_text(text: str, size: int) -> None:
-    tokenizer = learn_bpe([TEXT], 300, [END], prefix=False)
+    tokenizer = tokenizer_of_text()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", size)
         assert "".join(blocks(text)) == text

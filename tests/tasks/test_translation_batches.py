@@ -17,7 +17,7 @@ from splitstep.training import TrainOptions
 from splitstep.training.objective import dropout_seed, prefetched, work_for
 from splitstep.training.processes import Processes
 
-SIZE, STEPS = 96, 60
+SIZE, STEPS = 96, 40
 
 
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -53,9 +53,8 @@ def brute_force(data: Any, seed: int) -> Iterator[tuple[list[list[int]], list[li
         epoch += 1
 
 
-@pytest.mark.parametrize("seed", [0, 7])
-def test_batches_are_those_of_a_walk_from_the_first(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = made(tmp_path, monkeypatch)
+def test_batches_are_those_of_a_walk_from_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed, data = 7, made(tmp_path, monkeypatch)
     options, alone = TrainOptions(steps=STEPS, batch=SIZE, seed=seed), Processes(0, 1, torch.device("cpu"))
     shapes = set()
     with prefetched(lambda step: work_for(data, options, step, alone), 0, STEPS) as works:

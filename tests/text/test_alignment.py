@@ -14,7 +14,7 @@ from splitstep.text.alignment import Alignment, align, align_text
 from splitstep.text.pieces import pieces_of
 from splitstep.text.token_bytes import Characters, TokenBytes, encode, token_bytes
 
-MANY = settings(max_examples=150)
+MANY = settings(max_examples=50)
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 

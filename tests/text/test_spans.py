@@ -55,7 +55,7 @@ def test_phrases_are_runs_of_words(text: str, most: int, expected: list[str]) ->
     assert cut(text, phrases(text, most)) == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(text=texts(), most=st.integers(1, 5))
 def test_phrases_are_made_of_whole_words_and_hold_each_once(text: str, most: int) -> None:
     small, large = words(text), phrases(text, most)
@@ -72,7 +72,7 @@ def owner(begin: int, end: int, units: np.ndarray) -> int | None:
 
 
 @pytest.mark.parametrize("unit", [words, phrases])
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(kind=st.sampled_from(list(KINDS)), text=texts(8))
 def test_tokens_belong_to_the_unit_with_most_of_their_bytes(unit, kind: str, text: str) -> None:
     try:
