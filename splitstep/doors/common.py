@@ -6,8 +6,9 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..recipes import find_recipe, recipe_of_task
 from ..support.documents import read_json
@@ -24,9 +25,14 @@ RUNS = Path("runs")
 MOST_SEEDS = 10_000  # a run each
 
 
-def default_folder(verb: str, name: str, out: Path | None) -> Path:
-    """Where a verb's output goes: the folder that is named, else runs/VERB-NAME."""
-    return RUNS / f"{verb}-{slug(name)}" if out is None else Path(out)
+def default_folder(verb: str, name: str, out: Path | None, study: str | None = None) -> Path:
+    """Where a verb's output goes: the folder that is named, else runs/VERB-NAME. If a study is named, the folder may
+    hold a result of this study alone."""
+    folder = RUNS / f"{verb}-{slug(name)}" if out is None else out
+    check_folder(folder)
+    if study is not None:
+        check_free(folder, study)
+    return folder
 
 
 def slug(name: str) -> str:
@@ -42,32 +48,36 @@ def checked_count(seeds: int) -> int:
     return seeds
 
 
-def seeds_of(recipe: Recipe, count: int) -> range:
-    """So many seeds, from the recipe's own on."""
-    return range(recipe.train.seed, recipe.train.seed + checked_count(count))
+class Asked(NamedTuple):
+    """A recipe that a study was asked for: its name, its document, and what the document says."""
+
+    name: str
+    document: Any
+    recipe: Recipe
+
+    def seeds(self, count: int) -> range:
+        """So many seeds, from the recipe's own on."""
+        return range(self.recipe.train.seed, self.recipe.train.seed + checked_count(count))
 
 
-def document_of(verb: str, words: Sequence[str], task: str | None, more: Sequence[str] = ()) -> tuple[str, Any]:
-    """The name and the document of the recipe that is named first, or of the task's, with its entries changed."""
+def recipe_asked(
+    verb: str, recipe: str | None, changes: Sequence[str], task: str | None, more: Sequence[str] = ()
+) -> Asked:
+    """The recipe that is named, or the task's, with its entries changed; an entry may stand in the recipe's place."""
+    words = [*([] if recipe is None else [recipe]), *changes]
     named = bool(words) and "=" not in words[0]
     if not named and task is None:
         raise ValueError(f"Missing recipe: name one, as in `splitstep {verb} digits ...`, or give --task digits.")
-    found, entries = (words[0], words[1:]) if named else (recipe_of_task(str(task)), words)
-    find_recipe(found)  # refuses a wrong name before torch is imported
-    from ..recipe import load_document
-
+    name, entries = (words[0], words[1:]) if named else (recipe_of_task(str(task)), words)
+    find_recipe(name)  # refuses a wrong name before recipes are imported
     refuse_launchers(verb)
-    return found, load_document(found, [*entries, *more])
+    from ..recipe import load_document, read_recipe
 
-
-def recipe_for(task: str | None, name: str, document: Any) -> Recipe:
-    """The recipe of a document, which must be for the task if one is given."""
-    from ..recipe import read_recipe
-
-    recipe = read_recipe(document, name)
-    if task is not None and recipe.task != task:
-        raise ValueError(f"--task {task}, but the recipe {name} is for {recipe.task}: leave one of the two out.")
-    return recipe
+    document = load_document(name, [*entries, *more])
+    found = read_recipe(document, name)
+    if task is not None and found.task != task:
+        raise ValueError(f"--task {task}, but the recipe {name} is for {found.task}: leave one of the two out.")
+    return Asked(name, document, found)
 
 
 def refuse_launchers(verb: str) -> None:
@@ -99,23 +109,17 @@ def new_folder(out: Path | None) -> None:
 
 def check_free(out: Path, study: str) -> None:
     """Refuse a directory that holds something else than a result of this study."""
-    check_folder(out)
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out.")
     if not (out / "result.json").exists():
         if out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir():
             raise ValueError(f"{out} holds other files: name a new directory with --out.")
         return
-    if study_named(out / "result.json") != study:
+    found = None
+    with suppress(ValueError):
+        found = read_json(out / "result.json").get("study")
+    if found != study:
         raise ValueError(f"{out} holds the result of something else: name a new directory with --out.")
-
-
-def study_named(file: Path) -> Any:
-    """The study that a result.json names; None if it names none."""
-    try:
-        return read_json(file).get("study")
-    except ValueError:
-        return None
 
 
 def kept(result: R, out: Path | None) -> R:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.provenance import typed_command
-from .common import check_folder, checked_count, default_folder, kept, refuse_launchers
+from .common import checked_count, default_folder, kept, refuse_launchers
 from .door import door
 from .runs import trained
 
@@ -154,7 +154,6 @@ def compare_distil(
     check_engine(engine)
     plan(methods, range(seeds))  # refuses wrong methods before models are opened
     out = default_folder("compare", "distil", out)
-    check_folder(out)
     document = document_of(teacher, begin, text, student_layers, out / CACHE)
     document["data"]["test"] = TEST
     files = ExamFiles(text, sets_of(questions or []), plain, data)

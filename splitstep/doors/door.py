@@ -35,7 +35,7 @@ COMMON = (
     "beams N: The number of beams to translate with; 1 is greedy. Default: as in the recipe.",
     "length_penalty X: Divide a beam's score by its length to this power. Default: as in the recipe.",
     "markdown: Only print a Markdown table.",
-    "out DIR: The folder of all output, new or of what was interrupted. Default: runs/VERB-NAME.",
+    "out DIR: The folder of all output; what was interrupted there continues. Default: runs/VERB-NAME.",
     "engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.",
     "data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.",
 )  # what is said of parameters that several doors have, unless a door says something else

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..support.provenance import typed_command
-from .common import check_free, checked_count, default_folder, document_of, kept, new_folder, recipe_for
+from .common import default_folder, kept, new_folder, recipe_asked
 from .door import door
-from .studies import words
 
 if TYPE_CHECKING:
     from ..experiments.result import Result
     from ..studies.inspect.result import Inspection
     from ..studies.orders import Orders
+    from .common import Asked
     from .results import Construction
 
 
@@ -84,19 +84,16 @@ def converge(
     """Ask whether a network is close to an equation.
 
     Example:
-      splitstep converge runs/digits
       splitstep converge runs/digits --schemes lie,strang,rk4 --substeps 1,2,4,8 --steps 0.5,1,2,4
       splitstep converge some-org/some-model --text prompts.txt
       splitstep converge --task digits --depths 3,6,12,24,48
 
-    Of a run: how its output and accuracy change with the scheme, the sub-steps and the step length, the local error of
-    each layer, and how close the network is to its continuous limit. Of a pretrained model: how its loss per token
-    changes with them and with layers merged, and whether it is a discretised flow. With --depths: whether deeper
-    networks over the same time approach a limit. If interrupted, the same command continues: finished runs are kept.
+    Of a run: how its output and accuracy change with the scheme, the sub-steps and the step length, and how close it is
+    to its continuous limit. Of a pretrained model: how its loss changes with them and with layers merged. With
+    --depths: whether deeper networks over the same time approach a limit.
 
     Parameters:
-    network RUN|MODEL|RECIPE: The directory of a finished run; a pretrained model: its folder, a GGUF file or its
-      name on the Hub; with --depths a recipe.
+    network RUN|MODEL|RECIPE: A run; a model's folder, a GGUF file or its name on the Hub; with --depths a recipe.
     changes KEY=VALUE: With --depths: recipe entries to change, such as train.steps=100.
     task NAME: With --depths: use the recipe of this task, if no recipe is named.
     depths LIST: Train networks of these numbers of layers over the same time.
@@ -108,20 +105,26 @@ def converge(
     text FILE: Of a model: texts, one a line; in a .jsonl file objects with "text". Default: eight that come along.
     tokens N: Of a model: tokens of each text. Default: 64.
     """
-    given, grid, other = words(network, changes), Grid(schemes, substeps, steps), {"text": text, "tokens": tokens}
+    grid, of_models = Grid(schemes, substeps, steps), {"text": text, "tokens": tokens}
     if depths:
-        refuse({**grid._asdict(), "examples": examples, **other}, "is for a run or a model", "--depths")
-        return deepen(given, task, depths, seeds, out, engine, data)
-    if len(given) != 1 or task is not None or seeds is not None:
+        refuse({**grid._asdict(), "examples": examples, **of_models}, "is for a run or a model", "--depths")
+        return deepen(recipe_asked("converge", network, changes, task), depths, seeds, out, engine, data)
+    name = one_network(network, *changes, task, seeds)
+    if (Path(name) / "recipe.yaml").is_file():
+        refuse(of_models, "is for a pretrained model", "the run")
+        return discretise(Path(name), out, grid, examples, data)
+    refuse({"examples": examples, "data": data}, "is for a run of splitstep", "the model")
+    return discretise_model(name, out, grid, text, tokens)
+
+
+def one_network(name: str | None, *others: object) -> str:
+    """The network that is named, unless none is or something else is there."""
+    if name is None or any(other is not None for other in others):
         raise ValueError(
             "converge takes one run or model, as in `splitstep converge runs/digits`, or --depths, as in `splitstep "
             "converge --task digits --depths 3,6,12,24`."
         )
-    if is_run(Path(given[0])):
-        refuse(other, "is for a pretrained model", "the run")
-        return discretise(Path(given[0]), out, grid, examples, data)
-    refuse({"examples": examples, "data": data}, "is for a run of splitstep", "the model")
-    return discretise_model(given[0], out, grid, text, tokens)
+    return name
 
 
 def refuse(options: Mapping[str, object], why: str, instead: str) -> None:
@@ -131,33 +134,15 @@ def refuse(options: Mapping[str, object], why: str, instead: str) -> None:
             raise ValueError(f"--{name} {why}: leave it out, or leave out {instead}.")
 
 
-def is_run(path: Path) -> bool:
-    """Whether a folder is that of a run."""
-    from ..training.directory import RunDirectory
-
-    return path.is_dir() and RunDirectory(path).is_run()
-
-
 def deepen(
-    given: list[str],
-    task: str | None,
-    depths: tuple[int, ...],
-    seeds: int | None,
-    out: Path | None,
-    engine: str,
-    data: Path | None,
+    asked: Asked, depths: tuple[int, ...], seeds: int | None, out: Path | None, engine: str, data: Path | None
 ) -> Result:
     """The study of growing depth."""
-    many = checked_count(1 if seeds is None else seeds)
-    name, document = document_of("converge", given, task)
-    recipe = recipe_for(task, name, document)
+    numbers = asked.seeds(1 if seeds is None else seeds)
     from ..studies.converge.limit import check_depths, continuous_limit
 
-    layers = check_depths(depths)
-    out = default_folder("converge", recipe.task, out)
-    check_free(out, "limit")
-    numbers = range(recipe.train.seed, recipe.train.seed + many)
-    result = continuous_limit(recipe, layers, numbers, out, engine=engine, data=data, command=typed_command())
+    layers, out = check_depths(depths), default_folder("converge", asked.recipe.task, out, "limit")
+    result = continuous_limit(asked.recipe, layers, numbers, out, engine=engine, data=data, command=typed_command())
     return kept(result, out)
 
 
@@ -167,19 +152,10 @@ def discretise(run: Path, out: Path | None, grid: Grid, examples: int | None, da
     from ..studies.converge.ways import check_factors, check_substeps
     from ..training.progress import counting
 
-    out = default_folder("converge", run.name or run.resolve().name, out)  # "." has no name
-    check_free(out, "discretisation")
-    result = study.discretisation(
-        run,
-        grid.schemes,
-        check_substeps(grid.substeps or study.SUBSTEPS),
-        check_factors(grid.steps or study.FACTORS),
-        study.EXAMPLES if examples is None else examples,
-        data,
-        typed_command(),
-        counting("converge", unit="passes"),
-    )
-    return kept(result, out)
+    out = default_folder("converge", run.name or run.resolve().name, out, "discretisation")  # "." has no name
+    counts, factors = check_substeps(grid.substeps or study.SUBSTEPS), check_factors(grid.steps or study.FACTORS)
+    many, progress = study.EXAMPLES if examples is None else examples, counting("converge", unit="passes")
+    return kept(study.discretisation(run, grid.schemes, counts, factors, many, data, typed_command(), progress), out)
 
 
 def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None, tokens: int | None) -> Result:
@@ -190,8 +166,7 @@ def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None,
     from ..studies.converge.ways import check_factors, check_substeps
     from ..training.progress import counting
 
-    out = default_folder("converge", Path(name).resolve().stem, out)
-    check_free(out, "discretised-flow")
+    out = default_folder("converge", Path(name).resolve().stem, out, "discretised-flow")
     texts = default_texts() if text is None else read_texts(text)
     many = study.TOKENS if tokens is None else tokens
     counts, factors = check_substeps(grid.substeps or study.SUBSTEPS), check_factors(grid.steps or study.FACTORS)
@@ -222,12 +197,11 @@ def inspect(
 
     Example:
       splitstep inspect path/to/model --text prompts.txt --out runs/look
-      splitstep inspect path/to/model --against path/to/another
       splitstep inspect runs/digits
 
     Any Hugging Face Transformer is taken apart into steps of a scheme, run on a few texts and measured: trajectories,
-    clusters, ranks, attention, Jacobians. Beside it stands the same architecture with random weights. The result is one
-    page, report.html, and result.json. A run of this package sees validation examples of its task.
+    clusters, ranks, attention, Jacobians. Beside it stands the same architecture with random weights. A run of this
+    package sees validation examples of its task.
 
     Parameters:
     text FILE: A text on each line, or a .jsonl with "text". Default: built-in texts.
@@ -248,15 +222,11 @@ def inspect(
 
     if spectra < 1:
         raise ValueError(f"--spectra {spectra}: give at least 1")
-    out = default_folder("inspect", model, out)
-    check_free(out, "inspect")
+    out = default_folder("inspect", model, out, "inspect")
     chosen = None if layers is None else read_layers(layers)
-    plan = Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, out / "states" if save else None)
-    progress = counting("inspect", at_once=True, unit="texts")
-    choice = TextChoice(text, texts, tokens, data)
-    command = typed_command()
-    result = inspection(model, choice, plan, against, trust_remote_code, device, command, progress)
-    return kept(result, out)
+    plan = Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, save and out / save)
+    choice, progress = TextChoice(text, texts, tokens, data), counting("inspect", at_once=True, unit="texts")
+    return kept(inspection(model, choice, plan, against, trust_remote_code, device, typed_command(), progress), out)
 
 
 @door
@@ -281,8 +251,7 @@ def approximate(
 
     The network is built, not trained; beside it a network of the same size, its twin, is trained for comparison, which
     often takes most of the time (--train-steps 0 leaves it out). The certificate is a proof over the whole domain, if
-    the Lipschitz constant is right. The weights are written to DIR/model (open them with AutoModel), beside the result
-    and a page. The expression that you type is run.
+    the Lipschitz constant is right. The weights are written to DIR/model: open them with AutoModel.
 
     Parameters:
     target TARGET: sort, max, convolution, polynomial, shift or product; or an expression of Python, such as
@@ -299,8 +268,7 @@ def approximate(
     many = [eps] if sweep is None else read_sweep(sweep)
     if train_steps < 0:
         raise ValueError(f"--train-steps {train_steps} must be 0 or a positive number.")
-    out = default_folder("approximate", target if isinstance(target, str) else target.__name__, out)
-    check_free(out, "approximate")
+    out = default_folder("approximate", target if isinstance(target, str) else target.__name__, out, "approximate")
     from ..models.base import silent
     from ..studies.approximate import approximation
     from ..training.progress import counting

@@ -9,16 +9,7 @@ from ..recipes import recipe_names
 from ..schemes import scheme
 from ..support.provenance import typed_command
 from ..support.words import nearest
-from .common import (
-    check_folder,
-    checked_count,
-    default_folder,
-    document_of,
-    kept,
-    recipe_for,
-    refuse_launchers,
-    seeds_of,
-)
+from .common import default_folder, kept, recipe_asked, refuse_launchers
 from .door import door
 
 if TYPE_CHECKING:
@@ -52,7 +43,7 @@ def compare(
       splitstep compare --task digits --schemes lie,macaron --sweep train.lr=1e-3,3e-3 --out runs/sweep
 
     Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. Schemes are resized to the cost of
-    the recipe's model in its reference scheme. If interrupted, the same command continues: finished runs are kept.
+    the recipe's model in its reference scheme.
 
     Other comparisons have options of their own:
       splitstep compare glue --help      pre-trained networks, fine-tuned on GLUE
@@ -64,31 +55,20 @@ def compare(
     match: What all schemes have as much of; none: equal shapes. Default: as in the recipe.
     arms LIST: Also train each scheme without some of its structure, such as full,no-norm.
     """
-    checked_count(seeds)
     refuse_misspelt(recipe)
-    more = [] if match is None else [f"match={match}"]
-    name, document = document_of("compare", words(recipe, changes), task, more)
-    chosen = recipe_for(task, name, document)
+    asked = recipe_asked("compare", recipe, changes, task, [] if match is None else [f"match={match}"])
+    numbers = asked.seeds(seeds)
     for text in filter(None, schemes):
         scheme(text)  # refuses a wrong one before torch is imported
     from ..experiments.arms import check_arms, read_ablate
     from ..experiments.plan import check_schemes, read_sweep
     from ..studies.compare import compare as study
 
-    out = default_folder("compare", chosen.task, out)
-    check_folder(out)
+    out, settings = default_folder("compare", asked.recipe.task, out), read_sweep(sweep or [])
     result = study(
-        chosen,
-        check_schemes(schemes),
-        seeds_of(chosen, seeds),
-        out,
-        sweep=read_sweep(sweep or []),
-        arms=check_arms(arms),
-        own_arms=read_ablate(document, name).arms,
-        engine=engine,
-        data=data,
-        command=typed_command(),
-    )
+        asked.recipe, check_schemes(schemes), numbers, out, sweep=settings, arms=check_arms(arms),
+        own_arms=read_ablate(asked.document, asked.name).arms, engine=engine, data=data, command=typed_command(),
+    )  # fmt: skip
     return kept(result, out)
 
 
@@ -99,11 +79,6 @@ def refuse_misspelt(recipe: str | None) -> None:
     near = nearest(recipe, [*recipe_names(), *OTHERS])
     if near in OTHERS:
         raise ValueError(f"There is no recipe {recipe!r}. Did you mean `splitstep compare {near} ...`?")
-
-
-def words(recipe: str | None, changes: tuple[str, ...]) -> list[str]:
-    """A recipe and entries to change, of which the first may stand in the recipe's place."""
-    return [*([] if recipe is None else [recipe]), *changes]
 
 
 @door
@@ -126,8 +101,7 @@ def compare_glue(
       splitstep compare glue --start runs/pretrain --seeds 2 --scratch --out runs/glue
       splitstep compare glue --start lie=runs/a+runs/b,macaron=runs/m* --tasks rte,mrpc --out runs/few
 
-    Prints the scores of each task with 95% intervals and writes DIR/result.json and DIR/report.html. If interrupted,
-    the same command continues: finished runs are kept.
+    Prints the scores of each task with 95% intervals and writes DIR/result.json and DIR/report.html.
 
     Parameters:
     changes KEY=VALUE: Recipe entries to change, such as train.steps=500; for one task, such as sst2.train.steps=500.
@@ -145,20 +119,10 @@ def compare_glue(
     from ..studies.glue import DEFAULT, glue, read_starts
 
     out = default_folder("compare", "glue", out)
-    check_folder(out)
     result = glue(
-        read_starts(start),
-        out,
-        seeds=seeds,
-        tasks=list(tasks) or DEFAULT,
-        scratch=scratch,
-        changes=changes,
-        sweep=sweep or [],
-        grid=grid,
-        engine=engine,
-        data=data,
-        command=typed_command(),
-    )
+        read_starts(start), out, seeds=seeds, tasks=list(tasks) or DEFAULT, scratch=scratch, changes=changes,
+        sweep=sweep or [], grid=grid, engine=engine, data=data, command=typed_command(),
+    )  # fmt: skip
     return kept(result, out)
 
 
@@ -190,25 +154,16 @@ def ablate(
     seeds N: The number of seeds. Default: as in the recipe, else 3.
     rates LIST: Learning rates to try, such as 5e-4,1e-3. Default: a third, 1 and 3 times lr.
     """
-    name, document = document_of("ablate", words(recipe, changes), task)
-    chosen = recipe_for(task, name, document)
+    asked = recipe_asked("ablate", recipe, changes, task)
     from ..experiments.arms import check_arms, read_ablate
-    from ..studies.ablate import ablate as study
+    from ..studies.ablate.study import ablate as study
     from ..studies.ablate.study import check_rates
 
-    options = read_ablate(document, name)
-    count = next(given for given in (seeds, options.seeds, ABLATION_SEEDS) if given is not None)
-    out = default_folder("ablate", chosen.task, out)
-    check_folder(out)
+    own = read_ablate(asked.document, asked.name)
+    count = next(given for given in (seeds, own.seeds, ABLATION_SEEDS) if given is not None)
+    out = default_folder("ablate", asked.recipe.task, out)
     result = study(
-        chosen,
-        out,
-        arms=check_arms(arms),
-        own_arms=options.arms,
-        seeds=seeds_of(chosen, count),
-        rates=check_rates(rates) if rates else options.rates,
-        engine=engine,
-        data=data,
-        command=typed_command(),
-    )
+        asked.recipe, out, arms=check_arms(arms), own_arms=own.arms, seeds=asked.seeds(count),
+        rates=check_rates(rates) if rates else own.rates, engine=engine, data=data, command=typed_command(),
+    )  # fmt: skip
     return kept(result, out)
