@@ -15,11 +15,11 @@ from .sums import Graph
 
 Function = Callable[[Tensor], Tensor]
 FUSED = "scaled_dot_product_attention"
-SOFTMAX = ("softmax", "_softmax", "_safe_softmax")
+SOFTMAX = ("softmax",)
 PRODUCTS = ("matmul", "__matmul__", "bmm", "einsum")
 QUIET = (
-    "dropout", "native_dropout", "to", "_to_copy", "type", "type_as", "float", "contiguous", "clone", "detach", "alias",
-    "view", "reshape", "_unsafe_view", "expand", "slice", "__getitem__", "nan_to_num", "where", "masked_fill",
+    "dropout", "to", "type", "type_as", "float", "contiguous", "clone", "detach", "view", "reshape", "expand",
+    "__getitem__", "nan_to_num", "where", "masked_fill",
 )  # fmt: skip
 """What may stand between a softmax and the product with the values: weights stay, or some of them are left out."""
 ROUNDING = 1e-2  # by which weights of half precision may sum to more than 1
@@ -40,7 +40,7 @@ def weights_of(graph: Graph, start: int, ends: Sequence[int], shape: torch.Size)
 def attentions(graph: Graph, start: int, end: int, shape: torch.Size) -> Iterator[tuple[int, Function]]:
     order = needed_again(graph, start, end)
     for i in order:
-        name = operation(graph.nodes[i])
+        name = graph.nodes[i].name
         if name == FUSED and queries_of(graph.nodes[i]) == shape[1]:
             yield i, unfused(replay(graph, start, i))
         elif name in SOFTMAX:
@@ -54,19 +54,14 @@ def queries_of(node: Node) -> int:
     return next(one.shape[-2] for one, _ in node.arguments if isinstance(one, Tensor))
 
 
-def operation(node: Node) -> str:
-    """The name of an operation; that of a kernel without its overload."""
-    return node.name.split(".")[0]
-
-
 def before_values(graph: Graph, order: Sequence[int], node: int) -> int | None:
     """The result that a softmax has become when it is multiplied by the values; None if it is not."""
     users = [i for i in order if node in graph.nodes[i].needs]
     for i in users:
         tensors = [ref for one, ref in graph.nodes[i].arguments if isinstance(one, Tensor)]
-        if operation(graph.nodes[i]) in PRODUCTS:
+        if graph.nodes[i].name in PRODUCTS:
             return node if tensors[0] is not None and tensors[0].node == node else None
-    if len(users) != 1 or operation(graph.nodes[users[0]]) not in QUIET:
+    if len(users) != 1 or graph.nodes[users[0]].name not in QUIET:
         return None
     return before_values(graph, order, users[0])
 

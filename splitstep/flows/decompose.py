@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..fields import exact_attention
 from ..integrate import Step, integrate
 from ..parts import PROJECTIONS
 from ..scheme import Program, Scheme, Substep
 from .blocks import Forward, exchanged, first_float, floats
 from .parts import WHOLE, Function, Letters, Piece, letters_of, pieces
-from .record import Functions, Kernels, Record, Recorder
+from .record import Functions, Record
 from .sums import Graph, Replacement, Residual, distance, read
 
 TOLERANCE = 1e-5
 CHANGE = 1e-2  # of a change that may be missed: a branch held by mistake misses more, however small it is
 NOISE = 10  # rounding errors of a block, in units of the last place
-Mode = type[Functions] | type[Kernels]
 
 
 class BlockCall(NamedTuple):
@@ -60,10 +57,9 @@ def state_of(result: Any) -> Tensor:
 
 
 class Reading(NamedTuple):
-    """How a block was read: by which record, and the letters of its parts. With these, another pass reads the same."""
+    """How a block was read: the letters of its parts. With these, another pass reads the same."""
 
-    mode: Mode | None  # None: as a whole
-    letters: Letters = ()
+    letters: Letters | None  # None: as a whole
     why: str = ""  # a whole layer could not be taken apart
 
 
@@ -98,34 +94,32 @@ class ReadBlock(NamedTuple):
 
 
 def take_apart(call: BlockCall) -> ReadBlock:
-    """Read a block for the first time: by its functions, then by its kernels, else as a whole."""
-    why: list[str] = []
-    found: ReadBlock | None = None
-    for mode in (Functions, Kernels):
-        try:
-            found = recorded(call, mode, None)
-            if found.adds:
-                check(call, found)
-                return found
-        except Exception as error:  # other people's code and any of its operations
-            why.append(str(error) or type(error).__name__)
-    if found is not None and not why:
-        return found  # it has no residual connection
-    return ReadBlock(whole_layer(call), call.at(call.x), Reading(None, why=why[0]))
+    """Read a block for the first time: by its operations, else as a whole."""
+    try:
+        found = recorded(call, None)
+        if found.adds:
+            check(call, found)
+        return found
+    except Exception as error:  # other people's code and any of its operations
+        return read_whole(call, str(error) or type(error).__name__)
+
+
+def read_whole(call: BlockCall, why: str) -> ReadBlock:
+    """The layer's whole increment as one field."""
+    pieces = [Piece(Substep((WHOLE,)), {WHOLE: lambda x: call.state_at(x) - x})]
+    return ReadBlock(pieces, call.at(call.x), Reading(None, why=why))
 
 
 def read_again(call: BlockCall, reading: Reading) -> ReadBlock:
     """Read a block in another pass as it was read before."""
-    if reading.mode is None:
-        return ReadBlock(whole_layer(call), call.at(call.x), reading)
-    return recorded(call, reading.mode, reading.letters)
+    return read_whole(call, reading.why) if reading.letters is None else recorded(call, reading.letters)
 
 
-def recorded(call: BlockCall, mode: Mode, letters: Letters | None) -> ReadBlock:
+def recorded(call: BlockCall, letters: Letters | None) -> ReadBlock:
     """The block's parts from a record of its operations."""
-    graph, returned = record_call(call, mode)
+    graph, returned = record_call(call)
     letters, found = named(graph, call, letters)
-    return ReadBlock(found, returned, Reading(mode, letters))
+    return ReadBlock(found, returned, Reading(letters))
 
 
 def named(graph: Graph, call: BlockCall, letters: Letters | None) -> tuple[Letters, list[Piece]]:
@@ -138,29 +132,17 @@ def named(graph: Graph, call: BlockCall, letters: Letters | None) -> tuple[Lette
     return letters, pieces(graph, parts, letters, call.x.shape)
 
 
-def record_call(call: BlockCall, mode: Mode) -> tuple[Graph, Any]:
+def record_call(call: BlockCall) -> tuple[Graph, Any]:
     """The graph of a block's operations, and what it returned."""
     x = call.x.clone()  # the block may write into its input
     record = Record(x)
-    with watching(mode, record):
+    with Functions(record):
         returned = call.at(x)
     return Graph(record, state_of(returned)), returned
 
 
-@contextmanager
-def watching(mode: Mode, recorder: Recorder) -> Iterator[None]:
-    """Operations go to a recorder. Kernels are watched without fused attention, which has no derivatives."""
-    with exact_attention() if mode is Kernels else nullcontext(), mode(recorder):
-        yield
-
-
 def number_of_fields(part: Residual | Replacement) -> int:
     return len(part.terms) if isinstance(part, Residual) else 1
-
-
-def whole_layer(call: BlockCall) -> list[Piece]:
-    """The layer's whole increment as one field."""
-    return [Piece(Substep((WHOLE,)), {WHOLE: lambda x: call.state_at(x) - x})]
 
 
 def check(call: BlockCall, found: ReadBlock) -> None:
@@ -169,23 +151,23 @@ def check(call: BlockCall, found: ReadBlock) -> None:
     allowed = tolerance(output)
     if (error := distance(advanced(found.pieces, call.x), output)) > allowed:
         raise ValueError(f"its parts rebuild its output with a relative error of {error:.0e}")
-    moves = [difference_at(call, found.pieces, u, output) for u in perturbed(call.x)]
+    moves = [deviation_at(call, found.pieces, u, output) for u in perturbed(call.x)]
     if not any(one.state <= allowed and one.change <= allowed + CHANGE for one in moves):
         raise ValueError(f"its parts differ from it at another state by {min(one.state for one in moves):.0e}")
 
 
-class Difference(NamedTuple):
+class Deviation(NamedTuple):
     """How far parts and block are apart at another state: relative to the state, and to how its increment changed."""
 
     state: float
     change: float
 
 
-def difference_at(call: BlockCall, found: Sequence[Piece], u: Tensor, output: Tensor) -> Difference:
+def deviation_at(call: BlockCall, found: Sequence[Piece], u: Tensor, output: Tensor) -> Deviation:
     ours, theirs = advanced(found, u), call.state_at(u)
     change = (theirs - output - (u - call.x)).double().norm()
     noise = NOISE * torch.finfo(u.dtype).eps * theirs.double().norm()
-    return Difference(distance(ours, theirs), float((ours - theirs).double().norm() / (change + noise / CHANGE)))
+    return Deviation(distance(ours, theirs), float((ours - theirs).double().norm() / (change + noise / CHANGE)))
 
 
 def tolerance(x: Tensor) -> float:

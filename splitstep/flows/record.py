@@ -9,7 +9,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, final
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 Form = TypeVar("Form")
@@ -42,7 +41,8 @@ class Node:
 
     @property
     def name(self) -> str:
-        return getattr(self.function, "__name__", str(self.function))
+        """The name of the operation, without its overload."""
+        return getattr(self.function, "__name__", str(self.function)).split(".")[0]
 
     @property
     def floats(self) -> bool:
@@ -176,17 +176,3 @@ class Functions(TorchFunctionMode):
             return func(*args, **given)
         in_place = name in WRITES or (name.endswith("_") and not name.endswith("__"))
         return self.record.run(func, args, given, given.get("out", args[0] if in_place and args else None))
-
-
-@final
-class Kernels(TorchDispatchMode):
-    """Records what reaches the kernels, inside scripted code too."""
-
-    def __init__(self, record: Recorder) -> None:
-        super().__init__()
-        self.record = record
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        given = dict(kwargs or {})
-        writes = func._schema.is_mutable
-        return self.record.run(func, args, given, given.get("out", args[0]) if writes else None)

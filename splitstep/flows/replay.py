@@ -119,7 +119,7 @@ def replay(graph: Graph, start: int, end: int) -> Replay:
         )
         fresh = i not in graph.sources and node.target is None and not node.needs & set(order) and node.floats
         arguments = tuple(argument(graph, one, ref, known) for one, ref in node.arguments)
-        function = WRITTEN_OUT.get(node.name.split(".")[0], node.function)
+        function = WRITTEN_OUT.get(node.name, node.function)
         instructions.append(Instruction(function, arguments, node.spec, outputs, how(graph, node), fresh))
         known |= {ref: ref for ref in outputs if ref is not None}
     copies = storage(value) in graph.written and any(one.how == "write" for one in instructions)

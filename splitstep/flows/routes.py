@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
-from .decompose import BlockCall, Reading, named, record_call, state_of, watching
+from .decompose import BlockCall, Reading, named, record_call, state_of
 from .parts import WHOLE, Sum
-from .record import Spot, Tape, storage
+from .record import Functions, Spot, Tape, storage
 from .sums import Graph
 
 
@@ -40,7 +40,7 @@ class Routes:
 
     def read(self, place: tuple[str, int], call: BlockCall, reading: Reading) -> Increments:
         """Run a block, which is at this place: its stack and its layer."""
-        if reading.mode is None:
+        if reading.letters is None:
             x = call.x.clone()
             returned = call.at(call.x)
             return Increments(x, {WHOLE: state_of(returned) - x}, returned)
@@ -49,7 +49,7 @@ class Routes:
             return self.learn(place, call, reading)
         x = call.x.clone() if any(one.copied for one in route.spots.values() if not one.node) else call.x
         tape = Tape(route.spots.values())
-        with watching(reading.mode, tape):
+        with Functions(tape):
             returned = call.at(call.x)
         if tape.functions != route.functions:
             return self.learn(place, call.moved(x), reading)
@@ -59,8 +59,7 @@ class Routes:
     def learn(self, place: tuple[str, int], call: BlockCall, reading: Reading) -> Increments:
         """Record a block in full. What it adds beside its operations' results may differ in another pass: then it is
         recorded each time."""
-        assert reading.mode is not None
-        graph, returned = record_call(call, reading.mode)
+        graph, returned = record_call(call)
         sums = {name: one for piece in named(graph, call, reading.letters)[1] for name, one in piece.sums.items()}
         nodes = {node for one in sums.values() for _, node in one.terms}
         self.known.pop(place, None)

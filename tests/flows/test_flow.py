@@ -25,9 +25,6 @@ from transformers import (
 
 import splitstep as ss
 from splitstep.flows import Flow, state_name
-from splitstep.flows.decompose import BlockCall, check, recorded, scheme_of
-from splitstep.flows.foreign import ForeignFlow
-from splitstep.flows.record import Kernels
 from splitstep.opening import load
 
 GPT2 = GPT2Config(
@@ -193,24 +190,6 @@ def test_half_precision_is_read_too() -> None:
     assert (str(flow.scheme), flow.notes) == ("A F", ())
     with torch.no_grad():
         assert distance(through(flow, inputs), model(**inputs).logits) < 1e-2
-
-
-def test_both_records_read_the_same() -> None:
-    """Functions and kernels; the second is a fallback that few models need."""
-    for name in ("gpt2", "llama", "bert", "t5"):
-        model = made(name)
-        flow = load(model)
-        assert isinstance(flow, ForeignFlow)
-        found: list[str] = []
-
-        def see(stack: str, call: BlockCall, found: list[str] = found) -> Any:
-            seen = recorded(call, Kernels, None)
-            check(call, seen)
-            found.append(str(scheme_of(seen.program)))
-            return seen.returned
-
-        flow.watch(inputs_of(model), flow.chains, see)
-        assert set(found) == {str(stack.scheme) for stack in flow.stacks.values()}
 
 
 def test_a_folder_loads(tmp_path: Path) -> None:
