@@ -24,7 +24,7 @@ from splitstep import cli
 from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.study import STUDIES, study_of
 from splitstep.experiments.trials import outcome_of
-from splitstep.studies.glue import DEFAULT, STUDY, glue, read_starts
+from splitstep.studies.glue import DEFAULT, STUDY, glue, read_starts, settings
 from splitstep.studies.glue.bodies import Body
 from splitstep.studies.glue.result import LOSS, MEAN, FineTuning, GlueResult, Kind
 from splitstep.studies.glue.rows import (
@@ -39,7 +39,6 @@ from splitstep.studies.glue.rows import (
     majority_of,
     points,
 )  # fmt: skip
-from splitstep.studies.glue.study import settings
 from splitstep.training import read_recipe, train
 
 read_glue = STUDIES["glue"].read

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...experiments.sections import BAND, LOSS, READS, STEP, band_line, by_step, pictures, reproduce, summary
-from ...experiments.statistics import FEWEST, Estimate, paired_difference
-from ...experiments.trials import Curve
+from ...experiments.statistics import FEWEST, paired_difference
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart, Point, PointChart
 from ...report.document import Beside, Document, Heading, Note, Part
@@ -24,21 +23,22 @@ def document(result: Comparison) -> Document:
     """The whole document."""
     main, *tests, losses, matched, runs = comparison_tables(result)
     parts = [
-        summary(
-            result.made,
-            result.trials,
-            {"scheme": len(result.rows), "seed": len(result.seeds)},
-        ),
+        summary(result.made, result.trials, {"scheme": len(result.rows), "seed": len(result.seeds)}),
         main,
         *tests,
         *loss_curves(result),
         *([*loss_differences(result), losses] if len(result.rows) > 1 else []),
-        *against_cost(result),
+        Heading("Quality against cost"),
+        Note("The test figure with its 95% interval, each at its counted cost."),
+        Beside([
+            quality(result, "parameters", "parameters", "chart-parameters"),
+            quality(result, "flops", "FLOPs per token", "chart-flops"),
+        ]),
         *pictures(((row.name, row.scheme) for row in result.rows), DIAGRAMS),
         matched,
         runs,
         *reproduce(result.made, result.trials, "splitstep.studies.compare.compare(...)"),
-    ]
+    ]  # fmt: skip
     title = f"{result.task}: {', '.join(row.name for row in result.rows)}"
     return Document(title, parts, compare_verdict(result))
 
@@ -49,11 +49,8 @@ def loss_curves(result: Comparison) -> list[Part]:
     if any(trial.valid_metric.steps for trial in result.trials):  # translators may be scored at the end only
         title = f"Validation {title_of(result.metric)}"
         charts.append(curves(result, "valid_metric", title, metric_axis(result), "chart-metric"))
-    return [
-        curves(result, "train_loss", "Training loss", LOSS, "chart-train"),
-        Note(BAND if len(result.seeds) > 1 else "One seed."),
-        Beside(charts),
-    ]
+    train = curves(result, "train_loss", "Training loss", LOSS, "chart-train")
+    return [train, Note(BAND if len(result.seeds) > 1 else "One seed."), Beside(charts)]
 
 
 def loss_differences(result: Comparison) -> list[Part]:
@@ -68,40 +65,32 @@ def loss_differences(result: Comparison) -> list[Part]:
     return [Beside(charts), Note(f"Seed by seed; below zero is better; {how}.")]
 
 
-def against_cost(result: Comparison) -> list[Part]:
-    """Quality against each counted cost."""
-    charts = [
-        quality(result, "parameters", "parameters", "chart-parameters"),
-        quality(result, "flops", "FLOPs per token", "chart-flops"),
-    ]
-    note = Note("The test figure with its 95% interval, each at its counted cost.")
-    return [Heading("Quality against cost"), note, Beside(charts)]
-
-
 def metric_axis(result: Comparison) -> Axis:
     return Axis(title_of(result.metric), result.metric.format)
 
 
 def curves(result: Comparison, column: str, title: str, y: Axis, name: str) -> LineChart:
     """A figure against the step: the mean over seeds, and a band from the least to the greatest."""
-    lines, several = list[Line](), len(result.seeds) > 1
-    for row in result.rows:
-        lines.append(band_line(shortened(row.name), [getattr(one, column) for one in result.chosen(row)], several))
+    several = len(result.seeds) > 1
+    found = [(shortened(row.name), [getattr(one, column) for one in result.chosen(row)]) for row in result.rows]
+    lines = [band_line(row, own, several) for row, own in found]
     return LineChart(title, STEP, y, lines, READS if several else "one seed", name=name)
 
 
 def differences(result: Comparison, column: str, title: str, name: str) -> LineChart:
     """A loss minus the first row's against the step, seed by seed: the mean, and its 95% interval as a band."""
     lines, seen = list[Line](), list[float]()
-    first = {trial.seed: getattr(trial, column) for trial in result.chosen(result.rows[0])}
-    for row in result.rows[1:]:
-        found = {trial.seed: getattr(trial, column) for trial in result.chosen(row)}
-        steps, estimates = paired(found, first)
+    first, *others = (
+        by_step({trial.seed: getattr(trial, column) for trial in result.chosen(row)}) for row in result.rows
+    )
+    for row, own in zip(result.rows[1:], others, strict=True):
+        shared = {step: paired_difference(own[step], first[step]) for step in sorted(own.keys() & first.keys())}
+        found = {step: one for step, one in shared.items() if one is not None}
+        steps, estimates = list(found), found.values()
         low = [one.mean if one.low is None else one.low for one in estimates]
         high = [one.mean if one.high is None else one.high for one in estimates]
         banded = any(one.low is not None for one in estimates)
-        means = [one.mean for one in estimates]
-        lines.append(Line(shortened(row.name), steps, means, *((low, high) if banded else ())))
+        lines.append(Line(shortened(row.name), steps, [x.mean for x in estimates], *((low, high) if banded else ())))
         late = [k for k, step in enumerate(steps) if step > steps[-1] / 10]
         seen += [end for k in late for end in (low[k], high[k])]
     least, greatest = min(seen, default=0.0), max(seen, default=0.0)
@@ -111,23 +100,12 @@ def differences(result: Comparison, column: str, title: str, name: str) -> LineC
     return LineChart(title, STEP, Axis("difference", "{:+.4f}", shown=shown), lines, reads, 0.0, name, first=1)
 
 
-def paired(found: dict[int, Curve], reference: dict[int, Curve]) -> tuple[list[int], list[Estimate]]:
-    """The steps that two rows share, and the differences of their runs there, paired by seed."""
-    ours, theirs = by_step(found), by_step(reference)
-    differences = {step: paired_difference(ours[step], theirs[step]) for step in sorted(ours.keys() & theirs.keys())}
-    known = {step: one for step, one in differences.items() if one is not None}
-    return list(known), list(known.values())
-
-
 def quality(result: Comparison, count: str, title: str, name: str) -> PointChart:
     """The test metric with its interval against a counted cost; costs that are nearly equal are not drawn far apart."""
     costs = [getattr(row.cost, count) for row in result.rows]
     room = max(0.15 * (max(costs) - min(costs)), 0.05 * max(costs))
     x = Axis(title, "{:,.0f}", shown=(min(costs) - room, max(costs) + room))
-    points = [
-        Point(shortened(row.name), getattr(row.cost, count), *row.test[:3], row.test.lacks)
-        for row in result.rows
-        if row.test
-    ]
+    tested = [(row, cost, row.test) for row, cost in zip(result.rows, costs, strict=True) if row.test]
+    points = [Point(shortened(row.name), cost, *found[:3], found.lacks) for row, cost, found in tested]
     reads = f"{title_of(result.metric)}, mean [95% interval]"
     return PointChart("", x, metric_axis(result), points, reads, name)
