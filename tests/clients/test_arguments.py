@@ -136,6 +136,10 @@ def test_attention_weights_are_those_that_events_give(scheme: str) -> None:
     for weights, event in zip(out.attentions, seen, strict=True):
         expected = event.fields["A"].weights(event.t, event.read, event.context._replace(record=None))
         torch.testing.assert_close(weights, expected)
+    cache = model(ids).past_key_values
+    model(ids[:, :1], past_key_values=cache, observe=events.append)
+    with pytest.raises(ValueError, match=r"x holds 1 tokens, the cache 8: .* use_cache=False"):
+        model.body.stack.layers[0]["A"].weights(0.0, events[-1].x, events[-1].context)
 
 
 @pytest.mark.parametrize("scheme", ["lie", "strang-midpoint"])

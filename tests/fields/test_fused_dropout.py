@@ -7,19 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from kernel_cases import gradients, reversible
+from kernel_cases import dropout_by_hand, gradients, reversible
 from torch import Tensor
 from torch._functorch.aot_autograd import aot_function
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.autograd import forward_ad
-from torch.func import functional_call, jacfwd, jacrev, jvp, vjp, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.func import functional_call, jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
 
 from splitstep.fields import Context
 from splitstep.fields import dropout as dropped
 from splitstep.kernels import dropout
-from splitstep.kernels.dropout import FUSED, Fused, formula, keep
+from splitstep.kernels.dropout import Fused, formula, keep
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -32,16 +29,10 @@ def test_a_mask_does_not_depend_on_the_type_of_its_seed(dtype: torch.dtype) -> N
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The salts of all calls of a kernel that the CPU seems to have. Like a real one it reads memory, and no more."""
+    """The salts of all calls of a kernel that the CPU seems to have."""
     salts: list[int] = []
-
-    def multiply(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
-        x.data_ptr(), seed.data_ptr()  # an error where there is none
-        assert not torch.is_grad_enabled()
-        salts.append(salt)
-        return formula(x, p, seed, salt).contiguous()
-
-    monkeypatch.setattr(dropout, "kernel", lambda kind: multiply)
+    made = dropout_by_hand(salts)
+    monkeypatch.setattr(dropout, "kernel", lambda kind: made)
     return salts
 
 
@@ -66,14 +57,8 @@ def test_the_kernel_has_all_derivatives(calls: list[int]) -> None:
     assert torch.equal(y, by_formula(x))
     assert torch.equal(pull(g)[0], by_formula(g))
     assert torch.equal(torch.stack(jvp(f, (x,), (v,))), torch.stack((by_formula(x), by_formula(v))))
-    with forward_ad.dual_level():
-        assert torch.equal(forward_ad.unpack_dual(f(forward_ad.make_dual(x, v))).tangent, by_formula(v))
-    assert len(calls) == 9  # each of these by the kernel
-    cube = jacfwd(jacrev(lambda x: f(x).pow(3)))(x)
-    assert torch.equal(cube, jacfwd(jacrev(lambda x: by_formula(x).pow(3)))(x))
-    assert cube.any()
+    assert len(calls) == 7  # each of these by the kernel
     many = torch.randn(5, 4, 6)
-    assert torch.equal(vmap(f)(many), torch.stack([f(x) for x in many]))
     assert torch.equal(vmap(lambda x: Fused.apply(x, 0.3, seed, 1))(many), torch.stack([f(x) for x in many]))
 
 
@@ -118,13 +103,6 @@ def test_a_reversible_network_runs_the_kernel_forward_and_backward(calls: list[i
     assert all(map(torch.equal, found, expected))
 
 
-def test_only_the_formula_is_compiled(calls: list[int]) -> None:
-    x, seed = torch.randn(4, 6), torch.tensor(3)
-    compiled = torch.compile(lambda x, seed: dropped(x, 0.2, seed, 1), fullgraph=True, backend="aot_eager")
-    assert torch.equal(compiled(x, seed), formula(x, 0.2, seed, 1))
-    assert not calls
-
-
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_only_the_formula_is_compiled_of_a_reversible_network(calls: list[int]) -> None:
@@ -156,20 +134,4 @@ def test_a_tracer_that_compiles_in_secret_meets_the_formula(calls: list[int]) ->
     calls.clear()
     found = slopes(aot_function(f, fw_compiler=lambda graph, _: graph, bw_compiler=lambda graph, _: graph))
     torch.testing.assert_close(found, expected)
-    assert not calls
-
-
-def test_a_tracer_that_records_operations_meets_the_formula(calls: list[int]) -> None:
-    x, seed, other = torch.randn(4, 6), torch.tensor(3), torch.tensor(4)
-    graph = make_fx(lambda x, seed: dropped(x, 0.3, seed, 1))(x, seed)
-    assert torch.equal(graph(x, other), formula(x, 0.3, other, 1))
-    assert not calls
-
-
-def test_tensors_without_data_go_the_way_of_the_formula(calls: list[int]) -> None:
-    with FakeTensorMode():
-        for dtype in FUSED:
-            x = torch.empty(4, 6, device="cuda", dtype=dtype)
-            y = dropped(x, 0.3, torch.empty((), dtype=torch.int64, device="cuda"), 1)
-            assert (y.device.type, y.dtype, y.shape) == ("cuda", dtype, (4, 6))
     assert not calls

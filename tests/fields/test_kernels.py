@@ -3,15 +3,21 @@ formulas that stand beside no test of their own: Gumbel noise, softmax over long
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from gpu import TRITON, interpret
-from kernel_cases import CASES, KEYS, uniform
+from kernel_cases import CASES, KEYS, by_hand, dropout_by_hand, uniform
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.func import grad, jvp, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from splitstep.kernels import softmax
-from splitstep.kernels.fusing import FastKernel
+from splitstep.kernels import dropout, loss, softmax
+from splitstep.kernels.fusing import FUSED, FastKernel
 from splitstep.kernels.gumbel import add_gumbel, gumbel
 from splitstep.kernels.softmax import FORMULAS, softmax_kernels
 
@@ -103,3 +109,62 @@ def test_a_weighted_divergence_has_pytorchs_value_and_gradient(classes: int) -> 
 
 def test_double_precision_has_no_kernels() -> None:
     assert softmax_kernels(rows(0)) is None
+
+
+class Fused(NamedTuple):
+    """A function that may use a kernel, the same by its formula, and calls of a kernel that the CPU seems to have."""
+
+    f: Callable[[Tensor], Tensor]
+    formula: Callable[[Tensor], Tensor]
+    calls: list[Any]
+
+
+@pytest.fixture(params=["dropout", "loss"])
+def fused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fused:
+    calls: list[Any] = []
+    if request.param == "loss":
+        made = by_hand(calls)
+        monkeypatch.setattr(loss, "kernels", lambda kind: made)
+
+        def labels(x: Tensor) -> Tensor:
+            return torch.arange(x.shape[:-1].numel(), device=x.device).view(x.shape[:-1]) % x.shape[-1]
+
+        return Fused(
+            lambda x: loss.cross_entropy(x, labels(x), 5, 0.1), lambda x: loss.formula(x, labels(x), 5, 0.1), calls
+        )
+
+    def seed(x: Tensor) -> Tensor:
+        return torch.zeros((), dtype=torch.int64, device=x.device)
+
+    multiply = dropout_by_hand(calls)
+    monkeypatch.setattr(dropout, "kernel", lambda kind: multiply)
+    return Fused(lambda x: dropout.dropout(x, 0.3, seed(x), 1), lambda x: dropout.formula(x, 0.3, seed(x), 1), calls)
+
+
+def test_no_tracer_meets_a_kernel(fused: Fused) -> None:
+    """Compilers, recorders of operations, tensors without data."""
+    x, v = torch.randn(3, 4, 7), torch.randn(3, 4, 7)
+    torch.compiler.reset()
+    compiled = torch.compile(fused.f, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), fused.formula(x))
+    assert torch.equal(make_fx(fused.f)(x)(v), fused.formula(v))
+    with FakeTensorMode():
+        for dtype in FUSED:
+            fake = torch.empty(3, 4, 7, device="cuda", dtype=dtype)
+            found, expected = fused.f(fake), fused.formula(fake)
+            assert (found.device.type, found.dtype, found.shape) == ("cuda", expected.dtype, expected.shape)
+    assert not fused.calls
+
+
+def test_transforms_give_what_they_give_of_the_formula(fused: Fused) -> None:
+    x, v = torch.randn(3, 4, 7), torch.randn(3, 4, 7)
+
+    def tangent(f: Callable[[Tensor], Tensor]) -> Tensor:
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(f(forward_ad.make_dual(x, v))).tangent
+
+    def curvature(f: Callable[[Tensor], Tensor]) -> Tensor:
+        return grad(lambda x: (grad(lambda x: f(x).pow(3).sum())(x) * v).sum())(x)
+
+    for way in (tangent, curvature, lambda f: jvp(f, (x,), (v,)), lambda f: vmap(f)(x)):
+        torch.testing.assert_close(way(fused.f), way(fused.formula))

@@ -196,6 +196,18 @@ def rotary_agrees(kernels: rotary.Kernels, device: str, truncates: Sequence[torc
             torch.testing.assert_close(found, expected, **exact)
 
 
+def dropout_by_hand(salts: list[int]) -> Callable[..., Tensor]:
+    """The kernel of dropout, which like a real one reads memory and no more, and notes its calls."""
+
+    def multiply(x: Tensor, p: float, seed: Tensor, salt: int) -> Tensor:
+        x.data_ptr(), seed.data_ptr()  # an error where there is none
+        assert not torch.is_grad_enabled()
+        salts.append(salt)
+        return dropout.formula(x, p, seed, salt).contiguous()
+
+    return multiply
+
+
 def by_hand(calls: list[str]) -> Kernels:
     """The kernels, as operations of PyTorch that, like real ones, read memory and no more."""
 

@@ -196,20 +196,3 @@ def test_no_plans_are_made_for_keys_that_grow(make: Any) -> None:
             torch.backends.cuda.enable_cudnn_sdp(True)
     assert seen
     assert not any(seen)
-
-
-def test_attention_weights_are_read_from_events_of_a_whole_pass_only() -> None:
-    """A pass that fills a cache is whole; one that goes on from a cache has keys that its events do not hold."""
-    model = causal("strang-midpoint", positions="rotary", kv_heads=2)
-    field, tokens = model.body.stack.layers[1]["A"], left_padded()[0]
-    events: list[ss.Event] = []
-    cache = DynamicCache()
-    model(tokens, past_key_values=cache, observe=events.append)
-    [event] = [event for event in events if event.site.step == 1 and event.move.fields == ("A",)]
-    weights = field.weights(event.t, event.x, event.context)
-    assert weights.shape == (3, 4, 5, 5)
-    assert (weights.triu(1) == 0).all()
-    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
-    model(tokens[:, :1], past_key_values=cache, observe=events.append)
-    with pytest.raises(ValueError, match=r"x holds 1 tokens, the cache 6: .* use_cache=False"):
-        field.weights(0.0, events[-1].x, events[-1].context)

@@ -7,7 +7,6 @@ import json
 import math
 import re
 import weakref
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from tiny import labels as labels_of
 from torch import Tensor, nn
 
 import splitstep as ss
-from splitstep.fields import Context, FeedForward, FieldSpec, SelfAttention, norm, rotary
+from splitstep.fields import Context, SelfAttention, rotary
 from splitstep.models import KINDS
 from splitstep.models.inputs import Text
 from splitstep.shape import FORMAT
@@ -345,16 +344,8 @@ def test_what_was_asked_for_is_freed_without_the_garbage_collector(kind: str) ->
 # Precision and compilation
 
 
-@pytest.mark.parametrize(
-    ("kind", "scheme", "positions"),
-    [
-        ("causal", "lie", "rotary"),
-        ("causal", "reversible", "learned"),
-        ("image", "lie-postnorm", "sinusoidal"),
-        ("translation", "rk4", "none"),
-        ("translation", "macaron", "rotary"),
-    ],
-)
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize(("kind", "scheme"), [("causal", "reversible"), ("image", "lie"), ("translation", "rk4")])
 def test_the_stream_stays_float32_under_autocast(kind: str, scheme: str, positions: str) -> None:
     model, seen = build(kind, scheme, positions=positions), set[torch.dtype]()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -382,27 +373,6 @@ def test_a_compiled_model_with_diffusion_is_one_graph_and_agrees(kind: str) -> N
     compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
     found, expected = (each(**inputs(kind), use_cache=False).logits for each in (compiled, model))
     torch.testing.assert_close(found, expected, **CLOSE)
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_inductor_compiles_a_doubled_stack_in_one_graph() -> None:
-    torch.manual_seed(0)
-
-    def make(name: str, layer: int) -> nn.Module:
-        spec = FieldSpec(WIDTH, partial(norm, "layer", WIDTH), heads=4, ffn=32)
-        return SelfAttention(spec) if name[0] == "A" else FeedForward(spec)
-
-    stack = ss.Stack(ss.scheme("a:A+F b:F @midpoint"), 1, make).train()
-    x, g = torch.randn(3, LENGTH, WIDTH, requires_grad=True), torch.randn(3, LENGTH, WIDTH)
-    wanted = [x, *stack.parameters()]
-    eager = stack(x, Context(causal=True))
-    expected = torch.autograd.grad(eager, wanted, g)
-    torch.compiler.reset()
-    compiled = torch.compile(stack, fullgraph=True)(x, Context(causal=True))
-    torch.testing.assert_close(compiled, eager, **CLOSE)
-    for mine, other in zip(torch.autograd.grad(compiled, wanted, g), expected, strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.slow
