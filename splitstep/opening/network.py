@@ -18,11 +18,10 @@ from ..recipe import Recipe, objective_text
 from ..schemes import name_of
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
-from ..training.card import escaped, loading_code, written_card
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
 from ..training.networks import Network, NetworkSummary, norm_of_weights
-from ..training.result import RunResult, SchemeName, Shape, Start
+from ..training.result import RunResult, SchemeName, Shape, Start, escaped, loading_code, written_card
 from .load import open_model
 
 AUTO = "AutoModelForCausalLM"

@@ -18,8 +18,7 @@ from ..support.memory import NoMemory, no_memory
 from ..support.provenance import made
 from ..support.words import counted
 from .directory import Environment, RunDirectory
-from .evaluate import evaluate, evaluating, free_run
-from .finish import finish, finish_diverged
+from .evaluate import evaluate, evaluating, finish, finish_diverged, free_run
 from .objective import prefetched
 from .processes import NEVER, Processes, Stop, Stopped, this_world
 from .progress import Journal, Progress, open_tensorboard

@@ -29,10 +29,9 @@ from ..stability import beyond_limit, longest_step
 from ..stack import Stack
 from ..support.typed import read_as
 from ..tasks import Batch, Task
-from .card import model_card
 from .checkpoint import list_checkpoints
 from .directory import RunDirectory
-from .result import Matched, RunResult, SchemeName, Shape, Start
+from .result import Matched, RunResult, SchemeName, Shape, Start, model_card
 from .weights import gathered
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar, final, runtime_checkable
 
 import numpy as np
@@ -125,6 +126,22 @@ def divided(batch: Batch, world: Processes, count: int) -> list[Batch]:
         return [{name: x.contiguous() for name, x in batch.items()}]
     chunks = {name: x[world.rank :: world.size].tensor_split(count) for name, x in batch.items()}
     return [{name: chunks[name][i].contiguous() for name in chunks} for i in range(count)]
+
+
+EXAMPLES = 64  # that probes see, unless the recipe says otherwise
+BATCHES, LARGER = 32, 8  # how many batches are looked at for them, and how sizes grow
+
+
+def first_examples(task: Task, count: int) -> Batch:
+    """The first `count` examples of the validation split that fill a batch, or the fullest batch that was found. Texts
+    come sorted into lengths, and batches of translators are counted in tokens, so several are looked at."""
+    best: Batch = {}
+    for size in (count, count * LARGER, count * LARGER**2):
+        for batch in islice(task.batches("valid", size), BATCHES):
+            best = batch if not best or len(batch["labels"]) > len(best["labels"]) else best
+            if len(best["labels"]) >= count:
+                return {name: x[:count] for name, x in best.items()}
+    return best
 
 
 @contextmanager

@@ -19,9 +19,8 @@ from ..support.words import counted
 from ..tasks import Task
 from .checkpoint import CheckpointReader, generators, learned, prune, restore, save_checkpoint, set_generators, share
 from .directory import RunDirectory
-from .evaluate import EXAMPLES, first_examples
 from .networks import Network, beyond_diffusion_limit
-from .objective import BatchSource, Factory, Learner, UpdateBatch, dropout_seed, work_for
+from .objective import EXAMPLES, BatchSource, Factory, Learner, UpdateBatch, dropout_seed, first_examples, work_for
 from .processes import Clock, Processes, Times
 from .update import Captured, choose_mode, choose_precision, make_optimizer, make_update
 from .weights import LocalShard, choose_parallel, gathered, pieces, spread

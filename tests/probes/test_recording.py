@@ -13,7 +13,7 @@ from splitstep.models import SplitstepForImageClassification
 from splitstep.probes import PROBES, observe
 from splitstep.training import read_recipe, train
 from splitstep.training.directory import RunDirectory
-from splitstep.training.evaluate import first_examples
+from splitstep.training.objective import first_examples
 
 OFTEN: dict[str, Any] = {
     **RECIPE,

@@ -33,7 +33,7 @@ from splitstep.tasks import Batch, Task, task
 from splitstep.training import Recipe, RunDirectory, TrainOptions, evaluate, loop, networks, read_recipe, train
 from splitstep.training import run as running
 from splitstep.training.directory import Environment
-from splitstep.training.finish import device_name
+from splitstep.training.evaluate import device_name
 from splitstep.training.objective import Learner, UpdateBatch, dropout_seed, prefetched, work_for
 from splitstep.training.processes import Processes
 from splitstep.training.result import Kept
