@@ -6,16 +6,14 @@ whose they are and how many rows are done. Files are little-endian arrays withou
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Literal, NamedTuple, final
 
 import numpy as np
 import torch
@@ -24,7 +22,7 @@ from torch import Tensor
 from ..flows.keys import Key
 from ..flows.keys import places as placed
 from ..support.documents import read_json
-from ..support.files import is_leftover, naming, sweep, write_atomically
+from ..support.files import fsync, is_leftover, naming, write_atomically
 from ..support.typed import plain, read_as
 from ..tasks.batching import places
 from ..tasks.task import Batch
@@ -33,7 +31,6 @@ from .records import IDS, LOGITS, OUTPUT, Outputs, Shape, top_k
 
 MANIFEST, FORMAT = "manifest.json", 2
 MATRIX = "output.bin"
-WHOLE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int32": torch.int32}
 READ_AS = {"states": Tensor.float, "final": Tensor.float, "weights": Tensor.float, "ids": Tensor.long}
 Precision = Literal["float16", "bfloat16", "float32"]
 # What to type, whichever verb it is: all of them take recipe entries, and only one has --cache.
@@ -44,12 +41,16 @@ class Field(NamedTuple):
     """One file: the shape of a token's entry, and the type of its numbers."""
 
     shape: tuple[int, ...]
-    dtype: str
+    dtype: Literal["float32", "float16", "bfloat16", "int32"]
+
+    @property
+    def kind(self) -> torch.dtype:
+        return getattr(torch, self.dtype)
 
     @property
     def bytes(self) -> int:
         """Bytes a token."""
-        return prod(self.shape) * WHOLE[self.dtype].itemsize
+        return prod(self.shape) * self.kind.itemsize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,8 @@ class Manifest:
     format: int = FORMAT
 
     def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise ValueError(f"its format is {self.format}, here {FORMAT}")
         if not 0 <= self.done <= self.rows:
             raise ValueError(f"{self.done} of {self.rows} rows are done")
 
@@ -129,10 +132,10 @@ class Cache:
 
     def mapped(self, name: str, entries: int, one: Field) -> Tensor:
         """The file as a tensor; it is made if it is not there."""
-        with naming(self.folder / name):
-            size = entries * prod(one.shape)
-            reserve(self.folder / name, size * WHOLE[one.dtype].itemsize)
-            flat = torch.from_file(str(self.folder / name), shared=True, size=size, dtype=WHOLE[one.dtype])
+        file = self.folder / name
+        with naming(file):
+            reserve(file, entries * one.bytes)
+            flat = torch.from_file(str(file), shared=True, size=entries * prod(one.shape), dtype=one.kind)
         return flat.view(entries, *one.shape)
 
     def write(self, rows: range, shown: Outputs) -> None:
@@ -158,17 +161,13 @@ class Cache:
     def finish_rows(self, done: int) -> None:
         """Note that so many rows are done, after they are on the disk."""
         for file in self.folder.glob("*.bin"):
-            with file.open("rb") as opened:
-                os.fsync(opened.fileno())
-        self.save(done=done)
+            fsync(file)
+        self.manifest = replace(self.manifest, done=done)
+        write_manifest(self.folder, self.manifest)
 
     def only(self, wanted: Manifest) -> Cache:
         """The same cache for reading the files of another manifest, which are some of this one's."""
         return Cache(self.folder, replace(self.manifest, fields=wanted.fields, output=wanted.output), self.offsets)
-
-    def save(self, **changes: Any) -> None:
-        self.manifest = read_as(Manifest, {**plain(self.manifest), **changes}, MANIFEST)
-        write_manifest(self.folder, self.manifest)
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
         """What was shown of these rows, padded with zeros to this width, by names that `outputs_of` reads."""
@@ -222,25 +221,17 @@ def text_sha256(tokens: np.ndarray, offsets: np.ndarray) -> str:
 
 
 def open_cache(folder: Path, wanted: Manifest, offsets: np.ndarray) -> Cache:
-    """The cache in a folder, new or begun; one of another teacher, text or setting is refused, once it has a row."""
-    if not (folder / MANIFEST).is_file():
-        if folder.is_dir() and not is_cache(folder):
-            raise ValueError(f"{folder} holds other files, not a teacher's cache: {ANOTHER}")
-        write_manifest(folder, wanted)
-        return Cache(folder, wanted, offsets)
-    found = read_manifest(folder)
-    if not found.done:  # nothing is lost, and a teacher that was refused does not stand in the way of another
-        return begin_again(folder, found, wanted, offsets)
-    check_same(folder, found, wanted)
-    check_files(folder, found)
-    return Cache(folder, found, offsets)
-
-
-def begin_again(folder: Path, found: Manifest, wanted: Manifest, offsets: np.ndarray) -> Cache:
-    """A new cache in place of one without a row, whose files may have other sizes."""
-    for file in folder.glob("*.bin"):
-        if file.name in found.sizes:
-            file.unlink()
+    """The cache in a folder, new or begun; one of another teacher, text or setting is refused, once it has a row. One
+    without a row begins again: a teacher that was refused does not stand in the way of another."""
+    found = read_manifest(folder) if (folder / MANIFEST).is_file() else None
+    if found is not None and found.done:
+        check_same(folder, found, wanted)
+        check_files(folder, found)
+        return Cache(folder, found, offsets)
+    if found is None and folder.is_dir() and not is_cache(folder):
+        raise ValueError(f"{folder} holds other files, not a teacher's cache: {ANOTHER}")
+    for name in found.sizes if found else ():
+        (folder / name).unlink(missing_ok=True)  # it may have another size
     write_manifest(folder, wanted)
     return Cache(folder, wanted, offsets)
 
@@ -249,7 +240,12 @@ def is_cache(folder: Path) -> bool:
     """Whether a folder is a teacher's cache, or one that was locked and has no manifest yet."""
     if not folder.is_dir():
         return False
-    return (folder / MANIFEST).is_file() or all(one.name == LOCK or is_leftover(one) for one in folder.iterdir())
+    return (folder / MANIFEST).is_file() or all(map(may_precede, folder.iterdir()))
+
+
+def may_precede(path: Path) -> bool:
+    """Whether this may be in a folder before the manifest: a lock, by its name here and in older versions."""
+    return path.name.startswith(".lock") or is_leftover(path)
 
 
 def check_files(folder: Path, found: Manifest) -> None:
@@ -265,10 +261,7 @@ def check_files(folder: Path, found: Manifest) -> None:
 
 def read_manifest(folder: Path) -> Manifest:
     try:
-        document = read_json(folder / MANIFEST)
-        if isinstance(document, dict) and document.get("format", FORMAT) != FORMAT:
-            raise ValueError(f"its format is {document['format']}, here {FORMAT}")
-        return read_as(Manifest, document, MANIFEST)
+        return read_as(Manifest, read_json(folder / MANIFEST), MANIFEST)
     except ValueError as error:
         raise ValueError(
             f"{folder / MANIFEST} is damaged or of another version ({error}): delete the folder, or {ANOTHER}"
@@ -293,19 +286,3 @@ def check_same(folder: Path, found: Manifest, wanted: Manifest) -> None:
     missing += ["output"] if wanted.output and not found.output else []
     if missing:
         raise ValueError(f"{folder} is a cache without {missing[0]}, which the method needs: {ANOTHER}")
-
-
-LOCK = ".lock"
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process writes a cache at a time; the others wait, and find it complete."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file, and a cache is a folder: {ANOTHER}")
-    with naming(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / LOCK).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            sweep(folder)
-            yield

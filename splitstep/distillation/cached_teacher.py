@@ -12,11 +12,12 @@ import numpy as np
 import torch
 
 from ..flows.keys import Key
+from ..support.files import locked
 from ..support.memory import NoMemory, no_memory
 from ..support.words import counted
 from ..tasks.batching import padded
 from ..training.progress import counting
-from .cache import Cache, Manifest, Precision, fields_for, locked, open_cache, text_sha256
+from .cache import ANOTHER, MANIFEST, Cache, Manifest, Precision, fields_for, open_cache, text_sha256
 from .records import OUTPUT
 from .subject import Subject
 from .teacher import TeacherSource
@@ -75,7 +76,9 @@ def wanted_manifest(
 
 def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manifest) -> Cache:
     """The complete cache, as far as it is wanted; the teacher reads the rows that are missing."""
-    with locked(folder):
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, and a cache is a folder: {ANOTHER}")
+    with locked(folder / MANIFEST):  # one process writes at a time; the others wait, and find it complete
         try:
             cache = open_cache(folder, wanted, texts.teacher.offsets)
         except OSError as error:

@@ -72,22 +72,6 @@ def masses_of_rows(rows: Tensor, real: Tensor) -> Tensor:
     return normalised(wide(rows).sum(1).masked_fill(~real, 0))
 
 
-class Pooled(NamedTuple):
-    """Spans as points: their centres [..., S, d], and the sums of their tokens' weights [..., S], 0 at padding."""
-
-    centres: Tensor
-    masses: Tensor
-
-
-def pooled(states: Tensor, weights: Tensor, ranges: Tensor, mask: Tensor) -> Pooled:
-    """C_i = sum of w_t H_t over the tokens of span i / sum of w_t; the plain mean if all w_t of the span are 0 (ours).
-
-    states [..., T, d], weights [..., T], ranges [..., S, 2], mask [..., S].
-    """
-    found = shares(weights, ranges, mask)
-    return Pooled(centres(states, found.shares), found.masses)
-
-
 class Shares(NamedTuple):
     """The share that each token has in each span, [..., S, T], and the sums of the spans' weights, [..., S]."""
 

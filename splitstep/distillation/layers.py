@@ -5,7 +5,7 @@ States, token weights and projections of several key layers are stacked: one ope
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
 from typing import NamedTuple
 
@@ -21,18 +21,14 @@ WORDS, PHRASES = (1 / 2,), (3 / 4, 1.0)
 """Depths of MTA's key layers. Its GPT-2 of 12 layers has words at 6 and phrases at 9 and 12; the fractions are ours."""
 
 
-def at_depths(depths: tuple[float, ...], layers: int) -> tuple[int, ...]:
-    """The layers at these fractions of the depth, rounded up, each once."""
-    return tuple(dict.fromkeys(ceil(depth * layers) for depth in depths))
-
-
-def key_layers(given: tuple[int, ...], depths: tuple[float, ...], layers: int) -> tuple[int, ...]:
-    """The layers of the student that were asked for, else those at these depths; they must exist."""
+def key_layers(given: Layers, depths: tuple[float, ...], layers: int) -> Layers:
+    """The layers of the student that were asked for, else those at these fractions of the depth, rounded up, each once;
+    they must exist."""
     assert layers > 0, "the number of layers is not known"
     wrong = [layer for layer in given if not 1 <= layer <= layers]
     if wrong:
         raise ValueError(f"The student has no layer {wrong[0]}: name layers from 1 to {layers}.")
-    return given or at_depths(depths, layers)
+    return given or tuple(dict.fromkeys(ceil(depth * layers) for depth in depths))
 
 
 def teacher_layer(layer: int, student_layers: int, teacher_layers: int) -> int:
@@ -44,12 +40,6 @@ def teacher_layer(layer: int, student_layers: int, teacher_layers: int) -> int:
             f"name a layer from {ceil(student_layers / teacher_layers)} to {student_layers}."
         )
     return found
-
-
-def layer_pairs(layers: tuple[int, ...], shapes: Shapes) -> frozenset[tuple[int, int]]:
-    """The pairs (teacher's layer, student's layer) for these layers of the student."""
-    depth, depths = shapes.student.layers, shapes.teacher.layers
-    return frozenset((teacher_layer(layer, depth, depths), layer) for layer in layers)
 
 
 def projector(shapes: Shapes, seed: torch.Generator) -> nn.Linear:
@@ -81,16 +71,16 @@ class States(NamedTuple):
     student: Tensor
 
 
-def theirs(layers: Layers, teacher: Outputs, student: Outputs) -> list[int]:
+def theirs(layers: Layers, student_layers: int, teacher_layers: int) -> list[int]:
     """The teacher's layers for some of the student's."""
-    return [teacher_layer(layer, student.layers, teacher.layers) for layer in layers]
+    return [teacher_layer(layer, student_layers, teacher_layers) for layer in layers]
 
 
 def states_at(layers: Layers, teacher: Outputs, student: Outputs) -> States:
     """The states at these layers of the student, in float32 or better."""
 
     def make() -> States:
-        known = [teacher[Key("states", layer)] for layer in theirs(layers, teacher, student)]
+        known = [teacher[Key("states", layer)] for layer in theirs(layers, student.layers, teacher.layers)]
         return States(wide(torch.stack(known)), wide(torch.stack([student[Key("states", layer)] for layer in layers])))
 
     return student.once((states_at, teacher, layers), make)
@@ -104,19 +94,14 @@ def weights_at(layers: Layers, teacher: Outputs, student: Outputs) -> Tensor:
         return token_weights(teacher[Key("states", layer)], teacher.real) if known is None else known
 
     def make() -> Tensor:
-        found = torch.stack([one(layer) for layer in theirs(layers, teacher, student)])
+        found = torch.stack([one(layer) for layer in theirs(layers, student.layers, teacher.layers)])
         return wide(found).masked_fill(~teacher.real, 0).detach()
 
     return student.once((weights_at, teacher, layers), make)
 
 
-def projected_at(layers: Sequence[int], projectors: Mapping[str, nn.Module], x: Tensor) -> Tensor:
+def projected_at(layers: Layers, projectors: Mapping[str, nn.Module], x: Tensor) -> Tensor:
     """The student's states [K, B, T, d] in the teacher's width, each by its layer's projector, in the projectors'
     precision or that of autocast."""
-    weights = torch.stack([matrix(projectors[f"layer{layer}"]) for layer in layers])
+    weights = torch.stack([projectors[f"layer{layer}"].get_parameter("weight") for layer in layers])
     return (x.flatten(1, 2).to(weights.dtype) @ weights.mT).unflatten(1, x.shape[1:3])
-
-
-def matrix(module: nn.Module) -> Tensor:
-    assert isinstance(module, nn.Linear)
-    return module.weight

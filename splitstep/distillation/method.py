@@ -159,21 +159,16 @@ def summands(text: str) -> list[Summand]:
 
 
 def expanded(text: str, weight: float, name: str, options: dict[str, Any]) -> list[Summand]:
-    """A summand as terms: one, or those of an alias."""
+    """A summand as terms: one, or those of an alias with its weight and those of its options that each has."""
     if name not in ALIASES:
         return [Summand(weight, name, make(text, name, options))]
-    inner = summands(ALIASES[name])
-    known = sorted({option for one in inner for option in option_types(one.term)})
-    if unknown := [option for option in options if option not in known]:
-        raise fail(text, f'{name} has no option "{unknown[0]}"{nearest(unknown[0], known, listed_options(known))}')
-    return [with_options(text, weight, one, options) for one in inner]
-
-
-def with_options(text: str, weight: float, one: Summand, options: dict[str, Any]) -> Summand:
-    """A summand of an alias with the alias's weight and those of its options that the term has."""
-    own = {name: getattr(one.term, name) for name in option_types(one.term)}
-    given = {name: value for name, value in options.items() if name in own}
-    return Summand(rounded(weight * one.weight), one.name, make(text, one.name, own | given))
+    inner, found = summands(ALIASES[name]), list[Summand]()
+    check_options(text, name, options, sorted({option for one in inner for option in option_types(one.term)}))
+    for one in inner:
+        own = {option: getattr(one.term, option) for option in option_types(one.term)}
+        own |= {option: value for option, value in options.items() if option in own}
+        found.append(Summand(rounded(weight * one.weight), one.name, make(text, one.name, own)))
+    return found
 
 
 def make(text: str, name: str, options: dict[str, Any]) -> Term:
@@ -182,14 +177,19 @@ def make(text: str, name: str, options: dict[str, Any]) -> Term:
         raise fail(text, f'there is no term "{name}"{nearest(name, [*TERMS, *ALIASES], listing())}')
     kind = TERMS[name]
     types = option_types(kind)
-    if unknown := [option for option in options if option not in types]:
-        raise fail(
-            text, f'{name} has no option "{unknown[0]}"{nearest(unknown[0], types, listed_options(list(types)))}'
-        )
+    check_options(text, name, options, list(types))
     try:
         return kind(**{key: read_value(types[key], value, f"{name}.{key}") for key, value in options.items()})
     except ValueError as error:
         raise fail(text, str(error)) from None
+
+
+def check_options(text: str, name: str, options: dict[str, Any], known: list[str]) -> None:
+    """Refuse an option that a term or an alias does not have."""
+    for option in options:
+        if option not in known:
+            has = f"it has {', '.join(known) or 'none'}"
+            raise fail(text, f'{name} has no option "{option}"{nearest(option, known, has)}')
 
 
 def option_types(kind: type[Term] | Term) -> dict[str, Any]:
@@ -239,10 +239,6 @@ def rounded(weight: float) -> float:
 
 def listing() -> str:
     return f"the terms are {', '.join(TERMS)}; {' and '.join(ALIASES)} stand for several"
-
-
-def listed_options(options: list[str]) -> str:
-    return f"it has {', '.join(options)}" if options else "it has none"
 
 
 def fail(text: str, what: str) -> ValueError:

@@ -148,27 +148,17 @@ def tell_left_out(texts: Texts, needs: Needs) -> None:
 def tell_differences(found: Distillation, teacher: OnlineTeacher) -> None:
     """Print how far each term is from its value with the teacher itself, on a few rows: the rest of the vocabulary is
     one class in a cache, and its numbers are rounded."""
-    rows = np.arange(min(FEW, len(found.texts.student.lengths)))
-    exact, kept = found.values(rows, teacher), found.values(rows, found.teacher)
-    told = ", ".join(difference(name, exact[name], kept[name]) for name in exact)
-    advice = f"; {what_to_do(found.needs)}" if any(lost_share(exact[name], kept[name]) > MUCH for name in exact) else ""
-    print_once(f"from the teacher itself less from its cache, on {counted(len(rows), 'row')}: {told}{advice}")
-
-
-def difference(name: str, exact: float, kept: float) -> str:
-    """A term with and without the cache, and the share that is lost if it is large."""
-    share = f" ({lost_share(exact, kept):.0%} less)" if lost_share(exact, kept) > MUCH else ""
-    return f"{name} {exact:.4g} - {kept:.4g} = {exact - kept:.2g}{share}"
-
-
-def lost_share(exact: float, kept: float) -> float:
-    """The share of a term that its cache loses."""
-    return (exact - kept) / exact if exact > 0 else 0.0
-
-
-def what_to_do(needs: Needs) -> str:
-    more = "raise objective.largest" if LOGITS in needs.teacher else "set objective.precision=float32"
-    return f"{more} with another --out, or use --online"
+    rows, told, advice = np.arange(min(FEW, len(found.texts.student.lengths))), list[str](), ""
+    kept = found.values(rows, found.teacher)
+    for name, exact in found.values(rows, teacher).items():
+        lost = (exact - kept[name]) / exact if exact > 0 else 0.0
+        share = f" ({lost:.0%} less)" if lost > MUCH else ""
+        told.append(f"{name} {exact:.4g} - {kept[name]:.4g} = {exact - kept[name]:.2g}{share}")
+        if share:
+            more = LOGITS in found.needs.teacher
+            advice = "raise objective.largest" if more else "set objective.precision=float32"
+    end = f"; {advice} with another --out, or use --online" if advice else ""
+    print_once(f"from the teacher itself less from its cache, on {counted(len(rows), 'row')}: {', '.join(told)}{end}")
 
 
 def check_length(subject: Subject, tokens: int) -> None:

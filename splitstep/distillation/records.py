@@ -38,10 +38,6 @@ class Spans(NamedTuple):
         ranges = kept[..., None].expand(-1, -1, 2)
         return Spans(self.teacher.gather(1, ranges), self.student.gather(1, ranges), self.mask.gather(1, kept))
 
-    def left_out(self, limit: int) -> int:
-        """How many spans `at_most` leaves out."""
-        return int((self.mask.sum(1) - limit).clamp(min=0).sum())
-
 
 @final
 @dataclass(frozen=True)

@@ -15,17 +15,10 @@ PROBE = "a é €"  # the euro sign has bytes that every kind of tokenizer spell
 
 
 class SharedTokens(NamedTuple):
-    """Pairs of ids that stand for the same bytes, each id in one pair at most, and their share of either vocabulary."""
+    """Pairs of ids that stand for the same bytes, each id in one pair at most, and their share of the teacher's."""
 
     ids: Tensor  # [P, 2], the teacher's and the student's; the teacher's rise
     teacher_share: float
-    student_share: float
-
-    def __str__(self) -> str:
-        return (
-            f"{len(self.ids):,} tokens are shared: {self.teacher_share:.1%} of the teacher's, "
-            f"{self.student_share:.1%} of the student's"
-        )
 
 
 def shared_vocabulary(teacher: Any, student: Any) -> SharedTokens:
@@ -42,7 +35,7 @@ def shared_vocabulary(teacher: Any, student: Any) -> SharedTokens:
             f"{tokenizer_name(teacher)} and {tokenizer_name(student)} share no token, so there is no shared vocabulary "
             "to compare: leave the term sra.vocabulary out"
         )
-    return SharedTokens(torch.tensor(pairs, dtype=torch.long), len(pairs) / len(known), len(pairs) / len(others))
+    return SharedTokens(torch.tensor(pairs, dtype=torch.long), len(pairs) / len(known))
 
 
 def vocabulary_bytes(tokenizer: Any) -> dict[bytes, int]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,13 @@ from children import check_killed, run, together
 from distil_pairs import bpe, gpt2, instructions, llama, recipe, saved, three_models
 from safetensors.torch import load_file
 from tiny import tiny
-from transformers import GenerationConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from splitstep import cli
 from splitstep.distillation.records import FINAL, LOGITS, MASSES, OUTPUT
 from splitstep.distillation.subject import Subject
 from splitstep.flows.keys import Key
+from splitstep.opening import open_model
 from splitstep.training import read_recipe, train
 
 
@@ -39,15 +38,15 @@ def losses(out: Path) -> list[float]:
 
 @pytest.mark.parametrize(
     ("student", "method"),
-    [("student", "skl + mta"), ("student", "sra"), ("other", "sra"), ("other", "ce + 1.5 uld"), ("student", "hidden")],
+    [("student", "skl + mta"), ("other", "sra"), ("other", "ce + 1.5 uld"), ("student", "hidden")],
 )
 def test_the_loss_falls(place: Path, tmp_path: Path, student: str, method: str) -> None:
     given = document(place, method, student)
-    given["train"] |= {"steps": 30, "evaluate_every": 30, "schedule": "constant"}
+    given["train"] |= {"steps": 20, "evaluate_every": 20, "schedule": "constant", "lr": 6e-3}
     result = train(read_recipe(given, "r"), tmp_path, quiet=True)
     found = losses(tmp_path)
     assert result.status == "finished"
-    assert sum(found[-5:]) < 0.95 * sum(found[:5])
+    assert sum(found[-4:]) < 0.95 * sum(found[:4])
 
 
 @pytest.mark.parametrize("most", [2, 1000])
@@ -90,35 +89,22 @@ def test_two_processes_learn_what_one_learns(place: Path, tmp_path: Path, parall
     assert all((one[name] - two[name]).abs().max() < 1e-4 for name in one)
 
 
-LOADS = """
-import sys
-from transformers import AutoModelForCausalLM, AutoTokenizer
-model, tokenizer = (kind.from_pretrained(sys.argv[1]) for kind in (AutoModelForCausalLM, AutoTokenizer))
-ids = tokenizer("The quick brown", return_tensors="pt")
-print(model(**ids).logits.double().sum().item(), model.config.num_hidden_layers)
-assert not any(name.startswith("splitstep") for name in sys.modules)
-"""
-
-
-def test_the_student_loads_without_splitstep_and_has_no_projectors(place: Path, tmp_path: Path) -> None:
+def test_the_student_is_a_plain_model_without_projectors(place: Path, tmp_path: Path) -> None:
     given = document(place, "skl + mta", "teacher") | {"model": {"layers": 2}}
+    given["train"] |= {"steps": 2}
     result = train(read_recipe(given, "r"), tmp_path / "run", quiet=True)
-    child = subprocess.run(
-        [sys.executable, "-c", LOADS, str(tmp_path / "run" / "model")],
-        capture_output=True, text=True, check=True, cwd=tmp_path,
-    )  # fmt: skip
-    from splitstep.opening import open_model
-
-    opened = open_model(tmp_path / "run")
-    ids = opened.tokenizer("The quick brown", return_tensors="pt")
-    total, layers = child.stdout.split()
-    assert float(total) == pytest.approx(opened.model(**ids).logits.double().sum().item(), abs=1e-4)
-    assert int(layers) == result.shape.layers == 2
+    opened, folder = open_model(tmp_path / "run"), tmp_path / "run" / "model"
+    model, tokenizer = (kind.from_pretrained(folder) for kind in (AutoModelForCausalLM, AutoTokenizer))
+    assert {type(one).__module__.split(".")[0] for one in (model, model.config, tokenizer)} == {"transformers"}
+    assert "splitstep" not in (folder / "config.json").read_text()
+    ids = tokenizer("The quick brown", return_tensors="pt")
+    torch.testing.assert_close(opened.model(**ids).logits, model(**ids).logits)
+    assert model.config.num_hidden_layers == result.shape.layers == 2
     checkpoint = load_file(max((tmp_path / "run" / "checkpoints").iterdir()) / "objective.safetensors")
     assert {name.split(":")[0] for name in checkpoint} == {
         "loss.projectors.mta_hid.layer1.weight", "loss.projectors.mta_hid.layer2.weight",
     }  # fmt: skip
-    exported = load_file(tmp_path / "run" / "model" / "model.safetensors").keys()
+    exported = load_file(folder / "model.safetensors").keys()
     whole = load_file(place / "teacher" / "model.safetensors").keys()
     assert exported == {name for name in whole if ".layers.2." not in name and ".layers.3." not in name}
 
@@ -187,47 +173,37 @@ def test_a_model_of_a_scheme_is_a_student_and_a_teacher(
     assert result.shape.ffn == model.config.ffn
 
 
-def test_the_table_says_what_the_student_learnt_from(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And not what it was matched to: it is no twin of a scheme."""
-    words = ["distil", str(place / "teacher"), str(place / "student"), "--text", str(place / "text.jsonl"), "--online"]
-    steps = ["train.steps=1", "train.batch=2", "--method", "2 kl"]
-    assert cli.main([*words, *steps, "--out", str(tmp_path / "run")]) == 0
-    rows = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if line[0] != " ")
-    assert "matched" not in rows
-    assert rows["objective"].strip().startswith("distil, teacher")
-    card = (tmp_path / "run" / "model" / "README.md").read_text()
-    assert "objective | distil, teacher " in card
-    assert "answers follow in a new line:\n" in card
-    assert "\n\n    ### Instruction:\n    {prompt}\n\n    ### Response:\n\n## Figures" in card
-    assert "of its layers" not in card
-
-
 @pytest.mark.parametrize("layers", [None, 2])
-def test_a_student_of_hugging_face_is_called_by_its_class(
+def test_a_student_of_hugging_face_is_called_by_its_class_and_what_it_learnt_from(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], layers: int | None
 ) -> None:
-    """It has no scheme of the recipe; how its layers are read is told beside."""
+    """It has no scheme of the recipe, of which it would be a twin; how its layers are read is told beside."""
     student = [str(place / "student")] if layers is None else ["--student-layers", str(layers)]
     words = ["distil", str(place / "teacher"), *student, "--text", str(place / "text.jsonl"), "--online"]
-    assert cli.main([*words, "train.steps=1", "train.batch=2", "--out", str(tmp_path / "run")]) == 0
+    steps = ["train.steps=1", "train.batch=2", "--method", "2 kl"]
+    assert cli.main([*words, *steps, "--out", str(tmp_path / "run")]) == 0
     kind = "GPT2LMHeadModel" if layers is None else "LlamaForCausalLM"
     told = capsys.readouterr()
     titles = [line.split("  ")[0] for line in told.err.splitlines() if " seed 0  " in line]
     assert set(titles) == {f"instruct {kind} seed 0"}
-    rows = dict(line.split("  ", 1) for line in told.out.splitlines() if line[0] != " ")
+    rows = dict(line.split("  ", 1) for line in told.out.splitlines() if "  " in line.strip() and line[0] != " ")
     assert rows["kind"].strip() == f"{kind}, its layers read as A F"
-    assert "scheme" not in rows
+    assert rows["objective"].strip().startswith("distil, teacher")
+    assert not {"scheme", "matched"} & rows.keys()
     assert json.loads((tmp_path / "run" / "result.json").read_text())["kind"] == kind
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "objective | distil, teacher " in card
+    assert "answers follow in a new line:\n" in card
+    assert "\n\n    ### Instruction:\n    {prompt}\n\n    ### Response:\n\n## Figures" in card
+    assert ("of its layers" in card) == (layers is not None)
 
 
-def test_a_large_perplexity_has_commas_for_people(
+def test_a_large_perplexity_has_commas_for_people_and_is_found_again(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     student = llama(bpe(), 2, 8)
     student.lm_head.weight.data *= 4
-    words = ["distil", str(place / "teacher"), saved(student, bpe(), tmp_path / "student"), "--online"]
+    words = ["distil", str(place / "teacher"), saved(student, bpe(), tmp_path / "student"), "--method", "ce"]
     words += ["--text", str(place / "text.jsonl"), "train.steps=1", "train.batch=2", "train.lr=1e-9"]
     assert cli.main([*words, "--out", str(tmp_path / "run")]) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
@@ -236,11 +212,3 @@ def test_a_large_perplexity_has_commas_for_people(
     assert f"  test {test:,.2f}, valid {valid:,.2f}\n" in capsys.readouterr().out
     assert cli.main(["evaluate", str(tmp_path / "run")]) == 0
     assert f"perplexity  {test:,.6g}\n" in capsys.readouterr().out
-
-
-def test_the_students_figures_are_found_again(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = train(read_recipe(document(place, "ce"), "r"), tmp_path / "run", quiet=True)
-    assert cli.main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
-    printed = capsys.readouterr().out
-    assert result.test is not None
-    assert f"{result.test['loss']:.5f}"[:6] in printed

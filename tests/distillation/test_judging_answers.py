@@ -16,7 +16,7 @@ from tiny_causal import ROWS, gpt2, llama, ours
 
 from splitstep.distillation.judging import answers
 from splitstep.distillation.judging.answers import Answer, Writing, key_of, write_answers
-from splitstep.distillation.judging.exam import Exam, judge
+from splitstep.distillation.judging.exam import Exam, judge, share_ended
 from splitstep.distillation.judging.reading import Causal
 from splitstep.kernels.gumbel import gumbel
 
@@ -84,7 +84,7 @@ def test_answers_in_rounds_are_those_of_a_loop(make: Any, writing: Writing, monk
     one = ending(make)
     expected = {seed: [by_hand(one, prompt, seed, writing) for prompt in PROMPTS] for seed in writing.seeds}
     found = write_answers(*one, PROMPTS, writing)
-    assert found.answers == {
+    assert found == {
         seed: [
             Answer(one.tokenizer.decode(ids, skip_special_tokens=True).strip(), len(ids) < writing.max_tokens)
             for ids in own
@@ -92,7 +92,7 @@ def test_answers_in_rounds_are_those_of_a_loop(make: Any, writing: Writing, monk
         for seed, own in expected.items()
     }
     lengths = [len(ids) for own in expected.values() for ids in own]
-    assert found.ended == sum(length < writing.max_tokens for length in lengths) / len(lengths)
+    assert share_ended(found) == sum(length < writing.max_tokens for length in lengths) / len(lengths)
     rounds = {bisect((3, 6, 12), len(ids)) for own in expected.values() for ids in own}
     assert len(rounds) >= 2, "all answers end in the same round"
     monkeypatch.setattr(answers, "ROUND", writing.max_tokens)
@@ -102,7 +102,7 @@ def test_answers_in_rounds_are_those_of_a_loop(make: Any, writing: Writing, monk
 def test_the_share_of_answers_that_end_is_the_mean_over_sets() -> None:
     one, sets = ending(llama), {"one": ROWS[:1], "others": ROWS[1:]}
     writing = Writing(seeds=(1, 2, 3), max_tokens=7)
-    shares = [write_answers(*one, [row.prompt for row in rows], writing).ended for rows in sets.values()]
+    shares = [share_ended(write_answers(*one, [row.prompt for row in rows], writing)) for rows in sets.values()]
     assert shares[0] != shares[1]
     assert judge(one, Exam(sets, writing)).figures.ended == pytest.approx(sum(shares) / 2)
 
@@ -140,9 +140,9 @@ def test_answers_depend_on_the_seed_and_not_on_the_batch(make: Any) -> None:
     torch.manual_seed(99)
     for size in (1, 3):
         assert write_answers(*one, PROMPTS, Writing(seeds=(1, 2), max_tokens=12, batch=size)) == found
-    assert found.texts[1] != found.texts[2]
+    assert found[1] != found[2]
     alone = write_answers(*one, PROMPTS[2:3], Writing(seeds=(2,), max_tokens=12))
-    assert alone.texts[2] == [found.texts[2][2]]
+    assert alone[2] == [found[2][2]]
 
 
 def test_settings_that_came_with_the_model_change_nothing_and_stay() -> None:

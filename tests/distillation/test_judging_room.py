@@ -57,34 +57,37 @@ def scheme(name: str) -> Callable[[int], nn.Module]:
 MODELS = {"llama": shared_keys, "gpt2": gelu_by_hand, "macaron": scheme("macaron"), "midpoint": scheme("A F @midpoint")}
 
 
-@pytest.mark.parametrize("size", [300, 20_000])
-@pytest.mark.parametrize("kind", MODELS)
+CASES = [(kind, size) for kind in MODELS for size in (300, 4000) if size == 300 or kind in ("llama", "midpoint")]
+
+
+def check(counted: int, most: int) -> None:
+    """What is counted is enough, and not much more than that."""
+    assert counted / 4 < most <= counted
+
+
+@pytest.mark.parametrize(("kind", "size"), CASES)
 def test_an_answer_takes_no_more_than_is_counted(kind: str, size: int) -> None:
     model = MODELS[kind](size).eval()
     for prompt, new, top_p in ((150, 3, 1.0), (4, 64, 1.0), (64, 3, 0.9)):
         asked = [Prompt([1] * (prompt - row), row) for row in range(ROWS)]
-        counted = bytes_of_answer(model)(prompt, new) * ROWS
         with reading(model), LiveBytes() as live:
             write_batch(model, asked, range(new), [], Writing(top_p=top_p))
-        assert counted / 4 < live.most <= counted, (prompt, new)
+        check(bytes_of_answer(model)(prompt, new) * ROWS, live.most)
 
 
-@pytest.mark.parametrize("size", [300, 20_000])
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(("kind", "size"), CASES)
 def test_texts_that_are_read_take_no_more_than_is_counted(kind: str, size: int) -> None:
     model, tokenizer = MODELS[kind](size).eval(), fast("byte BPE")
-    for tokens in (40, 250):
+    for tokens in (40, 150):
         texts = [ScoredTokens([1] * tokens, [False] + [True] * (tokens - 1), 0) for _ in range(ROWS)]
         with LiveBytes() as live:
             costs_of(model, texts * 2, ROWS)
-        counted = bytes_of_text((model,), tokens) * ROWS
-        assert counted / 4 < live.most <= counted
+        check(bytes_of_text((model,), tokens) * ROWS, live.most)
         read = AlignedRow([1] * tokens, list(range(tokens - 1)))
         both = Pair(Causal(model, tokenizer), Causal(model, tokenizer), [(read, read)] * ROWS * 2)
         with LiveBytes() as live:
             agreement(both, ROWS)
-        counted = bytes_of_text((model, model), tokens) * ROWS
-        assert counted / 4 < live.most <= counted
+        check(bytes_of_text((model, model), tokens) * ROWS, live.most)
 
 
 def test_live_bytes_are_those_of_tensors_that_are_still_there() -> None:

@@ -30,7 +30,7 @@ from made_up_distil import states as layers
 from made_up_distil import token_weights as weights_by_loops
 from torch import Tensor
 
-from splitstep.distillation.geometry import attention_masses, pooled, token_weights
+from splitstep.distillation.geometry import attention_masses, centres, shares, token_weights
 from splitstep.distillation.method import MethodLoss, parse_method
 from splitstep.distillation.records import FINAL, MASSES, OUTPUT, Spans
 from splitstep.distillation.terms import sra
@@ -69,9 +69,10 @@ def test_attention_masses_are_the_row_of_the_last_real_token() -> None:
 
 
 def test_a_span_without_mass_has_its_plain_mean() -> None:
-    states = random(1, 3, 4)
-    found = pooled(states, torch.tensor([[0.0, 0.0, 1.0]]), torch.tensor([[[0, 2], [1, 3]]]), torch.ones(1, 2).bool())
-    torch.testing.assert_close(found.centres, torch.stack((states[0, :2].mean(0), states[0, 2]))[None])
+    states, ranges = random(1, 3, 4), torch.tensor([[[0, 2], [1, 3]]])
+    found = shares(torch.tensor([[0.0, 0.0, 1.0]]), ranges, torch.ones(1, 2).bool())
+    expected = torch.stack((states[0, :2].mean(0), states[0, 2]))[None]
+    torch.testing.assert_close(centres(states, found.shares), expected)
     assert found.masses.tolist() == [[0.0, 1.0]]
 
 
@@ -188,19 +189,18 @@ def test_sra_vocabulary_is_its_equation(temperature: int) -> None:
     ids = made.aligned.vocabulary.tolist()
     total = 0.0
     for one in (Sra(made, 0), Sra(made, 1)):
-        for w, *centres in zip(one.weights, one.theirs, one.own, strict=True):
-            p, q = (softmax([dot(outputs[i][pair[i]], x) for pair in ids], temperature) for i, x in enumerate(centres))
+        for w, *points in zip(one.weights, one.theirs, one.own, strict=True):
+            p, q = (softmax([dot(outputs[i][pair[i]], x) for pair in ids], temperature) for i, x in enumerate(points))
             total += w * kl(p, q)
     found = built(f"sra.vocabulary(temperature={temperature})")(*made)
     assert found.item() == pytest.approx(temperature**2 * total / 2, abs=1e-10)
 
 
-def test_at_most_so_many_spans_of_a_text_are_compared_and_the_rest_is_counted() -> None:
+def test_at_most_so_many_spans_of_a_text_are_compared() -> None:
     made = one_tokenizer()
     words = made.aligned.spans["words"]
     scattered = Spans(*(x.flip(1) for x in words))  # padding first: it must not count among the first
     few = same([(5, 7), (3, 4)], [(2, 5), (0, 2)], [(4, 6)])
-    assert (scattered.left_out(2), scattered.left_out(4)) == (2, 0)
     limited = replace(made.aligned, spans={"words": scattered})
     explicit = replace(made.aligned, spans={"words": few})
     found = built("mta.dsa(words=2, spans=2)")(*made._replace(aligned=limited))
@@ -210,9 +210,9 @@ def test_at_most_so_many_spans_of_a_text_are_compared_and_the_rest_is_counted() 
 def test_spans_may_overlap_and_leave_gaps() -> None:
     states, w = random(1, 5, 3), random(1, 5, seed=1).exp()
     given = spans([[(0, 4, 0, 4), (1, 3, 1, 3)]])
-    found = pooled(states, w, given.teacher, given.mask)
+    found = centres(states, shares(w, given.teacher, given.mask).shares)
     for i, (begin, end) in enumerate(((0, 4), (1, 3))):
-        assert found.centres[0, i].tolist() == pytest.approx(centre(states[0].tolist(), w[0].tolist(), begin, end))
+        assert found[0, i].tolist() == pytest.approx(centre(states[0].tolist(), w[0].tolist(), begin, end))
 
 
 @pytest.mark.parametrize("name", ["hidden", "mta.dsa", "mta.hid"])

@@ -24,7 +24,7 @@ from tiny_causal import ROWS, gpt2, llama
 from splitstep.distillation.judging import reading
 from splitstep.distillation.judging.answers import ROUND, Writing, write_answers
 from splitstep.distillation.judging.bits import answer_bits, total
-from splitstep.distillation.judging.exam import WINDOW, Exam, Figures
+from splitstep.distillation.judging.exam import WINDOW, Exam, Figures, share_ended
 from splitstep.distillation.judging.reading import Causal
 from splitstep.distillation.judging.rouge import mean_rouge
 from splitstep.experiments import running
@@ -149,13 +149,13 @@ def test_every_method_is_run_with_every_seed_and_judged(made: Made) -> None:
     ended = []
     for name, rows in EXAM.sets.items():
         written = write_answers(*one, [row.prompt for row in rows], EXAM.writing)
-        assert [[each["ended"] for each in kept[name][str(seed)]] for seed in (1, 2)] == [
-            [each.ended for each in written.answers[seed]] for seed in (1, 2)
+        texts = [[each["text"] for each in kept[name][str(seed)]] for seed in written]
+        assert [[each["ended"] for each in kept[name][str(seed)]] for seed in written] == [
+            [each.ended for each in own] for own in written.values()
         ]
-        texts = [[each["text"] for each in kept[name][str(seed)]] for seed in (1, 2)]
         scores = [mean_rouge(own, [row.answer for row in rows]) for own in texts]
         assert run.figures.rouge_on[name] == pytest.approx(np.mean(scores))
-        ended.append(written.ended)
+        ended.append(share_ended(written))
     assert run.figures.ended == pytest.approx(np.mean(ended))
     assert run.figures.rouge == pytest.approx(np.mean(list(run.figures.rouge_on.values())))
     assert run.figures.bits_per_byte == pytest.approx(total(answer_bits(*one, EXAM.rows)).per_byte, rel=1e-4)

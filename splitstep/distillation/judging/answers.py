@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
-from statistics import fmean
 from typing import Any, NamedTuple, final
 
 import torch
@@ -58,19 +57,7 @@ class Answer(NamedTuple):
     ended: bool | None = None  # not known of answers that an older version kept
 
 
-class AnswerSet(NamedTuple):
-    """Answers by seed."""
-
-    answers: dict[int, list[Answer]]
-
-    @property
-    def texts(self) -> dict[int, list[str]]:
-        return {seed: [one.text for one in own] for seed, own in self.answers.items()}
-
-    @property
-    def ended(self) -> float:
-        """The share of answers that the model ended itself."""
-        return fmean(bool(one.ended) for own in self.answers.values() for one in own)
+Answers = dict[int, list[Answer]]  # by seed
 
 
 def key_of(seed: int, text: str) -> int:
@@ -78,7 +65,7 @@ def key_of(seed: int, text: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}\n{text}".encode()).digest()[:8], "little", signed=True)
 
 
-def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: Writing) -> AnswerSet:
+def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: Writing) -> Answers:
     """The answers to all prompts.
 
     An answer does not depend on the batch, but for the rounding of the logits: a batch of another size may round them
@@ -91,11 +78,11 @@ def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: W
     ends = end_tokens(model, tokenizer)
     with reading(model), plain_generation(model):
         written = write_all(model, asked, ends, writing)
-    by_seed = {seed: list[Answer]() for seed in writing.seeds}
+    by_seed: Answers = {seed: [] for seed in writing.seeds}
     for (seed, _), ids in zip(pairs, written, strict=True):
         text = tokenizer.decode(ids, skip_special_tokens=True).strip()
         by_seed[seed].append(Answer(text, len(ids) < writing.max_tokens))
-    return AnswerSet(by_seed)
+    return by_seed
 
 
 def write_all(model: Any, asked: Sequence[Prompt], ends: Sequence[int], writing: Writing) -> list[list[int]]:

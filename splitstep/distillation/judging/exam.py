@@ -10,14 +10,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ...text.instructions import Row
-from .answers import Answer, Writing, write_answers
+from .answers import Answers, Writing, write_answers
 from .bits import answer_bits, text_bits, total
 from .pairs import LayerDistance, agreement, pair_of, trajectory_distance
 from .reading import Causal, release_memory
 from .rouge import mean_rouge
 
 WINDOW = 512  # tokens of a window of the text
-Answers = dict[str, dict[int, list[Answer]]]  # by set and seed
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,6 @@ class Exam:
     writing: Writing = field(default_factory=Writing)
     text: str = ""
     window: int = WINDOW
-    batch: int | None = None  # texts that are read at once; None leaves it to the device
 
     def __post_init__(self) -> None:
         if not self.sets or not all(self.sets.values()):
@@ -72,35 +70,39 @@ class ExamResult(NamedTuple):
     """A model's figures and all its answers."""
 
     figures: Figures
-    answers: Answers
+    answers: dict[str, Answers]  # by set
 
 
 def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> ExamResult:
     """All figures of a model; without a teacher, those that need none."""
-    written = {
-        name: write_answers(*one, [row.prompt for row in rows], exam.writing) for name, rows in exam.sets.items()
-    }
-    answers = {name: own.answers for name, own in written.items()}
+    sets = exam.sets.items()
+    answers = {name: write_answers(*one, [row.prompt for row in rows], exam.writing) for name, rows in sets}
     release_memory()
-    rouge_on = {name: rouge_of(written[name].texts, rows) for name, rows in exam.sets.items()}
+    rouge_on = {name: rouge_of(answers[name], rows) for name, rows in sets}
     figures = Figures(
         rouge=fmean(rouge_on.values()),
         rouge_on=rouge_on,
-        bits_per_byte=total(answer_bits(*one, exam.rows, exam.batch)).per_byte,
-        text_bits_per_byte=text_bits(*one, exam.text, exam.window, batch=exam.batch).per_byte if exam.text else None,
-        ended=fmean(own.ended for own in written.values()),
+        bits_per_byte=total(answer_bits(*one, exam.rows)).per_byte,
+        text_bits_per_byte=text_bits(*one, exam.text, exam.window).per_byte if exam.text else None,
+        ended=fmean(share_ended(own) for own in answers.values()),
     )
     judged = ExamResult(figures if teacher is None else with_teacher(figures, one, exam, teacher), answers)
     release_memory()
     return judged
 
 
-def rouge_of(texts: Mapping[int, Sequence[str]], rows: Sequence[Row]) -> float:
+def rouge_of(answers: Answers, rows: Sequence[Row]) -> float:
     """The mean over seeds and rows."""
-    return fmean(mean_rouge(own, [row.answer for row in rows]) for own in texts.values())
+    references = [row.answer for row in rows]
+    return fmean(mean_rouge([one.text for one in own], references) for own in answers.values())
+
+
+def share_ended(answers: Answers) -> float:
+    """The share of answers that the model ended itself."""
+    return fmean(bool(one.ended) for own in answers.values() for one in own)
 
 
 def with_teacher(figures: Figures, one: Causal, exam: Exam, teacher: Causal) -> Figures:
     pair = pair_of(teacher, one, exam.rows)
-    found, distances = agreement(pair, exam.batch), trajectory_distance(pair, exam.batch)
+    found, distances = agreement(pair), trajectory_distance(pair)
     return figures._replace(top1=found.top1, kl=found.kl, shared=found.share, distances=distances)

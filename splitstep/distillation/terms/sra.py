@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from ...kernels.loss import COLUMNS
 from ...kernels.softmax import softmax_kernels, softmax_of
-from ..geometry import SPANS, Pooled, angles, normalised, pooled, structure
+from ..geometry import SPANS, angles, centres, normalised, shares, structure
 from ..layers import projected, projector
 from ..losses import row_count, row_mean
 from ..records import FINAL, MASSES, OUTPUT, Aligned, Outputs, Shapes, wide
@@ -35,10 +35,11 @@ class Centres(NamedTuple):
     weights: Tensor
 
 
-def centres_of(shown: Outputs, ranges: Tensor, mask: Tensor) -> Pooled:
-    """The spans of one model: C_i = sum of w_t H_t / sum of w_t, with H after the final norm and w_t detached."""
-    masses = shown[MASSES].detach().masked_fill(~shown.real, 0)
-    return pooled(shown[FINAL], masses, ranges, mask)
+def centres_of(shown: Outputs, ranges: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The spans of one model: C_i = sum of w_t H_t / sum of w_t, with H after the final norm and w_t detached, and the
+    sums of w_t."""
+    found = shares(shown[MASSES].detach().masked_fill(~shown.real, 0), ranges, mask)
+    return centres(shown[FINAL], found.shares), found.masses
 
 
 def span_centres(teacher: Outputs, student: Outputs, aligned: Aligned, limit: int) -> Centres:
@@ -46,9 +47,9 @@ def span_centres(teacher: Outputs, student: Outputs, aligned: Aligned, limit: in
 
     def make() -> Centres:
         spans = aligned.spans["aligned"].at_most(limit)
-        known = centres_of(teacher, spans.teacher, spans.mask)
-        own = centres_of(student, spans.student, spans.mask)
-        return Centres(known.centres, own.centres, normalised(known.masses))
+        known, masses = centres_of(teacher, spans.teacher, spans.mask)
+        own, _ = centres_of(student, spans.student, spans.mask)
+        return Centres(known, own, normalised(masses))
 
     return student.once((span_centres, teacher, aligned, limit), make)
 
@@ -80,9 +81,9 @@ class SpanCentres(OfSpans):
         return {"centres": projector(shapes, seed)}
 
     def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
-        centres = span_centres(teacher, student, aligned, self.spans)
-        gaps = angles(projected(projectors, "centres", centres.student), centres.teacher)
-        return row_mean((centres.weights * gaps).sum(1), aligned)
+        found = span_centres(teacher, student, aligned, self.spans)
+        gaps = angles(projected(projectors, "centres", found.student), found.teacher)
+        return row_mean((found.weights * gaps).sum(1), aligned)
 
 
 @final
@@ -97,8 +98,8 @@ class SpanGeometry(OfSpans):
     spans: int = SPANS
 
     def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
-        centres = span_centres(teacher, student, aligned, self.spans)
-        return row_mean(structure(centres.teacher, centres.student, centres.weights), aligned)
+        found = span_centres(teacher, student, aligned, self.spans)
+        return row_mean(structure(found.teacher, found.student, found.weights), aligned)
 
 
 @final
@@ -121,11 +122,11 @@ class SharedVocabulary(OfSpans):
         return super().needs(shapes) | Needs(frozenset({OUTPUT}), frozenset({OUTPUT}), vocabulary=True)
 
     def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
-        centres = span_centres(teacher, student, aligned, self.spans)
+        found = span_centres(teacher, student, aligned, self.spans)
         assert aligned.vocabulary is not None, "the method needs the shared vocabulary"
         theirs, own = (x[OUTPUT].index_select(0, aligned.vocabulary[:, i]) for i, x in enumerate((teacher, student)))
-        known, learning = (x.flatten(0, 1) / self.temperature for x in (centres.teacher, centres.student))
-        weights = centres.weights / row_count(centres.weights, aligned)
+        known, learning = (x.flatten(0, 1) / self.temperature for x in (found.teacher, found.student))
+        weights = found.weights / row_count(found.weights, aligned)
         total = weighted_kl(Side(known, theirs), Side(learning, own), weights.flatten())
         return self.temperature**2 * total
 

@@ -16,13 +16,13 @@ from torch.nn import functional
 
 from ...flows.keys import Key
 from ..geometry import SPANS, angles, centres, normalised, shares, structure
-from ..layers import PHRASES, WORDS, key_layers, layer_pairs, layer_projectors, projected_at, states_at, weights_at
+from ..layers import PHRASES, WORDS, Layers, key_layers, layer_projectors, projected_at, states_at, theirs, weights_at
 from ..losses import row_mean
 from ..records import Aligned, Outputs, Shapes, SpanKind, wide
 from . import Needs, Projectors, Term, check_limit, check_tokens
 
 
-def granular_layers(words: tuple[int, ...], phrases: tuple[int, ...], depth: int) -> list[tuple[SpanKind, int]]:
+def granular_layers(words: Layers, phrases: Layers, depth: int) -> list[tuple[SpanKind, int]]:
     """The student's key layers with their kind of span: those given, else words at N/2, phrases at 3N/4 and N."""
     if words or phrases:
         lower, higher = (key_layers(given, (), depth) for given in (words, phrases))
@@ -31,12 +31,12 @@ def granular_layers(words: tuple[int, ...], phrases: tuple[int, ...], depth: int
     return [*(("words", layer) for layer in lower), *(("phrases", layer) for layer in higher)]
 
 
-def needed_at(layers: tuple[int, ...], shapes: Shapes, weighted: bool) -> Needs:
+def needed_at(layers: Layers, shapes: Shapes, weighted: bool) -> Needs:
     """The states at these layers of the student and at the teacher's for them, perhaps with the teacher's weights."""
-    pairs = layer_pairs(layers, shapes)
     kinds = ("states", "weights") if weighted else ("states",)
-    theirs = frozenset(Key(kind, layer) for kind in kinds for layer, _ in pairs)
-    return Needs(theirs, frozenset(Key("states", layer) for _, layer in pairs), same_tokens=True)
+    known = theirs(layers, shapes.student.layers, shapes.teacher.layers)
+    teacher = frozenset(Key(kind, layer) for kind in kinds for layer in known)
+    return Needs(teacher, frozenset(Key("states", layer) for layer in layers), same_tokens=True)
 
 
 class Projected(Term):
@@ -49,7 +49,7 @@ class Projected(Term):
     """Whether the teacher's token weights are read, too."""
 
     @abstractmethod
-    def keys(self, depth: int) -> tuple[int, ...]:
+    def keys(self, depth: int) -> Layers:
         """The key layers of a student of this depth."""
 
     def needs(self, shapes: Shapes) -> Needs:
@@ -70,7 +70,7 @@ class HiddenStates(Projected):
 
     layers: tuple[int, ...] = ()
 
-    def keys(self, depth: int) -> tuple[int, ...]:
+    def keys(self, depth: int) -> Layers:
         return key_layers(self.layers, WORDS + PHRASES, depth)
 
     def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
@@ -98,7 +98,7 @@ class WeightedHidden(Projected):
     words: tuple[int, ...] = ()
     phrases: tuple[int, ...] = ()
 
-    def keys(self, depth: int) -> tuple[int, ...]:
+    def keys(self, depth: int) -> Layers:
         return tuple(dict.fromkeys(layer for _, layer in granular_layers(self.words, self.phrases, depth)))
 
     def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
@@ -149,8 +149,4 @@ class SpanStructure(Term):
 def stacked(parts: Sequence[Tensor]) -> Tensor:
     """Ranges [B, S, 2] or masks [B, S] of several key layers, [K, B, S, ...], padded to the same S."""
     most = max(x.shape[1] for x in parts)
-    return torch.stack([x if x.shape[1] == most else padded(x, most - x.shape[1]) for x in parts])
-
-
-def padded(x: Tensor, more: int) -> Tensor:
-    return functional.pad(x, (*(0, 0) * (x.dim() - 2), 0, more))
+    return torch.stack([functional.pad(x, (*(0, 0) * (x.dim() - 2), 0, most - x.shape[1])) for x in parts])

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...distillation.cache import is_cache
-from ...distillation.judging.answers import Answer
-from ...distillation.judging.exam import Answers, Exam, Figures
+from ...distillation.judging.answers import Answer, Answers
+from ...distillation.judging.exam import Exam, Figures
 from ...distillation.method import parse_method
 from ...support.documents import first_difference, flat, read_json
 from ...support.files import is_leftover, write_atomically
@@ -154,7 +154,7 @@ class Found(NamedTuple):
     """A model's figures and answers, and its run unless it was there before. One that diverged has neither."""
 
     figures: Figures | None
-    answers: Answers
+    answers: dict[str, Answers]  # by set
     run: DistilRun | None = None
 
     def summary(self) -> str:
@@ -187,7 +187,7 @@ def read_kept(folder: Path, exam: Exam) -> Found | None:
     raise ValueError(f"{folder} was judged on other rows or with other settings: name a new directory with --out")
 
 
-def read_answers(folder: Path) -> Answers:
+def read_answers(folder: Path) -> dict[str, Answers]:
     """The answers by set and seed. Older versions kept their texts alone."""
     found = read_as(dict[str, dict[str, list[Answer | str]]], read_json(folder / ANSWERS), ANSWERS)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ...distillation.judging.exam import Answers, Exam, Figures, judge
+from ...distillation.judging.answers import Answers
+from ...distillation.judging.exam import Exam, Figures, judge
 from ...distillation.judging.reading import Causal
 from ...distillation.judging.rouge import rouge_l
 from ...distillation.method import Method, parse_method
@@ -189,15 +190,15 @@ def differences_of(rows: Sequence[MethodRow], runs: Sequence[DistilRun]) -> list
     return [difference(what, of, to, seen(of, what), seen(to, what)) for what in COMPARED for of, to in pairs]
 
 
-def answers_of(planned: Sequence[Planned], found: Mapping[str, Found]) -> dict[str, Answers]:
+def answers_of(planned: Sequence[Planned], found: Mapping[str, Found]) -> dict[str, dict[str, Answers]]:
     """The answers that are shown: of the others, and of each method's first seed."""
-    answers = dict[str, Answers]()
+    answers = dict[str, dict[str, Answers]]()
     for one in (*OTHERS, *planned):
         answers.setdefault(one.method, found[one.folder].answers)
     return answers
 
 
-def shown_of(exam: Exam, answers: Mapping[str, Answers]) -> list[Shown]:
+def shown_of(exam: Exam, answers: Mapping[str, Mapping[str, Answers]]) -> list[Shown]:
     """Some rows of each set, evenly spread, with the first answers of all."""
     first, found = exam.writing.seeds[0], list[Shown]()
     for name, rows in exam.sets.items():
