@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,6 @@ def test_it_writes_a_page_and_a_result_that_can_be_drawn_again(
     assert json.loads(capsys.readouterr().out)["other"] is None
 
 
-def test_it_writes_over_nothing_else(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    assert "holds other files" in refused(capsys, folder, "--out", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -84,58 +80,55 @@ def test_wrong_options_are_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_empty_file_of_texts_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_other_files_and_an_empty_file_of_texts_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
+    assert "holds other files" in refused(capsys, folder, "--out", tmp_path)
     line = refused(capsys, folder, "--text", tmp_path / "empty.txt", "--out", tmp_path / "out")
     assert "empty.txt has no texts: write one text a line" in line
 
 
-def test_a_network_that_is_not_a_transformer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = ResNetConfig(num_channels=3, embedding_size=8, hidden_sizes=[8, 8], depths=[2, 2])
-    folder = saved(tmp_path / "resnet", ResNetForImageClassification(config), with_tokenizer=False)
-    assert "takes pixel_values, and inspect reads texts" in refused(capsys, folder, "--out", tmp_path / "out")
-
-
-def test_a_model_of_images_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = ViTConfig(
-        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4
-    )  # fmt: skip
-    folder = saved(tmp_path / "vit", ViTModel(config), with_tokenizer=False)
-    line = refused(capsys, folder, "--out", tmp_path / "out")
-    assert "takes pixel_values, and inspect reads texts: use ss.observe(" in line
-
-
-def test_half_of_a_model_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def broken(name: str, folder: Path) -> None:
+    """A folder that cannot be looked into."""
     model = llama()
-    model.save_pretrained(tmp_path / "half", max_shard_size="8KB")
-    tokenizer().save_pretrained(tmp_path / "half")
-    sorted((tmp_path / "half").glob("model-*.safetensors"))[1].unlink()
-    assert "is only half here" in refused(capsys, tmp_path / "half", "--out", tmp_path / "out")
-    (tmp_path / "none").mkdir()
-    (tmp_path / "none" / "notes.txt").write_text("nothing")
-    assert "is not a model: it has no config.json" in refused(capsys, tmp_path / "none", "--out", tmp_path / "out")
+    if name == "no transformer":
+        config: Any = ResNetConfig(num_channels=3, embedding_size=8, hidden_sizes=[8, 8], depths=[2, 2])
+        model = ResNetForImageClassification(config)
+    if name == "images":
+        shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+        model = ViTModel(ViTConfig(**shape, image_size=8, patch_size=4))
+    if name == "another tokenizer":
+        model.resize_token_embeddings(WORDS // 2)
+    model.save_pretrained(folder, max_shard_size="8KB" if name == "half" else "1GB")
+    if name in ("half", "another tokenizer"):
+        tokenizer().save_pretrained(folder)
+    if name == "half":
+        sorted(folder.glob("model-*.safetensors"))[1].unlink()
+    if name == "pickle":
+        (folder / "model.safetensors").unlink()
+        (folder / "pytorch_model.bin").write_bytes(pickle.dumps({}))
+    if name == "no model":
+        (folder / "config.json").unlink()
 
 
-def test_a_pickled_checkpoint_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    saved(tmp_path / "old", llama())
-    (tmp_path / "old" / "model.safetensors").unlink()
-    (tmp_path / "old" / "pytorch_model.bin").write_bytes(pickle.dumps({}))
-    line = refused(capsys, tmp_path / "old", "--out", tmp_path / "out")
-    assert "pickle" in line
-    assert "safetensors" in line
+MODELS = {
+    "no transformer": "takes pixel_values, and inspect reads texts",
+    "images": r"takes pixel_values, and inspect reads texts: use ss\.observe\(",
+    "half": "is only half here",
+    "pickle": "(?=.*pickle).*safetensors",
+    "no model": "is not a model: it has no config.json",
+    "no tokenizer": "has no tokenizer: save one beside the model",
+    "another tokenizer": "the tokenizer of .* does not match",
+}
 
 
-def test_a_model_without_its_tokenizer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    saved(tmp_path / "bare", llama(), with_tokenizer=False)
-    assert "has no tokenizer: save one beside the model" in refused(
-        capsys, tmp_path / "bare", "--out", tmp_path / "out"
-    )
-    other = llama()
-    other.resize_token_embeddings(WORDS // 2)
-    saved(tmp_path / "wrong", other)
-    line = refused(capsys, tmp_path / "wrong", "--out", tmp_path / "out")
-    assert "the tokenizer of" in line
-    assert "does not match" in line
+@pytest.mark.parametrize(("name", "message"), MODELS.items())
+def test_what_cannot_be_looked_into_is_refused(
+    name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken(name, tmp_path / "model")
+    assert re.search(message, refused(capsys, tmp_path / "model", "--out", tmp_path / "out"))
 
 
 def test_a_model_with_numbers_that_overflow_is_still_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,46 +38,39 @@ def result(model: ModelFindings, null: ModelFindings | None) -> Inspection:
 NULL = looked(FLAT, FLAT, (0.8, 0.75, 0.7, 0.77), True)
 
 
-def decided(model: ModelFindings, null: ModelFindings | None = NULL) -> tuple[str, list[str]]:
-    found = result(model, null)
-    return depth_gradient(found).kind, [one.decision for one in gradient_parts(found)]
-
-
 def test_correlations_are_spearmans() -> None:
     wanted = [float(spearmanr(range(5), row).statistic) for row in FLAT]  # pyright: ignore[reportAttributeAccessIssue]
     assert list(by_layer(NULL, "complex").values.values()) == pytest.approx(wanted)
 
 
-def test_all_three_parts_support_the_claim() -> None:
-    model = looked(FALLING, FALLING, (0.02, 0.03, 0.04, 0.03), False)
-    assert decided(model) == ("settled", ["supported"] * 3)
-    sentence = depth_gradient(result(model, NULL)).sentence
-    assert sentence.startswith(
-        "Training installs a depth gradient: supported (rotation falls with depth: supported, -0.9"
-    )
-    assert "the product loses rank: supported, 0.03 [" in sentence
+LOST = (0.02, 0.03, 0.04, 0.03)
+CASES = {
+    "all three parts support the claim": (FALLING, FALLING, LOST, NULL, "settled", ["supported"] * 3),
+    "one part against it is enough": (
+        FALLING, RISING, LOST, NULL, "settled", ["supported", "not supported", "supported"],
+    ),
+    "what the random network has too was not installed": (
+        FALLING, FALLING, LOST, looked(FALLING, FALLING[::-1], (0.02, 0.03, 0.05, 0.03), True),
+        "settled", ["undecided", "undecided", "not supported"],
+    ),
+    "a rank between the levels is undecided": (
+        FALLING, FALLING, (0.05, 0.2, 0.1, 0.06), NULL, "open", ["supported", "supported", "undecided"],
+    ),
+    "two texts decide nothing": (FALLING[:2], FALLING[:2], LOST[:2], NULL, "too few", ["undecided"] * 3),
+    "no null model decides nothing": (FALLING, FALLING, LOST, None, "too few", []),
+}  # fmt: skip
 
 
-def test_one_part_against_it_is_enough() -> None:
-    model = looked(FALLING, RISING, (0.02, 0.03, 0.04, 0.03), False)
-    assert decided(model) == ("settled", ["supported", "not supported", "supported"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_rule_decides(case: str) -> None:
+    rotation, asymmetry, ranks, null, kind, parts = CASES[case]
+    found = result(looked(rotation, asymmetry, ranks, False), null)
+    assert depth_gradient(found).kind == kind
+    assert [one.decision for one in gradient_parts(found)] == parts
 
 
-def test_what_the_random_network_has_too_was_not_installed() -> None:
-    model = looked(FALLING, FALLING, (0.02, 0.03, 0.04, 0.03), False)
-    alike = looked(FALLING, FALLING[::-1], (0.02, 0.03, 0.05, 0.03), True)
-    kind, parts = decided(model, alike)
-    assert parts == ["undecided", "undecided", "not supported"]
-    assert kind == "settled"
-
-
-def test_a_rank_between_the_levels_is_undecided() -> None:
-    model = looked(FALLING, FALLING, (0.05, 0.2, 0.1, 0.06), False)
-    assert decided(model) == ("open", ["supported", "supported", "undecided"])
-
-
-def test_two_texts_and_no_null_model_decide_nothing() -> None:
-    few = looked(FALLING[:2], FALLING[:2], (0.02, 0.03), False)
-    assert decided(few) == ("too few", ["undecided"] * 3)
-    assert "add --spectra 8" in depth_gradient(result(few, NULL)).sentence
-    assert decided(few, None) == ("too few", [])
+def test_the_sentence_has_the_figures_and_what_to_add() -> None:
+    says = depth_gradient(result(looked(FALLING, FALLING, LOST, False), NULL)).sentence
+    assert says.startswith("Training installs a depth gradient: supported (rotation falls with depth: supported, -0.9")
+    assert "the product loses rank: supported, 0.03 [" in says
+    assert "add --spectra 8" in depth_gradient(result(looked(FALLING[:2], FALLING[:2], LOST[:2], False), NULL)).sentence

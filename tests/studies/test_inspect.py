@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pretrained_folders import bert, gptj, llama, saved
 from safetensors import safe_open
 
 import splitstep as ss
+from splitstep.approximation import approximate
 from splitstep.cli import main
 from splitstep.experiments.study import STUDIES
 from splitstep.opening import load, open_model
@@ -51,20 +53,19 @@ def series(looked: ModelFindings, probe: str, name: str) -> tuple[tuple[float, .
 
 
 def test_every_figure_is_that_of_its_text_alone(folder: Path, found: Inspection, texts: list[dict[str, Any]]) -> None:
-    flow = load(folder)
+    """By the probes themselves; norms and losses by Hugging Face."""
+    flow, model = load(folder), open_model(folder).model
     for i, inputs in enumerate(texts):
         oracle = ss.observe(flow, inputs, ["drift", "rank"])
         for probe, name in (("drift", "previous"), ("rank", "effective centred")):
             wanted = oracle[probe][flow.main][name]
             assert series(found.model, probe, name)[i] == pytest.approx(wanted, rel=1e-4)
-
-
-def test_norms_are_those_of_hugging_face_states(folder: Path, found: Inspection, texts: list[dict[str, Any]]) -> None:
-    model = open_model(folder).model
-    with torch.no_grad():
-        states = model(**texts[1], output_hidden_states=True).hidden_states[:-1]  # the last one is after the norm
-    wanted = [float(x[0].norm(dim=-1).mean()) for x in states]
-    assert series(found.model, "trajectory", "norm")[1][:-1] == pytest.approx(wanted, rel=1e-4)
+        with torch.no_grad():
+            output = model(**inputs, labels=inputs["input_ids"], output_hidden_states=True)
+        states = output.hidden_states[:-1]  # the last one is after the norm
+        wanted = [float(x[0].norm(dim=-1).mean()) for x in states]
+        assert series(found.model, "trajectory", "norm")[i][:-1] == pytest.approx(wanted, rel=1e-4)
+        assert found.model.losses[i] == pytest.approx(float(output.loss), abs=1e-4)
 
 
 def test_a_skipped_layer_is_one_that_the_model_does_not_have(
@@ -80,13 +81,6 @@ def test_a_skipped_layer_is_one_that_the_model_does_not_have(
     assert [one.layer for one in found.model.skipped] == [0, 1, 2, 3]
 
 
-def test_losses_are_those_of_hugging_face(folder: Path, found: Inspection, texts: list[dict[str, Any]]) -> None:
-    model = open_model(folder).model
-    with torch.no_grad():
-        wanted = [float(model(**one, labels=one["input_ids"]).loss) for one in texts]
-    assert found.model.losses == pytest.approx(wanted, abs=1e-4)
-
-
 def test_the_null_model_has_the_architectures_own_initialisation(found: Inspection) -> None:
     null = found.null
     assert null is not None
@@ -97,9 +91,10 @@ def test_the_null_model_has_the_architectures_own_initialisation(found: Inspecti
 
 
 def test_it_is_the_same_again(folder: Path, found: Inspection) -> None:
-    again = inspection(str(folder), SHORT, Plan(CHEAP, 3))
-    assert again.model == found.model
-    assert again.other == found.other
+    again = inspection(str(folder), SHORT, Plan(("trajectory", "jacobian"), 3))
+    for one, other in zip(again.models, found.models, strict=True):
+        assert (one.losses, one.skipped, one.paths) == (other.losses, other.skipped, other.paths)
+        assert all(find == other.find(find.probe, find.name) for find in one.series)
 
 
 def test_the_document_is_read_back_and_drawn_again(found: Inspection, tmp_path: Path) -> None:
@@ -150,15 +145,12 @@ def test_saved_states_are_those_of_hugging_face(folder: Path, tmp_path: Path, te
                 assert file.get_tensor(f"{layer}.{name}") == pytest.approx(state[0], abs=1e-4)
         times = json.loads(file.metadata()["t"])
         assert (times["0.resid_pre"], times["2.resid_pre"], times["2.resid_post"]) == (0.0, 2.0, 3.0)
-        assert (
-            "".join(json.loads(file.metadata()["tokens"]))
-            == default_texts()[1][: len("".join(json.loads(file.metadata()["tokens"])))]
-        )
+        assert default_texts()[1].startswith("".join(json.loads(file.metadata()["tokens"])))
 
 
 def test_a_model_without_a_loss_is_judged_by_its_output(tmp_path: Path) -> None:
     folder = saved(tmp_path / "bert", bert())
-    result = inspection(str(folder), TextChoice(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
+    result = inspection(str(folder), TextChoice(texts=1, tokens=16), Plan(("drift", "commutator")), against="none")
     assert result.model.losses == ()
     model: Any = open_model(folder).model
     tokenizer = open_model(folder).tokenizer
@@ -168,40 +160,28 @@ def test_a_model_without_a_loss_is_judged_by_its_output(tmp_path: Path) -> None:
         del model.encoder.layer[1]
         other = model(**inputs)[0]
     assert result.model.skipped[1].changes[0] == pytest.approx(float((other - own).norm() / own.norm()), rel=1e-4)
-    assert [(one.probe, one.why) for one in result.model.missing] == [
-        ("commutator", "not defined for blocks of this scheme")
-    ]
 
 
 def test_parallel_blocks_have_no_commutator(tmp_path: Path) -> None:
     folder = saved(tmp_path / "gptj", gptj())
     result = inspection(str(folder), TextChoice(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
-    assert result.model.scheme == "A+F"
-    assert [one.probe for one in result.model.missing] == ["commutator"]
+    assert (result.model.scheme, len(result.model.losses)) == ("A+F", 2)
+    assert result.model.missing == (("commutator", "not defined for blocks of this scheme"),)
     assert not any(one.probe == "commutator" for one in result.model.series)
-    assert len(result.model.losses) == 2
 
 
-def test_a_layer_that_does_nothing_is_a_candidate_for_skipping(tmp_path: Path) -> None:
+def test_a_layer_that_does_nothing_and_an_outlier_coordinate_are_named(tmp_path: Path) -> None:
     model = llama()
     with torch.no_grad():
+        model.model.embed_tokens.weight[:, 5] += 30.0
         for weight in (model.model.layers[2].self_attn.o_proj.weight, model.model.layers[2].mlp.down_proj.weight):
             weight.mul_(1e-4)
     folder = saved(tmp_path / "llama", model)
     result = inspection(str(folder), SHORT, Plan(("drift", "leading", "rank"), 1), against="none")
     said = {one.about: one.text for one in conclusions(result)}
-    assert said["Layers to skip or merge"].startswith(
-        "A candidate is layer 2 (0.00 of the length; skipped: loss +0.000"
-    )
+    few = r"Candidates are the layers 2 \(0.00 of the length; skipped: loss [-+]0.000"
+    assert re.match(few, said["Layers to skip or merge"])
     assert abs(sum(result.model.skipped[2].changes)) < 1e-3
-
-
-def test_an_outlier_coordinate_is_named(tmp_path: Path) -> None:
-    model = llama()
-    with torch.no_grad():
-        model.model.embed_tokens.weight[:, 5] += 30.0
-    result = inspection(str(saved(tmp_path / "llama", model)), SHORT, Plan(("drift",)), against="none")
-    said = {one.about: one.text for one in conclusions(result)}
     assert said["Outlier coordinates"].startswith("Coordinate 5, in ")
     assert (result.model.outliers[0].coordinate, result.model.outliers[0].share > 0.9) == (5, True)
 
@@ -218,15 +198,8 @@ def test_the_plane_of_particles_is_that_of_principal_components() -> None:
 
 def test_our_own_runs_are_shown_examples_of_their_task(tmp_path: Path) -> None:
     run = tmp_path / "digits"
-    changes = [
-        "train.steps=2",
-        "train.evaluate_every=2",
-        "model.layers=2",
-        "model.width=16",
-        "model.heads=2",
-        "model.ffn=16",
-    ]
-    assert main(["train", "digits", "--out", str(run), *changes]) == 0
+    shape = ["model.layers=2", "model.width=16", "model.heads=2", "model.ffn=16"]
+    assert main(["train", "digits", "--out", str(run), *shape, "train.steps=1", "train.evaluate_every=1"]) == 0
     result = inspection(str(run), TextChoice(texts=2), Plan(("drift", "jacobian", "attention")))
     assert (result.texts, result.source) == (2, "validation examples of digits")
     assert len(result.model.losses) == 2
@@ -242,7 +215,7 @@ def test_nothing_is_kept_of_later_texts_but_figures(folder: Path) -> None:
 
 
 def test_a_network_that_was_built_is_given_random_numbers(tmp_path: Path) -> None:
-    built = ss.approximate("max", tokens=2, dim=1, eps=0.05)
+    built = approximate("max", tokens=2, dim=1, eps=0.05)
     built.model.save_pretrained(tmp_path / "max")
     result = inspection(str(tmp_path / "max"), TextChoice(texts=3), Plan(("drift", "attention", "jacobian"), 3))
     assert result.source == "random numbers from 0 to 1"
