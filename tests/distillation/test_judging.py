@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,41 +70,25 @@ def test_a_uniform_model_costs_the_logarithm_of_its_vocabulary() -> None:
     assert found.per_byte == found.bits / sum(len(row.answer.encode()) for row in ROWS)
 
 
-def test_judging_leaves_the_mode_of_the_model_as_it_was() -> None:
-    one = llama()
+def test_judging_leaves_the_mode_of_the_model_and_refuses_rows_that_are_too_long() -> None:
+    one, long = llama(), Row("Q", "fox " * 400)
     one.model.train()
     answer_bits(*one, ROWS[:1])
     assert one.model.training
-
-
-def test_rows_that_are_too_long_are_refused() -> None:
-    one, long = llama(), Row("Q", "fox " * 400)
     with pytest.raises(ValueError, match=r"row 1 has \d+ tokens, and the model reads at most 256: leave it out"):
         answer_bits(*one, [ROWS[0], long])
 
 
 PIECES = [
-    "The",
-    "foxes",
-    "running",
-    "don't",
-    "co-operate",
-    "3.14",
-    "Straße",
-    "İstanbul",
-    "naïve",
-    "ΣΟΦΟΣ",
-    "a",
-    "été",
-    "the",
-]
+    "The", "foxes", "running", "don't", "co-operate", "3.14", "Straße", "İstanbul", "naïve", "ΣΟΦΟΣ", "a", "été", "the",
+]  # fmt: skip
 BLANKS = [" ", "\n", "\t", "\u00a0", "\u2028", "\x1c", ", ", "-", "..."]
 TEXTS = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(BLANKS)), max_size=90).map(
     lambda found: "".join(word + blank for word, blank in found)
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(TEXTS | st.text(max_size=60), TEXTS | st.text(max_size=60))
 def test_rouge_equals_the_package_to_the_last_digit(a: str, b: str) -> None:
     assert rouge_l(a, b) == 100 * RougeScorer(["rougeL"], use_stemmer=True).score(b, a)["rougeL"].fmeasure
@@ -122,24 +107,6 @@ def test_a_model_agrees_with_itself(make: Any) -> None:
     assert all(abs(one.distance) < 1e-9 for one in trajectory_distance(pair_of(one, one, ROWS)))
 
 
-def test_agreement_is_that_of_a_loop_over_rows() -> None:
-    teacher, student = llama(), llama(seed=1, layers=2, width=16)
-    equal, divergence, n = 0, 0.0, 0
-    for row in ROWS:
-        whole = teacher.tokenizer(row.prompt + row.answer)["input_ids"]
-        _, read = aligned_row(teacher.tokenizer, student.tokenizer, row)
-        with torch.no_grad():
-            p, q = (m.model(torch.tensor([whole])).logits[0].log_softmax(-1) for m in (teacher, student))
-        for place in read.places:
-            assert place + 1 < len(whole)
-            equal += int(p[place].argmax() == q[place].argmax())
-            divergence += float(kl_div(q[place], p[place], log_target=True, reduction="sum"))
-            n += 1
-    found = agreement(pair_of(teacher, student, ROWS), batch=3)
-    assert (found.top1, found.places) == (equal / n, n)
-    assert found.kl == pytest.approx(divergence / n, rel=1e-4)
-
-
 def test_places_of_one_tokenizer_predict_all_tokens_of_the_answer() -> None:
     tokenizer = llama().tokenizer
     for row in ROWS:
@@ -150,9 +117,11 @@ def test_places_of_one_tokenizer_predict_all_tokens_of_the_answer() -> None:
         assert tokenizer.decode(whole[: read.places[0] + 1]).encode()[: len(row.prompt.encode())] == row.prompt.encode()
 
 
-def test_models_of_two_tokenizers_are_compared_where_both_have_read_the_same_bytes() -> None:
-    teacher, student = llama(), gpt2()
+@pytest.mark.parametrize("make", [partial(llama, seed=1, layers=2, width=16), gpt2], ids=["one tokenizer", "two"])
+def test_models_are_compared_where_both_have_read_the_same_bytes(make: Any) -> None:
+    teacher, student = llama(), make()
     shared = shared_vocabulary(teacher.tokenizer, student.tokenizer)
+    ids = shared.ids if make is gpt2 else torch.arange(len(teacher.tokenizer))[:, None].expand(-1, 2)
     equal, divergence, n = 0, 0.0, 0
     for row in ROWS:
         text, begin = row.prompt + row.answer, len(row.prompt.encode())
@@ -161,15 +130,16 @@ def test_models_of_two_tokenizers_are_compared_where_both_have_read_the_same_byt
             sides = [m.model(torch.tensor([m.tokenizer(text)["input_ids"]])).logits[0] for m in (teacher, student)]
         for ours, theirs, (_, end) in zip(spans.teacher, spans.student, spans.bytes, strict=True):
             if begin <= end < len(text.encode()):
-                p = sides[0][ours[1] - 1][shared.ids[:, 0]].log_softmax(-1)
-                q = sides[1][theirs[1] - 1][shared.ids[:, 1]].log_softmax(-1)
+                p = sides[0][ours[1] - 1][ids[:, 0]].log_softmax(-1)
+                q = sides[1][theirs[1] - 1][ids[:, 1]].log_softmax(-1)
                 equal += int(p.argmax() == q.argmax())
                 divergence += float(kl_div(q, p, log_target=True, reduction="sum"))
                 n += 1
     found = agreement(pair_of(teacher, student, ROWS), batch=2)
-    assert (found.top1, found.places, found.share) == (equal / n, n, shared.teacher_share)
+    assert (found.top1, found.places) == (equal / n, n)
     assert found.kl == pytest.approx(divergence / n, rel=1e-4)
-    assert 0 < found.share < 1
+    assert found.share == (shared.teacher_share if make is gpt2 else 1)
+    assert 0 < found.share < 1 or make is not gpt2
 
 
 def test_distance_is_one_minus_cka_of_mapped_layers() -> None:

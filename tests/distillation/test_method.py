@@ -42,6 +42,11 @@ def test_methods_are_printed_as_they_are_read(text: str, canonical: str) -> None
 def test_options_become_values() -> None:
     method = parse_method("skl(alpha=.2, temperature=3) + mta.dsa(words=1,2, spans=64)")
     assert [one.term for one in method.summands] == [SkewedKL(3.0, 0.2), SpanStructure((1, 2), (), 64)]
+    for name in TERMS:
+        assert [(one.weight, one.name) for one in parse_method(name).summands] == [(1.0, name)]
+    for name, preset in PRESETS.items():
+        assert parse_method(str(parse_method(name))) == parse_method(name)
+        assert "arXiv" in preset.source
 
 
 WEIGHTS = st.floats(1e-6, 1e6)
@@ -52,18 +57,6 @@ SUMMANDS = st.tuples(WEIGHTS, st.sampled_from([*TERMS, *ALIASES, "kl(temperature
 def test_what_is_printed_is_the_same_method(summands: list[tuple[float, str]]) -> None:
     method = parse_method(" + ".join(f"{weight!r} {name}" for weight, name in summands))
     assert parse_method(str(method)) == method
-
-
-@pytest.mark.parametrize("name", TERMS)
-def test_a_term_alone_is_a_method_of_one_term(name: str) -> None:
-    assert [(one.weight, one.name) for one in parse_method(name).summands] == [(1.0, name)]
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_methods_with_a_source(name: str) -> None:
-    method = parse_method(name)
-    assert parse_method(str(method)) == method
-    assert "arXiv" in PRESETS[name].source
 
 
 @pytest.mark.parametrize(
@@ -127,27 +120,21 @@ def test_a_method_declares_what_a_cache_must_hold() -> None:
     assert not parse_method("ce").needs(shapes).teacher
 
 
-def test_projectors_are_built_for_widths_and_key_layers() -> None:
-    loss = MethodLoss(parse_method("mta + sra"), Shapes(Shape(24, 8), Shape(12, 6)))
-    assert {name: tuple(x.shape) for name, x in loss.state_dict().items()} == {
+def test_projectors_are_built_for_widths_and_key_layers_and_follow_the_seed() -> None:
+    """Orthogonal columns keep angles at first; between equal widths they are the identity."""
+    shapes = Shapes(Shape(24, 8), Shape(12, 6))
+    first, again, other = (MethodLoss(parse_method("mta + sra"), shapes, seed).state_dict() for seed in (1, 1, 2))
+    assert {name: tuple(x.shape) for name, x in first.items()} == {
         "projectors.mta_hid.layer6.weight": (8, 6),
         "projectors.mta_hid.layer9.weight": (8, 6),
         "projectors.mta_hid.layer12.weight": (8, 6),
         "projectors.sra_centre.centres.weight": (8, 6),
     }
-    for x in loss.parameters():  # orthogonal columns, so that angles are kept at first
+    for name, x in first.items():
         torch.testing.assert_close(x.mT @ x, torch.eye(6), rtol=0, atol=1e-6)
-
-
-def test_projectors_follow_the_seed() -> None:
-    first, again, other = (MethodLoss(parse_method("mta"), SHAPES, seed).state_dict() for seed in (1, 1, 2))
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not any(torch.equal(first[name], other[name]) for name in first)
-
-
-def test_projectors_between_equal_widths_start_as_the_identity() -> None:
-    loss = MethodLoss(parse_method("mta"), Shapes(Shape(12, 4), Shape(6, 4)))
-    for x in loss.parameters():
+        assert torch.equal(x, again[name])
+        assert not torch.equal(x, other[name])
+    for x in MethodLoss(parse_method("mta"), Shapes(Shape(12, 4), Shape(6, 4))).parameters():
         assert torch.equal(x, torch.eye(4))
 
 
@@ -167,19 +154,9 @@ def test_the_last_layers_match_and_the_map_is_monotone(student: int, teacher: in
     assert list(layers) == sorted(set(layers))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("mta(words=0)", "The student has no layer 0: name layers from 1 to 4."),
-        ("hidden(layers=5)", "The student has no layer 5: name layers from 1 to 4."),
-        ("mta.hid(phrases=9)", "The student has no layer 9: name layers from 1 to 4."),
-    ],
-)
-def test_layers_that_do_not_exist_are_refused(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match="^" + message):
-        MethodLoss(parse_method(text), SHAPES)
-
-
-def test_a_layer_without_a_match_is_refused() -> None:
+def test_layers_that_do_not_exist_or_have_no_match_are_refused() -> None:
+    for text, layer in (("mta(words=0)", 0), ("hidden(layers=5)", 5), ("mta.hid(phrases=9)", 9)):
+        with pytest.raises(ValueError, match=f"^The student has no layer {layer}: name layers from 1 to 4."):
+            MethodLoss(parse_method(text), SHAPES)
     with pytest.raises(ValueError, match=r"Layer 1 of the student's 12 has no match among the teacher's 4: .* 3 to 12"):
         MethodLoss(parse_method("hidden(layers=1)"), Shapes(Shape(4, 8), Shape(12, 8)))
