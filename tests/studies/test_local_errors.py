@@ -16,7 +16,7 @@ import splitstep as ss
 from splitstep.integrate import Step
 from splitstep.probes.splitting import commutator, commutator_weights, with_exact_parts
 from splitstep.studies.converge.local_errors import local_errors
-from splitstep.studies.converge.problem import Problem, problem_of
+from splitstep.studies.converge.ways import Problem, problem_of
 
 WIDTH, H = 5, 0.3
 

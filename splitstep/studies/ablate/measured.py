@@ -20,7 +20,8 @@ from ...models import rebuilt
 from ...probes import observe
 from ...tasks import Metric, Task
 from ...training import Recipe, evaluate
-from ...training.evaluate import EXAMPLES, evaluating, first_examples
+from ...training.evaluate import evaluating
+from ...training.objective import EXAMPLES, first_examples
 from ...training.update import autocast
 from .result import LACKING, Lost, Outcome, Replayed, setting_of
 from .watched import (

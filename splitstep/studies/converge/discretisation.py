@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -24,8 +25,18 @@ from ...tasks import Batch, Metric, Task
 from ...tasks.pairs.translation import Translation
 from ...training.progress import Counting
 from .local_errors import LocalError, local_errors
-from .problem import Problem, Way, check_equation, labels_of, problem_of
-from .ways import FACTORS, SUBSTEPS, fitting, given_schemes, run_ways
+from .ways import (
+    FACTORS,
+    SUBSTEPS,
+    Problem,
+    Way,
+    check_equation,
+    fitting,
+    given_schemes,
+    labels_of,
+    problem_of,
+    run_ways,
+)
 
 FINE = 16  # sub-steps of the continuous limit
 LOCAL = tuple(2.0**-k for k in range(7))  # factors of the step at which local errors are measured
@@ -120,7 +131,8 @@ def discretisation(
     ways = [Way(one, n * k) for one in every for n in substeps]
     longer = [way for f in factors for way in (own._replace(factor=f), Way(None, limit_steps(f, k), f))]
     batches, tried = list(chosen_batches(run.task, examples)), [own, limit, coarser, *ways, *longer]
-    found = run_ways(lambda one: problem_of(run.model, one), batches, tried, comparing(limit, run.task), progress)
+    problems, comparing = partial(problem_of, run.model), partial(compare, run.task)
+    found = run_ways(problems, batches, tried, [None, limit], comparing, progress)
     effects = {way: effect_of(way, some, run.task) for way, some in found.items()}
     errors, probed = errors_of(run, batches[0])
     n = sum(len(batch["labels"]) for batch in batches)
@@ -146,35 +158,25 @@ def chosen_batches(task: Task, examples: int) -> Iterator[Batch]:
     return islice(task.batches("valid", size), 0, number // wanted * wanted, number // wanted)
 
 
-def comparing(limit: Way, task: Task) -> Callable[[Batch, Problem, Tensor], Callable[[Tensor], tuple[Sums, Sums]]]:
-    """What is summed over the examples of a batch: how far logits are from the network's own and from those of its
-    limit, and the scores of the task."""
-
-    def on_batch(batch: Batch, problem: Problem, own: Tensor) -> Callable[[Tensor], tuple[Sums, Sums]]:
-        own, end = own.cpu(), problem.finish(problem.end(limit)).cpu()
-        scored = torch.ones(own.shape[:-1], dtype=torch.bool) if problem.scored is None else problem.scored.cpu()
-
-        def compare(logits: Tensor) -> tuple[Sums, Sums]:
-            return sums_of(logits.cpu(), own, end, scored), task.score(logits.cpu(), batch)
-
-        return compare
-
-    return on_batch
-
-
-def sums_of(logits: Tensor, own: Tensor, limit: Tensor, scored: Tensor) -> Sums:
-    """Over the examples of one batch: squares of differences, divergences, and shares of equal predictions."""
+def compare(
+    task: Task, batch: Batch, problem: Problem, logits: Tensor, own: Tensor, limit: Tensor
+) -> tuple[Sums, Sums]:
+    """Sums over the examples of one batch: squares of differences of the logits to the network's own and its limit's,
+    divergences and shares of equal predictions; and the scores of the task."""
+    logits, own, limit = (one.cpu() for one in (logits, own, limit))
+    scored = torch.ones(own.shape[:-1], dtype=torch.bool) if problem.scored is None else problem.scored.cpu()
     each = scored.flatten(1).sum(1).clamp(min=1) if scored.ndim > 1 else scored.long()
     equal = ((logits.argmax(-1) == own.argmax(-1)) & scored).reshape(len(own), -1).sum(1) / each
     mine, theirs, end = (centred(one)[scored] for one in (logits, own, limit))
     vectors = {"change": mine - theirs, "own": theirs, "distance": mine - end, "limit": end}
-    return {
+    sums = {
         "examples": len(own),
         "shared": float(equal.sum()),
         "predictions": float(scored.sum()),
         "kl": float(divergence(own, logits)[scored].sum()),
         **{name: float(value.square().sum()) for name, value in vectors.items()},
     }
+    return sums, task.score(logits, batch)
 
 
 def centred(logits: Tensor) -> Tensor:

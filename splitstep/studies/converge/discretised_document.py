@@ -21,7 +21,6 @@ from ...tasks.measures import title_of
 from .discretisation import FINE, Discretisation, ExampleEffect
 from .discretised_flow import PROBED_TOKENS, Change, DiscretisedFlow, TextEffect
 from .local_errors import LocalError
-from .ways import WayEffect
 
 SHARED_CLOSE = 0.95  # the share of common predictions that decides
 LOSS_CLOSE = 0.1  # nats per token: the change of the loss that decides
@@ -55,12 +54,12 @@ MERGED = (
     "Merged: every two neighbouring layers are one step, their fields added at the same state, so half as many steps."
 )
 
-T = TypeVar("T", bound=WayEffect)
+T = TypeVar("T", ExampleEffect, TextEffect)
 Figures = Callable[[T], Mapping[Column, str]]
 LineOf = Callable[[str, list[int], list[T]], Line]
 
 
-def name_of(one: WayEffect) -> str:
+def name_of(one: ExampleEffect | TextEffect) -> str:
     return LIMIT if one.scheme is None else shortened(label(one.scheme))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -26,8 +27,20 @@ from ...support.provenance import Provenance, made
 from ...support.typed import Figure, Inlined
 from ...training.progress import Counting
 from .local_errors import LocalError, local_errors
-from .problem import Problem, Way, check_equation, no_equation, problem_of_flow
-from .ways import FACTORS, SUBSTEPS, given_schemes, run_ways, strang_of, usual, whole_fields
+from .ways import (
+    FACTORS,
+    SUBSTEPS,
+    Problem,
+    Way,
+    check_equation,
+    given_schemes,
+    no_equation,
+    problem_of_flow,
+    run_ways,
+    strang_of,
+    usual,
+    whole_fields,
+)
 
 TOKENS = 64  # of each text
 BATCH = 8  # texts at once
@@ -159,7 +172,7 @@ def discretised_flow(
     plan = plan_of(own, stack.substeps, len(stack.layers), schemes, substeps, factors)
     kind, single = predicts(model, batches[0]), {"halved": plan.halved, "strang": plan.strang, "merged": plan.merged}
     tried = [*plan.ways, *filter(None, single.values()), *plan.longer]
-    run = run_ways(lambda batch: problem_on(flow, batch), batches, tried, comparing(model, kind), progress)
+    run = run_ways(partial(problem_on, flow), batches, tried, [None], partial(compare, model, kind), progress)
     found = {way: list(chain(*some)) for way, some in run.items()}
     texts_alone = found[plan.ways[0]]
     effects = {way: effect_of(way, some, texts_alone) for way, some in found.items()}
@@ -255,22 +268,14 @@ class TextFigures(NamedTuple):
     loss: float | None  # per token
 
 
-def comparing(
-    model: Any, kind: Predicts
-) -> Callable[[Mapping[str, Tensor], Problem, Tensor], Callable[[Tensor], list[TextFigures]]]:
+def compare(
+    model: Any, kind: Predicts, batch: Mapping[str, Tensor], problem: Problem, output: Tensor, own: Tensor
+) -> list[TextFigures]:
     """What is summed over each text of a batch. One text after the other: the logits of all would take much memory."""
-
-    def on_batch(batch: Mapping[str, Tensor], problem: Problem, own: Tensor) -> Callable[[Tensor], list[TextFigures]]:
-        labels = batch["labels"] if model.config.is_encoder_decoder else shifted(batch["labels"])
-        scored = labels != IGNORED if kind == "next" else batch["attention_mask"].bool()
-        masks = scored if own.ndim > 2 else [None] * len(own)
-
-        def compare(output: Tensor) -> list[TextFigures]:
-            return [figures_of_text(*text, kind) for text in zip(output, own, masks, labels, strict=True)]
-
-        return compare
-
-    return on_batch
+    labels = batch["labels"] if model.config.is_encoder_decoder else shifted(batch["labels"])
+    scored = labels != IGNORED if kind == "next" else batch["attention_mask"].bool()
+    masks = scored if own.ndim > 2 else [None] * len(own)
+    return [figures_of_text(*text, kind) for text in zip(output, own, masks, labels, strict=True)]
 
 
 def figures_of_text(output: Tensor, own: Tensor, scored: Tensor | None, labels: Tensor, kind: Predicts) -> TextFigures:
@@ -305,10 +310,8 @@ def effect_of(way: Way, found: Sequence[TextFigures], own: Sequence[TextFigures]
 
 
 def change_of(values: Sequence[float]) -> Change | None:
-    if not values:
-        return None
+    """The mean change over texts; without an interval if a loss is not finite."""
     if not all(map(math.isfinite, values)):
         return Change(math.inf, None, None, len(values))
     found = estimate(values)
-    assert found is not None
-    return Change(*found)
+    return None if found is None else Change(*found)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -33,7 +34,7 @@ from ...training.networks import build_model
 from ..pinned import PinnedRow, order_reduction, pinned_orders
 from .depth_weights import interpolated, learnt, matrices, roughness
 from .discretisation import chosen_batches
-from .problem import check_equation, problem_of
+from .ways import check_equation, problem_of
 
 Kind = Literal["interpolated", "free", "smooth"]
 What = Literal["distance", "roughness", "learnt"]
@@ -103,6 +104,12 @@ class ContinuousLimit(Result):
         return next((one.slope for one in self.trends if (one.kind, one.what) == (kind, what)), None)
 
 
+@cache
+def pinned_problem() -> dict[str, tuple[PinnedRow, ...]]:
+    """The rows of the problem whose exact solution is known: the same in every result."""
+    return {"pinned": pinned_orders(), "stiff": order_reduction()}
+
+
 def check_depths(given: Sequence[int]) -> tuple[int, ...]:
     """The depths from the least to the greatest."""
     text, depths = ",".join(map(str, given)), sorted(given)
@@ -163,7 +170,7 @@ def continuous_limit(
         task=recipe.task, metric=task.metric, scheme=recipe.scheme, time=time, depths=tuple(depths),
         seeds=tuple(seeds), modes=modes, shared_times=tuple(i * time / look.times for i in range(look.times + 1)),
         examples=sum(len(batch["labels"]) for batch in look.batches), networks=tuple(networks), gaps=tuple(gaps),
-        trends=tuple(trends_of(networks, gaps)), pinned=pinned_orders(), stiff=order_reduction(),
+        trends=tuple(trends_of(networks, gaps)), **pinned_problem(),
         made=made(command, recipe=recipe.document(), engine=engine),
     )  # fmt: skip
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from statistics import fmean
+from typing import TypeVar
 
 from ...experiments.claims import Answer, Rule, decide
 from ...experiments.sections import recipe_of_all, reproduced
@@ -14,7 +15,7 @@ from ...experiments.study import Study
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
 from ...report.document import Document, Note, Verdict, in_pairs
-from ...report.tables import EVERYWHERE, ON_PAGES, Code, Column, Table
+from ...report.tables import EVERYWHERE, ON_PAGES, Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed
 from ...tasks.measures import title_of
@@ -42,6 +43,7 @@ STIFF_NOTE = (
     "alpha grows with the square of the points, so the problem gets stiff while the steps stay as long. Where the "
     "measured order falls below the order, that is order reduction."
 )
+N = TypeVar("N", Network, Gap)
 YES_OR_NO = {"supported": "yes", "not supported": "no", "undecided": "undecided"}
 SHORT = 5  # rows of a table that a terminal shows
 
@@ -97,11 +99,9 @@ def by_text(result: ContinuousLimit) -> str:
     return f"95% intervals are {over}."
 
 
-def power(slope: Slope | None) -> str | tuple[str, ...]:
-    if slope is None:
-        return ""
-    value, _, interval = slope.text().partition(" ")
-    return (value, interval) if interval else value
+def power(slope: Slope | None) -> Cell:
+    """A slope with its interval below it."""
+    return tuple(slope.text().split(" ", 1)) if slope else ""
 
 
 def trends_table(result: ContinuousLimit) -> Table:
@@ -125,18 +125,23 @@ def mean(values: Iterable[float | None]) -> float:
     return fmean(known) if known else math.nan
 
 
+def by_kind(found: Sequence[N], depth: str, depths: Sequence[int]) -> Iterator[tuple[Record, list[N]]]:
+    """Networks or gaps of each kind and depth, with the cell that names the kind."""
+    for kind, own in product(KINDS, depths):
+        if some := [one for one in found if (one.kind, getattr(one, depth)) == (kind, own)]:
+            yield {Column("networks", text=True, grouped=True): NAMES[kind]}, some
+
+
 def gaps_table(result: ContinuousLimit) -> Table:
     records = [
         {
-            Column("networks", text=True, grouped=True): NAMES[kind],
-            Column("layers"): f"{coarse} \u2192 {own[0].fine}",
+            **named,
+            Column("layers"): f"{own[0].coarse} \u2192 {own[0].fine}",
             Column("h"): f"{own[0].step:.4g}",
             Column("distance"): f"{mean(one.distance for one in own):.4f}",
             Column("CKA"): f"{mean(one.cka for one in own):.4f}",
         }
-        for kind in KINDS
-        for coarse in result.depths
-        if (own := [one for one in result.gaps if (one.kind, one.coarse) == (kind, coarse)])
+        for named, own in by_kind(result.gaps, "coarse", result.depths)
     ]
     return Table.of(records, "Distance between depths", [GAPS_NOTE])
 
@@ -148,8 +153,8 @@ def networks_table(result: ContinuousLimit) -> Table:
 
     records = [
         {
-            Column("networks", text=True, grouped=True): NAMES[kind],
-            Column("layers"): str(depth),
+            **named,
+            Column("layers"): str(own[0].depth),
             Column("step"): f"{own[0].step:.4g}",
             Column(f"validation {title_of(result.metric)}"): shown(own, "figure", result.metric.format),
             Column("roughness"): shown(own, "roughness"),
@@ -157,9 +162,7 @@ def networks_table(result: ContinuousLimit) -> Table:
             Column(("of the", "start")): shown(own, "start"),
             Column("diverged"): str(sum(one.figure is None for one in own) or ""),
         }
-        for kind in KINDS
-        for depth in result.depths
-        if (own := [one for one in result.networks if (one.kind, one.depth) == (kind, depth)])
+        for named, own in by_kind(result.networks, "depth", result.depths)
     ]
     return Table.of(records, "Networks", [ROUGH_NOTE])
 
@@ -181,63 +184,40 @@ def pinned_table(rows: Sequence[PinnedRow], title: str, note: str) -> Table:
 
 
 def lines_of(found: Sequence[Network | Gap], x: str, figures: Mapping[str, Mapping[str, str]]) -> list[Line]:
-    """A line for each kind of network that has a figure; `figures` has the names of its lines."""
-    lines = [
-        line(names[kind], [(getattr(one, x), getattr(one, figure)) for one in found if one.kind == kind])
-        for kind in KINDS
-        for figure, names in figures.items()
-    ]
-    return [one for one in lines if one.x]
-
-
-def line(name: str, points: Sequence[tuple[float, float | None]]) -> Line:
-    """The mean over seeds against x, with a band from the least to the greatest if there are several."""
-    by: dict[float, list[float]] = {}
-    for x, y in points:
-        if y is not None:
-            by.setdefault(x, []).append(y)
-    xs = sorted(by)
-    band = ([min(by[x]) for x in xs], [max(by[x]) for x in xs]) if any(len(ys) > 1 for ys in by.values()) else ()
-    return Line(name, xs, [mean(by[x]) for x in xs], *band)
+    """A line for each kind of network that has a figure: the mean over seeds against x, with a band from the least to
+    the greatest if there are several. `figures` has the names of the lines."""
+    lines = list[Line]()
+    for kind, (figure, names) in product(KINDS, figures.items()):
+        by: dict[float, list[float]] = {}
+        for one in found:
+            if one.kind == kind and (value := getattr(one, figure)) is not None:
+                by.setdefault(getattr(one, x), []).append(value)
+        if by:
+            xs, ys = zip(*sorted(by.items()), strict=True)
+            band = (list(map(min, ys)), list(map(max, ys))) if max(map(len, ys)) > 1 else ()
+            lines.append(Line(names[kind], xs, list(map(mean, ys)), *band))
+    return lines
 
 
 def charts(result: ContinuousLimit) -> list[LineChart]:
     """Distances and CKA against the step, roughness against the step, the figure against the depth."""
     slopes = {kind: result.slope(kind, "distance") for kind in KINDS}
-    fitted = {kind: f": h^{slope.text().partition(' ')[0]}" if slope else "" for kind, slope in slopes.items()}
-    distance = {"distance": {kind: f"{NAMES[kind]}{text}" for kind, text in fitted.items()}}
-    rough = {"roughness": NAMES, "learnt": {kind: f"{name}, learnt" for kind, name in NAMES.items()}}
-    of_coarser, h = "h of the coarser network", Axis("h", "{:.4g}", log=True)
-    title, layers = title_of(result.metric), Axis("layers", "{:,.0f}", log=True)
+    fitted = {
+        k: f"{NAMES[k]}: h^{slope.text().partition(' ')[0]}" if slope else NAMES[k] for k, slope in slopes.items()
+    }
+    learnt = {kind: f"{name}, learnt" for kind, name in NAMES.items()}
+    h, coarser = (Axis(title, "{:.4g}", log=True) for title in ("h", "h of the coarser network"))
+    distance, rough = (Axis(title, "{:.3g}", log=True) for title in ("distance", "roughness"))
+    title, layers, cka = title_of(result.metric), Axis("layers", "{:,.0f}", log=True), Axis("CKA", "{:.4f}")
+    gaps, networks, figure = result.gaps, result.networks, Axis(title, result.metric.format)
+    distances = lines_of(gaps, "step", {"distance": fitted})
+    roughness = lines_of(networks, "step", {"roughness": NAMES, "learnt": learnt})
+    alike, figures = lines_of(gaps, "step", {"cka": NAMES}), lines_of(networks, "depth", {"figure": NAMES})
     found = [
-        LineChart(
-            "Distance between depths at equal times",
-            replace(h, title=of_coarser),
-            Axis("distance", "{:.3g}", log=True),
-            lines_of(result.gaps, "step", distance),
-            name="chart-distance",
-        ),
-        LineChart(
-            "Roughness of the weights",
-            h,
-            Axis("roughness", "{:.3g}", log=True),
-            lines_of(result.networks, "step", rough),
-            name="chart-roughness",
-        ),
-        LineChart(
-            "CKA between depths",
-            replace(h, title=of_coarser),
-            Axis("CKA", "{:.4f}"),
-            lines_of(result.gaps, "step", {"cka": NAMES}),
-            name="chart-cka",
-        ),
-        LineChart(
-            f"Validation {title}",
-            layers,
-            Axis(title, result.metric.format),
-            lines_of(result.networks, "depth", {"figure": NAMES}),
-            name="chart-figure",
-        ),
+        LineChart("Distance between depths at equal times", coarser, distance, distances, name="chart-distance"),
+        LineChart("Roughness of the weights", h, rough, roughness, name="chart-roughness"),
+        LineChart("CKA between depths", coarser, cka, alike, name="chart-cka"),
+        LineChart(f"Validation {title}", layers, figure, figures, name="chart-figure"),
     ]
     return [one for one in found if one.lines]
 

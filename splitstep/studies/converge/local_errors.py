@@ -28,7 +28,7 @@ from ...probes.splitting import (
 )
 from ...support.typed import Figure
 from ...training.progress import Counting
-from .problem import Problem
+from .ways import Problem
 
 
 class LocalError(NamedTuple):

@@ -1,21 +1,27 @@
-"""Ways to run one network: which schemes, sub-steps and step lengths are tried, and the loop over all of them."""
+"""A network on a batch as an initial-value problem, the ways to run it, and the loop over all of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from ...flows import Flow
+from ...flows.flow import OwnFlow
+from ...integrate import Field, Step, Time, integrate, refine
+from ...kernels.loss import IGNORED, shifted
+from ...models import CausalConfig, SplitstepModel
+from ...models.base import all_stacks
 from ...notation import read
-from ...scheme import Scheme, with_tableau
+from ...probes.splitting import SUM, advanced, summed
+from ...scheme import Scheme, shown, with_tableau
 from ...schemes import SCHEMES, scheme
-from ...support.typed import Figure
 from ...tableau import EULER, MIDPOINT, RK4
 from ...training.progress import Counting
-from .problem import Problem, Way
 
 FACTORS = tuple(2 ** (k / 2) for k in range(-4, 5))  # of the step
 SUBSTEPS = (1, 2, 4, 8)
@@ -23,22 +29,120 @@ TRIED = ("lie", "parallel", "strang", "strang-midpoint", "heun", "rk4")  # of wh
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Mapping[str, Tensor])
-Compare = Callable[[Tensor], T]  # the output of a way on a batch with that of the network itself
 
 
-class WayEffect(Protocol):
-    """What a way to run a network changes; without a scheme the way is the continuous limit."""
+class Way(NamedTuple):
+    """A way to run a network's fields: by a scheme, or (None) by their continuous limit, which is rk4 on their sum with
+    many sub-steps. The step is `factor` times as long; `merged` neighbouring layers are one step."""
 
-    @property
-    def scheme(self) -> str | None: ...
-    @property
-    def substeps(self) -> int: ...
-    @property
-    def factor(self) -> float: ...
-    @property
-    def kl(self) -> Figure | None: ...
-    @property
-    def shared(self) -> Figure | None: ...
+    scheme: Scheme | None
+    substeps: int
+    factor: float = 1.0
+    merged: int = 1
+
+
+@dataclass(frozen=True)
+class Problem:
+    """x' = the sum of the fields from x at t = 0, by one step per layer (or `substeps`), and finish(x) -> logits.
+
+    `real` [B, T] is False for padding; `scored` has the shape of the logits without their last axis and is False where
+    nothing is predicted. Anything that can be written so can be studied, whoever made the network.
+    """
+
+    scheme: Scheme
+    steps: Sequence[Step]
+    x: Tensor
+    context: Any
+    finish: Callable[[Tensor], Tensor]
+    real: Tensor | None = None
+    scored: Tensor | None = None
+    substeps: int = 1
+
+    def end(self, way: Way | None = None) -> Tensor:
+        """The state after all layers: of the network itself, or by another way to run its fields."""
+        scheme, substeps, factor, merged = way or Way(self.scheme, self.substeps)
+        steps = [Step(one.fields, factor * one.t, factor * one.h) for one in merge(self.steps, merged)]
+        if scheme is not None:
+            return advanced(scheme, refine(steps, substeps), self.x, self.context)
+        whole = [one._replace(fields=summed(self.scheme, one)) for one in steps]
+        return integrate(SUM, refine(whole, substeps), self.x, self.context)
+
+    def states(self) -> list[Tensor]:
+        """The state before each layer and after the last, by the network's own scheme; of a pair the mean."""
+        found = [self.x]
+        for step in self.steps:
+            found.append(advanced(self.scheme, refine([step], self.substeps), found[-1], self.context))
+        return found
+
+
+def merge(steps: Sequence[Step], many: int) -> list[Step]:
+    """Every `many` neighbouring layers as one step over their whole time, with the mean of their fields: all of them
+    are evaluated at the same state. The last step has the layers that are left."""
+    if many == 1:
+        return list(steps)
+    return [one_step(steps[i : i + many]) for i in range(0, len(steps), many)]
+
+
+def one_step(steps: Sequence[Step]) -> Step:
+    h = sum(one.h for one in steps)
+
+    def mean(name: str) -> Field:
+        def field(t: Time, x: Tensor, context: Any) -> Tensor:
+            return torch.stack([one.h / h * one.fields[name](t, x, context) for one in steps]).sum(0)
+
+        return field
+
+    return Step({name: mean(name) for name in steps[0].fields}, steps[0].t, h)
+
+
+def no_equation(scheme: Scheme) -> str:
+    """Why a scheme approximates no equation; empty if it does."""
+    if not (scheme.replaces or scheme.projections):
+        return ""
+    return (
+        f"a part of {shown(scheme)!r} projects or replaces the state, so there is no equation that shorter steps "
+        "approach"
+    )
+
+
+def check_equation(scheme: Scheme) -> None:
+    """Refuse a scheme that approximates no equation."""
+    if why := no_equation(scheme):
+        raise ValueError(
+            f"{why[0].upper()}{why[1:]}: use a network whose parts all add, such as one trained with scheme=lie."
+        )
+
+
+def problem_of_flow(flow: Flow, inputs: Mapping[str, Any], scored: Tensor | None = None) -> Problem:
+    """The main stack of any model on its inputs. Stacks before it, such as an encoder, run as they are."""
+    stack, doubled = flow.stacks[flow.main], flow.scheme.doubled
+    start, context = flow.embed(inputs), flow.context(inputs)
+    steps = [Step(layer, i * stack.step, stack.step) for i, layer in enumerate(stack.layers)]  # pyright: ignore
+    mask = inputs.get("decoder_attention_mask" if "decoder_input_ids" in inputs else "attention_mask")
+    return Problem(
+        stack.scheme, steps, start[0] if doubled else start, context,
+        lambda x: flow.head((x, x) if doubled else x, context), None if mask is None else mask.bool(), scored,
+        stack.substeps,
+    )  # fmt: skip
+
+
+def problem_of(model: SplitstepModel, batch: Mapping[str, Tensor]) -> Problem:
+    """One of our own models on a batch of its task."""
+    stacks = list(all_stacks(model))
+    if len(stacks) != 1:
+        raise ValueError(f"A {model.config.model_type} model has {len(stacks)} stacks: use a model with one.")
+    check_equation(stacks[0].scheme)
+    types = {name: model.dtype if x.is_floating_point() else x.dtype for name, x in batch.items()}
+    given = {name: x.to(model.device, types[name]) for name, x in batch.items() if name != "labels"}
+    labels, logits = labels_of(model, batch), model(**given, use_cache=False).logits
+    scored = None if labels is None or labels.ndim < logits.ndim - 1 else (labels != IGNORED).to(logits.device)
+    return problem_of_flow(OwnFlow(model), given, scored)
+
+
+def labels_of(model: SplitstepModel, batch: Mapping[str, Tensor]) -> Tensor | None:
+    """The label of each prediction, in a causal model that of the next token."""
+    labels = batch.get("labels")
+    return shifted(labels) if labels is not None and isinstance(model.config, CausalConfig) else labels
 
 
 def check_factors(factors: Sequence[float]) -> tuple[float, ...]:
@@ -79,9 +183,9 @@ def usual(own: Scheme) -> list[Scheme]:
     names = whole_fields(own)
     if len(names) < 2:
         return [own, with_tableau(own, MIDPOINT), with_tableau(own, RK4)] if names else [own]
-    together, strang = read("+".join(names)), symmetric(*names)
-    others = [symmetric(*reversed(names)), with_tableau(strang, MIDPOINT), with_tableau(together, RK4)]
-    return list(dict.fromkeys([own, together, strang, *others]))
+    together, strang, other = read("+".join(names)), symmetric(*names), symmetric(*reversed(names))
+    every = [own, together, strang, other, with_tableau(strang, MIDPOINT), with_tableau(together, RK4)]
+    return list(dict.fromkeys(every))
 
 
 def strang_of(own: Scheme) -> Scheme | None:
@@ -107,17 +211,18 @@ def run_ways(
     problems: Callable[[B], Problem],
     batches: Sequence[B],
     ways: Iterable[Way],
-    comparing: Callable[[B, Problem, Tensor], Compare[T]],
+    references: Sequence[Way | None],
+    compare: Callable[..., T],
     progress: Counting | None = None,
 ) -> dict[Way, list[T]]:
-    """What is found in the output of each way, batch by batch: `comparing` is given a batch, its problem and the
-    network's own output."""
+    """What is found in the output of each way, batch by batch: `compare` is given a batch, its problem, the output, and
+    the outputs of the references, of which None is the network itself."""
     found: dict[Way, list[T]] = {way: [] for way in ways}
     for number, batch in enumerate(batches):
         problem = problems(batch)
-        compare = comparing(batch, problem, problem.finish(problem.end()))
+        known = [problem.finish(problem.end(way)) for way in references]
         for k, (way, own) in enumerate(found.items(), 1):
-            own.append(compare(problem.finish(problem.end(way))))
+            own.append(compare(batch, problem, problem.finish(problem.end(way)), *known))
             if progress is not None:
                 progress(number * len(found) + k, len(batches) * len(found))
     return found
