@@ -91,25 +91,6 @@ def line_of(x: Tensor, documents: Tensor | None) -> Line:
     return Line(same, same.tril(-1).sum(-1, dtype=torch.int), same.sum(-1, dtype=torch.int))
 
 
-def cosine_basis(line: Line, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The modes of documents with reflecting ends: vectors V [B or 1, S, S], one in each column, and rates [B or 1, S].
-
-    The token of rank k holds mode k of its document, cos(pi k (i + 1/2) / n), whose rate is 4 sin^2(pi k / 2n).
-    """
-    i, k, n = line.rank[:, :, None], line.rank[:, None, :], line.length[:, :, None]
-    size = torch.where(k == 0, 1.0, 2.0).to(dtype) / n
-    vectors = torch.where(line.same, size.sqrt() * sine(k * (2 * i + 1) + n, 4 * n, dtype), 0.0)
-    return vectors, rates(line.rank, line.length, dtype)
-
-
-def sine_basis(line: Line, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The same for fixed ends: sin(pi k i / (n - 1)) between them, with rate 4 sin^2(pi k / 2(n - 1))."""
-    i, k, n = line.rank[:, :, None], line.rank[:, None, :], (line.length[:, :, None] - 1).clamp(min=1)
-    inner = line.same & (k > 0) & (k < n) & (i > 0) & (i < n)
-    vectors = torch.where(inner, (2.0 / n.to(dtype)).sqrt() * sine(k * i, 2 * n, dtype), 0.0)
-    return vectors, rates(line.rank, (line.length - 1).clamp(min=1), dtype)
-
-
 def sine(m: Tensor, period: Tensor, dtype: torch.dtype) -> Tensor:
     """sin(2 pi m / period) for whole numbers and an even period. They are folded to a quarter of the period first: in
     float32 the large angles of long documents would be off."""
@@ -117,10 +98,6 @@ def sine(m: Tensor, period: Tensor, dtype: torch.dtype) -> Tensor:
     m = (m + half) % period - half
     m = torch.where(2 * m.abs() > half, m.sign() * half - m, m)
     return (m.to(dtype) / half * pi).sin()
-
-
-def rates(k: Tensor, n: Tensor, dtype: torch.dtype) -> Tensor:
-    return 4 * (k.to(dtype) / (2 * n) * pi).sin().square()
 
 
 def straight(x: Tensor, line: Line) -> Tensor:
@@ -146,10 +123,22 @@ class Modes(NamedTuple):
 
 
 def modes_of(x: Tensor, documents: Tensor | None, ends: str) -> Modes:
-    """The modes of the tokens of x, in float32 or better. They are the same in every layer."""
-    line = line_of(x, documents)
-    basis = cosine_basis if ends == "reflecting" else sine_basis
-    return Modes(*basis(line, torch.promote_types(x.dtype, torch.float32)), line)
+    """The modes of the tokens of x, in float32 or better. They are the same in every layer.
+
+    The token of rank k holds mode k of its document. With reflecting ends it is cos(pi k (i + 1/2) / n), whose rate is
+    4 sin^2(pi k / 2n); with fixed ends sin(pi k i / (n - 1)) between them, and the rate 4 sin^2(pi k / 2(n - 1)).
+    """
+    line, dtype = line_of(x, documents), torch.promote_types(x.dtype, torch.float32)
+    spans = line.length if ends == "reflecting" else (line.length - 1).clamp(min=1)
+    i, k, n = line.rank[:, :, None], line.rank[:, None, :], spans[:, :, None]
+    if ends == "reflecting":
+        size = torch.where(k == 0, 1.0, 2.0).to(dtype) / n
+        inner, vectors = line.same, size.sqrt() * sine(k * (2 * i + 1) + n, 4 * n, dtype)
+    else:
+        inner = line.same & (k > 0) & (k < n) & (i > 0) & (i < n)
+        vectors = (2.0 / n.to(dtype)).sqrt() * sine(k * i, 2 * n, dtype)
+    rates = 4 * (line.rank.to(dtype) / (2 * spans) * pi).sin().square()
+    return Modes(torch.where(inner, vectors, 0.0), rates, line)
 
 
 def heat(s: Tensor, x: Tensor, modes: Modes, ends: str) -> Tensor:

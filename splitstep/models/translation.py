@@ -72,7 +72,8 @@ class TranslationModel(SplitstepModel):
         memory = self.encoder(source, seed, first) if outputs is None else outputs[0]
         y = self.decode(second, cache, memory, source.mask, target, seed)
         seen = (*second.seen(y), second.attentions("cross"), memory)
-        return second, y, (cache, *seen, *(first.seen(memory) if outputs is None else shown_by(outputs)))
+        shown = (getattr(outputs, "hidden_states", None), getattr(outputs, "attentions", None))
+        return second, y, (cache, *seen, *(first.seen(memory) if outputs is None else shown))
 
     def decode(
         self, look: Look, cache: Any, memory: Tensor, memory_mask: Tensor | None, target: Text, seed: Tensor | None
@@ -148,11 +149,6 @@ class SplitstepForTranslation(VocabularyHead, TranslationModel, SplitstepGenerat
         look, y, seen = self.read(options, past_key_values, encoder_outputs, source, target)
         logits, loss = read_tokens(self.head, y, labels, num_items_in_batch, self.config.label_smoothing)
         return look.answer(Seq2SeqLMOutput(loss, logits, *seen))  # pyright: ignore[reportArgumentType]
-
-
-def shown_by(outputs: Any) -> tuple[Any, Any]:
-    """Hidden states and attention weights that outputs of an encoder hold."""
-    return getattr(outputs, "hidden_states", None), getattr(outputs, "attentions", None)
 
 
 @final
