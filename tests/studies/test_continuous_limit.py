@@ -103,16 +103,12 @@ def test_a_fitted_slope_and_its_interval_are_those_of_scipy() -> None:
     assert over.high == pytest.approx(over.value + stats.t.ppf(0.975, 2) * stats.sem([0.8, 1.0, 1.3]))
 
 
-def result_with(rates: dict[str, tuple[float, float]], rough: dict[str, tuple[float, float]]) -> ContinuousLimit:
+def result_with(**powers: tuple[float, float]) -> ContinuousLimit:
     """A result with these intervals of the powers of distance and roughness."""
-    found = {"distance": rates, "roughness": rough}
-    trends = [
-        Trend(kind, what, Slope((low + high) / 2, low, high, "seeds", 3))  # pyright: ignore[reportArgumentType]
-        for what, by in found.items()
-        for kind, (low, high) in by.items()
-    ]
+    slopes = {what: Slope((low + high) / 2, low, high, "seeds", 3) for what, (low, high) in powers.items()}
+    trends = tuple(Trend("free", what, slope) for what, slope in slopes.items())  # pyright: ignore[reportArgumentType]
     return ContinuousLimit(
-        "digits", ACCURACY, "A F", 3.0, (3, 6, 12), (0, 1, 2), 3, (0.0, 1.0), 64, (), (), tuple(trends), (), (),
+        "digits", ACCURACY, "A F", 3.0, (3, 6, 12), (0, 1, 2), 3, (0.0, 1.0), 64, (), (), trends, (), (),
         Provenance(recipe={"task": "digits"}, engine="local", versions={}, commit=None),
     )  # fmt: skip
 
@@ -129,7 +125,7 @@ def result_with(rates: dict[str, tuple[float, float]], rough: dict[str, tuple[fl
 def test_verdicts_follow_the_written_rules(
     rates: tuple[float, float], rough: tuple[float, float], kind: str, words: list[str]
 ) -> None:
-    found = limit_verdict(result_with({"free": rates}, {"free": rough}))
+    found = limit_verdict(result_with(distance=rates, roughness=rough))
     assert found.kind == kind
     assert all(word in found.sentence for word in words), found.sentence
 
