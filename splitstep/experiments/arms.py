@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from ..recipe import ABLATE, Recipe
@@ -85,10 +86,9 @@ def check_names(names: Sequence[str], option: str, such_as: str) -> list[str]:
 
 def find_arms(names: Sequence[str], recipe: Recipe, own: Mapping[str, Assignments] | None = None) -> list[Arm]:
     """The arms of these names for a recipe, the full one first, which all others are compared with."""
-    custom = dict(own or {})
-    wanted = [FULL, *(name for name in names if name != FULL)]
-    for position, name in enumerate(wanted):
-        if name in wanted[:position] or names.count(name) > 1:
+    custom, wanted = dict(own or {}), [FULL, *(name for name in names if name != FULL)]
+    for name in wanted:
+        if names.count(name) > 1:
             raise ValueError(f"the arm {name} is listed twice: name each arm once")
         if name not in custom and name not in ARMS:
             known = [*ARMS, *custom]
@@ -120,8 +120,7 @@ def recipe_of(recipe: Recipe, arm: Arm) -> Recipe:
 def recipes_of(recipe: Recipe, arms: Sequence[Arm]) -> dict[str, Recipe]:
     """The recipe of each arm by name; an arm that changes nothing is refused."""
     found = {arm.name: recipe_of(recipe, arm) for arm in arms}
-    for position, (name, own) in enumerate(found.items()):
-        for other in list(found)[:position]:
-            if own == found[other]:
-                raise ValueError(f"the arms {other} and {name} are the same for this recipe: leave one of them out")
+    for (one, own), (other, its) in combinations(found.items(), 2):
+        if own == its:
+            raise ValueError(f"the arms {one} and {other} are the same for this recipe: leave one of them out")
     return found

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,12 +89,10 @@ def plan(
 
 def check_different(runs: Sequence[Planned]) -> None:
     """Refuse two runs of the same recipe."""
-    for position, run in enumerate(runs):
-        for other in runs[:position]:
-            if run.recipe != other.recipe:
-                continue
-            if (run.scheme, run.arm) == (other.scheme, other.arm):
-                raise ValueError(f"--sweep: {', '.join(run.setting)} repeats an earlier setting: list each once")
+    for other, run in combinations(runs, 2):
+        if run.recipe == other.recipe and (run.scheme, run.arm) == (other.scheme, other.arm):
+            raise ValueError(f"--sweep: {', '.join(run.setting)} repeats an earlier setting: list each once")
+        if run.recipe == other.recipe:
             raise ValueError(f"--arms: {run.folder} would repeat {other.folder}: leave out one of the arms or schemes")
 
 

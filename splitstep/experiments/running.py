@@ -155,10 +155,8 @@ def outcome(future: Future[T], run: Planned | Job[T], engine: Engine) -> T | Non
             f"{run.folder}: its process was killed twice (is there enough memory?), or the cluster went away. Start "
             "the same command again: finished runs are kept, and this one continues from its checkpoint."
         ) from None
-    except NoMemory:
-        raise NoMemory(too_little_memory(run.folder, engine)) from None
-    except (RuntimeError, MemoryError) as error:
-        if not no_memory(error):
+    except (NoMemory, RuntimeError, MemoryError) as error:
+        if not isinstance(error, NoMemory) and not no_memory(error):
             raise
         raise NoMemory(too_little_memory(run.folder, engine)) from None
     except ImportError as error:
@@ -167,13 +165,14 @@ def outcome(future: Future[T], run: Planned | Job[T], engine: Engine) -> T | Non
 
 def too_little_memory(folder: str, engine: Engine) -> str:
     """What to do if a job found too little memory: run fewer beside each other, if there were several."""
+    short = f"{folder}: the device has too little memory"
     if engine.workers == 1:
         return (
-            f"{folder}: the device has too little memory: end what else runs there, and start the same command again, "
-            "which continues; or lower train.batch, with another --out."
+            f"{short}: end what else runs there, and start the same command again, which continues; or lower "
+            "train.batch, with another --out."
         )
     fewer = "fewer workers" if engine.repeats else f"--engine local={engine.workers // 2}"
     return (
-        f"{folder}: the device has too little memory for {engine.workers} jobs at once: start the same command with "
-        f"{fewer}; it continues, and finished runs are kept."
+        f"{short} for {engine.workers} jobs at once: start the same command with {fewer}; it continues, and finished "
+        "runs are kept."
     )

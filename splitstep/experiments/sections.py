@@ -86,26 +86,20 @@ def difference_cell(one: Difference | None, form: str) -> Cell:
 
 
 def by_step(curves: Mapping[int, Curve]) -> dict[int, dict[int, float]]:
-    """The values of each step by seed."""
+    """The values of each step by seed, in the order of the steps."""
     values: dict[int, dict[int, float]] = {}
     for seed, curve in curves.items():
         for step, value in zip(*curve, strict=True):
             values.setdefault(step, {})[seed] = value
-    return values
-
-
-def band(found: Sequence[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:
-    """Steps, and the least, mean and greatest value over the runs that reached each."""
-    values = by_step(dict(enumerate(found)))
-    steps = sorted(values)
-    columns = [values[step].values() for step in steps]
-    return steps, [min(c) for c in columns], [sum(c) / len(c) for c in columns], [max(c) for c in columns]
+    return dict(sorted(values.items()))
 
 
 def band_line(name: str, found: Sequence[Curve], several: bool) -> Line:
-    """The mean of curves, with a band from the least to the greatest if there are several."""
-    steps, low, mean, high = band(found)
-    return Line(name, steps, mean, *((low, high) if several else ()))
+    """The mean of curves over the runs that reached each step, with a band from the least to the greatest if there are
+    several."""
+    values = {step: list(own.values()) for step, own in by_step(dict(enumerate(found))).items()}
+    ends = ([end(own) for own in values.values()] for end in (min, max)) if several else ()
+    return Line(name, list(values), [sum(own) / len(own) for own in values.values()], *ends)
 
 
 def dots(title: str, y: Axis, found: Sequence[tuple[str, Estimate | None]], reads: str, name: str) -> PointChart:
@@ -116,6 +110,7 @@ def dots(title: str, y: Axis, found: Sequence[tuple[str, Estimate | None]], read
 
 
 def devices_of(runs: Iterable[Run]) -> tuple[str, ...]:
+    """The devices that runs were on."""
     return tuple(sorted({run.device for run in runs}))
 
 

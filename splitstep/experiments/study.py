@@ -27,9 +27,15 @@ class Study(Generic[R]):
     renewed: Callable[[R], R] | None = None  # the result of an older version as this one would say it
 
     def read(self, document: Any, where: str) -> R:
-        """A result from its JSON values; `where` is the name of their file, for errors."""
+        """A result from its JSON values, which must have the study's format and be complete; `where` is the name of
+        their file, for errors."""
         kind: Any = self.kind
-        found = read_document(self.kind, document, where, kind.format)
+        if document.get("format") != kind.format:
+            raise ValueError(f"{where} has format {document.get('format')}; this splitstep reads format {kind.format}.")
+        try:
+            found = read_as(self.kind, document, "the document")
+        except ValueError as error:
+            raise ValueError(f"{where} is damaged: {error}. Run the study again.") from None
         return found if self.renewed is None else self.renewed(found)
 
     def tables(self, results: Named[R]) -> Sequence[Table]:
@@ -37,16 +43,6 @@ class Study(Generic[R]):
         if self.together is not None:
             return self.together(results)
         return [table for _, result in results for table in self.document(result).tables]
-
-
-def read_document(kind: type[R], document: Any, where: str, format: int) -> R:
-    """A result from its JSON values, which must have this format and be complete."""
-    if document.get("format") != format:
-        raise ValueError(f"{where} has format {document.get('format')}; this splitstep reads format {format}.")
-    try:
-        return read_as(kind, document, "the document")
-    except ValueError as error:
-        raise ValueError(f"{where} is damaged: {error}. Run the study again.") from None
 
 
 def _checked(value: Any) -> Study[Any]:

@@ -19,9 +19,10 @@ from pages import CONTRAST, chromium, visit
 from rich.console import Console
 
 from splitstep import SCHEMES, cli
-from splitstep.experiments.sections import band
+from splitstep.experiments.sections import band_line
 from splitstep.experiments.study import STUDIES
 from splitstep.experiments.trials import Curve
+from splitstep.report.charts import Line
 from splitstep.report.diagram import draw
 from splitstep.report.drawing import chart_to_html, document_to_page
 from splitstep.report.tables import to_markdown, to_terminal
@@ -289,8 +290,8 @@ def test_every_scheme_can_be_drawn(text: str) -> None:
 
 def test_bands_run_from_the_least_to_the_greatest() -> None:
     curves = [Curve((1, 2, 3), (5.0, 3.0, 1.0)), Curve((1, 2), (7.0, 1.0))]
-    assert band(curves) == ([1, 2, 3], [5.0, 1.0, 1.0], [6.0, 2.0, 1.0], [7.0, 3.0, 1.0])
-    assert band([]) == ([], [], [], [])
+    assert band_line("a", curves, True) == Line("a", [1, 2, 3], [6.0, 2.0, 1.0], [5.0, 1.0, 1.0], [7.0, 3.0, 1.0])
+    assert band_line("a", [], True) == Line("a", [], [], [], [])
 
 
 def test_differences_are_paired_by_seed_and_keep_late_ones_in_sight() -> None:

@@ -50,18 +50,13 @@ TASKS = ["sst2", "stsb"]
 FIGURES = {"cola": "matthews", "sst2": "accuracy", "mrpc": "f1", "rte": "accuracy", "stsb": "pearson"}
 
 
-class Room(SimpleNamespace):
-    """Text, GLUE's files and pre-trained runs of two schemes with the same two seeds."""
-
-    path: Path
-
-    @property
-    def starts(self) -> str:
-        return f"lie={self.path}/lie-[01],macaron={self.path}/macaron-0+{self.path}/macaron-1"
+def starts_of(room: Path) -> str:
+    return f"lie={room}/lie-[01],macaron={room}/macaron-0+{room}/macaron-1"
 
 
 @pytest.fixture(scope="module")
-def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Text, GLUE's files and pre-trained runs of two schemes with the same two seeds."""
     folder, chosen = tmp_path_factory.mktemp("room"), random.Random(0)
     words = ["".join(random.Random(n).choices(SYLLABLES, k=2 + n % 2)) for n in range(400)]
     (folder / "text").mkdir()
@@ -77,7 +72,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
         for scheme in ("lie", "macaron"):
             for seed in range(2):
                 train(read_recipe(masked(folder, scheme, seed), "it"), folder / f"{scheme}-{seed}", quiet=True)
-        yield Room(path=folder)
+        yield folder
 
 
 def masked(folder: Path, scheme: str, seed: int) -> dict[str, Any]:
@@ -90,15 +85,15 @@ def masked(folder: Path, scheme: str, seed: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_the_whole_study_runs_once_and_is_read_back(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, asked = room.path / "glue", read_starts(room.starts)
-    options: Any = {"changes": QUICK, "data": room.path / "data", "quiet": True, "tasks": TASKS}
+def test_the_whole_study_runs_once_and_is_read_back(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, asked = room / "glue", read_starts(starts_of(room))
+    options: Any = {"changes": QUICK, "data": room / "data", "quiet": True, "tasks": TASKS}
     result = glue(asked, out, **options)
     assert len(result.runs) == 2 * 2 * 2 * 2  # schemes, bodies, fine-tunings, tasks
     assert {(run.task, run.steps) for run in result.runs} == {("sst2", 3), ("stsb", 2)}
     assert {(run.body, run.seed) for run in result.runs} == {(s, 1000 * s + k) for s in range(2) for k in range(2)}
     for row, name in zip(result.rows, ("lie", "macaron"), strict=True):
-        own = [json.loads((room.path / f"{name}-{s}" / "result.json").read_text())["test"]["loss"] for s in range(2)]
+        own = [json.loads((room / f"{name}-{s}" / "result.json").read_text())["test"]["loss"] for s in range(2)]
         assert row.masked_loss
         assert (row.title, row.masked_loss.mean) == (name, pytest.approx(np.mean(own)))
     first = out / result.runs[0].folder
@@ -115,12 +110,12 @@ def test_the_whole_study_runs_once_and_is_read_back(room: Room, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_scratch_has_the_tokens_and_the_shape_of_the_start_but_none_of_its_weights(room: Room) -> None:
-    starts = read_starts(f"macaron={room.path}/macaron-1/model")  # a run's model folder is known by its run
-    options: Any = {"seeds": 1, "tasks": ["wnli"], "changes": QUICK[:2], "data": room.path / "data", "quiet": True}
-    result = glue(starts, room.path / "scratch", scratch=True, **options)
+def test_scratch_has_the_tokens_and_the_shape_of_the_start_but_none_of_its_weights(room: Path) -> None:
+    starts = read_starts(f"macaron={room}/macaron-1/model")  # a run's model folder is known by its run
+    options: Any = {"seeds": 1, "tasks": ["wnli"], "changes": QUICK[:2], "data": room / "data", "quiet": True}
+    result = glue(starts, room / "scratch", scratch=True, **options)
     assert [row.title for row in result.rows] == ["macaron", "macaron from scratch"]
-    trained, scratch = (room.path / "scratch" / run.folder for run in result.runs)
+    trained, scratch = (room / "scratch" / run.folder for run in result.runs)
     assert (trained / "model" / "config.json").read_text() == (scratch / "model" / "config.json").read_text()
     told = [json.loads((folder / "environment.json").read_text()) for folder in (trained, scratch)]
     assert told[0]["data"]["tokenizer_sha256"] == told[1]["data"]["tokenizer_sha256"]
@@ -129,10 +124,10 @@ def test_scratch_has_the_tokens_and_the_shape_of_the_start_but_none_of_its_weigh
 
 
 @pytest.mark.slow
-def test_a_comparison_s_folder_stands_for_its_finished_runs(room: Room) -> None:
-    folder = room.path / "pretrain"
+def test_a_comparison_s_folder_stands_for_its_finished_runs(room: Path) -> None:
+    folder = room / "pretrain"
     for number, name in enumerate(("lie-0", "lie-1", "macaron-1", "macaron-0")):
-        shutil.copytree(room.path / name, folder / "runs" / f"run{number}")
+        shutil.copytree(room / name, folder / "runs" / f"run{number}")
     (folder / "runs" / "run3" / "result.json").unlink()
     found = read_starts(str(folder))
     runs = {name: [Path(path).name for path in paths] for name, paths in found.items()}
@@ -294,12 +289,12 @@ def test_one_name_alone_is_not_compared() -> None:
         ("lie={0}/lie-0", {"grid": "paper", "sweep": ["train.lr=1,2"]}, "leave one of them out"),
     ],
 )
-def test_refusals_are_one_line(room: Room, starts: str, more: dict[str, Any], said: str) -> None:
-    make_odd(room.path)
+def test_refusals_are_one_line(room: Path, starts: str, more: dict[str, Any], said: str) -> None:
+    make_odd(room)
     with pytest.raises(ValueError, match=re.escape(said)) as caught:
-        glue(read_starts(starts.format(room.path)), room.path / "refused", data=room.path / "data", quiet=True, **more)
+        glue(read_starts(starts.format(room)), room / "refused", data=room / "data", quiet=True, **more)
     assert "\n" not in str(caught.value)
-    assert not (room.path / "refused").exists()
+    assert not (room / "refused").exists()
 
 
 def make_odd(folder: Path) -> None:
@@ -320,10 +315,10 @@ def make_odd(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_verb_writes_what_report_reads(room: Room, capsys: pytest.CaptureFixture[str]) -> None:
-    out = str(room.path / "verb")
-    words = ["compare", "glue", *QUICK[:2], "--start", f"lie={room.path}/lie-0", "--tasks", "sst2", "--seeds", "1"]
-    words += ["--sweep", "sst2.train.lr=1e-3,1e-2", "--data", str(room.path / "data"), "--out", out]
+def test_the_verb_writes_what_report_reads(room: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(room / "verb")
+    words = ["compare", "glue", *QUICK[:2], "--start", f"lie={room}/lie-0", "--tasks", "sst2", "--seeds", "1"]
+    words += ["--sweep", "sst2.train.lr=1e-3,1e-2", "--data", str(room / "data"), "--out", out]
     assert cli.main(words) == 0
     first = capsys.readouterr().out
     assert "One pre-training seed for each name gives no interval" in " ".join(first.split())
