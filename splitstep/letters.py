@@ -52,15 +52,16 @@ LETTERS: Registry[Letter] = Registry(
         "F": Letter("feed-forward", "#c8641b", field="splitstep.fields.pointwise:FeedForward"),
         "C": Letter("cross-attention", "#2a8a57", field="splitstep.fields.attention:CrossAttention", cache="cross"),
         "D": Letter(
-            "diffusion",
-            "#7a4fb0",
-            backwards=False,
-            exact=True,
-            branch=False,
-            documents=True,
-            field="splitstep.fields.diffusion:diffusion",
-            cache="self",
+            "diffusion", "#7a4fb0", field="splitstep.fields.diffusion:diffusion", cache="self",
+            backwards=False, exact=True, branch=False, documents=True,
         ),
         "S": Letter("stabiliser", "#a8323e", branch=False, normed=True, field="splitstep.fields.pointwise:Stabiliser"),
     },
-)
+)  # fmt: skip
+
+UNKNOWN = Letter("field", "", exact=True)  # of one's own, used without a model: it may do everything
+
+
+def letter_of(name: str) -> Letter:
+    """The letter of a field's name."""
+    return LETTERS.get(name[0], UNKNOWN)

@@ -8,15 +8,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from .letters import LETTERS
+from .letters import letter_of
 from .tableau import EULER, EXACT, Coefficient, Tableau, coefficient
 
 PROJECTIONS = frozenset("NMP")
-
-
-def runs_backwards(letter: str) -> bool:
-    """Whether the field of this letter may have negative fractions. Diffusion may not: backwards it is ill-posed."""
-    return letter not in LETTERS or LETTERS[letter].backwards
 
 
 @dataclass(frozen=True)
@@ -46,12 +41,12 @@ class Substep:
             raise ValueError(f"A part sums different fields; got {'+'.join(self.fields) or 'none'}.")
         if self.fraction == 0:
             raise ValueError(f"Field {'+'.join(self.fields)} advances by 0: leave that part out.")
-        forward = [name[0] for name in self.fields if self.fraction < 0 and not runs_backwards(name[0])]
-        if forward:
+        forward = [name[0] for name in self.fields if not letter_of(name).backwards]
+        if forward and self.fraction < 0:
             letter = forward[0]
             raise ValueError(
-                f"{LETTERS[letter].title.capitalize()} {letter} cannot run backwards in time (ill-posed); its fraction "
-                f"is {self.fraction}: use a scheme whose fractions of {letter} are positive, such as "
+                f"{letter_of(letter).title.capitalize()} {letter} cannot run backwards in time (ill-posed); its "
+                f"fraction is {self.fraction}: use a scheme whose fractions of {letter} are positive, such as "
                 f"{letter}/2 A F {letter}/2."
             )
         if self.replaces and (self.tableau != EULER or self.half):
@@ -63,8 +58,8 @@ class Substep:
 
     def _check_terms(self) -> None:
         """Refuse what the fields' letters cannot do: be solved exactly, replace the state, move half of a pair."""
-        text, letters = "+".join(self.fields), {name[0]: LETTERS.get(name[0]) for name in self.fields}
-        unsolved = [name for name, letter in letters.items() if letter and not letter.exact]
+        text, letters = "+".join(self.fields), {name[0]: letter_of(name) for name in self.fields}
+        unsolved = [name for name, letter in letters.items() if not letter.exact]
         if self.exact and (unsolved or self.half or len(self.fields) > 1):
             reads = "a half of a pair reads the other half" if self.half else ""
             why = f"{unsolved[0]} has none" if unsolved else reads
@@ -72,10 +67,10 @@ class Substep:
                 f"{text}@exact: only a single field that solves its own equation has an exact flow"
                 f"{why and f', and {why}'}; write @exact after such a part alone, as in D/2@exact A F D/2@exact."
             )
-        terms = [name for name, letter in letters.items() if letter and not letter.branch]
+        terms = [name for name, letter in letters.items() if not letter.branch]
         if self.replaces and terms:
             raise ValueError(f"={text} replaces the state by a rate of change, which {terms[0]} is: write {text}.")
-        forward = [name for name in letters if not runs_backwards(name)]
+        forward = [name for name, letter in letters.items() if not letter.backwards]
         if self.half and forward:
             raise ValueError(
                 f"{self.half}:{text}: in a pair (a, b) the difference a - b would run {forward[0]} backwards, which is "

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain, count
 from math import isclose
 
-from .letters import LETTERS
+from .letters import letter_of
 from .order import HIGHEST, order_of_splitting, order_of_step
 from .parts import Branches, Move, Part, Program, Project, Substep, lower, map_substeps, written
 from .tableau import EULER, EXACT, TABLEAUX, Coefficient, Tableau, coefficient
@@ -220,7 +220,7 @@ def decoder(scheme: Scheme) -> Scheme:
 
 def _branch(name: str) -> bool:
     """Whether a field is a network, which may have a residual connection; D and S are other terms of the equation."""
-    return name[0] not in LETTERS or LETTERS[name[0]].branch
+    return letter_of(name).branch
 
 
 def _branch_part(part: Part) -> bool:

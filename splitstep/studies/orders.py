@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,13 +13,11 @@ from ..order import HIGHEST
 from ..report.charts import Axis, Line, LineChart, SmallMultiples
 from ..report.document import Diagrams, Document, Heading, Note, Verdict
 from ..report.tables import Code, Column, Table
-from ..scheme import Scheme
 from ..schemes import SCHEMES, name_of, scheme
 from ..support.typed import Figure
 from ..support.words import counted
 
 COUNTS = (4, 8, 16, 32, 64, 128, 256)  # steps over the interval of a measurement
-TITLE = "Orders of schemes"
 ERRORS = (
     "Of a problem that depends on time, in float64: if a scheme has order p, twice the steps make the error 2^p times "
     "as small. With projections it is the distance between n and 2n steps. Errors below 3e-11 may be the reference's."
@@ -69,13 +67,14 @@ class Orders(Result):
 def orders(texts: Iterable[str] = ()) -> Orders:
     """The orders of these schemes (names or notations), or without any of all named schemes."""
     chosen = [scheme(text) for text in texts] or list(SCHEMES.values())  # every notation is read before work begins
-    return Orders(tuple(map(_row, chosen)))
-
-
-def _row(s: Scheme) -> Row:
-    unsplit = len({part.colours for _, part in s.substeps}) == 1
-    orders = s.splitting_order, s.order, s.untied_order
-    return Row(name_of(s), str(s), s.fields, s.evaluations, *orders, unsplit)
+    rows = (
+        Row(
+            name_of(s), str(s), s.fields, s.evaluations, s.splitting_order, s.order, s.untied_order,
+            unsplit=len({part.colours for _, part in s.substeps}) == 1,
+        )
+        for s in chosen
+    )  # fmt: skip
+    return Orders(tuple(rows))
 
 
 def orders_tables(result: Orders) -> list[Table]:
@@ -107,43 +106,34 @@ def orders_verdict(result: Orders) -> Verdict:
         for slope, order in ((row.measured.time_dependent, row.order), (row.measured.untied, row.untied_order))
         if order is not None and order < HIGHEST
     ]
-    has = f"{counted(len(result.rows), 'scheme')} of {_span({row.order for row in result.rows})}"
+    found = sorted({row.order for row in result.rows if row.order is not None})
+    span = f"orders {found[0]} to {found[-1]}" if len(found) > 1 else f"order {found[0]}" if found else "no order"
+    has = f"{counted(len(result.rows), 'scheme')} of {span}"
     if not gaps:
         return Verdict("open", f"{has}, computed from the notation; --measure measures them.")
-    return Verdict(
-        "settled" if max(gaps) <= AGREES else "open",
-        f"{has}: the measured slopes are within {max(gaps):.2f} of the orders computed from the notation.",
-    )
-
-
-def _span(orders: Set[int | None]) -> str:
-    found = sorted(order for order in orders if order is not None)
-    if not found:
-        return "no order"
-    return f"order {found[0]}" if len(found) == 1 else f"orders {found[0]} to {found[-1]}"
+    kind = "settled" if max(gaps) <= AGREES else "open"
+    apart = f"the measured slopes are within {max(gaps):.2f} of the orders computed from the notation."
+    return Verdict(kind, f"{has}: {apart}")
 
 
 def document(result: Orders) -> Document:
     """The measured errors if there are any, the table and a picture of each scheme."""
-    charts = [SmallMultiples("Errors against the number of steps", _error_charts(result))]
-    drawn = [one for one in charts if one.charts]
+    charts = error_charts(result)
+    measured = [SmallMultiples("Errors against the number of steps", charts), Note(ERRORS)] if charts else []
     figures = [(row.name or row.notation, scheme(row.notation)) for row in result.rows]
-    said = [*drawn, Note(ERRORS)] if drawn else []
-    parts = [*said, *orders_tables(result), Heading("One step of each"), Diagrams(figures)]
-    return Document(TITLE, parts, orders_verdict(result))
+    parts = [*measured, *orders_tables(result), Heading("One step of each"), Diagrams(figures)]
+    return Document("Orders of schemes", parts, orders_verdict(result))
 
 
-def _error_charts(result: Orders) -> list[LineChart]:
+def error_charts(result: Orders) -> list[LineChart]:
     """A chart for each order, with a line per scheme."""
-    x, y = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
+    axes = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
     found = dict[int, list[Line]]()
     for row in result.rows:
         if row.order and row.errors:
             line = Line(shortened(row.name or row.notation), COUNTS[: len(row.errors)], row.errors)
             found.setdefault(row.order, []).append(line)
-    return [
-        LineChart(f"Order {order}", x, y, lines, "distance to the reference") for order, lines in sorted(found.items())
-    ]
+    return [LineChart(f"Order {order}", *axes, found[order], "distance to the reference") for order in sorted(found)]
 
 
 STUDY = Study(Orders, document)

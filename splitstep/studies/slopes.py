@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,19 +34,8 @@ SHAPE = (4, 5)  # of the state of a problem: a few particles, so no single one d
 FLOOR = 3e-11  # smaller errors may be those of the reference, or rounding
 
 
-class Errors(NamedTuple):
-    """The errors of both problems after the same number of steps."""
-
-    autonomous: float
-    time_dependent: float
-
-
-class Term(NamedTuple):
-    """One term of an equation: its field, the half that it moves (if the state is doubled) and its factor."""
-
-    field: str
-    half: str
-    share: float
+Errors = tuple[float, float]  # of the problem without and of that with time, after the same number of steps
+Term = tuple[str, str, float]  # of an equation: a field, the half that it moves (if the state is doubled), its factor
 
 
 def with_slopes(result: Orders) -> Orders:
@@ -59,7 +48,7 @@ def _with_slopes(row: Row) -> Row:
     if s.replaces:
         return row
     errors = list(_errors(s, letter))
-    return replace(row, measured=_measured(s, errors), errors=tuple(one.time_dependent for one in errors))
+    return replace(row, measured=_measured(s, errors), errors=tuple(timed for _, timed in errors))
 
 
 def measure(scheme: Scheme) -> Measured | None:
@@ -111,7 +100,8 @@ def _errors(scheme: Scheme, colouring: Colouring) -> Iterator[Errors]:
 
 def _distances(x: Tensor, y: Tensor) -> Errors:
     """The distance in each problem; x and y [..., particles of both, d]."""
-    return Errors(*(own.norm().item() for own in (x - y).chunk(2, -2)))
+    plain, timed = (own.norm().item() for own in (x - y).chunk(2, -2))
+    return plain, timed
 
 
 @torch.no_grad()
@@ -132,7 +122,7 @@ def _terms(scheme: Scheme, colouring: Colouring) -> tuple[Term, ...]:
         for name in part.fields:
             key = colouring(name), part.half
             found[key] = found.get(key, 0.0) + float(weight * part.fraction)
-    return tuple(Term(*key, share) for key, share in sorted(found.items()))
+    return tuple((*key, share) for key, share in sorted(found.items()))
 
 
 def _start() -> tuple[Tensor, Tensor]:
@@ -165,9 +155,7 @@ class Sine:
 _SOLVER = with_tableau(scheme("Z"), BUTCHER5)
 
 
-@lru_cache
-def _field(name: str) -> Field:
-    return Sine(name)
+_field = lru_cache(Sine)  # by its name
 
 
 def _normalise(t: Time, x: Tensor, context: Any) -> Tensor:
@@ -178,17 +166,18 @@ def _normalise(t: Time, x: Tensor, context: Any) -> Tensor:
 @lru_cache
 def _reference(terms: tuple[Term, ...]) -> Tensor:
     """The solution at END by scipy, of the equation of these terms."""
-    start = torch.stack(_start() if terms[0].half else _start()[:1])
+    doubled = bool(terms[0][1])
+    start = torch.stack(_start()[: 1 + doubled])
 
     def slope(t: float, flat: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
         x = torch.from_numpy(flat).view(start.shape)
         slopes = torch.zeros_like(x)
         for name, half, share in terms:
-            moves = half == "b"
-            slopes[int(moves)] += share * _field(name)(t, x[int(not moves) if half else 0], None)
+            moves = int(half == "b")
+            slopes[moves] += share * _field(name)(t, x[1 - moves if doubled else 0], None)
         return slopes.flatten().numpy()
 
     solved = solve_ivp(slope, (0.0, END), start.flatten().numpy(), method="DOP853", rtol=1e-13, atol=1e-13)
     assert solved.success, solved.message
     end = torch.from_numpy(solved.y[:, -1].copy()).view(start.shape)
-    return end if terms[0].half else end[0]
+    return end if doubled else end[0]
