@@ -62,7 +62,8 @@ def bucket(counts: tuple[int, ...], rows: tuple[int, ...], seed: int, step: int)
     """
     if step < 0 or min(rows) < 1 or sum(counts) < 1:
         raise ValueError(f"cannot draw batch {step} of {max(rows)} from {sum(counts)} examples")
-    epoch = epoch_of(counts, rows, step)
+    beyond = (step + 1) * max(rows)  # an epoch that begins later
+    epoch = bisect_right(range(beyond + 1), step, key=lambda epoch: before_epoch(counts, rows, epoch)) - 1
     order = _order(counts, rows, seed, epoch)
     position = step - before_epoch(counts, rows, epoch)
     chosen = int(order[position])
@@ -73,12 +74,6 @@ def bucket(counts: tuple[int, ...], rows: tuple[int, ...], seed: int, step: int)
 def before_epoch(counts: tuple[int, ...], rows: tuple[int, ...], epoch: int) -> int:
     """How many batches come before an epoch."""
     return sum(epoch * n // r for n, r in zip(counts, rows, strict=True))
-
-
-def epoch_of(counts: tuple[int, ...], rows: tuple[int, ...], step: int) -> int:
-    """The epoch of a step: the last one that begins at or before it and is not empty."""
-    beyond = (step + 1) * max(rows)
-    return bisect_right(range(beyond + 1), step, key=lambda epoch: before_epoch(counts, rows, epoch)) - 1
 
 
 @lru_cache(maxsize=16)

@@ -4,7 +4,6 @@ import hashlib
 import platform
 import sysconfig
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -119,44 +118,36 @@ class Wikitext2Options(WindowOptions):
     level: Literal["word", "byte"] = "word"
 
 
-def load_split(root: Path, split: str) -> tuple[Path, bytes]:
-    """A split's file and text: a file of its own if there is one, else the published archive."""
-    path = locate(root, WIKITEXT2_SOURCE, *(f"wikitext-2/{name.format(split)}" for name in WIKITEXT2_FILES))
-    return path, read(path, member=f"wikitext-2/wiki.{split}.tokens")
-
-
 def words_of(text: bytes) -> list[str]:
     """The words of each line and an <eos> after it."""
     lines = text.decode().split("\n")
     return [word for line in lines[:-1] for word in (*line.split(), "<eos>")]
 
 
-def number_words(words: Iterable[str]) -> dict[str, int]:
-    """Words by falling frequency, equally frequent ones by spelling, so the order of articles does not matter."""
-    counts = Counter(words)
-    return {word: number for number, word in enumerate(sorted(counts, key=lambda word: (-counts[word], word)))}
-
-
 def read_wikitext2(options: Wikitext2Options, data: Path | None = None) -> Data:
-    found = {split: load_split(data_root(data), split) for split in SPLITS}
-    words = {split: words_of(text) for split, (_, text) in found.items()}
-    for split, (path, _) in found.items():
+    """Each split is a file of its own, or in the published archive. Words are numbered by falling frequency, equally
+    frequent ones by spelling, so the order of articles does not matter."""
+    places = {split: [f"wikitext-2/{name.format(split)}" for name in WIKITEXT2_FILES] for split in SPLITS}
+    paths = {split: locate(data_root(data), WIKITEXT2_SOURCE, *names) for split, names in places.items()}
+    texts = {split: read(path, member=f"wikitext-2/wiki.{split}.tokens") for split, path in paths.items()}
+    words = {split: words_of(text) for split, text in texts.items()}
+    for split, path in paths.items():
         if len(words[split]) != WORD_COUNTS[split]:
             raise ValueError(
                 f"{path} has {len(words[split]):,} words with an <eos> for each line, and WikiText-2 has "
                 f"{WORD_COUNTS[split]:,} in {split}. Put the published file there (not the raw one), or remove it"
             )
-    numbers = number_words(words["train"])
+    counts = Counter(words["train"])
+    numbers = {word: i for i, word in enumerate(sorted(counts, key=lambda word: (-counts[word], word)))}
     strange = {word for split in SPLITS for word in words[split]} - numbers.keys()
     if len(numbers) != WORD_TYPES or strange:
         raise ValueError(
-            f"{found['train'][0]} has {len(numbers):,} different words and lacks {len(strange)} of the other "
+            f"{paths['train']} has {len(numbers):,} different words and lacks {len(strange)} of the other "
             f"splits; WikiText-2 has {WORD_TYPES:,} and lacks none. Put the published files there, not the raw ones"
         )
-    files = {split: path.name for split, (path, _) in found.items()}
-    source = {"name": "WikiText-2", "level": options.level, "files": files}
+    source = {"name": "WikiText-2", "level": options.level, "files": {split: one.name for split, one in paths.items()}}
     if options.level == "byte":
-        return Data({split: np.frombuffer(text, dtype=np.uint8) for split, (_, text) in found.items()}, source)
+        return Data({split: np.frombuffer(text, dtype=np.uint8) for split, text in texts.items()}, source)
     tokens = {split: np.array([numbers[w] for w in words[split]], dtype=np.uint16) for split in SPLITS}
     return Data(tokens, source, Words(list(numbers)), measure=WORDS)
 

@@ -172,13 +172,10 @@ def load_digits_of(white: float = 16.0) -> dict[str, Pixels]:
     return {split: Pixels(images[rows], numbers[rows]) for split, rows in zip(SPLITS, parts, strict=True)}
 
 
-def read_digits(options: DigitsOptions, data: Path | None = None) -> Data:
-    return Data(load_digits_of(), DIGITS_SOURCE, DIGITS_STANDARD, LABELS)
-
-
 DIGITS = task_row(
     "digits", "1,797 digits of 8 x 8 pixels in ten classes.", Images, DigitsOptions,
-    DataNote("1,797 images", "built in", origin="scikit-learn"), read_digits,
+    DataNote("1,797 images", "built in", origin="scikit-learn"),
+    lambda options, data: Data(load_digits_of(), DIGITS_SOURCE, DIGITS_STANDARD, LABELS),
 )  # fmt: skip
 
 

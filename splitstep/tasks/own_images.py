@@ -20,6 +20,7 @@ WHITE = 255.0
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 IDX = {"train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")}
 IDX["test"] = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+GREY = {"1", "L", "LA", "I", "I;16", "F"}  # Pillow's modes of images without colours
 Mode = Literal["L", "RGB"]  # Pillow's names of grey and colour
 
 
@@ -93,11 +94,6 @@ def pixels_of(image: Any, mode: Mode, side: int) -> np.ndarray:
     return np.asarray(scaled, dtype=np.uint8)
 
 
-def is_coloured(image: Any) -> bool:
-    """Whether an image has colours, by the kind of file."""
-    return image.mode not in ("1", "L", "LA", "I", "I;16", "F")
-
-
 def find_images(folder: Path, split: str) -> ImageSet:
     """The images of a folder: idx files, else a folder for each class."""
     names = IDX.get(split, IDX["train"])
@@ -159,7 +155,7 @@ def colour_of(found: Mapping[str, ImageSet], wanted: str) -> Mode:
     """How images are read: as told, or in colour if a file of the training images has colours."""
     if wanted != "found":
         return "RGB" if wanted == "rgb" else "L"
-    return "RGB" if any(is_coloured(open_image(path)) for path in found["train"].files) else "L"
+    return "RGB" if any(open_image(path).mode not in GREY for path in found["train"].files) else "L"
 
 
 def with_held_out(pixels: dict[str, Pixels], seed: int) -> dict[str, Pixels]:

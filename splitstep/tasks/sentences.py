@@ -106,14 +106,9 @@ def held_out(examples: Examples, share: float, seed: int = 0) -> np.ndarray:
 
 def divided(examples: Examples, rows: np.ndarray) -> tuple[Examples, Examples]:
     """The examples without these rows, and these."""
-    inside = np.zeros(len(examples.labels), dtype=bool)
-    inside[rows] = True
-    return chosen(examples, ~inside), chosen(examples, inside)
-
-
-def chosen(examples: Examples, mask: np.ndarray) -> Examples:
-    texts = [text for text, wanted in zip(examples.texts, mask, strict=True) if wanted]
-    return Examples(texts, examples.labels[mask])
+    rest = np.setdiff1d(np.arange(len(examples.labels)), rows)
+    ours, theirs = (Examples([examples.texts[i] for i in part], examples.labels[part]) for part in (rest, rows))
+    return ours, theirs
 
 
 @final

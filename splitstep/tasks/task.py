@@ -151,7 +151,11 @@ class Task(ABC):
     @final
     def summary(self, totals: Mapping[str, float]) -> dict[str, float]:
         """The figures that follow from summed scores: `loss`, the metric and others."""
-        check_totals(self, totals, self.measure.counted)
+        count = self.measure.counted
+        if (scored := totals.get(count, 0.0)) <= 0:
+            raise ValueError(
+                f'task "{self.name}": nothing was scored ({count} = {scored}); sum `score` over a batch first'
+            )
         return self.measure.figures(totals)
 
     def predictions(self, logits: Tensor, batch: Batch) -> Tensor | None:
@@ -237,14 +241,6 @@ def check_split(task: Task, split: str) -> None:
     """Refuse a split that the task does not have."""
     if split not in task.splits:
         raise ValueError(f'task "{task.name}" has no split "{split}"; choose one of {", ".join(task.splits)}')
-
-
-def check_totals(task: Task, totals: Mapping[str, float], count: str) -> float:
-    """The number of scored items; totals over nothing are refused."""
-    scored = totals.get(count, 0.0)
-    if scored <= 0:
-        raise ValueError(f'task "{task.name}": nothing was scored ({count} = {scored}); sum `score` over a batch first')
-    return scored
 
 
 def hashes(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:

@@ -189,11 +189,6 @@ def test_special_tokens_written_in_the_text_cover_what_is_written() -> None:
 
 def test_spans_can_be_cut_to_what_a_model_reads() -> None:
     found = align_text(tokenizer("byte BPE"), tokenizer("characters"), "The quick brown fox")
-    cut = found.within(5, 8)
-    assert 0 < len(cut) < len(found)
-    assert cut.teacher.max() <= 5
-    assert cut.student.max() <= 8
-    assert found.teacher[len(cut), 1] > 5 or found.student[len(cut), 1] > 8
     for teacher, student in product(range(8), range(20)):
         fitting = [n for n in range(len(found)) if found.teacher[n, 1] <= teacher and found.student[n, 1] <= student]
         assert found.within(teacher, student).bytes.tolist() == found.bytes[fitting].tolist()

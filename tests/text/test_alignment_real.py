@@ -62,19 +62,6 @@ def test_minilm_tokens_are_the_characters_that_it_says(text: str) -> None:
         assert text[begin:end] in covered or low == high
 
 
-@settings(max_examples=40)
-@given(text=texts())
-def test_the_two_align(text: str) -> None:
-    try:
-        sides = token_bytes(smollm(), text), token_bytes(minilm(), text)
-    except ValueError as error:
-        assume("makes no token" not in str(error))
-        raise
-    found = align(*sides)
-    covered = [byte for begin, end in found.bytes.tolist() for byte in range(begin, end)]
-    assert covered == list(range(len(text.encode())))
-
-
 def test_words_of_english_align_one_to_one() -> None:
     text = LINES[0]
     found = align(token_bytes(smollm(), text), token_bytes(minilm(), text))

@@ -1,4 +1,4 @@
-"""What cannot be aligned is refused in one line, which names the tokenizer, the token, and what to do."""
+"""What cannot be aligned or cut is refused in one line, which names the tokenizer, the token, and what to do."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from tokenizer_kinds import tokenizer
 from tokenizers import PreTokenizedString, Tokenizer, models, pre_tokenizers, processors
 from transformers import ByT5Tokenizer
 
-from splitstep.text.alignment import align
+from splitstep.text.alignment import align, noun_chunks, phrases, text_spans, words
 from splitstep.text.token_bytes import Characters, TokenBytes, token_bytes
 
 
@@ -47,8 +47,9 @@ def special_inside() -> Tokenizer:
     return made
 
 
-def two_texts() -> Any:
-    return align(*(TokenBytes(np.zeros(1, np.int64), np.array([end]), np.zeros(1, bool)) for end in (3, 4)))
+def ends_at(end: int) -> TokenBytes:
+    """One token of a text of so many bytes."""
+    return TokenBytes(np.zeros(1, np.int64), np.array([end]), np.zeros(1, bool))
 
 
 REFUSED: dict[str, Callable[[], Any]] = {
@@ -65,7 +66,13 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "^reversed: token 1, 'a', cannot be placed in the text 'ab': .* keeps the order of the text": (
         lambda: Characters("ab", "reversed").placed(np.array([[1, 2], [0, 1]]), [b"b", b"a"])
     ),
-    "tokens of two texts, of 3 and 4 bytes: align the same text": two_texts,
+    "tokens of two texts, of 3 and 4 bytes: align the same text": lambda: align(ends_at(3), ends_at(4)),
+    "no spans of the kind 'lines': choose from aligned, words, phrases": lambda: text_spans(
+        "", ends_at(0), ends_at(0), ["lines"]
+    ),
+    "at most 0 words is none: give 1 or more": lambda: phrases("a b", 0),
+    "no UTF-8 bytes": lambda: words("a\ud800"),
+    "python -m spacy download no_such_model; or use splitstep's own phrases": lambda: noun_chunks("no_such_model"),
 }
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizer_kinds import KINDS, texts, tokenizer
 
-from splitstep.text.alignment import noun_chunks, phrases, text_spans, tokens_of, unit_spans, words
+from splitstep.text.alignment import phrases, text_spans, tokens_of, unit_spans, words
 from splitstep.text.token_bytes import TokenBytes, token_bytes
 
 
@@ -114,15 +114,3 @@ def test_spans_of_all_kinds() -> None:
     }
     assert found["phrases"].student.tolist() == [[0, 2], [2, 3], [3, 5]]
     assert found["phrases"].teacher.tolist() == found["phrases"].bytes.tolist()  # its tokens are the bytes
-
-
-def test_bad_input_is_refused() -> None:
-    nothing = TokenBytes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
-    with pytest.raises(ValueError, match="no spans of the kind 'lines': choose from aligned, words, phrases"):
-        text_spans("", nothing, nothing, ["lines"])
-    with pytest.raises(ValueError, match="at most 0 words is none: give 1 or more"):
-        phrases("a b", 0)
-    with pytest.raises(ValueError, match="no UTF-8 bytes"):
-        words("a\ud800")
-    with pytest.raises(ValueError, match="python -m spacy download no_such_model; or use splitstep's own phrases"):
-        noun_chunks("no_such_model")

@@ -164,10 +164,6 @@ class Codec:
         """The size of the vocabulary."""
         return self.tokenizer.get_vocab_size()
 
-    def same_as(self, other: "Codec") -> bool:
-        """Whether both encode all text alike."""
-        return self.form == other.form and self.tokenizer.to_str() == other.tokenizer.to_str()
-
     def encode(self, lines: Iterable[str]) -> Iterator[list[int]]:
         """The ids of prepared lines, each with an end."""
         table: dict[str, list[int]] = {}  # subwords never cross a blank: encoding each word once is five times faster

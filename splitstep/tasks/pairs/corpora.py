@@ -51,16 +51,12 @@ class Multi30kOptions(PlainOptions):
 def read_multi30k(options: Multi30kOptions, data: Path | None = None) -> Data:
     parts = {}
     for split, stem in CAPTION_FILES.items():
-        files = tuple(caption_file(data_root(data), f"{stem}.{side}") for side in options.languages)
-        parts[split] = Part(files, partial(read_captions, *files, stem))
+        names = [f"{stem}.{side}" for side in options.languages]
+        files = [Source(f"multi30k/{name}.gz", f"{CAPTIONS}{name}.gz", HASHES[name], MOST) for name in names]
+        paths = tuple(locate(data_root(data), file, file.name.removesuffix(".gz")) for file in files)
+        parts[split] = Part(paths, partial(read_captions, *paths, stem))
     more = {"aliases": {"test": "test2016"}}  # what `evaluate` takes by default
     return Data(parts, {"name": "Multi30k task 1, raw", "url": CAPTIONS}, options.form, more=more)
-
-
-def caption_file(root: Path, name: str) -> Path:
-    """The file, fetched if it is missing."""
-    source = Source(f"multi30k/{name}.gz", f"{CAPTIONS}{name}.gz", HASHES[name], MOST)
-    return locate(root, source, f"multi30k/{name}")
 
 
 def read_captions(source: Path, target: Path, stem: str) -> Lines:

@@ -117,27 +117,21 @@ class Wmt14Options(PairOptions):
 
 
 def read_wmt14(options: Wmt14Options, data: Path | None = None) -> Data:
-    root, sides = data_root(data), options.languages
-    files = [training_file(root, stem, side, origin) for stem, origin in TRAINING.items() for side in sides]
+    """Training files are beside the archives that they came from, or in the folder that these unpack to."""
+    sides, find = options.languages, partial(require, data_root(data), "wmt14")
+    files = [
+        find(f"{origin}, unpacked", f"wmt14/{stem}.{side}", f"wmt14/training/{stem}.{side}")
+        for stem, origin in TRAINING.items()
+        for side in sides
+    ]
     form = TextForm(*sides, "given", hyphens=True, normal=True)
     parts = {"train": Part(tuple(files), partial(read_training, files, form))}
     for split, stem in NEWS.items():
-        news = tuple(news_file(root, stem, side) for side in sides)
+        names = [(f"wmt14/{stem}.{side}", f"wmt-newstest-en-de/{stem}.{LONG_NAMES[side]}") for side in sides]
+        news = tuple(find(NEWS_ORIGIN, *either) for either in names)
         parts[split] = Part(news, partial(read_news, *news, *sides))
     source = {"name": "WMT14 English-German", "training": list(TRAINING), "valid": "newstest2013"}
     return Data(parts, source, form, measure=COMPOUNDS)
-
-
-def training_file(root: Path, stem: str, side: str, origin: str) -> Path:
-    """A training file, beside the archive it came from or in the folder that it unpacks to."""
-    name = f"{stem}.{side}"
-    return require(root, "wmt14", f"{origin}, unpacked", f"wmt14/{name}", f"wmt14/training/{name}")
-
-
-def news_file(root: Path, stem: str, side: str) -> Path:
-    """A file of test sentences."""
-    names = f"wmt14/{stem}.{side}", f"wmt-newstest-en-de/{stem}.{LONG_NAMES[side]}"
-    return require(root, "wmt14", NEWS_ORIGIN, *names)
 
 
 def read_training(files: list[Path], form: TextForm) -> Lines:

@@ -201,7 +201,8 @@ class Translation(Task):
         return FreeRun(lines, [one._asdict() for one in scores], {one.key: one.value for one in scores})
 
     def same_tokens(self, folder: Path) -> bool:
-        return self.codec.same_as(Codec.load(folder))
+        other = Codec.load(folder)
+        return self.codec.form == other.form and self.codec.tokenizer.to_str() == other.tokenizer.to_str()
 
     def oddities(self) -> dict[str, dict[str, int]]:
         held = {split: counts for split, counts in self.prepared.counts.items() if split != "train"}
