@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from importlib import import_module
@@ -409,21 +408,6 @@ def test_a_full_disk_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str
     assert not list(tiny_disk.rglob("result.json"))
 
 
-@pytest.mark.slow
-def test_the_demo_in_small(tmp_path: Path) -> None:
-    """The command that `make demo` runs, in processes of its own, with fewer steps."""
-    root = Path(cli.__file__).resolve().parents[2]
-    run = subprocess.run(
-        [sys.executable, "-m", "splitstep", "compare", "train.steps=20", "--task", "digits", "--schemes", "lie,macaron",
-         "--seeds", "2", "--out", str(tmp_path / "demo"), "--json"],
-        text=True, capture_output=True, cwd=root,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    document = json.loads(run.stdout)
-    assert [row["finished"] for row in document["rows"]] == [2, 2]
-    assert (tmp_path / "demo" / "report.html").read_text().count("data-tips=") == 7
-
-
 def workers_of(pid: int) -> list[int]:
     """The spawned worker processes of a process, those that are gone or dead left out."""
     import psutil
@@ -433,7 +417,9 @@ def workers_of(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "end", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGKILL]
+)
 def test_nobody_works_on_after_the_end(tmp_path: Path, end: signal.Signals) -> None:
     import psutil
 
@@ -467,6 +453,6 @@ def test_a_run_goes_to_a_directory_of_its_name_and_continues_in_its_own(
     small = ("model.layers=1", "model.width=16", "train.batch=8")
     assert cli.main(["train", "digits", *small, "train.steps=2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 2
-    assert cli.main(["train", "runs/digits/recipe.yaml", "train.steps=4", "--json"]) == 0
+    assert cli.main(["train", "runs/train-digits/recipe.yaml", "train.steps=4", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 4
-    assert [one.name for one in Path("runs").iterdir()] == ["digits"]
+    assert [one.name for one in Path("runs").iterdir()] == ["train-digits"]

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,18 +27,42 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def splitstep(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+RUN = """
+import sys
+from splitstep.cli import main
+for line in sys.stdin:
+    print(main(eval(line)), flush=True)
+"""
+
+
+def splitstep(site: Path, *commands: Sequence[Any]) -> subprocess.CompletedProcess[str]:
+    """Commands in one process; after the text of each is its exit code."""
     environment = os.environ | {"PYTHONPATH": f"{site}:{ROOT}"}
-    command = [sys.executable, "-m", "splitstep", *words]
-    return subprocess.run(command, env=environment, cwd=site, capture_output=True, text=True, timeout=600)
+    lines = "".join(f"{[*map(str, words)]!r}\n" for words in commands)
+    run = [sys.executable, "-c", RUN]
+    return subprocess.run(run, input=lines, env=environment, cwd=site, capture_output=True, text=True, timeout=600)
 
 
-def test_a_strangers_scheme_and_tableau_have_their_orders(site: Path) -> None:
-    run = splitstep(site, "schemes", "damped", "A+F @ralston", "--json")
-    assert run.returncode == 0, run.stderr
-    rows = json.loads(run.stdout)["rows"]
-    assert [row["notation"] for row in rows] == ["A F G", "A+F @ralston"]
-    assert [row["order"] for row in rows] == [1, 2]
+def test_a_strangers_scheme_has_its_order_and_its_study_a_page(site: Path, tmp_path: Path) -> None:
+    """The scheme, its tableau and the study; a package that is broken hurts no other verb."""
+    (tmp_path / "result.json").write_text(json.dumps({"study": "tally", "format": 1, "words": {"<b>": 3, "two": 1234}}))
+    (tmp_path / "broken.yaml").write_text("task: broken\n")
+    run = splitstep(
+        site, ["schemes", "damped", "A+F @ralston", "--json"], ["report", tmp_path], ["report", tmp_path, "--markdown"],
+        ["train", tmp_path / "broken.yaml", "--out", tmp_path / "run"], ["recipes", "digits"],
+    )  # fmt: skip
+    schemes, report, markdown, broken = run.stdout.split("\n0\n")[0], *run.stdout.split("\n0\n")[1:3], run.stderr
+    rows = json.loads(schemes)["rows"]
+    assert [(row["notation"], row["order"]) for row in rows] == [("A F G", 1), ("A+F @ralston", 2)]
+    assert "1,234" in report
+    assert "| two | 1,234 |" in markdown
+    page = (tmp_path / "report.html").read_text()
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    [error] = [line for line in broken.splitlines() if line.startswith("Error: ")]
+    assert "splitstep-stranger" in error
+    assert "'broken'" in error
+    assert "\n2\n" in run.stdout
 
 
 @pytest.mark.slow
@@ -46,39 +72,15 @@ def test_a_strangers_task_letter_and_probe_are_trained_and_compared(site: Path, 
         "task: parity\ndata: {length: 5}\nmodel: {layers: 1, width: 16, heads: 2, ffn: 16}\nprobes: [largest]\n"
         "train: {steps: 4, batch: 8, warmup: 1}\n"
     )
-    run = splitstep(site, "train", str(recipe), "scheme=A F G", "match=none", "--out", str(tmp_path / "run"), "--json")
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout)["scheme"]["notation"] == "A F G"
+    run = splitstep(
+        site, ["train", recipe, "scheme=A F G", "match=none", "--out", tmp_path / "run", "--json"],
+        ["compare", recipe, "--schemes", "damped", "--match", "none", "--seeds", "1", "--out", tmp_path / "both"],
+    )  # fmt: skip
+    assert run.stdout.endswith("\n0\n"), run.stderr
+    assert json.loads(run.stdout.split("\n0\n")[0])["scheme"]["notation"] == "A F G"
     logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert any("largest" in json.dumps(record) for record in logged if record["split"] == "probe")
-    both = splitstep(
-        site, "compare", str(recipe), "--schemes", "lie,damped", "--match", "none", "--seeds", "1",
-        "--out", str(tmp_path / "both"), "--json",
-    )  # fmt: skip
-    assert both.returncode == 0, both.stderr
     assert "#3a7d44" in (tmp_path / "both" / "report.html").read_text()
-
-
-def test_a_strangers_result_is_reported(site: Path, tmp_path: Path) -> None:
-    (tmp_path / "result.json").write_text(json.dumps({"study": "tally", "format": 1, "words": {"<b>": 3, "two": 1234}}))
-    run = splitstep(site, "report", str(tmp_path))
-    assert run.returncode == 0, run.stderr
-    assert "1,234" in run.stdout
-    page = (tmp_path / "report.html").read_text()
-    assert "&lt;b&gt;" in page
-    assert "<b>" not in page
-    assert "| two | 1,234 |" in splitstep(site, "report", str(tmp_path), "--markdown").stdout
-
-
-def test_a_broken_package_is_one_line_and_hurts_no_other_verb(site: Path, tmp_path: Path) -> None:
-    recipe = tmp_path / "broken.yaml"
-    recipe.write_text("task: broken\n")
-    run = splitstep(site, "train", str(recipe), "--out", str(tmp_path / "run"))
-    assert run.returncode == 2
-    assert run.stderr.count("\n") == 1
-    assert "splitstep-stranger" in run.stderr
-    assert "'broken'" in run.stderr
-    assert splitstep(site, "schemes", "lie").returncode == 0
 
 
 def test_a_strangers_names_are_listed_without_importing_it(site: Path) -> None:
