@@ -76,9 +76,6 @@ def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -
         )
 
 
-Draw = Callable[[nn.Module], None]  # draws the weights of a module, as the config says
-
-
 class Headless(nn.Module):
     """A model without its head, as `base_model` of transformers: it owns nothing and calls what it is made of."""
 
@@ -109,7 +106,6 @@ class SplitstepModel(PreTrainedModel):
 
     def build(self, config: Any) -> None:
         """Make the parts of the model, in the order in which their weights are drawn."""
-        raise NotImplementedError
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -245,6 +241,9 @@ def draw_matrix(layer: nn.Linear, config: Shape) -> None:
         if isinstance(layer, QueriesKeysValues) and config.rotary_bias:
             starts = torch.tensor((config.rotary_bias, config.rotary_bias, 0.0))
             initialization.copy_(layer.bias, starts.repeat_interleave(torch.tensor(layer.sizes)))
+
+
+Draw = Callable[[nn.Module], None]  # draws the weights of a module, as the config says
 
 
 @torch.no_grad()
