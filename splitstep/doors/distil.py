@@ -166,11 +166,12 @@ def judged(
     """Students trained and judged by all methods with all seeds."""
     from ..distillation.judging.answers import Writing
     from ..opening.network import sha256_of_weights
+    from ..recipe import read_recipe
     from ..studies.distil import compare_methods
     from ..studies.distil.directory import Weights, check_recipe, check_weights, left_out
     from ..studies.distil.inputs import RecipeRuns, make_exam
 
-    runs = RecipeRuns(document, files.data)
+    runs = RecipeRuns(read_recipe(document, "compare distil"), files.data)
     recipe = runs.recipe(methods[0], 0).document()
     check_recipe(out, recipe)
     models = [runs.teacher(), runs.start()]

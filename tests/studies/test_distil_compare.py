@@ -23,7 +23,7 @@ from splitstep.experiments import running
 from splitstep.experiments.study import STUDIES
 from splitstep.jobs import open_engine
 from splitstep.opening.network import PRETRAINED
-from splitstep.recipe import override
+from splitstep.recipe import override, read_recipe
 from splitstep.studies.distil.directory import Weights, check_recipe, claim, left_out
 from splitstep.studies.distil.inputs import PLAIN, ExamFiles, RecipeRuns, is_long, make_exam
 
@@ -218,8 +218,8 @@ def test_a_student_of_a_recipe(models: Path, tmp_path: Path) -> None:
     trained again."""
     teacher = str(models / "teacher")
     document = document_of(teacher, teacher, [models / "text.jsonl"], 2, tmp_path / "cache")
-    runs = RecipeRuns(override(document, QUICK))
-    built, judged = PRETRAINED.build(runs.recipe(), runs.recipe().load_task(), inf), runs.start()
+    runs = RecipeRuns(read_recipe(override(document, QUICK), "it"))
+    built, judged = PRETRAINED.build(runs.base, runs.base.load_task(), inf), runs.start()
     assert judged.model.config.num_hidden_layers == 2
     weights = judged.model.state_dict()
     assert weights.keys() == built.state_dict().keys()

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ...flows.examples import positions
 from ...text.instructions import Row
 from ...text.token_bytes import TokenBytes, token_bytes, utf8
 
-LIMITS = ("max_position_embeddings", "n_positions", "max_positions")  # as configs call how many tokens they read
 SHARE = 12  # a twelfth of the GPU's memory is taken, so eight workers with their models fit on it
 READ_MOST, READ_ON_CPU = 256, 8
 WRITE_MOST, WRITE_ON_CPU = 1024, 64
@@ -138,8 +138,7 @@ def reading(*models: Any) -> Iterator[None]:
 
 def most_tokens(model: Any) -> int | None:
     """How many tokens a model can read, as its config says; None if it has no limit."""
-    entries = model.config.to_dict()
-    return next((entries[name] for name in LIMITS if entries.get(name)), None)
+    return positions(model) or None
 
 
 def check_length(model: Any, texts: Sequence[ScoredTokens]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -23,7 +22,7 @@ from ...support.words import counted
 from ...tasks.instruct import TEMPLATE, Instruct
 from ...text.files import find_own
 from ...text.instructions import Row, read_rows, read_text
-from ...training import Recipe, read_recipe, train
+from ...training import Recipe, train
 from ...training.directory import RunDirectory
 from .study import Distilled
 
@@ -37,33 +36,30 @@ Sets = Mapping[str, Sequence[Row]]
 class RecipeRuns:
     """A recipe whose objective has a method; all else is the same for all runs. See `study.DistilRuns`."""
 
-    document: Mapping[str, Any]
+    base: Recipe
     data: Path | None = None
 
-    def recipe(self, method: str = "ce", seed: int = 0) -> Recipe:
+    def recipe(self, method: str, seed: int) -> Recipe:
         """The recipe of a run."""
-        document = deepcopy(dict(self.document))
-        objective: dict[str, Any] = {**document["objective"], "method": method}
-        train_options = {**document.get("train", {}), "seed": seed}
-        return read_recipe({**document, "objective": objective, "train": train_options}, f"the recipe of {method}")
+        return self.base.changed({"objective.method": method, "train.seed": seed}, f"the recipe of {method}")
 
     @property
     def steps(self) -> int:
-        return self.recipe().train.steps
+        return self.base.train.steps
 
     def write_cache(self, methods: Sequence[str]) -> None:
         """Let the teacher read the texts once, for all methods: runs then only read its cache."""
-        recipe = self.recipe()
-        _, options = objective_options(recipe.objective)
+        _, options = objective_options(self.base.objective)
         if options.get("cache"):
-            task = recipe.load_task(self.data)
-            write_cache_for(methods, PRETRAINED.build(recipe, task, inf), task, options)
+            task = self.base.load_task(self.data)
+            write_cache_for(methods, PRETRAINED.build(self.base, task, inf), task, options)
 
     def teacher(self) -> Causal:
-        return open_causal(self.document["objective"]["teacher"])
+        return open_causal(objective_options(self.base.objective)[1]["teacher"])
 
     def start(self) -> Causal:
-        return open_causal(self.document["start"], self.recipe().model.get("layers"))
+        assert self.base.start is not None
+        return open_causal(self.base.start, self.base.model.get("layers"))
 
     def train(self, method: str, seed: int, folder: Path) -> Distilled:
         """Train a student. When it is done its checkpoints are deleted: there are many students, and each checkpoint
