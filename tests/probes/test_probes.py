@@ -136,17 +136,17 @@ def test_hooks_are_gone_afterwards() -> None:
     assert not [m for m in model.modules() if m._forward_hooks or m._forward_pre_hooks]
 
 
-@pytest.mark.parametrize("scheme", ["lie", "reversible"])
-def test_a_watched_run_ends_with_the_same_bits(scheme: str, tmp_path: Path) -> None:
-    document = {**RECIPE, "scheme": scheme}
+@pytest.mark.parametrize(("scheme", "probes"), [("lie", list(PROBES)), ("reversible", BOTH)])
+def test_a_watched_run_ends_with_the_same_bits(scheme: str, probes: list[str], tmp_path: Path) -> None:
+    document, often = {**RECIPE, "scheme": scheme}, {**RECIPE["train"], "probe_every": 3, "probe_batch": 5}
     run(document, tmp_path / "alone")
-    run({**document, "probes": BOTH}, tmp_path / "watched")
+    run({**document, "probes": probes, "train": often}, tmp_path / "watched")
     alone, watched = everything(tmp_path / "alone"), everything(tmp_path / "watched")
     assert watched["tensors"] == alone["tensors"]
     assert [r for r in watched["metrics"] if r["split"] != "probe"] == alone["metrics"]
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("parallel", [pytest.param("ddp", marks=pytest.mark.nightly), "fsdp"])
 def test_so_it_does_in_two_processes(parallel: str, tmp_path: Path) -> None:
     document = {**RECIPE, "train": {**RECIPE["train"], "parallel": parallel}}
     for name, probes in (("alone", []), ("watched", BOTH)):
