@@ -199,9 +199,8 @@ def inspect(
       splitstep inspect path/to/model --text prompts.txt --out runs/look
       splitstep inspect runs/digits
 
-    Any Hugging Face Transformer is taken apart into steps of a scheme, run on a few texts and measured: trajectories,
-    clusters, ranks, attention, Jacobians. Beside it stands the same architecture with random weights. A run of this
-    package sees validation examples of its task.
+    Any Hugging Face Transformer is taken apart into steps of a scheme and measured on a few texts, beside the same
+    architecture with random weights. A run of this package sees validation examples of its task.
 
     Parameters:
     text FILE: A text on each line, or a .jsonl with "text". Default: built-in texts.
@@ -209,7 +208,8 @@ def inspect(
     tokens N: Cut each text after N tokens. Default: 64, or the model's positions.
     against MODEL: Another model, `random` (the same with fresh weights) or `none`.
     layers LIST: Layers that are measured, such as 0,4-7. Default: all.
-    probes LIST: Names of probes, separated by commas.
+    probes LIST: Any of state_norms, increment_norms, drift, states, attention, sensitivity, information,
+      trajectory, clustering, rank, cka_layers, rollout, commutator, jacobian, products, communities, leading, lens.
     spectra N: Texts for probes that differentiate layers; verdicts need 3.
     save: Write the states of each text to DIR/states as safetensors.
     trust_remote_code: Let Python code run that comes with the model. Read it first.

@@ -53,7 +53,7 @@ def compare(
     schemes LIST: Names or notations of schemes, separated by commas; commas inside brackets do not separate.
     seeds N: The number of seeds: 5 means 0 to 4 (from train.seed).
     match: What all schemes have as much of; none: equal shapes. Default: as in the recipe.
-    arms LIST: Also train each scheme without some of its structure, such as full,no-norm.
+    arms LIST: Also train each scheme changed: full, no-residual, no-norm, neither, post, sandwich, diffusion.
     """
     refuse_misspelt(recipe)
     asked = recipe_asked("compare", recipe, changes, task, [] if match is None else [f"match={match}"])
@@ -109,7 +109,7 @@ def compare_glue(
       matched by *; or a whole comparison.
     seeds N: The number of fine-tunings of each pre-trained network.
     scratch: Also train the same networks without pre-training.
-    tasks LIST: Tasks, separated by commas. Default: cola,sst2,mrpc,rte,stsb.
+    tasks LIST: Any of cola, sst2, mrpc, rte, stsb, wnli, mnli, qnli, qqp. Default: the first five.
     grid: Try epochs, batches and rates as the Macaron paper does.
     """
     for word in changes:
@@ -150,7 +150,7 @@ def ablate(
     command continues: finished runs are kept.
 
     Parameters:
-    arms LIST: Names of arms, separated by commas; full is always among them.
+    arms LIST: Any of full, no-residual, no-norm, neither, post, sandwich, diffusion; full is always among them.
     seeds N: The number of seeds. Default: as in the recipe, else 3.
     rates LIST: Learning rates to try, such as 5e-4,1e-3. Default: a third, 1 and 3 times lr.
     """

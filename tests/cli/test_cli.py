@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -17,8 +18,11 @@ from commands import refusal
 from typer.main import get_command
 
 from splitstep import SCHEMES, cli
+from splitstep.experiments.arms import ARMS
 from splitstep.experiments.study import STUDIES
+from splitstep.probes import PROBES
 from splitstep.studies import orders, slopes
+from splitstep.tasks.glue import PARTS
 
 read_orders = STUDIES["orders"].read
 
@@ -111,6 +115,29 @@ def test_every_verb_keeps_the_contract(verb: str, capsys: pytest.CaptureFixture[
     assert "--out DIR" in text
     assert f"Did you mean --json? See splitstep {verb} --help." in refusal(capsys, *words, "--jsn")
     assert "requires an argument" in refusal(capsys, *words, "--out")
+
+
+def test_help_is_whole_on_80_columns_and_lists_what_there_is_to_choose(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(*words: str) -> str:
+        assert cli.main([*words, "--help"]) == 0
+        return capsys.readouterr().out
+
+    monkeypatch.setenv("COLUMNS", "80")
+    texts = {verb: shown(*verb.split()) for verb in ["", *VERBS]}
+    summaries = " ".join(texts[""].split())
+    for verb in VERBS:
+        sentence = re.split(r"(?<=\.)\s", (cli.VERBS[verb].function.__doc__ or "").strip())[0]
+        assert f"{verb} {' '.join(sentence.split())}" in summaries
+        assert "--out DIR" not in texts[verb] or "result" in texts[verb] or "runs/VERB-NAME" in texts[verb]
+    assert not any("list[" in text or "\u2026" in text for text in texts.values())
+    probes = [name for name in PROBES if not PROBES[name]().gradients]
+    for verb, choices in (
+        ("compare", ["parameters", "flops", "none"]), ("compare", ARMS), ("ablate", ARMS), ("compare glue", PARTS),
+        ("compare glue", ["paper"]), ("inspect", probes), ("inspect", ["states"]),
+    ):  # fmt: skip
+        assert set(choices) <= set(re.findall(r"[\w-]+", re.sub(r"-\s+", "-", texts[verb]))), verb
 
 
 def test_a_usage_error_has_no_traceback_and_no_box() -> None:
