@@ -9,30 +9,9 @@ from ...experiments.sections import pictures, reproduce, summary
 from ...report.charts import Axis
 from ...report.document import Beside, Document, Heading, Note, Part
 from ...report.tables import Table
-from .charts import (
-    COSINE,
-    Figure,
-    along_training,
-    gradient_maps,
-    group_maps,
-    has,
-    head_maps,
-    information_planes,
-    loss_curves,
-    over_layers,
-)
+from . import charts, tables
+from .charts import COSINE, Figure
 from .result import DRIFT, EXPLOSION, Ablation, Claim, ablation_verdict, claim_verdict
-from .tables import (
-    arms_table,
-    attention_table,
-    claims_table,
-    common_tables,
-    information_table,
-    lost_table,
-    measures_table,
-    replay_table,
-    runs_table,
-)
 
 SHARE = Axis("CKA", "{:.3f}")
 
@@ -42,17 +21,17 @@ def document(result: Ablation) -> Document:
     title = f"{result.task}: {', '.join(arm.name for arm in result.arms)}"
     losses = (("train", "Training loss"), ("valid", "Validation loss"))
     parts = [
-        claims_table(result),
+        tables.claims_table(result),
         *(part for claim in result.claims for part in claimed(result, claim)),
         summary(result.made, result.trials, {"arm": len(result.arms), "seed": len(result.seeds)}),
-        arms_table(result),
-        measures_table(result),
-        *lost_table(result),
+        tables.arms_table(result),
+        tables.measures_table(result),
+        *tables.lost_table(result),
         *(part for section in SECTIONS for part in section.parts(result)),
-        *replay_table(result),
-        Beside([loss_curves(result, f"{split}_loss", title, f"chart-{split}") for split, title in losses]),
+        *tables.replay_table(result),
+        Beside([charts.loss_curves(result, f"{split}_loss", title, f"chart-{split}") for split, title in losses]),
         *pictures((arm.name, arm.scheme) for arm in result.arms),
-        runs_table(result),
+        tables.runs_table(result),
         *reproduce(result.made, result.trials, "splitstep.studies.ablate.ablate(...)"),
     ]
     return Document(title, parts, ablation_verdict(result))
@@ -60,7 +39,7 @@ def document(result: Ablation) -> Document:
 
 def tables_together(results: Sequence[tuple[str, Ablation]]) -> Sequence[Table]:
     """The claims and the arms of several ablations; all tables of a single one."""
-    return common_tables(results) if len(results) > 1 else document(results[0][1]).tables
+    return tables.common_tables(results) if len(results) > 1 else document(results[0][1]).tables
 
 
 def claimed(result: Ablation, claim: Claim) -> list[Part]:
@@ -82,7 +61,7 @@ class Section(NamedTuple):
 
     def parts(self, result: Ablation) -> list[Part]:
         """The parts of the document; none without figures."""
-        if not has(result, self.needs):
+        if not charts.has(result, self.needs):
             return []
         headed = [Heading(self.title), Note(self.note)] if self.title else []
         return [*headed, *self.drawn(result)]
@@ -92,21 +71,24 @@ def drift(result: Ablation) -> list[Part]:
     layers = Figure("drift", "Cosine with the input", COSINE, level=DRIFT)
     along = layers._replace(title="The last layer's cosine with the input")
     previous = Figure("neighbours", "Cosine with the layer before", COSINE)
-    return [Beside([over_layers(result, layers), along_training(result, along)]), over_layers(result, previous)]
+    return [
+        Beside([charts.over_layers(result, layers), charts.along_training(result, along)]),
+        charts.over_layers(result, previous),
+    ]
 
 
 def gradients(result: Ablation) -> list[Part]:
     growth = Figure("growth", "Growth per layer", Axis("factor", "{:.3g}", log=True), level=EXPLOSION)
     first = Figure("gradients", "Gradient at the stack's input", Axis("norm", "{:.3g}", log=True))
     return [
-        gradient_maps(result),
-        Beside([along_training(result, growth), along_training(result, first, 0)]),
+        charts.gradient_maps(result),
+        Beside([charts.along_training(result, growth), charts.along_training(result, first, 0)]),
         Heading("Parameters", 3),
         Note(
             "The gradient of each group of parameters at the end of training over the full arm's, again as a decimal "
             "logarithm."
         ),
-        group_maps(result),
+        charts.group_maps(result),
     ]
 
 
@@ -116,28 +98,31 @@ def information(result: Ablation) -> list[Part]:
         "fixed projection: sigma is 1, relative to the spread of T. A line joins the layers of one record. The "
         "table has other estimators, other noise, and what each is off by where the truth is known."
     )
-    return [information_planes(result), Note(note), *information_table(result)]
+    return [charts.information_planes(result), Note(note), *tables.information_table(result)]
 
 
 def attention(result: Ablation) -> list[Part]:
-    return [head_maps(result, "jensen_shannon", "{:.3f}"), *attention_table(result)]
+    return [charts.head_maps(result, "jensen_shannon", "{:.3f}"), *tables.attention_table(result)]
 
 
 def entropy(result: Ablation) -> list[Part]:
-    return [over_layers(result, Figure("entropy", "Entropy of attention", Axis("nats", "{:.2f}")))]
+    return [charts.over_layers(result, Figure("entropy", "Entropy of attention", Axis("nats", "{:.2f}")))]
 
 
 def fidelity(result: Ablation) -> list[Part]:
     cka = Figure("cka", "CKA with the full arm", SHARE, first=0, baseline="two seeds")
     cosine = Figure("cosine", "Cosine with the full arm, same start", COSINE, first=0, baseline="two starts")
     along = cka._replace(title="The last layer's CKA along training")
-    return [Beside([over_layers(result, cka), over_layers(result, cosine)]), along_training(result, along)]
+    return [
+        Beside([charts.over_layers(result, cka), charts.over_layers(result, cosine)]),
+        charts.along_training(result, along),
+    ]
 
 
 def sensitivity(result: Ablation) -> list[Part]:
     layers = Figure("sensitivity", "Growth in each layer", Axis("logarithm", "{:.3f}"), level=0.0)
     along = Figure("exponent", "The exponent along training", Axis("exponent", "{:.3f}"), level=0.0)
-    return [Beside([over_layers(result, layers), along_training(result, along)])]
+    return [Beside([charts.over_layers(result, layers), charts.along_training(result, along)])]
 
 
 SECTIONS = (

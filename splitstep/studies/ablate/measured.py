@@ -23,37 +23,26 @@ from ...training import Recipe, evaluate
 from ...training.evaluate import evaluating
 from ...training.objective import EXAMPLES, first_examples
 from ...training.update import autocast
+from . import watched
 from .result import LACKING, Lost, Outcome, Replayed, setting_of
-from .watched import (
-    CKA,
-    COSINE,
-    Values,
-    Watched,
-    cka_layers,
-    cosine_layers,
-    head_maps,
-    over_seeds,
-    profile_of,
-    read_watched,
-    series,
-)
+from .watched import Values, Watched
 
 
 def outcomes_of(
     trials: Sequence[Trial], own: Mapping[str, float], metric: Metric, out: Path
 ) -> dict[str, tuple[Outcome, Outcome]]:
     """Each arm at its own rate and at the full arm's. Differences are to the full arm at its own rate."""
-    watched = [read_watched(trial, out) for trial in trials]
+    every = [watched.read_watched(trial, out) for trial in trials]
 
     def at_rate(arm: str, rate: float) -> list[Watched]:
-        return [one for one in watched if (one.trial.arm, one.trial.setting) == (arm, setting_of(rate))]
+        return [one for one in every if (one.trial.arm, one.trial.setting) == (arm, setting_of(rate))]
 
     full, found = at_rate(FULL, own[FULL]), dict[str, tuple[Outcome, Outcome]]()
     for arm, rate in own.items():
         runs, shared = at_rate(arm, rate), own[FULL]
         deciding = measured(runs, rate, full, metric)
         told = deciding if rate == shared else measured(at_rate(arm, shared), shared, full, metric)
-        found[arm] = replace(deciding, series=series(runs, full)), told
+        found[arm] = replace(deciding, series=watched.series(runs, full)), told
     return found
 
 
@@ -61,10 +50,13 @@ def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metr
     """One arm at one rate."""
     trials, test, alone = [run.trial for run in runs], figure_on("test", metric), list(runs) == list(full)
     own, reference = observed(trials), observed(one.trial for one in full)
-    cka, base = CKA.of(runs, full), CKA.of(full, full)
+    cka, base = watched.CKA.of(runs, full), watched.CKA.of(full, full)
     names = dict.fromkeys(name for run in runs for name in run.figures)
-    profiles = {name: profile_of(last for run in runs if (last := run.last(name))) for name in names}
-    profiles |= {"cka": profile_of(cka.values()), "cosine": profile_of(COSINE.of(runs, full).values())}
+    profiles = {name: watched.profile_of(last for run in runs if (last := run.last(name))) for name in names}
+    profiles |= {
+        "cka": watched.profile_of(cka.values()),
+        "cosine": watched.profile_of(watched.COSINE.of(runs, full).values()),
+    }
     return Outcome(
         rate=rate,
         finished=sum(trial.status == "finished" for trial in trials),
@@ -72,12 +64,12 @@ def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metr
         test=over_units(own, test),
         valid=over_units(own, figure_on("valid", metric)),
         difference=None if alone else between(own, reference, test),
-        drift=over_seeds((run.last("drift")[-1] for run in runs if run.last("drift")), Bounds(-1.0, 1.0)),
-        growth=over_seeds(map(largest_growth, runs), Bounds(0.0)),
+        drift=watched.over_seeds((run.last("drift")[-1] for run in runs if run.last("drift")), Bounds(-1.0, 1.0)),
+        growth=watched.over_seeds(map(largest_growth, runs), Bounds(0.0)),
         not_finite=sum(not_finite(run.trial) or largest_growth(run) == math.inf for run in runs),
-        alignment=None if alone else over_seeds(alignments(cka, base)),
+        alignment=None if alone else watched.over_seeds(alignments(cka, base)),
         profiles={name: found for name, found in profiles.items() if found},
-        maps=head_maps(runs, full),
+        maps=watched.head_maps(runs, full),
     )
 
 
@@ -122,7 +114,7 @@ def replay(recipe: Recipe, task: Task, full: Sequence[Trial], out: Path) -> tupl
     for name in LACKING:
         if own := [one for one in found if one.structure == name]:
             test = {one.seed: one.test for one in own if one.test is not None and math.isfinite(one.test)}
-            alike = (profile_of(getattr(one, kind) for one in own) for kind in ("cosine", "cka"))
+            alike = (watched.profile_of(getattr(one, kind) for one in own) for kind in ("cosine", "cka"))
             mean = estimate(list(test.values()), bounds=quantity.bounds)
             replayed.append(Replayed(name, mean, paired_difference(test, whole, quantity.bounds), *alike))
     return tuple(replayed)
@@ -143,7 +135,7 @@ def replay_run(recipe: Recipe, task: Task, trial: Trial, out: Path) -> Iterator[
             continue
         theirs = states_of(other, batch, precision)
         test = evaluate(other, task, task.tests[0], size, precision).get(task.metric.name)
-        yield Likened(name, trial.seed, test, cosine_layers(theirs, states), cka_layers(theirs, states))
+        yield Likened(name, trial.seed, test, watched.cosine_layers(theirs, states), watched.cka_layers(theirs, states))
 
 
 def states_of(model: Any, batch: Mapping[str, Tensor], precision: torch.dtype) -> Tensor:

@@ -84,9 +84,8 @@ def ways_table(ways: Sequence[T], figures: Figures[T], notes: Sequence[str] = ()
 
 def lengths_table(ways: Sequence[T], figures: Figures[T], note: str) -> Table:
     """A row for each factor of the step."""
-    return Table.of(
-        [{Column("step"): f"{one.factor:.3g} \u00d7", **figures(one)} for one in ways], "Step lengths", [note]
-    )
+    records = [{Column("step"): f"{one.factor:.3g} \u00d7", **figures(one)} for one in ways]
+    return Table.of(records, "Step lengths", [note])
 
 
 def errors_table(errors: Sequence[LocalError], note: str) -> Table:
@@ -134,25 +133,16 @@ def discretisation_document(result: Discretisation) -> Document:
     step = f"{counted(result.layers, 'layer')} of step {result.step:g}, so t from 0 to {result.layers * result.step:g}"
     examples = counted(result.examples, "validation example")
     error = f"The continuous limit is known to {result.coarser.distance:.1g}, its distance to half the sub-steps."
-    on = f"In float64. On {counted(result.probed, 'validation example')}."
-    distances = substeps_chart(
-        "Distance to the continuous limit",
-        Axis("distance", "{:.2e}", log=True),
-        result.ways,
-        lambda name, x, some: Line(name, x, [one.distance for one in some]),
-        reads="of the centred logits",
-        name="chart-order",
-    )
     figures = partial(figures_on_examples, result)
     tables = [
         ways_table((*result.ways, result.limit), figures, [WAYS_NOTE, error]),
         longer_table(result, figures),
-        errors_table(result.errors, on),
+        errors_table(result.errors, f"In float64. On {counted(result.probed, 'validation example')}."),
         remainder_table(result),
     ]
     parts = [
         Note(f"{result.run}: {step}; {examples}; {result.made.date}."),
-        Beside([distances, accuracy_chart(result)]),
+        Beside([distances_chart(result), accuracy_chart(result)]),
         Note(f"The limit: rk4 on the sum of the fields, {FINE} sub-steps a layer."),
         Beside([errors_chart(result.errors, result.step), *remainder_chart(result)]),
         *scrolling(tables),
@@ -160,6 +150,16 @@ def discretisation_document(result: Discretisation) -> Document:
     ]
     title = f"Discretisation sensitivity: {result.task}, {name_of(result.own)}"
     return Document(title, parts, discretisation_verdict(result))
+
+
+def distances_chart(result: Discretisation) -> LineChart:
+    """How fast the network by each scheme approaches the continuous limit."""
+
+    def line(name: str, x: list[int], some: list[ExampleEffect]) -> Line:
+        return Line(name, x, [one.distance for one in some])
+
+    title, y = "Distance to the continuous limit", Axis("distance", "{:.2e}", log=True)
+    return substeps_chart(title, y, result.ways, line, reads="of the centred logits", name="chart-order")
 
 
 def discretisation_verdict(result: Discretisation) -> Verdict:
@@ -233,14 +233,12 @@ def accuracy_chart(result: Discretisation) -> LineChart:
 
 def remainder_chart(result: Discretisation) -> list[LineChart]:
     """What the commutator leaves over, against the step; none if the scheme has no commutator."""
-    layers = sorted({one.layer for one in result.errors})
-    lines = list[Line]()
-    for layer in layers[:: max(1, -(-len(layers) // MOST_LINES))]:
-        known = [
-            (one.factor, one.remainder) for one in result.errors if one.layer == layer and one.remainder is not None
-        ]
-        if known:
-            lines.append(Line(f"layer {layer}", *zip(*known, strict=True)))
+    by: dict[int, list[tuple[float, float]]] = {}
+    for one in result.errors:
+        if one.remainder is not None:
+            by.setdefault(one.layer, []).append((one.factor, one.remainder))
+    few = sorted(by)[:: max(1, -(-len(by) // MOST_LINES))]
+    lines = [Line(f"layer {layer}", *zip(*by[layer], strict=True)) for layer in few]
     y = Axis("left over", "{:.3f}", log=True)
     return [LineChart(REMAINDER, FACTOR, y, lines, name="chart-commutator")] if lines else []
 

@@ -133,12 +133,6 @@ def settings(depths: Sequence[int], time: float, modes: int) -> dict[Setting, tu
     return found
 
 
-def prepared(recipe: Recipe) -> Recipe:
-    """The recipe as the study trains it: without dropout, and with the scheme's own shape."""
-    check_equation(scheme(recipe.scheme))
-    return replace(recipe, match="none", model={**recipe.model, **NO_DROPOUT})
-
-
 def continuous_limit(
     recipe: Recipe,
     depths: Sequence[int],
@@ -151,9 +145,11 @@ def continuous_limit(
     command: str | None = None,
     quiet: bool = False,
 ) -> ContinuousLimit:
-    """Train the networks of all depths and compare them; finished runs in `out` are reused."""
+    """Train the networks of all depths and compare them; finished runs in `out` are reused. They are trained without
+    dropout, and with the scheme's own shape."""
     check_engine(engine)
-    recipe = prepared(recipe)
+    check_equation(scheme(recipe.scheme))
+    recipe = replace(recipe, match="none", model={**recipe.model, **NO_DROPOUT})
     task = recipe.load_task(data)
     if isinstance(task, Translation):
         raise ValueError(f"The task {recipe.task} has models with two stacks: converge works on models with one.")
@@ -245,10 +241,8 @@ def gaps_of(measured: Sequence[Measured], kind: Kind, seed: int) -> Iterator[Gap
 
 def trends_of(networks: Sequence[Network], gaps: Sequence[Gap]) -> Iterator[Trend]:
     """Every power that can be fitted."""
-    measured: tuple[tuple[What, Sequence[Network | Gap]], ...] = (
-        ("distance", gaps), ("roughness", networks), ("learnt", networks),
-    )  # fmt: skip
-    for kind, (what, found) in product(KINDS, measured):
+    measured: dict[What, Sequence[Network | Gap]] = {"distance": gaps, "roughness": networks, "learnt": networks}
+    for kind, (what, found) in product(KINDS, measured.items()):
         points = [(one.seed, one.step, getattr(one, what)) for one in found if one.kind == kind]
         slope = fitted_slope(point for point in points if point[2] is not None)
         if slope is not None:
