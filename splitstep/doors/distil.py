@@ -146,13 +146,10 @@ def compare_distil(
         raise ValueError(f"--answer-tokens {answer_tokens}: give at least 1.")
     begin, changes = student_and_changes(teacher, student, student_layers)
     refuse_launchers("compare distil")
-    from ..jobs import check_engine
     from ..recipe import override
-    from ..studies.distil.directory import CACHE, plan
+    from ..studies.distil.directory import CACHE
     from ..studies.distil.inputs import ExamFiles
 
-    check_engine(engine)
-    plan(methods, range(seeds))  # refuses wrong methods before models are opened
     out = default_folder("compare", "distil", out)
     document = document_of(teacher, begin, text, student_layers, out / CACHE)
     document["data"]["test"] = TEST
@@ -165,12 +162,15 @@ def judged(
 ) -> DistilResult:
     """Students trained and judged by all methods with all seeds."""
     from ..distillation.judging.answers import Writing
+    from ..jobs import check_engine
     from ..opening.network import sha256_of_weights
     from ..recipe import read_recipe
     from ..studies.distil import compare_methods
-    from ..studies.distil.directory import Weights, check_recipe, check_weights, left_out
+    from ..studies.distil.directory import Weights, check_recipe, check_weights, left_out, plan
     from ..studies.distil.inputs import RecipeRuns, make_exam
 
+    check_engine(engine)
+    plan(methods, seeds)  # refuses wrong methods before models are opened
     runs = RecipeRuns(read_recipe(document, "compare distil"), files.data)
     recipe = runs.recipe(methods[0], 0).document()
     check_recipe(out, recipe)
