@@ -68,10 +68,7 @@ class Recipe:
 
     def changed(self, entries: Entries, where: str = "the recipe") -> Recipe:
         """The recipe with other entries, such as {"train.lr": 1e-4}; they are checked as those of a file are."""
-        changed = self.document()
-        for path, value in entries.items():
-            changed = with_entry(changed, path.split("."), value)
-        return read_recipe(changed, where)
+        return read_recipe(with_entries(self.document(), entries), where)
 
     @cached_property
     def options(self) -> Any:
@@ -216,46 +213,42 @@ CHECKS: dict[str, Callable[[str, Entries, str], None]] = {
 }  # fmt: skip  # by network; they need no torch
 
 TEXTS = ("scheme", "reference", "data.template")  # whose values may look like YAML, such as "Q: {prompt} A: "
-QUOTES = ("'", '"')
-
-
-def read_assignment(assignment: str) -> tuple[str, Any]:
-    """The entry and the value of an assignment such as `a.b=c`. Values are read as YAML, but for some that are text,
-    unless they stand in quotes."""
-    path, equals, text = assignment.partition("=")
-    path = path.strip()
-    if not equals or not all(path.split(".")) or path.count(".") > 1:
-        raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
-    try:
-        return path, text if path in TEXTS and text[:1] not in QUOTES else yaml.load(text, Loader)
-    except yaml.YAMLError:
-        raise ValueError(f"override {assignment!r}: {text!r} is not a YAML value") from None
 
 
 def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:
-    """The entries that assignments change, as `Recipe.changed` takes them."""
-    return dict(map(read_assignment, assignments))
+    """The entries that assignments such as `a.b=c` change, as `Recipe.changed` takes them. Values are read as YAML, but
+    for some that are text, unless they stand in quotes."""
+    entries = dict[str, Any]()
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        path = path.strip()
+        if not equals or not all(path.split(".")) or path.count(".") > 1:
+            raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
+        try:
+            is_text = path in TEXTS and text[:1] not in ("'", '"')
+            entries[path] = text if is_text else yaml.load(text, Loader)
+        except yaml.YAMLError:
+            raise ValueError(f"override {assignment!r}: {text!r} is not a YAML value") from None
+    return entries
 
 
-def with_entry(document: Entries, path: Sequence[str], value: Any) -> dict[str, Any]:
-    """The document with another entry, of a section or outside of all."""
-    key, *rest = path
-    if not rest:
-        return {**document, key: value}
-    section = {} if document.get(key) is None else document[key]
-    if not isinstance(section, Mapping):
-        raise ValueError(f"{key} has no entries of its own")
-    return {**document, key: with_entry(section, rest, value)}
+def with_entries(document: Entries, entries: Entries) -> dict[str, Any]:
+    """The document with other entries, of a section or outside of all."""
+    changed = dict(document)
+    for path, value in entries.items():
+        section, _, key = path.rpartition(".")
+        if section:
+            there = {} if changed.get(section) is None else changed[section]
+            if not isinstance(there, Mapping):
+                raise ValueError(f"{path}: {section} has no entries of its own")
+            key, value = section, {**there, key: value}
+        changed[key] = value
+    return changed
 
 
 def override(document: Entries, assignments: Sequence[str]) -> dict[str, Any]:
     """The document with assignments such as `a.b=c` applied."""
-    changed = dict(document)
-    for assignment in assignments:
-        path, value = read_assignment(assignment)
-        with errors_at(f"override {assignment!r}"):
-            changed = with_entry(changed, path.split("."), value)
-    return changed
+    return with_entries(document, read_assignments(assignments))
 
 
 def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:

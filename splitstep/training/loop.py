@@ -126,9 +126,10 @@ def train(
             with journal.progress, stop.handling(world):
                 fit(run, journal, stop)
             return finish(run, journal.progress)
+        except Diverged as error:
+            assert run is not None
+            return finish_diverged(run, error)
         except BaseException as error:
-            if run is not None and isinstance(error, Diverged):
-                return finish_diverged(run, error)
             full = no_memory(error)
             free = not begun if run is None else full and not run.state.step
             if world.rank == 0 and free:  # the corrected recipe will be another one, and needs the directory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def write(file: Path, **special: int) -> Path:
     return file
 
 
-def test_weights_tokens_and_settings_are_those_of_transformers(tmp_path: Path) -> None:
+def test_weights_tokens_and_settings_are_those_of_transformers_and_can_be_saved(tmp_path: Path) -> None:
     file = write(tmp_path / "tiny.gguf", bos=BEGIN, eos=END)
     where: Any = {"pretrained_model_name_or_path": tmp_path, "gguf_file": file.name}
     expected, tokenizer = AutoModelForCausalLM.from_pretrained(**where), AutoTokenizer.from_pretrained(**where)
@@ -65,6 +66,13 @@ def test_weights_tokens_and_settings_are_those_of_transformers(tmp_path: Path) -
     assert found.needs_tokenizer()("abc ab!").input_ids == tokenizer("abc ab!").input_ids
     assert found.needs_tokenizer().get_vocab() == tokenizer.get_vocab()
     assert found.model.config.num_hidden_layers == LAYERS
+    found.model.save_pretrained(tmp_path / "saved")
+    found.tokenizer.save_pretrained(tmp_path / "saved")
+    again, ids = open_model(tmp_path / "saved"), torch.tensor([tokenizer("abc ab!").input_ids])
+    torch.testing.assert_close(again.model(ids).logits, found.model(ids).logits, rtol=0, atol=0)
+    written = [one.model.generate(ids, max_new_tokens=5, do_sample=False).tolist() for one in (again, found)]
+    assert written[0] == written[1]
+    assert "quantization_config" not in json.loads((tmp_path / "saved" / "config.json").read_text())
 
 
 @pytest.mark.parametrize("special", [{"bos": BEGIN, "eos": END}, {"bos": END, "eos": BEGIN}, {"bos": BEGIN}, {}])

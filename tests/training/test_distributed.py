@@ -126,6 +126,7 @@ def test_either_may_be_killed_before_any_file_operation(victim: int, tmp_path: P
     assert wrong == []
 
 
+@pytest.mark.nightly
 def test_each_process_resumes_its_own_random_numbers(tmp_path: Path) -> None:
     """Fused attention draws its masks from PyTorch's generator, as this objective does."""
     check_killed({**with_train(RECIPE, parallel="ddp"), "objective": "noisy"}, tmp_path, processes=2)
@@ -149,15 +150,15 @@ def resaved(document: dict[str, Any], out: Path) -> int:
     [("fsdp", "average"), *(pytest.param(*x, marks=pytest.mark.nightly) for x in (("fsdp", "best"), ("ddp", "best")))],
 )
 def test_any_number_of_processes_goes_on_with_what_two_began(parallel: str, keep: str, tmp_path: Path) -> None:
-    """Weights, moments, what the objective learned and what is kept: on one and on four processes, the same bits."""
-    document = with_train(RECIPE, parallel=parallel, keep=keep, batch=16, average=2, average_every=2)
+    """Weights, moments, what the objective learned and what is kept: on one and on three processes, the same bits."""
+    document = with_train(RECIPE, parallel=parallel, keep=keep, batch=12, average=2, average_every=2)
     document |= {"task": "digits", "data": {}, "objective": {"name": "project", "weight": 1.0}}
     out = tmp_path / "run"
     killed(document, out, operations_of(document, tmp_path / "count", 2) * 4 // 5, 2)
     begun = stored(newest(out))
     assert begun.keys() == {"model", "optimizer", "objective", "rng", "best" if keep == "best" else "sum"}
     assert len(list(newest(out).glob("model-?-of-2.safetensors"))) == 2
-    for processes in (1, 4):
+    for processes in (1, 3):
         [step] = {child.result()[0] for child in together(document, out, processes, act=resaved)}
         again = newest(tmp_path / f"run-on-{processes}")
         assert again.name == newest(out).name == f"step-{step:09d}"

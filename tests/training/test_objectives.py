@@ -74,7 +74,8 @@ def own(out: Path) -> dict[str, Tensor]:
 def test_an_objective_learns_its_own_parameters(tmp_path: Path) -> None:
     """They come nearer to the teacher's, which nothing changes; the model is as without them: it gets no gradient."""
     for name, objective in (("run", PROJECT), ("task", "task")):
-        trained(recipe(objective, steps=60, lr=0.02, clip=0.0), tmp_path / name)
+        rare = {"evaluate_every": 60, "checkpoint_seconds": 1e6}
+        trained(recipe(objective, steps=60, lr=0.02, clip=0.0, **rare), tmp_path / name)
     learned = own(tmp_path / "run")
     assert {name for name in learned if ":" not in name} == {"projector.weight", "projector.bias", "steps"}
     assert {name for name in learned if ":" in name} == {
@@ -116,19 +117,6 @@ def test_a_learner_is_what_the_model_returns() -> None:
     assert [name for name, _ in Learner(model, task_loss).named_parameters()] == [
         f"model.{name}" for name, _ in model.named_parameters()
     ]
-
-
-@pytest.mark.parametrize(
-    ("objective", "message"),
-    [
-        ("tsk", 'there is no objective "tsk"; did you mean "task"\\?'),
-        ({"weight": 1}, "needs a name: one of .*task, distil"),
-        (3, "objective is 3, and needs text or entries of its own"),
-    ],
-)
-def test_an_unknown_objective_is_one_line(objective: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_recipe({**RECIPE, "objective": objective}, "r")
 
 
 def test_options_that_an_objective_lacks_are_one_line(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from splitstep.training.processes import Stop, Stopped
 
 DOCUMENT: dict[str, Any] = {
     **RECIPE,
-    "train": {**RECIPE["train"], "steps": 600, "evaluate_every": 300, "log_every": 20, "checkpoint_seconds": 1e6},
+    "train": {**RECIPE["train"], "steps": 300, "evaluate_every": 150, "log_every": 20, "checkpoint_seconds": 1e6},
 }
 
 
