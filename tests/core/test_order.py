@@ -179,6 +179,10 @@ def test_a_rows_order_is_that_of_its_letters_own_weights_decoder_and_name() -> N
         ("ruth3", "(A+C)*7/24 F*2/3 (A+C)*3/4 F*-2/3 (A+C)*-1/24 F @kutta3", 3),
         ("rk4", "A+C+F @rk4", HIGHEST),
         ("reversible", "b:(A+C+F)/2 a:A+C+F b:(A+C+F)/2 @midpoint", 2),
+        ("A/2 N F M A/2 N", "A/2 N C/2 P F M A/2 N C/2 P", 1),  # C's projections are shared as A's are
+        ("A0/2 N F P A1/2 M", "A0/2 N C0/2 P0 F P A1/2 M C1/2 P1", 1),
+        ("A F N", "A C F N", 1),
+        ("A+F N", "A+C+F N", 1),
     ],
 )
 def test_a_decoder_has_its_own_scheme(name: str, text: str, splitting: int) -> None:

@@ -19,6 +19,7 @@ from splitstep.studies.inspect.study import Plan
 pytestmark = pytest.mark.slow
 HOSTILE = "The <script>document.title='owned'</script> cat & \"dog\" </main><img src=x onerror=alert(1)> sat."
 PROBES = ("trajectory", "drift", "clustering", "rank", "cka_layers", "attention", "rollout", "jacobian", "products")
+DOTS = "[...document.querySelectorAll('#spectra .dots')].map(e => e.getAttribute('d')).join()"
 PLACES = "[...document.querySelectorAll('#particles .particle')].map(e => e.style.left + e.style.top).join()"
 
 
@@ -41,7 +42,9 @@ def file(found: Inspection, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found.save_page(tmp_path_factory.mktemp("page"))
 
 
-def test_tokens_move_when_played_and_hovering_says_which_they_are(browser: Any, file: Path) -> None:
+def test_tokens_of_a_hostile_text_move_when_played_and_a_slider_shows_every_spectrum(
+    browser: Any, file: Path, found: Inspection
+) -> None:
     page, wrong = visit(browser, file, 1280)
     end = page.evaluate(PLACES)
     page.focus("#particles [type=range]")
@@ -54,29 +57,16 @@ def test_tokens_move_when_played_and_hovering_says_which_they_are(browser: Any, 
     assert page.evaluate(PLACES) == end
     page.hover("#particles .token >> nth=0")
     assert page.inner_text("#particles .tip").startswith("T\ntoken 1 of 48")
-    page.close()
-    assert wrong == []
-
-
-def test_tokens_of_a_hostile_text_stay_text(browser: Any, file: Path, found: Inspection) -> None:
-    page, wrong = visit(browser, file, 1280)
     shown = "".join(one.text_content() for one in page.query_selector_all("#particles .token"))
     assert shown == "".join(found.model.paths[0].tokens)
     assert HOSTILE.startswith(shown)
     assert page.title() == "Inside llama"
     assert page.query_selector("main img, main script") is None
-    page.close()
-    assert wrong == []
-
-
-def test_the_slider_shows_the_spectrum_of_every_layer(browser: Any, file: Path) -> None:
-    page, wrong = visit(browser, file, 1280)
-    dots = "[...document.querySelectorAll('#spectra .dots')].map(e => e.getAttribute('d')).join()"
     page.focus("#spectra [type=range]")
     seen = set[str]()
     for layer in range(4):
         assert page.inner_text("#spectra .at") == f"layer {layer}"
-        seen.add(page.evaluate(dots))
+        seen.add(page.evaluate(DOTS))
         page.keyboard.press("ArrowRight")
     assert len(seen) == 4
     page.close()

@@ -54,18 +54,15 @@ def document(result: Inspection) -> Document:
 
 def about(result: Inspection) -> str:
     """The model, the texts and what stands beside it, in a sentence or two."""
-    one = result.model
+    one, other, beside = result.model, result.other, ""
     texts = f"{counted(result.texts, 'text')} of at most {counted(result.tokens, 'token')} from {result.source}"
-    beside = "" if result.other is None else f" Beside it: {against(result.other, result.seed)}."
+    if other is not None:
+        fresh = f"the same architecture with random weights (its own initialisation, seed {result.seed}), in grey"
+        known = f"{other.model}, scheme {other.scheme}, {counted(other.layers, 'layer')}"
+        beside = f" Beside it: {fresh if other.random else known}."
     with_derivatives = min(result.differentiated, result.texts)
     few = f" Jacobians are those of {counted(with_derivatives, 'text')}." if with_derivatives < result.texts else ""
     return f"{one.model}: scheme {one.scheme}, {counted(one.layers, 'layer')}, width {one.width}; {texts}.{beside}{few}"
-
-
-def against(other: ModelFindings, seed: int | None) -> str:
-    if other.random:
-        return f"the same architecture with random weights (its own initialisation, seed {seed}), in grey"
-    return f"{other.model}, scheme {other.scheme}, {counted(other.layers, 'layer')}"
 
 
 def models_table(result: Inspection) -> Table:

@@ -22,11 +22,20 @@ from ...probes.clusters import cluster_labels, token_cosines
 from ...probes.probe import LayerStates, lengths, mean_over, numbers
 from ...scheme import Scheme
 from ...support.words import first_line
-from .result import TokenPaths, rounded_rows
+from .result import TokenPaths
 
 TOKENS = 128  # of a text whose paths are kept
 SEED = 16  # of the plane of paths
 SAME = 1e-3  # of the largest logit: by how much later tokens may change what earlier ones predict
+
+
+def rounded(value: float, digits: int = 6) -> float:
+    """The number with so many significant digits."""
+    return float(f"{value:.{digits}g}")
+
+
+def rounded_rows(matrix: Tensor, digits: int = 4) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(rounded(value, digits) for value in row) for row in matrix.tolist())
 
 
 @final
@@ -170,6 +179,32 @@ class Judge(NamedTuple):
             return float(cross_entropy(output[:, :-1].double().flatten(0, 1), ids.flatten()))
         return float(output) if self.by == "labels" and output.numel() == 1 else None
 
+    @torch.no_grad()
+    def skipped(self, flow: Flow, inputs: Mapping[str, Any], layers: Sequence[int]) -> dict[int, float]:
+        """What changes if a layer is left out: the loss minus the model's own, or |y' - y| / |y| of the output.
+
+        The entry -1 is the model's own loss, if it has one.
+        """
+        if not layers and self.by == "output":
+            return {}
+        given = {name: x for name, x in inputs.items() if name != "labels" or self.by == "labels"}
+        stack, context, x = flow.stacks[flow.main], flow.context(given), flow.embed(given)
+        steps, k, starts = stack.steps(), stack.substeps, list[Any]()
+        for first in range(0, len(steps), k):
+            starts.append(x)
+            x = integrate(stack.scheme, steps[first : first + k], x, context)
+        own = flow.head(x, context)
+        loss = self.loss(own, inputs)
+        found = {} if loss is None else {-1: loss}
+        for layer in layers:
+            rest = steps[(layer + 1) * k :]
+            end = integrate(stack.scheme, rest, starts[layer], context) if rest else starts[layer]
+            output = flow.head(end, context)
+            after = self.loss(output, inputs)
+            lost = None if loss is None or after is None else after - loss
+            found[layer] = float((output - own).norm() / own.norm()) if lost is None else lost
+        return found
+
 
 @torch.no_grad()
 def predicts_next(flow: Flow, inputs: Mapping[str, Any]) -> bool:
@@ -187,28 +222,3 @@ def predicts_next(flow: Flow, inputs: Mapping[str, Any]) -> bool:
     if one is None or two is None or one.shape != (*ids.shape, words):
         return False
     return bool((one[:, :-1] - two[:, :-1]).abs().max() <= SAME * one.abs().max())
-
-
-@torch.no_grad()
-def skipped_layers(flow: Flow, inputs: Mapping[str, Any], judge: Judge, layers: Sequence[int]) -> dict[int, float]:
-    """What changes if a layer is left out: the loss minus the model's own, or |y' - y| / |y| of the output. The entry
-    -1 is the model's own loss, if it has one."""
-    if not layers and judge.by == "output":
-        return {}
-    given = {name: x for name, x in inputs.items() if name != "labels" or judge.by == "labels"}
-    stack, context, x = flow.stacks[flow.main], flow.context(given), flow.embed(given)
-    steps, k, starts = stack.steps(), stack.substeps, list[Any]()
-    for first in range(0, len(steps), k):
-        starts.append(x)
-        x = integrate(stack.scheme, steps[first : first + k], x, context)
-    own = flow.head(x, context)
-    loss = judge.loss(own, inputs)
-    found = {} if loss is None else {-1: loss}
-    for layer in layers:
-        rest = steps[(layer + 1) * k :]
-        end = integrate(stack.scheme, rest, starts[layer], context) if rest else starts[layer]
-        output = flow.head(end, context)
-        after = judge.loss(output, inputs)
-        lost = None if loss is None or after is None else after - loss
-        found[layer] = float((output - own).norm() / own.norm()) if lost is None else lost
-    return found

@@ -25,20 +25,8 @@ from ...probes.layer_maps import LayerBlocks
 from ...probes.watching import watch_flow
 from ...support.provenance import made
 from ...training.progress import Counting
-from .own_probes import Guarded, Judge, KeptStates, SavedStates, Sizes, skipped_layers, token_paths
-from .result import (
-    Along,
-    Inspection,
-    Matrix,
-    Missing,
-    ModelFindings,
-    Outlier,
-    Series,
-    Skipped,
-    Spectrum,
-    rounded,
-    rounded_rows,
-)
+from .own_probes import Guarded, Judge, KeptStates, SavedStates, Sizes, rounded, rounded_rows, token_paths
+from .result import Along, Inspection, Matrix, Missing, ModelFindings, Outlier, Series, Skipped, Spectrum
 from .sources import Source, Text, TextChoice, source_of
 
 RANDOM, NOTHING = "random", "none"
@@ -243,7 +231,7 @@ def measured(
     for i, text in enumerate(texts):
         observe_text(flow, text, i, plan, tally)
         tried = tally.chosen if plan.skips and i < SKIPPED else ()
-        tally.skips.append(skipped_layers(flow, text.inputs, judge, tried))
+        tally.skips.append(judge.skipped(flow, text.inputs, tried))
         tick()
     return ModelFindings(
         model=opened.name, scheme=str(stack.scheme), stack=flow.main, layers=layers, width=tally.states[0].shape[-1],
