@@ -8,23 +8,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
 
-from torch import Tensor
-
 from ...experiments.result import Result
 from ...support.provenance import Provenance
 from ...support.typed import Figure, Inlined
 
 Along = Literal["state", "layer", "pair", "number"]
 """What a series runs along: the L + 1 states, the L layers, the L - 1 pairs of layers, or something else."""
-
-
-def rounded(value: float, digits: int = 6) -> float:
-    """The number with so many significant digits."""
-    return float(f"{value:.{digits}g}")
-
-
-def rounded_rows(matrix: Tensor, digits: int = 4) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(rounded(value, digits) for value in row) for row in matrix.tolist())
 
 
 class Series(NamedTuple):
