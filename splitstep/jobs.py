@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, TypeVar, final
 
@@ -51,11 +51,10 @@ def default_workers() -> int:
 def check_engine(text: str) -> tuple[str, str]:
     """The kind and the argument of "local", "local=N" or "dask=ADDRESS"."""
     kind, equals, argument = text.partition("=")
-    if kind == "local" and (not equals or (argument.isdecimal() and int(argument) > 0)):
-        return kind, argument
-    if kind == "dask" and argument:
-        return kind, argument
-    raise ValueError(f"--engine {text} is unknown: use local, local=N (processes) or dask=ADDRESS.")
+    processes = kind == "local" and (not equals or (argument.isdecimal() and int(argument) > 0))
+    if not processes and not (kind == "dask" and argument):
+        raise ValueError(f"--engine {text} is unknown: use local, local=N (processes) or dask=ADDRESS.")
+    return kind, argument
 
 
 @contextmanager
@@ -115,8 +114,8 @@ class Processes(Executor):
 
     def __init__(self, workers: int) -> None:
         self._threads = ThreadPoolExecutor(workers)
-        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._workers = [_Worker() for _ in range(workers)]
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
 
@@ -126,13 +125,10 @@ class Processes(Executor):
     def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         worker = self._idle.get()
         try:
-            for left in reversed(range(TRIES)):
-                try:
+            for _ in range(TRIES - 1):
+                with suppress(BrokenProcessPool):
                     return worker.call(fn, args, kwargs)
-                except BrokenProcessPool:
-                    if not left:
-                        raise
-            raise AssertionError
+            return worker.call(fn, args, kwargs)
         finally:
             self._idle.put(worker)
 

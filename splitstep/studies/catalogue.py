@@ -42,13 +42,9 @@ def listed_recipes() -> list[ListedRecipe]:
 
 def listed_tasks() -> list[ListedTask]:
     """All tasks, those of other packages, too."""
-    users = list_recipes()
-
-    def entry(name: str) -> ListedTask:
-        task = TASKS[name]
-        return ListedTask(name, task.what, task.model, task.note, tuple(one.name for one in users if one.task == name))
-
-    return [entry(name) for name in TASKS]
+    recipes = list_recipes()
+    users = {name: tuple(one.name for one in recipes if one.task == name) for name in TASKS}
+    return [ListedTask(name, one.what, one.model, one.note, users[name]) for name, one in TASKS.items()]
 
 
 def recipes_table(entries: Sequence[ListedRecipe]) -> Table:

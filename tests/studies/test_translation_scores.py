@@ -301,9 +301,9 @@ def codec() -> Codec:
     return learn(lines, lines, TextForm("en", "de"), 40)
 
 
-def model_for(codec: Codec, **more: object) -> SplitstepForTranslation:
+def model_for(codec: Codec, **more: Any) -> SplitstepForTranslation:
     torch.manual_seed(0)
-    shape: dict = {"layers": 1, "decoder_layers": 1, "width": 32, "heads": 2, "ffn": 32, "max_positions": 64}
+    shape: dict[str, Any] = {"layers": 1, "decoder_layers": 1, "width": 32, "heads": 2, "ffn": 32, "max_positions": 64}
     config = TranslationConfig(vocab_size=codec.size, init="normal", init_std=0.3, **(shape | more))
     return SplitstepForTranslation(config).double().eval()
 

@@ -95,6 +95,7 @@ def main_table(blocks: Sequence[Block]) -> Table:
 
 
 def main_record(block: Block, row: Row) -> Record:
+    """A row of the main table."""
     form, title, rate = block.result.metric.format, title_of(block.result.metric), row.tokens_per_second
     return {
         TASK: block.name,
@@ -127,15 +128,12 @@ def reading_note(result: Comparison) -> str:
 def warnings(result: Comparison) -> str:
     """What to know before comparing figures: which are missing, and whether runs shared the machine."""
     finished = [one for one in observed(result.trials) if one.finished]
-    diverged, not_finite = len(result.trials) - len(finished), lacking(finished, result.metric)
     at_once = (result.made.engine or "").removeprefix("local=")
-    return "".join(
-        [
-            f" Diverged, and left out of the means: {counted(diverged, 'run')}." if diverged else "",
-            f" Figures not finite, and left out of the means: {counted(not_finite, 'run')}." if not_finite else "",
-            f" Seconds and tokens/s: with {at_once} runs at once." if at_once.isdecimal() and int(at_once) > 1 else "",
-        ]
-    )
+    lost = {"Diverged": len(result.trials) - len(finished), "Figures not finite": lacking(finished, result.metric)}
+    said = [f" {what}, and left out of the means: {counted(n, 'run')}." for what, n in lost.items() if n]
+    if at_once.isdecimal() and int(at_once) > 1:
+        said.append(f" Seconds and tokens/s: with {at_once} runs at once.")
+    return "".join(said)
 
 
 def all_scores(result: Comparison) -> list[ScoreEstimate]:
@@ -156,15 +154,10 @@ def tables_of_test_sets(blocks: Sequence[Block]) -> list[Table]:
         return []
     records = [record_of_test_set(block, one, scores, main) for block in blocks for one in block.result.tests]
     notes = dict.fromkeys(note_on_test_sets(block.result) for block in blocks)
-    signatures = [
-        {
-            Column("score", text=True): one.name,
-            Column("signature", text=True): (Code(one.signature), "" if one.comparable else f"(*: {NOT_COMPARABLE})"),
-        }
-        for one in main
-    ]
+    heads = Column("score", text=True), Column("signature", text=True)
+    signatures = [(one.name, (Code(one.signature), "" if one.comparable else f"(*: {NOT_COMPARABLE})")) for one in main]
     rest = [f"{one.name}: {one.signature}." for one in scores if one not in main]
-    return [Table.of(records, "Test sets", list(notes)), Table.of(signatures, notes=rest)]
+    return [Table.of(records, "Test sets", list(notes)), Table(heads, signatures, notes=rest)]
 
 
 def record_of_test_set(
@@ -212,11 +205,8 @@ def note_on_test_sets(result: Comparison) -> str:
     first, sentences = result.rows[0].name, ["Scores are means over seeds, with Student's t intervals."]
     counts = [one.difference.n for one in result.tests if one.difference is not None]
     if counts:
-        how = (
-            "Student's t over seeds and a paired bootstrap over sentences, together"
-            if max(counts) > 1
-            else "paired bootstrap over sentences alone, for there is one seed"
-        )
+        several = "Student's t over seeds and a paired bootstrap over sentences, together"
+        how = several if max(counts) > 1 else "paired bootstrap over sentences alone, for there is one seed"
         sentences.append(
             f"Differences to {first} are of {title_of(result.metric)}, seed by seed; intervals: 95%, {how}. p: paired "
             f"bootstrap over sentences, two-sided, of each seed against {first}'s."
@@ -278,8 +268,7 @@ def kept_text(kept: Kept | None, best_step: int | None, steps: int) -> str:
     if kept is None or kept.by == "best":
         by = f", the best by {kept.figure.replace('_', ' ')}" if kept and kept.figure else ""
         return "-" if best_step is None else f"{best_step:,} of {steps:,}{by}"
-    steps_kept = kept.steps
-    return f"the mean of {len(steps_kept)}, steps {steps_kept[0]:,} to {steps_kept[-1]:,}" if steps_kept else "-"
+    return f"the mean of {len(kept.steps)}, steps {kept.steps[0]:,} to {kept.steps[-1]:,}" if kept.steps else "-"
 
 
 def widths(notation: str, shape: Shape) -> str:

@@ -41,6 +41,10 @@ class System(NamedTuple):
     runs: Mapping[int, RunRecord]
     arm: str = ""
 
+    def counts(self, split: str) -> Counts:
+        """What the metric counts in each run's lines."""
+        return {seed: count(self.task, split, run.written[split]) for seed, run in self.runs.items()}
+
 
 class SentenceCounts(NamedTuple):
     """A run on a split: its lines as the metric sees them, and what the metric adds up over them [N, K]."""
@@ -54,13 +58,10 @@ Counts = Mapping[int, SentenceCounts]  # by seed
 
 def on_test_sets(systems: Sequence[System]) -> tuple[OnTestSet, ...]:
     """Every scheme on every test split; the others are compared with the first."""
-    found = list[OnTestSet]()
-    for split in systems[0].task.tests:
-        counts = [
-            {seed: count(one.task, split, run.written[split]) for seed, run in one.runs.items()} for one in systems
-        ]
-        firsts = [{}, *[counts[0]] * (len(systems) - 1)]
-        found += [tested(*each, split) for each in zip(systems, counts, firsts, strict=True)]
+    found, (first, *others) = list[OnTestSet](), systems
+    for split in first.task.tests:
+        base = first.counts(split)
+        found += [tested(first, base, {}, split), *(tested(one, one.counts(split), base, split) for one in others)]
     return tuple(found)
 
 
@@ -85,12 +86,8 @@ def tested(system: System, own: Counts, first: Counts, split: str) -> OnTestSet:
 
 def over_seeds(runs: Sequence[Sequence[Score]]) -> tuple[ScoreEstimate, ...]:
     """Each score's mean over the runs."""
-    found = []
-    for number, one in enumerate(runs[0] if runs else ()):
-        mean = estimate([scores[number].value for scores in runs], bounds=PERCENT)
-        assert mean is not None
-        found.append(ScoreEstimate(one.key, one.name, one.signature, one.comparable, mean))
-    return tuple(found)
+    means = [(scores[0], estimate([one.value for one in scores], bounds=PERCENT)) for scores in zip(*runs, strict=True)]
+    return tuple(ScoreEstimate(one.key, one.name, one.signature, one.comparable, mean) for one, mean in means if mean)
 
 
 def paired_scores(
