@@ -111,7 +111,6 @@ class Attends(Protocol):
 
     def weights(self, t: Any, x: Tensor, context: Any) -> Tensor | None:
         """The attention weights [B, heads, T, S] of an evaluation; None if this layer has none."""
-        ...
 
 
 class Attention(nn.Module):
