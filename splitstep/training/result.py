@@ -213,7 +213,7 @@ def written_card(
         front=yaml.safe_dump({key: value for key, value in tags.items() if value}, sort_keys=False),
         title=escaped(title),
         about=about,
-        model=table(["model", ""], rows),
+        model=markdown_table(["model", ""], rows),
         data=data_list(task.describe().get("source"), result.recipe.get("data")),
         prompt=prompt,
         figures="\n\n".join(figures_of(result)),
@@ -256,7 +256,7 @@ def model_card(result: RunResult, model: SplitstepModel, task: Task, folder: Pat
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -300,18 +300,18 @@ def figures_of(result: RunResult) -> list[str]:
     found = {name: figures for name, figures in splits.items() if figures}
     names = list(dict.fromkeys([result.metric.name, *(key for figures in found.values() for key in figures)]))
     rows = [
-        [escaped(split), *(shown(figures, name, result.metric) for name in names)] for split, figures in found.items()
+        [escaped(split), *(figure_text(one, name, result.metric) for name in names)] for split, one in found.items()
     ]
     scores = [
         [escaped(split), escaped(score.name), f"{score.value:.2f}", escaped(score.signature)]
         for split, one in (result.splits or {}).items()
         for score in one.scores
     ]
-    tables = [table(["split", *map(escaped, names)], rows)]
-    return [*tables, *([table(["split", "score", "value", "signature"], scores)] if scores else [])]
+    tables = [markdown_table(["split", *map(escaped, names)], rows)]
+    return [*tables, *([markdown_table(["split", "score", "value", "signature"], scores)] if scores else [])]
 
 
-def shown(figures: Figures, name: str, metric: Metric) -> str:
+def figure_text(figures: Figures, name: str, metric: Metric) -> str:
     if name not in figures:
         return ""
     return metric.format.format(figures[name]) if name == metric.name else f"{figures[name]:.4g}"

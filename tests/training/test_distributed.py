@@ -214,13 +214,13 @@ def test_a_save_takes_little_memory(tmp_path: Path) -> None:
 
 def test_all_processes_refuse_alike(tmp_path: Path) -> None:
     """The first one claims the directory; what it refuses, all refuse, and none is left waiting."""
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").touch()
-    uneven = with_train(RECIPE, batch=6)
-    for document, told in ((RECIPE, "holds other files"), (uneven, "cannot be shared by 2 processes")):
-        for child in together(document, tmp_path / ("other" if document is RECIPE else "uneven"), 2):
-            with pytest.raises(ValueError, match=told):
-                child.result()
+    (tmp_path / "file").touch()
+    for child in together(RECIPE, tmp_path, 2):
+        with pytest.raises(ValueError, match="holds other files"):
+            child.result()
+    uneven, task = read_recipe(with_train(RECIPE, batch=6), "r"), read_recipe(RECIPE, "r").load_task()
+    with pytest.raises(ValueError, match=r"shared by 2 processes and 2 accumulated parts: use a multiple of 4"):
+        Run(uneven, RunDirectory(tmp_path), task, Processes(0, 2, torch.device("cpu")))
 
 
 def cut_up(run: Run) -> bool:
@@ -244,19 +244,18 @@ def seen_cut_up(document: dict[str, Any], out: Path) -> dict[str, Any]:
     return seen | {"class": type(run.model).__name__}
 
 
-@pytest.mark.parametrize(("scheme", "by"), [("lie", "recipe"), ("reversible", "accelerate")])
-def test_parameters_are_cut_up_once(scheme: str, by: str, tmp_path: Path) -> None:
-    """Before, between and after updates and evaluations; accelerate's own variable wraps nothing a second time."""
-    document = {**RECIPE, "scheme": scheme}
-    if by == "recipe":
-        document = with_train(document, parallel="fsdp")
-    environment = {"ACCELERATE_USE_FSDP": "true"} if by == "accelerate" else {}
-    fields = 4 if scheme == "lie" else 0  # a reversible stack belongs to the root
-    for child in together(document, tmp_path / "run", 2, environment=environment, act=seen_cut_up):
-        assert child.result()[0] == {
-            "before": True, "trained": True, "evaluated": True,
-            "wrapped": 1 + fields, "class": "FSDPSplitstepForSequenceClassification",
-        }  # fmt: skip
+def both_seen(document: dict[str, Any], out: Path) -> list[dict[str, Any]]:
+    """Where the recipe asks for it, and where accelerate's variable does."""
+    by_recipe, by_variable = with_train(document, parallel="fsdp"), {**document, "scheme": "reversible"}
+    return [seen_cut_up(one, out / str(i)) for i, one in enumerate((by_recipe, by_variable))]
+
+
+def test_parameters_are_cut_up_once(tmp_path: Path) -> None:
+    """Before, between and after updates and evaluations; accelerate's own variable wraps nothing a second time. A
+    reversible stack belongs to the root."""
+    always = {"before": True, "trained": True, "evaluated": True, "class": "FSDPSplitstepForSequenceClassification"}
+    for child in together(RECIPE, tmp_path, 2, environment={"ACCELERATE_USE_FSDP": "true"}, act=both_seen):
+        assert child.result()[0] == [{**always, "wrapped": 5}, {**always, "wrapped": 1}]
 
 
 @pytest.mark.nightly

@@ -37,8 +37,7 @@ CAPTURED = [{"mode": x, "precision": y} for x in ("capture", "compile+capture") 
     [
         {"accumulate": 1},
         {"accumulate": 4, "precision": "bfloat16"},
-        {"parallel": "ddp"},
-        pytest.param({"parallel": "fsdp"}, marks=pytest.mark.nightly),
+        *(pytest.param(x, marks=pytest.mark.nightly) for x in ({"parallel": "ddp"}, {"parallel": "fsdp"})),
         pytest.param({"mode": "compile"}, marks=pytest.mark.nightly),
         *(pytest.param(options, marks=GPU) for options in CAPTURED),
     ],
@@ -94,7 +93,8 @@ def test_an_objective_learns_its_own_parameters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("processes", "parallel"), [(1, "auto"), pytest.param(2, "ddp", marks=pytest.mark.nightly), (2, "fsdp")]
+    ("processes", "parallel"),
+    [(1, "auto"), *(pytest.param(2, parallel, marks=pytest.mark.nightly) for parallel in ("ddp", "fsdp"))],
 )
 def test_what_it_learns_is_resumed_and_not_exported(processes: int, parallel: str, tmp_path: Path) -> None:
     document = recipe(PROJECT, parallel=parallel)
