@@ -13,8 +13,8 @@ from made_up import LOSS, comparison, translation, trial
 from splitstep import cli
 from splitstep.experiments.statistics import detectable
 from splitstep.report.drawing import document_to_page
+from splitstep.studies.compare.document import compare_verdict
 from splitstep.studies.compare.result import Comparison, rows_of
-from splitstep.studies.compare.verdict import compare_verdict
 from splitstep.studies.orders import orders, orders_verdict
 from splitstep.studies.slopes import with_slopes
 

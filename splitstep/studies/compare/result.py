@@ -135,9 +135,8 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
 def row_of(own: Runs, first: Runs | None, metric: Metric) -> Row:
     """The row of these runs, which are compared with those of the first row, unless they are these."""
     test, valid = (figure_on(split, metric) for split in ("test", "valid"))
-    finished, one = [run for run in own if run.finished], own[0].run
+    finished, one, s = [run for run in own if run.finished], own[0].run, scheme(own[0].run.scheme)
     rates = [each.run.tokens_per_second for each in own if each.run.tokens_per_second]
-    s = scheme(one.scheme)
     return Row(
         name=row_name(one.scheme, one.arm),
         scheme=one.scheme,
