@@ -51,20 +51,10 @@ def watch(model: nn.Module, batch: Mapping[str, Any], probes: Made, stacks: Mapp
             held.enter_context(stack.register_forward_hook(lambda *given, name=name: ends.update({name: given[-1]})))
         held.enter_context(torch.set_grad_enabled(bool(asking) or torch.is_grad_enabled()))
         output = model(**batch, use_cache=False, observe=see)
-    passes = {
-        name: Pass(
-            model,
-            batch,
-            name,
-            stacks[name],
-            x,
-            output,
-            real_tokens(batch, x, name in decoders),
-            shared={},
-            head=head_of(model, name),
-        )
-        for name, x in ends.items()
-    }
+    passes: dict[str, Pass] = {}
+    for name, x in ends.items():
+        real, head = real_tokens(batch, x, name in decoders), head_of(model, name)
+        passes[name] = Pass(model, batch, name, stacks[name], x, output, real, shared={}, head=head)
     gradients = differentiate(output, probes, passes) if asking else {}
     return {
         name: {
