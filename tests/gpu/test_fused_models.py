@@ -1,4 +1,5 @@
-"""Models, derivatives and scores by kernels on a GPU are those of the formulas."""
+"""Models on a GPU: derivatives and scores by kernels are those of the formulas, compiled generation says the same
+words, and states that were not rebuilt are noticed."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from gpu import kernels as launched
 from kernel_cases import KINDS, build, gradients, outcome, reversible, sample, slow
+from tiny import left_mask, right_mask, tiny, tokens
 from tiny_causal import ROWS, llama
 from torch import Tensor, nn
 
@@ -24,6 +26,10 @@ from splitstep.kernels.fusing import FUSED
 from splitstep.kernels.loss import Padded, cross_entropy, formula, project
 from splitstep.kernels.softmax import FORMULAS, softmax_of
 from splitstep.tasks.measures import score_tokens
+
+HOW: dict[str, Any] = dict(max_new_tokens=6, do_sample=False)
+ROWS_TO_WRITE = ("lie", "macaron", "strang-midpoint", "reversible")
+CASES = [("causal", scheme, positions) for scheme in ROWS_TO_WRITE for positions in ("learned", "rotary")]
 
 
 @pytest.mark.parametrize("dtype", FUSED)
@@ -187,3 +193,34 @@ def test_a_divergence_of_spans_does_not_depend_on_kernels_or_padding() -> None:
     torch.testing.assert_close(fused.double(), exact, rtol=1e-4, atol=0)
     for slope, expected in zip(slopes, torch.autograd.grad(exact, doubles[1]), strict=True):
         torch.testing.assert_close(slope.double(), expected, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize(("kind", "scheme", "positions"), [*CASES, ("translation", "macaron", "sinusoidal")])
+def test_compiled_generation_says_what_uncached_generation_says(kind: str, scheme: str, positions: str) -> None:
+    torch.compiler.reset()
+    model = tiny(kind, scheme, positions=positions, eos_token_id=None).double().cuda()
+    ids, mask = tokens().cuda(), (left_mask() if kind == "causal" else right_mask()).cuda()
+    expected = model.generate(ids, attention_mask=mask, use_cache=False, **HOW)
+    for _ in range(2):  # the second call finds the graph of the first
+        found = model.generate(ids, attention_mask=mask, cache_implementation="static", **HOW)
+        assert torch.equal(found, expected)
+
+
+class Dropped(nn.Module):
+    """A field that is not a pure function: it draws random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.dropout = nn.Linear(16, 16), nn.Dropout(0.5)
+
+    def forward(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        return self.dropout(self.linear(x))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_states_that_were_not_rebuilt_make_gradients_nan(frozen: bool) -> None:
+    stack = ss.Stack(ss.scheme("reversible"), 4, lambda name, layer: Dropped()).cuda().train()
+    x = torch.randn(2, 3, 16, device="cuda", requires_grad=not frozen)
+    stack(x).sum().backward()
+    assert any(p.grad is not None and p.grad.isnan().any() for p in stack.parameters())
+    assert frozen or x.grad.isnan().all()  # pyright: ignore
