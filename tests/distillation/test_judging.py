@@ -103,7 +103,7 @@ def test_a_model_agrees_with_itself(make: Any) -> None:
     one = make()
     found = agreement(pair_of(one, one, ROWS), batch=2)
     assert (found.top1, found.kl, found.share) == (1.0, 0.0, 1.0)
-    assert found.places == sum(len(aligned_row(one.tokenizer, one.tokenizer, row)[0].places) for row in ROWS)
+    assert found.places == sum(sum(aligned_row(one.tokenizer, one.tokenizer, row)[0].scored) for row in ROWS)
     assert all(abs(one.distance) < 1e-9 for one in trajectory_distance(pair_of(one, one, ROWS)))
 
 
@@ -112,9 +112,10 @@ def test_places_of_one_tokenizer_predict_all_tokens_of_the_answer() -> None:
     for row in ROWS:
         read, _ = aligned_row(tokenizer, tokenizer, row)
         whole = tokenizer(row.prompt + row.answer)["input_ids"]
+        first = read.scored.index(True)
         assert read.ids == whole
-        assert read.places == list(range(read.places[0], len(whole) - 1))
-        assert tokenizer.decode(whole[: read.places[0] + 1]).encode()[: len(row.prompt.encode())] == row.prompt.encode()
+        assert read.scored == [first <= place < len(whole) - 1 for place in range(len(whole))]
+        assert tokenizer.decode(whole[: first + 1]).encode()[: len(row.prompt.encode())] == row.prompt.encode()
 
 
 @pytest.mark.parametrize("make", [partial(llama, seed=1, layers=2, width=16), gpt2], ids=["one tokenizer", "two"])
@@ -149,7 +150,7 @@ def test_distance_is_one_minus_cka_of_mapped_layers() -> None:
         read, _ = aligned_row(teacher.tokenizer, student.tokenizer, row)
         for one, into in ((teacher, ours), (student, theirs)):
             out = one.model(torch.tensor([read.ids]), output_hidden_states=True)
-            into.append([state[0, read.places].detach().double() for state in out.hidden_states])
+            into.append([state[0, read.scored].detach().double() for state in out.hidden_states])
     found = trajectory_distance(pair_of(teacher, student, ROWS), batch=2)
     assert [one[:2] for one in found] == [(1, 2), (2, 4)]
     for layer, matching, distance in found:

@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from splitstep.distillation.judging.answers import Prompt, Writing, write_batch
 from splitstep.distillation.judging.bits import costs_of
-from splitstep.distillation.judging.pairs import AlignedRow, Pair, agreement
+from splitstep.distillation.judging.pairs import Pair, agreement
 from splitstep.distillation.judging.reading import (
     Causal,
     ScoredTokens,
@@ -83,7 +83,7 @@ def test_texts_that_are_read_take_no_more_than_is_counted(kind: str, size: int) 
         with LiveBytes() as live:
             costs_of(model, texts * 2, ROWS)
         check(bytes_of_text((model,), tokens) * ROWS, live.most)
-        read = AlignedRow([1] * tokens, list(range(tokens - 1)))
+        read = ScoredTokens([1] * tokens, [True] * (tokens - 1) + [False], 0)
         both = Pair(Causal(model, tokenizer), Causal(model, tokenizer), [(read, read)] * ROWS * 2)
         with LiveBytes() as live:
             agreement(both, ROWS)

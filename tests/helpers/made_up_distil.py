@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import stdev
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from scipy import special
+from scipy.spatial import distance
 from torch import Tensor, nn
 
 from splitstep.distillation.records import (
@@ -139,13 +143,11 @@ def map_rows(made: Made, change: Any, token_change: Any = None) -> Made:
 
 
 def softmax(logits: Sequence[float], temperature: float = 1.0) -> list[float]:
-    largest = max(logits)
-    powers = [math.exp((x - largest) / temperature) for x in logits]
-    return [x / math.fsum(powers) for x in powers]
+    return special.softmax(np.array(logits) / temperature).tolist()
 
 
 def kl(p: Sequence[float], q: Sequence[float]) -> float:
-    return math.fsum(a * math.log(a / b) for a, b in zip(p, q, strict=True) if a > 0)
+    return float(special.rel_entr(p, q).sum())
 
 
 def mix(p: Sequence[float], q: Sequence[float], share: float) -> list[float]:
@@ -162,7 +164,7 @@ def dot(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def cosine(x: Sequence[float], y: Sequence[float]) -> float:
-    return dot(x, y) / math.sqrt(dot(x, x)) / math.sqrt(dot(y, y))
+    return 1 - float(distance.cosine(x, y))
 
 
 def applied(module: nn.Module, x: Sequence[float]) -> list[float]:
@@ -177,7 +179,7 @@ def token_weights(states: Tensor, real: Tensor) -> list[list[float]]:
     out: list[list[float]] = []
     for text, known in zip(states.tolist(), real.tolist(), strict=True):
         tokens = [t for t, here in enumerate(known) if here]
-        unit = {t: [x / deviation(text[t]) for x in text[t]] for t in tokens}
+        unit = {t: [x / stdev(text[t]) for x in text[t]] for t in tokens}
         weights = [0.0] * len(text)
         for s in tokens:
             others = [t for t in tokens if t != s]
@@ -188,15 +190,8 @@ def token_weights(states: Tensor, real: Tensor) -> list[list[float]]:
     return out
 
 
-def deviation(x: Sequence[float]) -> float:
-    mean = math.fsum(x) / len(x)
-    return math.sqrt(math.fsum((a - mean) ** 2 for a in x) / (len(x) - 1))
-
-
 def centre(states: Sequence[Sequence[float]], weights: Sequence[float], begin: int, end: int) -> list[float]:
-    total = math.fsum(weights[begin:end])
-    size = len(states[0])
-    return [math.fsum(weights[t] * states[t][i] for t in range(begin, end)) / total for i in range(size)]
+    return np.average(states[begin:end], axis=0, weights=weights[begin:end]).tolist()
 
 
 def ranges_of(given: Spans, text: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...probes.similarity import linear_cka
 from ...text.alignment import align
 from ...text.instructions import Row
-from ...text.token_bytes import token_bytes, utf8
+from ...text.token_bytes import TokenBytes, token_bytes, utf8
 from ..layers import teacher_layer
 from ..records import wide
 from ..vocabulary import shared_vocabulary
@@ -23,20 +23,13 @@ MOST = 2048  # tokens whose states are compared
 ROWS = 8  # that are read at once for their states, which are large: a few rows have as many tokens
 
 
-class AlignedRow(NamedTuple):
-    """The tokens of one model for a row, and the places, in order, where both models have read the same bytes and what
-    follows is of the answer."""
-
-    ids: list[int]
-    places: list[int]
-
-
 class Pair(NamedTuple):
-    """Two models, and rows as both read them, the longest first."""
+    """Two models, and rows as both read them, the longest first. The tokens are marked, in the same number, after which
+    both have read the same bytes and what follows is of the answer."""
 
     teacher: Causal
     student: Causal
-    rows: list[tuple[AlignedRow, AlignedRow]]
+    rows: list[tuple[ScoredTokens, ScoredTokens]]
 
 
 class Shown(NamedTuple):
@@ -50,23 +43,28 @@ class Shown(NamedTuple):
         return values[self.places[:, 0], self.places[:, 1]]
 
 
-def aligned_row(teacher: Any, student: Any, row: Row) -> tuple[AlignedRow, AlignedRow]:
-    """A row under two tokenizers. With one tokenizer the places are all that predict a token of the answer."""
+def aligned_row(teacher: Any, student: Any, row: Row) -> tuple[ScoredTokens, ScoredTokens]:
+    """A row under two tokenizers. With one tokenizer all tokens are marked that predict one of the answer."""
     text, begin = row.prompt + row.answer, len(utf8(row.prompt))
     sides = token_bytes(teacher, text), token_bytes(student, text)
     spans = align(*sides)
-    ends = spans.bytes[:, 1]
-    inside = np.flatnonzero((begin <= ends) & (ends < len(utf8(text))))
-    places = [(ranges[inside, 1] - 1).tolist() for ranges in (spans.teacher, spans.student)]
-    return AlignedRow(sides[0].ids.tolist(), places[0]), AlignedRow(sides[1].ids.tolist(), places[1])
+    inside = (begin <= spans.bytes[:, 1]) & (spans.bytes[:, 1] < len(utf8(text)))
+
+    def marked(side: TokenBytes, ranges: np.ndarray) -> ScoredTokens:
+        marks = np.isin(np.arange(len(side.ids)), ranges[inside, 1] - 1)
+        return ScoredTokens(side.ids.tolist(), marks.tolist(), 0)
+
+    return marked(sides[0], spans.teacher), marked(sides[1], spans.student)
 
 
 def pair_of(teacher: Causal, student: Causal, rows: Sequence[Row]) -> Pair:
-    """The rows as two models read them, without those that have no place to compare."""
+    """The rows as two models read them, without those that have no token to compare."""
     found = [aligned_row(teacher.tokenizer, student.tokenizer, row) for row in rows]
-    for side, model in enumerate((teacher.model, student.model)):
-        check_length(model, [ScoredTokens(one[side].ids, [], 0) for one in found])
-    return Pair(teacher, student, sorted((one for one in found if one[0].places), key=lambda one: -len(one[0].ids)))
+    for one, texts in zip((teacher, student), zip(*found, strict=True), strict=True):
+        check_length(one.model, texts)
+    return Pair(
+        teacher, student, sorted((one for one in found if any(one[0].scored)), key=lambda one: -len(one[0].ids))
+    )
 
 
 def batches_of_pair(pair: Pair, batch: int | None, states: bool = False) -> Iterator[tuple[Shown, Shown]]:
@@ -79,11 +77,10 @@ def batches_of_pair(pair: Pair, batch: int | None, states: bool = False) -> Iter
         left = left[size:]
 
 
-def shown(model: Any, rows: Sequence[AlignedRow], states: bool) -> Shown:
-    batch = padded([ScoredTokens(one.ids, [False] * len(one.ids), 0) for one in rows], device_of(model))
+def shown(model: Any, rows: Sequence[ScoredTokens], states: bool) -> Shown:
+    batch = padded(rows, device_of(model))
     output = model(input_ids=batch.ids, attention_mask=batch.real, use_cache=False, output_hidden_states=states)
-    places = [(row, place) for row, one in enumerate(rows) for place in one.places]
-    return Shown(output, torch.tensor(places, device=batch.ids.device))
+    return Shown(output, batch.scored.nonzero())
 
 
 class Agreement(NamedTuple):
