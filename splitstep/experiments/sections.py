@@ -13,8 +13,7 @@ from ..schemes import scheme
 from ..support.provenance import Provenance
 from ..support.words import counted
 from ..training.result import RunOutcome
-from .claims import Claim
-from .experiment import Difference
+from .experiment import Claim, Difference
 from .statistics import Estimate
 from .trials import Curve
 

@@ -8,14 +8,20 @@ from typing import Literal
 import pytest
 from made_up import ACCURACY, trial
 
-from splitstep.experiments.claims import Answer, Form, Rule, all_of, decide, evidence, opposite
 from splitstep.experiments.experiment import (
+    Answer,
     Experiment,
+    Form,
     Observation,
     Quantity,
+    Rule,
+    all_of,
     between,
     by_unit,
+    decide,
     difference,
+    evidence,
+    opposite,
     over_units,
 )
 from splitstep.experiments.statistics import Bounds, Estimate

@@ -11,7 +11,7 @@ from ...report.document import Beside, Document, Heading, Note, Part
 from ...report.tables import Table
 from . import charts, tables
 from .charts import COSINE, Figure
-from .result import DRIFT, EXPLOSION, Ablation, Claim, ablation_verdict, claim_verdict
+from .result import DRIFT, EXPLOSION, Ablation, DecidedClaim, ablation_verdict, claim_verdict
 
 SHARE = Axis("CKA", "{:.3f}")
 
@@ -42,7 +42,7 @@ def tables_together(results: Sequence[tuple[str, Ablation]]) -> Sequence[Table]:
     return tables.common_tables(results) if len(results) > 1 else document(results[0][1]).tables
 
 
-def claimed(result: Ablation, claim: Claim) -> list[Part]:
+def claimed(result: Ablation, claim: DecidedClaim) -> list[Part]:
     """A claim with its verdict and, if an arm has another rate of its own, what the full arm's rate says."""
     shown: list[Part] = [claim_verdict(claim)]
     if any(arm.own.rate != arm.shared.rate for arm in result.arms):

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...experiments.arms import FULL
-from ...experiments.claims import Answer, Rule, all_of, decide, opposite
-from ...experiments.experiment import Setting
+from ...experiments.experiment import Answer, Rule, Setting, all_of, decide, opposite
 from ...experiments.result import Result
 from ...experiments.sections import estimated
 from ...experiments.statistics import Estimate
@@ -101,7 +100,7 @@ class Replayed:
     cka: tuple[Estimate | None, ...]
 
 
-class Claim(NamedTuple):
+class DecidedClaim(NamedTuple):
     """One of the paper's claims, and what the figures say about it: at the arms' own rates, and at the full arm's."""
 
     name: str
@@ -123,7 +122,7 @@ class Ablation(Result):
     seeds: tuple[int, ...]
     rates: tuple[float, ...]
     arms: tuple[ArmResult, ...]
-    claims: tuple[Claim, ...]
+    claims: tuple[DecidedClaim, ...]
     replay: tuple[Replayed, ...]
     trials: tuple[Trial, ...]
     made: Inlined[Provenance]
@@ -207,13 +206,13 @@ RULES = (
 )
 
 
-def claims_of(arms: Sequence[ArmResult]) -> tuple[Claim, ...]:
+def claims_of(arms: Sequence[ArmResult]) -> tuple[DecidedClaim, ...]:
     """Each claim at the arms' own rates, which decide, and at the full arm's."""
     own, shared = ({arm.name: getattr(arm, kind) for arm in arms} for kind in ("own", "shared"))
-    return tuple(Claim(rule.name, rule.text, *rule.decided(own), *rule.decided(shared)) for rule in RULES)
+    return tuple(DecidedClaim(rule.name, rule.text, *rule.decided(own), *rule.decided(shared)) for rule in RULES)
 
 
-def claim_verdict(claim: Claim) -> Verdict:
+def claim_verdict(claim: DecidedClaim) -> Verdict:
     """A claim as a sentence, with the figures that decide it."""
     kind = "open" if claim.ruling == "undecided" else "settled"
     return Verdict(kind, f"{claim.text}: {claim.ruling}. {claim.number[0].upper()}{claim.number[1:]}.")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from ...experiments.claims import Rule, all_of, decide, opposite
+from ...experiments.experiment import Rule, all_of, decide, opposite
 from ...experiments.sections import reproduced
 from ...experiments.statistics import Estimate
 from ...experiments.study import Study

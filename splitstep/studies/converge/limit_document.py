@@ -8,7 +8,7 @@ from itertools import product
 from statistics import fmean
 from typing import TypeVar
 
-from ...experiments.claims import Answer, Rule, decide
+from ...experiments.experiment import Answer, Rule, decide
 from ...experiments.sections import recipe_of_all, reproduced
 from ...experiments.statistics import Estimate, Slope
 from ...experiments.study import Study

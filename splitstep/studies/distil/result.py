@@ -10,8 +10,7 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ...distillation.judging.exam import Figures
-from ...experiments.claims import Claim, Form, Rule, decide, evidence
-from ...experiments.experiment import Difference, Quantity
+from ...experiments.experiment import Claim, Difference, Form, Quantity, Rule, decide, evidence
 from ...experiments.result import Result
 from ...experiments.statistics import Bounds, Estimate
 from ...experiments.trials import Curve

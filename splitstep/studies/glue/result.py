@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ...experiments.claims import Claim
-from ...experiments.experiment import Difference, Setting
+from ...experiments.experiment import Claim, Difference, Setting
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
 from ...support.provenance import Provenance

@@ -11,8 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...experiments.claims import Claim, Form, Rule, decide, evidence
-from ...experiments.experiment import Difference, Experiment, Observation, Quantity, Sample, difference, sample
+from ...experiments.experiment import (
+    Claim,
+    Difference,
+    Experiment,
+    Form,
+    Observation,
+    Quantity,
+    Rule,
+    Sample,
+    decide,
+    difference,
+    evidence,
+    sample,
+)
 from ...experiments.statistics import Bounds
 from ...report.document import Verdict
 from ...schemes import scheme

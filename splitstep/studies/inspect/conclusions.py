@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...experiments.claims import Answer, Rule, all_of, decide, opposite
-from ...experiments.experiment import Sample
+from ...experiments.experiment import Answer, Rule, Sample, all_of, decide, opposite
 from ...experiments.statistics import Estimate
 from ...probes.communities import spearman
 from ...report.document import Verdict
