@@ -37,19 +37,10 @@ class Unit(NamedTuple):
         return self._replace(direction=(*own, *(2 * b for b in k[dim:])))
 
 
-class Layout(NamedTuple):
-    """Where the parts of the state lie."""
-
-    own: slice
-    codes: slice
-    slots: slice
-    output: slice
-
-
-def layout(tokens: int, dim: int) -> Layout:
-    """The parts of the state, one after the other."""
+def layout(tokens: int, dim: int) -> list[slice]:
+    """Where the parts of the state lie: the own vector, the position's code, the slots and the output."""
     ends = accumulate((dim, tokens, tokens * dim, dim), initial=0)
-    return Layout(*(slice(start, end) for start, end in pairwise(ends)))
+    return [slice(start, end) for start, end in pairwise(ends)]
 
 
 def blank_model(
@@ -75,19 +66,19 @@ def parts_of(model: SplitstepVectorsModel) -> tuple[Any, Any, Any]:
 
 def build(functions: Sequence[RidgeSum], tokens: int, dim: int, beta: float = BETA) -> SplitstepVectorsModel:
     """The network whose output at position i, coordinate c is functions[i * dim + c] of the whole sequence."""
-    at = layout(tokens, dim)
+    own, codes, slots, output = layout(tokens, dim)
     units, constants = units_of(functions, tokens, dim)
-    model = blank_model(at.output.stop, tokens, dim, len(units), tokens, "learned")
+    model = blank_model(output.stop, tokens, dim, len(units), tokens, "learned")
     assert model.positions is not None
     embedding, attention, feed_forward = parts_of(model)
     with torch.no_grad():
-        embedding.weight[at.own] = eye(dim)
-        model.positions.weight[:, at.codes] = eye(tokens)
-        write_attention(attention, at, dim, beta)
-        write_units(feed_forward, units, at.slots, at.output.start)
-        select_positions(feed_forward, units, at)
-        model.head.weight[:, at.output] = eye(dim)
-        model.head.weight[:, at.codes] = torch.from_numpy(constants)
+        embedding.weight[own] = eye(dim)
+        model.positions.weight[:, codes] = eye(tokens)
+        write_attention(attention, codes, slots, dim, beta)
+        write_units(feed_forward, units, slots, output.start)
+        select_positions(feed_forward, units, codes)
+        model.head.weight[:, output] = eye(dim)
+        model.head.weight[:, codes] = torch.from_numpy(constants)
     return model
 
 
@@ -131,14 +122,14 @@ def eye(n: int) -> torch.Tensor:
     return torch.eye(n, dtype=torch.float64)
 
 
-def write_attention(field: Any, at: Layout, dim: int, beta: float) -> None:
+def write_attention(field: Any, codes: slice, slots: slice, dim: int, beta: float) -> None:
     """Head h: a score of beta for the token at position h, 0 for the others; it copies that token's vector."""
-    inner = at.slots.stop - at.slots.start
+    inner = slots.stop - slots.start
     for head, first in enumerate(range(0, inner, dim)):
         field.qkv.bias[first] = beta * dim**0.5  # attention divides by the root of the head's width
-        field.qkv.weight[inner + first, at.codes.start + head] = 1.0
-        field.qkv.weight[2 * inner + first : 2 * inner + first + dim, at.own] = eye(dim)
-    field.out.weight[at.slots] = eye(inner)
+        field.qkv.weight[inner + first, codes.start + head] = 1.0
+        field.qkv.weight[2 * inner + first : 2 * inner + first + dim, :dim] = eye(dim)
+    field.out.weight[slots] = eye(inner)
 
 
 def write_units(field: Any, units: Sequence[Unit], reads: slice, output: int) -> None:
@@ -149,14 +140,14 @@ def write_units(field: Any, units: Sequence[Unit], reads: slice, output: int) ->
         field.down.weight[output + unit.coordinate, number] = unit.weight
 
 
-def select_positions(field: Any, units: Sequence[Unit], at: Layout) -> None:
+def select_positions(field: Any, units: Sequence[Unit], codes: slice) -> None:
     """A unit that does not belong to a position is pushed below 0 there, further than its input can lift it."""
     for number, unit in enumerate(units):
-        if len(unit.positions) < at.codes.stop - at.codes.start:
+        if len(unit.positions) < codes.stop - codes.start:
             push = float(np.ceil(unit.bias + sum(max(w, 0.0) for w in unit.direction))) + 1.0
             field.up.bias[number] = unit.bias - push
             for position in unit.positions:
-                field.up.weight[number, at.codes.start + position] = push
+                field.up.weight[number, codes.start + position] = push
 
 
 def units_of(functions: Sequence[RidgeSum], tokens: int, dim: int) -> tuple[list[Unit], Array]:

@@ -158,23 +158,6 @@ def test_the_transformer_and_macaron_are_lines_of_plain_pytorch() -> None:
     assert torch.equal(ss.integrate(ss.scheme("F0/2 A F1/2"), [ss.Step(FIELDS, 0.0, h)], X), x)
 
 
-def times_of(text: str, start: float, h: float) -> dict[str, list[float]]:
-    """The times at which one step evaluates each field."""
-    s = ss.scheme(text)
-    seen: dict[str, list[float]] = {name: [] for name in s.fields}
-
-    def clocked(name: str) -> ss.Field:
-        def f(t: Any, x: Tensor, c: Any) -> Tensor:
-            seen[name].append(t)
-            return x
-
-        return f
-
-    x = torch.zeros(1)
-    ss.integrate(s, [ss.Step({name: clocked(name) for name in s.fields}, start, h)], (x, x) if s.doubled else x)
-    return seen
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -187,29 +170,30 @@ def times_of(text: str, start: float, h: float) -> dict[str, list[float]]:
     ],
 )
 def test_clocks_belong_to_letters(text: str, expected: dict[str, str]) -> None:
-    start, h = 3.0, 0.5
-    by_hand = {name: [start + h * float(Fraction(t)) for t in times.split()] for name, times in expected.items()}
-    found = times_of(text, start, h)
-    assert found.keys() == by_hand.keys()
-    for name, times in by_hand.items():
-        assert found[name] == pytest.approx(times, abs=1e-14)
+    s, start, h, x = ss.scheme(text), 3.0, 0.5, torch.zeros(1)
+    found: dict[str, list[float]] = {name: [] for name in s.fields}
 
+    def clocked(name: str) -> ss.Field:
+        def f(t: Any, x: Tensor, c: Any) -> Tensor:
+            found[name].append(t)
+            return x
 
-def watched(s: ss.Scheme, n: int = 3) -> tuple[list[ss.Event], Any]:
-    fields = {name: smooth(ord(name[0])) for name in s.fields}
-    fields |= dict.fromkeys(s.projections, lambda t, x, c: nn.functional.layer_norm(x, (4,)))
-    events: list[ss.Event] = []
-    x = (X, X.flip(0)) if s.doubled else X
-    end = ss.integrate(s, ss.uniform(fields, 1.0, n), x, observe=events.append)
-    again = ss.integrate(s, ss.uniform(fields, 1.0, n), x)
-    assert all(map(torch.equal, end, again)) if s.doubled else torch.equal(end, again)
-    return events, end
+        return f
+
+    ss.integrate(s, [ss.Step({name: clocked(name) for name in s.fields}, start, h)], (x, x) if s.doubled else x)
+    assert found.keys() == expected.keys()
+    for name, times in expected.items():
+        assert found[name] == pytest.approx([start + h * float(Fraction(t)) for t in times.split()], abs=1e-14)
 
 
 @pytest.mark.parametrize("text", [*ss.SCHEMES, "=A =F", "=A F N", "1/2(a:A b:F) + 1/2(b:F a:A)"])
 def test_events_tell_what_each_part_did_and_watching_changes_nothing(text: str) -> None:
     s = ss.scheme(text)
-    events, end = watched(s)
+    fields = {name: smooth(ord(name[0])) for name in s.fields}
+    fields |= dict.fromkeys(s.projections, lambda t, x, c: nn.functional.layer_norm(x, (4,)))
+    events, steps, x = list[ss.Event](), ss.uniform(fields, 1.0, 3), (X, X.flip(0)) if s.doubled else X
+    end, again = ss.integrate(s, steps, x, observe=events.append), ss.integrate(s, steps, x)
+    assert all(map(torch.equal, end, again)) if s.doubled else torch.equal(end, again)
     assert len(events) == 3 * sum(len(program) for _, program in s.branches)
     assert len({event.site for event in events}) == len(events)
     for event in events:
