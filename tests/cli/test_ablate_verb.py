@@ -17,14 +17,9 @@ from splitstep import cli
 from splitstep.experiments import running
 
 SMALL = [
-    "data.patch=4",
-    "model.layers=1",
-    "model.width=16",
-    "model.heads=2",
-    "model.ffn=32",
-    "train.batch=8",
-    "train.steps=20",
-]
+    "data.patch=4", "model.layers=1", "model.width=16", "model.heads=2", "model.ffn=32", "train.batch=8",
+    "train.steps=24",
+]  # fmt: skip
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

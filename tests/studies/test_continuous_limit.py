@@ -173,8 +173,6 @@ def test_wrong_input_of_the_verb_is_one_line_and_exit_code_2(
     (tmp_path / "notes.txt").write_text("mine")
     wrong = {
         "give at least two different depths": ["--task", "digits", "--depths", "3"],
-        "Missing recipe": ["--depths", "3,6"],
-        "There is no recipe for a task 'digit'": ["--task", "digit", "--depths", "3,6"],
         "--steps is for a run": ["--task", "digits", "--depths", "3,6", "--steps", "1"],
         "--seeds 0": ["--task", "digits", "--depths", "3,6", "--seeds", "0"],
         "holds other files": ["--task", "digits", "--depths", "3,6", "--out", str(tmp_path)],

@@ -97,14 +97,6 @@ def test_a_result_is_read_back_as_it_was_written(run: Path, tmp_path: Path) -> N
     assert cli.main(words) == 0  # again into the same directory
 
 
-@pytest.mark.parametrize("folder", sorted((Path(__file__).parents[2] / "results" / "pde").glob("*-discretisation")))
-def test_stored_results_are_read_and_drawn(folder: Path) -> None:
-    document = json.loads((folder / "result.json").read_text())
-    result = read_discretisation(document, str(folder))
-    assert result.json() == document
-    assert "Local error of each layer" in document_to_page(result.document())
-
-
 def test_wrong_input_is_one_line_and_exit_code_2(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()

@@ -50,8 +50,8 @@ def test_an_exact_flow_has_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 BAD = [
     ("digits", ["scheme=A F D", "model.diffusion=0.6"], "0.6 is above 0.25, the limit of explicit diffusion"),
-    ("digits", ["model.diffusion=0"], "diffusion=0.0 must be a positive number"),
-    ("digits", ["model.step=0"], "step=0.0 must be a positive number"),
+    ("digits", ["model.diffusion=0"], "diffusion=0 must be a positive number"),
+    ("digits", ["model.step=0"], "step=0 must be a positive number"),
     ("digits", ["scheme=A F @exact"], "A has none; write @exact after such a part alone"),
     ("stdlib", ["model.ends=reflecting"], "a causal model may not look at later tokens"),
 ]
