@@ -1,38 +1,48 @@
-"""Documents drawn: as a page, on a terminal, as Markdown and in a notebook."""
+"""Documents drawn: as a page, on a terminal, as Markdown and in a notebook; the frame of a page, and equations.
+
+A page is one HTML file with its style and its script inside, which loads nothing.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
 from itertools import zip_longest
+from pathlib import Path
 from typing import NamedTuple
 
-from .charts import (
-    BarChart,
-    Chart,
-    ComplexPlane,
-    Explained,
-    HeatMap,
-    LineChart,
-    ParticleChart,
-    PlainChart,
-    PointChart,
-    SliderChart,
-    SmallMultiples,
-    TrailChart,
-)
+from . import charts as kinds
+from .charts import Chart, PlainChart
 from .diagram import diagrams
 from .document import Beside, Diagrams, Document, Heading, Note, Part, Stacked, Verbatim, Verdict, flat, of_kind
 from .moving import particles, slider
-from .page import equation_to_html, page, pairs, side_by_side, words_to_html
 from .plots import attribute, framed, headed, legend, plotted, rounded
 from .tables import EVERYWHERE, NOT_ON_PAGES, Pairs, Table, markdown_text, to_html, to_markdown, to_terminal
 
 HEIGHT = 640  # of a page in a notebook, which scrolls
+STYLE, SCRIPT = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("style.css", "hover.js"))
+LEVELS = {"_": "sub", "^": "sup"}
+PIECE = re.compile(r"([_^])(?:\{|(.))|(\})|([A-Za-z]+)|([^_^}A-Za-z]+)", re.DOTALL)
 Value = str | float | None
+
+
+def page(title: str, body: Iterable[str]) -> str:
+    """A whole page. `title` is text; the body is HTML, escaped already."""
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{escape(title)}</title>\n<style>{STYLE}</style>",
+            "</head>\n<body>\n<main>",
+            *body,
+            f"</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        ]
+    )
 
 
 def document_to_page(document: Document) -> str:
@@ -79,18 +89,25 @@ def verdicts_to_markdown(verdicts: Sequence[tuple[str, Verdict]]) -> str:
 def part_to_html(part: Part | Stacked) -> str:
     """A part of a page."""
     match part:
-        case Beside():
-            return side_by_side([part_to_html(one) for one in part.parts])
-        case Stacked():
-            return "".join(map(part_to_html, part.parts))
-        case Table():
+        case Beside((one,)):
+            return part_to_html(one)
+        case Beside(parts):
+            return f'<div class="pair">{"".join(f"<div>{part_to_html(one)}</div>" for one in parts)}</div>'
+        case Stacked(parts):
+            return "".join(map(part_to_html, parts))
+        case Table() | Pairs():
             return to_html(part)
-        case Diagrams():
-            return diagrams(part.schemes)
-        case Pairs():
-            return pairs(part.rows)
-        case Verdict() | Heading() | Note() | Verbatim():
-            return words_to_html(part)
+        case Diagrams(schemes):
+            return diagrams(schemes)
+        case Verdict(kind, sentence):
+            return f'<p class="verdict {kind.replace(" ", "-")}">{escape(sentence)}</p>'
+        case Heading(text, level):
+            return f"<h{level}>{escape(text)}</h{level}>"
+        case Note(text, plain):
+            return f"<p>{escape(text)}</p>" if plain else f'<p class="soft">{escape(text)}</p>'
+        case Verbatim(text, answer):
+            kind = ' class="answer" tabindex="0"' if answer else ""
+            return f"<pre{kind}>{escape(text)}</pre>"
         case _:
             return chart_to_html(part)
 
@@ -98,19 +115,19 @@ def part_to_html(part: Part | Stacked) -> str:
 def chart_to_html(chart: Chart) -> str:
     """A chart with its title."""
     match chart:
-        case Explained():
+        case kinds.Explained():
             return explained(chart)
-        case SmallMultiples():
+        case kinds.SmallMultiples():
             return multiples(chart)
-        case SliderChart():
+        case kinds.SliderChart():
             return slider(chart)
-        case ParticleChart():
+        case kinds.ParticleChart():
             return particles(chart)
         case _:
             return framed(plotted(chart))
 
 
-def multiples(chart: SmallMultiples) -> str:
+def multiples(chart: kinds.SmallMultiples) -> str:
     """Small charts beside each other, with a common legend if they agree."""
     plots, common = [plotted(one) for one in chart.charts], ()
     if len({tuple(plot.legend) for plot in plots}) == 1:
@@ -119,11 +136,11 @@ def multiples(chart: SmallMultiples) -> str:
     return f'{headed(chart.title, "h2")}{legend(common)}<div class="multiples">{small}</div>'
 
 
-def explained(chart: Explained) -> str:
+def explained(chart: kinds.Explained) -> str:
     """A chart with its equation, how to read it, and a button that saves its figures as a table."""
     inside, equation, reading, button = chart.chart, "", "", ""
-    one = inside.charts[0] if isinstance(inside, SliderChart) else inside
-    equal = isinstance(one, ComplexPlane)  # about as wide as high, so that there is room beside it
+    one = inside.charts[0] if isinstance(inside, kinds.SliderChart) else inside
+    equal = isinstance(one, kinds.ComplexPlane)  # about as wide as high, so that there is room beside it
     if chart.equation:
         equation = f'<p class="equation">{equation_to_html(chart.equation)}</p>'
     if chart.reading:
@@ -134,7 +151,11 @@ def explained(chart: Explained) -> str:
             f"Download the figures<small>{escape(chart.file)}</small></button>"
         )
     found = ""  # the script finds those of particles and of planes with a slider in the chart
-    if chart.file and not isinstance(inside, ParticleChart) and not (equal and isinstance(inside, SliderChart)):
+    if (
+        chart.file
+        and not isinstance(inside, kinds.ParticleChart)
+        and not (equal and isinstance(inside, kinds.SliderChart))
+    ):
         found = json.dumps(figures(inside)._asdict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return (
         f'<div class="explained{" beside" * equal}"{attribute("data-figures", found)}>{chart_to_html(inside)}'
@@ -150,12 +171,12 @@ class Figures(NamedTuple):
     rows: Sequence[Sequence[Value]]
 
 
-def figures(chart: PlainChart | SmallMultiples | SliderChart) -> Figures:
+def figures(chart: PlainChart | kinds.SmallMultiples | kinds.SliderChart) -> Figures:
     """What a chart shows, as a table; of several charts under each other, with the chart's title first."""
-    if isinstance(chart, SmallMultiples | SliderChart):
+    if isinstance(chart, kinds.SmallMultiples | kinds.SliderChart):
         tables = [figures(one) for one in chart.charts]
         rows = [[one.title, *row] for one, table in zip(chart.charts, tables, strict=True) for row in table.rows]
-        head = chart.along if isinstance(chart, SliderChart) else "chart"
+        head = chart.along if isinstance(chart, kinds.SliderChart) else "chart"
         return Figures([head, *(tables[0].columns if tables else ())], rows)
     columns, rows = named_figures(chart)
     return Figures(columns, [[plain(value) for value in row] for row in rows])
@@ -164,22 +185,22 @@ def figures(chart: PlainChart | SmallMultiples | SliderChart) -> Figures:
 def named_figures(chart: PlainChart) -> tuple[Sequence[str], Iterable[Sequence[Value]]]:
     """The columns of one chart's figures, and its rows."""
     match chart:
-        case LineChart(_, x, y, lines):
+        case kinds.LineChart(_, x, y, lines):
             rows = [(one.name, *row) for one in lines for row in zip_longest(one.x, one.y, one.low, one.high)]
             return ("name", x.title or "x", y.title or "y", "low", "high"), rows
-        case PointChart(_, x, y, points):
+        case kinds.PointChart(_, x, y, points):
             return ("name", x.title or "x", y.title or "y", "low", "high", "remark"), points
-        case TrailChart(_, x, y, colour, trails):
+        case kinds.TrailChart(_, x, y, colour, trails):
             rows = [(one.value, *row) for one in trails for row in zip(one.names, one.x, one.y, strict=True)]
             return (colour.title or "value", "name", x.title or "x", y.title or "y"), rows
-        case BarChart(_, x, bars):
+        case kinds.BarChart(_, x, bars):
             return ("name", x.title or "value", "low", "high"), bars
-        case HeatMap(_, x, y, columns, names, values):
+        case kinds.HeatMap(_, x, y, columns, names, values):
             own = [
                 (row, *one) for row, line in zip(names, values, strict=True) for one in zip(columns, line, strict=True)
             ]
             return (y, x, "value"), own
-        case ComplexPlane(_, groups):
+        case kinds.ComplexPlane(_, groups):
             parts = [(name, z.real, z.imag) for name, own in groups for z in own]
             return ("group", "real part", "imaginary part"), parts
 
@@ -189,3 +210,24 @@ def plain(value: Value) -> Value:
     if value is None or isinstance(value, str):
         return value
     return rounded(value, 6) if math.isfinite(value) else None
+
+
+def equation_to_html(text: str) -> str:
+    """An equation whose single letters are variables; `_` lowers and `^` raises a letter or what is in braces."""
+    written, closing = list[str](), list[str]()
+    for level, letter, close, word, other in PIECE.findall(text):
+        if level and letter:
+            written.append(f"<{LEVELS[level]}>{symbol(letter)}</{LEVELS[level]}>")
+        elif level:
+            written.append(f"<{LEVELS[level]}>")
+            closing.append(f"</{LEVELS[level]}>")
+        elif close and closing:
+            written.append(closing.pop())
+        else:
+            written.append(symbol(close or word or other))
+    return "".join([*written, *reversed(closing)])
+
+
+def symbol(text: str) -> str:
+    """A variable if it is one letter; else a word, a number or a sign, with a minus as printers have it."""
+    return f"<var>{text}</var>" if re.fullmatch("[A-Za-z]", text) else escape(text.replace("-", "\u2212"))

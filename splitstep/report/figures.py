@@ -7,20 +7,8 @@ from functools import singledispatch
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from .charts import (
-    Axis,
-    BarChart,
-    Chart,
-    ComplexPlane,
-    Explained,
-    HeatMap,
-    LineChart,
-    ParticleChart,
-    PointChart,
-    SliderChart,
-    SmallMultiples,
-    TrailChart,
-)
+from . import charts as kinds
+from .charts import Axis, Chart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,9 +22,9 @@ def figure_of(chart: Chart) -> Figure:
         from matplotlib.figure import Figure
     except ImportError:
         raise ModuleNotFoundError("plot() needs Matplotlib: pip install matplotlib") from None
-    while isinstance(chart, Explained | SliderChart):
-        chart = chart.chart if isinstance(chart, Explained) else chart.charts[chart.start]
-    charts = list(chart.charts) if isinstance(chart, SmallMultiples) else [chart]
+    while isinstance(chart, kinds.Explained | kinds.SliderChart):
+        chart = chart.chart if isinstance(chart, kinds.Explained) else chart.charts[chart.start]
+    charts = list(chart.charts) if isinstance(chart, kinds.SmallMultiples) else [chart]
     across = min(len(charts), ACROSS)
     figure = Figure((WIDTH * across, HEIGHT * ceil(len(charts) / across)), layout="constrained")
     for place, one in enumerate(charts, 1):
@@ -64,7 +52,7 @@ def drawn_on(chart: Chart, on: Any) -> None:
 
 
 @drawn_on.register
-def _lines(chart: LineChart, on: Any) -> None:
+def _lines(chart: kinds.LineChart, on: Any) -> None:
     for line in chart.lines:
         style = {"color": "grey", "linestyle": "--"} if line.name in chart.muted else {}
         [drawn] = on.plot(line.x, line.y, label=line.name, **style)
@@ -77,7 +65,7 @@ def _lines(chart: LineChart, on: Any) -> None:
 
 
 @drawn_on.register
-def _points(chart: PointChart, on: Any) -> None:
+def _points(chart: kinds.PointChart, on: Any) -> None:
     for name in dict.fromkeys(point.name for point in chart.points):
         own = [point for point in chart.points if point.name == name]
         below = [one.y - (one.y if one.low is None else one.low) for one in own]
@@ -88,14 +76,14 @@ def _points(chart: PointChart, on: Any) -> None:
 
 
 @drawn_on.register
-def _trails(chart: TrailChart, on: Any) -> None:
+def _trails(chart: kinds.TrailChart, on: Any) -> None:
     for trail in chart.trails:
         on.plot(trail.x, trail.y, marker=".", label=f"{chart.colour.title} {trail.value:g}")
     axes_of(on, chart.title, chart.x, chart.y)
 
 
 @drawn_on.register
-def _bars(chart: BarChart, on: Any) -> None:
+def _bars(chart: kinds.BarChart, on: Any) -> None:
     ends = [(b.value if b.low is None else b.low, b.value if b.high is None else b.high) for b in chart.bars]
     apart = [[b.value - low for b, (low, _) in zip(chart.bars, ends, strict=True)],
              [high - b.value for b, (_, high) in zip(chart.bars, ends, strict=True)]]  # fmt: skip
@@ -105,13 +93,13 @@ def _bars(chart: BarChart, on: Any) -> None:
 
 
 @drawn_on.register
-def _heat(chart: HeatMap, on: Any) -> None:
+def _heat(chart: kinds.HeatMap, on: Any) -> None:
     on.figure.colorbar(on.imshow(chart.values, aspect="auto"), ax=on)
     on.set(title=chart.title, xlabel=chart.x, ylabel=chart.y)
 
 
 @drawn_on.register
-def _plane(chart: ComplexPlane, on: Any) -> None:
+def _plane(chart: kinds.ComplexPlane, on: Any) -> None:
     for name, group in chart.groups:
         on.plot([z.real for z in group], [z.imag for z in group], ".", label=name)
     on.set(title=chart.title, xlabel="real part", ylabel="imaginary part", aspect="equal")
@@ -119,7 +107,7 @@ def _plane(chart: ComplexPlane, on: Any) -> None:
 
 
 @drawn_on.register
-def _particles(chart: ParticleChart, on: Any) -> None:
+def _particles(chart: kinds.ParticleChart, on: Any) -> None:
     """The last state of the first text."""
     text = chart.texts[0]
     on.scatter(text.x[-1], text.y[-1], c=text.cluster[-1], cmap="tab10")

@@ -16,20 +16,8 @@ from html import escape
 from itertools import chain, count
 from typing import Any
 
-from .charts import (
-    Axis,
-    BarChart,
-    ComplexPlane,
-    HeatMap,
-    LineChart,
-    ParticleChart,
-    Particles,
-    PlainChart,
-    PointChart,
-    SliderChart,
-    SmallMultiples,
-    TrailChart,
-)
+from . import charts as kinds
+from .charts import Axis, ParticleChart, Particles, PlainChart, SliderChart
 from .plots import (
     Plot,
     attribute,
@@ -59,9 +47,9 @@ CLUSTERS = "Tokens of one cluster have one colour; tokens alone are grey."
 
 def slider(chart: SliderChart) -> str:
     """The chart at the start, and all that is needed to show the others."""
-    rows = [one for one in chart.charts if isinstance(one, SmallMultiples)]
-    charts = on_same_axes([one for one in chart.charts if not isinstance(one, SmallMultiples)])
-    planes = [one for one in charts if isinstance(one, ComplexPlane)]
+    rows = [one for one in chart.charts if isinstance(one, kinds.SmallMultiples)]
+    charts = on_same_axes([one for one in chart.charts if not isinstance(one, kinds.SmallMultiples)])
+    planes = [one for one in charts if isinstance(one, kinds.ComplexPlane)]
     if planes:
         groups = {name: () for plane in planes for name, _ in plane.groups} | dict(planes[chart.start].groups)
         first = replace(planes[chart.start], groups=list(groups.items()), title="")
@@ -69,7 +57,8 @@ def slider(chart: SliderChart) -> str:
     else:
         drawn = [framed(replace(plotted(one), title="")) for one in charts]
         places = zip(*(row.charts for row in rows), strict=True)  # charts in the same place share their axes
-        drawn += [small(row) for row in zip(*map(on_same_axes, places), strict=True)]
+        for row in zip(*map(on_same_axes, places), strict=True):
+            drawn.append(f'<div class="multiples">{"".join(framed(plotted(one), "h3") for one in row)}</div>')
         data = json.dumps({"stops": [one.title for one in chart.charts]}, ensure_ascii=False)
         hidden = (attribute("hidden", "hidden" * (i != chart.start)) for i in range(len(drawn)))
         inside = "".join(f'<div class="stop"{kind}>{one}</div>' for kind, one in zip(hidden, drawn, strict=True))
@@ -101,11 +90,7 @@ def menu(label: str, kind: str, options: Iterable[tuple[str, str]], chosen: str 
     return f'<label>{escape(label)} <select class="{kind}" autocomplete="off">{listed}</select></label>'
 
 
-def small(charts: Sequence[PlainChart]) -> str:
-    return f'<div class="multiples">{"".join(framed(plotted(one), "h3") for one in charts)}</div>'
-
-
-def embedded_planes(along: str, planes: Sequence[ComplexPlane]) -> str:
+def embedded_planes(along: str, planes: Sequence[kinds.ComplexPlane]) -> str:
     """The numbers of all planes in groups, real and imaginary parts in turn, with what the axes and colours are."""
     across, up = plane_scales(planes[0])
     names = list(dict.fromkeys(name for plane in planes for name, _ in plane.groups))
@@ -135,13 +120,13 @@ def on_same_axes(charts: Sequence[PlainChart]) -> list[PlainChart]:
 def fitted(chart: PlainChart, xs: list[float], ys: list[float]) -> PlainChart:
     """The chart on axes with room for these figures."""
     match chart:
-        case LineChart() | PointChart() | TrailChart():
+        case kinds.LineChart() | kinds.PointChart() | kinds.TrailChart():
             return replace(chart, x=wide(chart.x, xs), y=wide(chart.y, ys))
-        case BarChart():
+        case kinds.BarChart():
             return replace(chart, x=wide(replace(chart.x, log=False), xs))
-        case HeatMap():
+        case kinds.HeatMap():
             return replace(chart, strongest=chart.strongest or max(xs, default=None))
-        case ComplexPlane():
+        case kinds.ComplexPlane():
             return replace(chart, shown=[complex(side(xs), side(ys)) for side in (min, max)] if xs else [])
 
 

@@ -217,8 +217,11 @@ def _breakable(line: str) -> str:
     return line if isinstance(line, Code) else broken
 
 
-def to_html(table: Table) -> str:
-    """A table with its title and its notes."""
+def to_html(table: Table | Pairs) -> str:
+    """A table with its title and its notes, or a list of names and values."""
+    if isinstance(table, Pairs):
+        rows = (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in table.rows)
+        return f"<dl>{''.join(rows)}</dl>"
     columns = table.fitted(ON_PAGES)
     heads = "".join(f'<th scope="col"{_aligned(column)}>{_cell(column.head)}</th>' for column, _ in columns)
     body = "".join(

@@ -176,7 +176,7 @@ def test_the_demo_needs_no_optional_package(tmp_path: Path) -> None:
     path = f"{tmp_path}{os.pathsep}{ROOT}"
     for words in DEMO:
         shrunk = shlex.split(words.partition(" > ")[0].replace("--seeds 3", "--seeds 1"))
-        shrunk += {"compare": ["train.steps=2"], "schemes": ["lie"]}.get(shrunk[0], [])
+        shrunk += {"compare": ["train.steps=2", "--engine", "local=1"], "schemes": ["lie"]}.get(shrunk[0], [])
         run(sys.executable, "-m", "splitstep", *shrunk, cwd=tmp_path, PYTHONPATH=path)
     assert {str(page.relative_to(tmp_path)) for page in tmp_path.rglob("report.html")} == {
         "runs/demo/orders/report.html",

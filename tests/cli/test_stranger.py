@@ -30,6 +30,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 RUN = """
 import sys
 from splitstep.cli import main
+if "compare" in sys.argv:
+    from inline import here
+    from splitstep.experiments import running
+    running.open_engine = here
 for line in sys.stdin:
     print(main(eval(line)), flush=True)
 """
@@ -37,9 +41,9 @@ for line in sys.stdin:
 
 def splitstep(site: Path, *commands: Sequence[Any]) -> subprocess.CompletedProcess[str]:
     """Commands in one process; after the text of each is its exit code."""
-    environment = os.environ | {"PYTHONPATH": f"{site}:{ROOT}"}
+    environment = os.environ | {"PYTHONPATH": f"{site}:{ROOT}:{ROOT / 'tests' / 'helpers'}"}
     lines = "".join(f"{[*map(str, words)]!r}\n" for words in commands)
-    run = [sys.executable, "-c", RUN]
+    run = [sys.executable, "-c", RUN, *(str(words[0]) for words in commands)]
     return subprocess.run(run, input=lines, env=environment, cwd=site, capture_output=True, text=True, timeout=600)
 
 

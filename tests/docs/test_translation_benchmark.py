@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -35,10 +36,14 @@ def test_the_benchmark_of_translators_runs_small(tmp_path: Path) -> None:
         assert "needs one process with one CUDA device" in rows["training", "capture", "Marian"]["failed"]
 
 
-def test_without_a_gpu_the_whole_benchmark_is_refused(tmp_path: Path) -> None:
+def test_without_a_gpu_the_whole_benchmark_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    words = [sys.executable, str(SCRIPT), "--out", str(tmp_path / "out")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 2
-    assert done.stderr == "Error: benchmarks/translation.py needs a CUDA device, or --small.\n"
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--out", str(tmp_path / "out")])
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "Error: benchmarks/translation.py needs a CUDA device, or --small.\n"

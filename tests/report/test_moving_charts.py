@@ -26,9 +26,8 @@ from splitstep.report.charts import (
     LineChart,
     SliderChart,
 )
-from splitstep.report.drawing import chart_to_html, figures
+from splitstep.report.drawing import chart_to_html, equation_to_html, figures, page
 from splitstep.report.moving import ALONE, PLACES, lasting, places
-from splitstep.report.page import equation_to_html, page
 
 HOSTILE = (
     "<script>document.title='owned'</script>", "</p><img src=http://192.0.2.1/x onerror=alert(1)>", "\"'&amp;`${1}",
