@@ -3,6 +3,7 @@ tokens change nothing, padding changes nothing, packed texts do not mix, a cache
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -134,32 +135,22 @@ def test_a_translator_decodes_with_a_cache_as_without(scheme: str) -> None:
     close(torch.cat(pieces, 1), model(tokens(), decoder_input_ids=ids, use_cache=False).logits)
 
 
-@pytest.mark.parametrize("scheme", [*DIFFUSING, *STRANGE])
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(
+    ("kind", "scheme"), [*product(KINDS, (*DIFFUSING, *STRANGE)), *(("translation", scheme) for scheme in ROWS)]
+)
 def test_every_parameter_learns_and_every_product_is_counted(kind: str, scheme: str) -> None:
     model = tiny(kind, scheme, dropout=0.1, substeps=2, diffusion=0.2).train()
     model(**inputs(kind), labels=labels(kind)).loss.backward()
-    check_gradients(model)
-    given = {name: x[:1] for name, x in inputs(kind).items() if name != "attention_mask"}
-    length = 4 if kind == "image" else LENGTH
-    with FlopCounterMode(display=False) as counter, exact_attention(), torch.no_grad():
-        sketch(model.config).to_empty(device="cpu").eval()(**given, use_cache=False)
-    assert cost(model.config, length).flops == round(counter.get_total_flops() / length)
-
-
-@pytest.mark.parametrize("scheme", ROWS)
-def test_every_parameter_of_every_row_learns(scheme: str) -> None:
-    model = tiny("translation", scheme, dropout=0.1).train()
-    model(**inputs("translation"), labels=labels("translation")).loss.backward()
-    check_gradients(model)
-
-
-def check_gradients(model: Any) -> None:
     for name, p in model.named_parameters():
         assert p.grad is not None, name
         assert p.grad.isfinite().all(), name
         if "qkv.bias" not in name and "C.kv.bias" not in name:  # a shift of all keys changes no softmax
             assert p.grad.abs().max() > 0, name
+    given = {name: x[:1] for name, x in inputs(kind).items() if name != "attention_mask"}
+    length = 4 if kind == "image" else LENGTH
+    with FlopCounterMode(display=False) as counter, exact_attention(), torch.no_grad():
+        sketch(model.config).to_empty(device="cpu").eval()(**given, use_cache=False)
+    assert cost(model.config, length).flops == round(counter.get_total_flops() / length)
 
 
 @pytest.mark.parametrize("scheme", ["lie", "strang-midpoint", "reversible"])

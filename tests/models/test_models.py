@@ -312,19 +312,6 @@ def test_hidden_states_are_the_states_at_the_start_of_every_step_and_the_last(sc
     assert torch.equal(model(ids).logits, out.logits)  # being watched changes nothing
 
 
-@pytest.mark.parametrize("scheme", ROWS)
-@pytest.mark.parametrize("kind", ["causal", "translation"])
-def test_events_hold_one_increment_per_field_and_add_up(kind: str, scheme: str) -> None:
-    model, events = build(kind, scheme), list[ss.Event]()
-    model(**inputs(kind), observe=events.append)
-    stacks = [model.body.stack] if kind == "causal" else [model.encoder.body.stack, model.decoder.stack]
-    assert len(events) == sum(len(s.layers) * sum(len(p) for _, p in s.scheme.plan) for s in stacks)
-    for event in events:
-        assert set(event.increments) == set(event.move.fields)
-        torch.testing.assert_close(event.x_after, event.x + sum(event.increments.values()), **CLOSE)
-    assert [e.t for e in events if e.site.part == 0 and e.site.branch == 0][:2] == [0.0, 1.0]
-
-
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_what_was_asked_for_is_freed_without_the_garbage_collector(kind: str) -> None:
     model = tiny(kind)
