@@ -15,7 +15,7 @@ import yaml
 
 from .options import TrainOptions, check_int64, errors_at, read_options
 from .recipes import find_recipe, read_about
-from .schemes import scheme
+from .schemes import name_of, scheme
 from .shape import shape_of
 from .support.documents import Loader, read_yaml
 from .support.registry import Registry
@@ -58,7 +58,10 @@ class Recipe:
     def __post_init__(self) -> None:
         objective_options(self.objective)
         if self.probes:
-            check_probes(self.probes)
+            from .probes import PROBES
+
+            for name in self.probes:
+                PROBES.find(name)
         for name in ("scheme", "reference"):  # a row's name and its notation mean the same run
             object.__setattr__(self, name, str(scheme(getattr(self, name))))
 
@@ -126,10 +129,13 @@ def read_recipe(document: Entries, where: str) -> Recipe:
     values = {key: read_as(hints[key], value, f"{where}: {key}") for key, value in given.items()}
     with errors_at(where):
         task = TASKS.find(values["task"])
+        NETWORKS.check(values.get("network", Recipe.network))
     data, model, train = (read_section(name, document.get(name), where) for name in SECTIONS)
     read_options(task.Options, data, f"{where}: data")
-    check_network(task.model, {**values, "model": model}, where)
-    return Recipe(**values, data=data, model=model, train=read_options(TrainOptions, train, f"{where}: train"))
+    recipe = Recipe(**values, data=data, model=model, train=read_options(TrainOptions, train, f"{where}: train"))
+    if recipe.network in CHECKS:
+        CHECKS[recipe.network](task.model, recipe, where)
+    return recipe
 
 
 def read_section(name: str, given: Any, where: str) -> dict[str, Any]:
@@ -162,55 +168,36 @@ def objective_text(given: str | Entries) -> str:
     return ", ".join([str(given.get("name")), *(f"{name} {value}" for name, value in given.items() if name != "name")])
 
 
-def check_probes(names: Sequence[str]) -> None:
-    """Refuse probes that there are not."""
-    from .probes import PROBES
-
-    for name in names:
-        PROBES.find(name)
-
-
-def check_network(kind: str, recipe: Entries, where: str) -> None:
-    """Refuse a recipe whose `model`, or start, is wrong for every task of this kind of model."""
-    name = recipe.get("network", Recipe.network)
-    with errors_at(where):
-        NETWORKS.check(name)
-    if name in CHECKS:
-        CHECKS[name](kind, recipe, where)
-
-
-def check_scheme_network(kind: str, recipe: Entries, where: str) -> None:
+def check_scheme_network(kind: str, recipe: Recipe, where: str) -> None:
     """Refuse entries that the task's model does not have, and values that are wrong for every task."""
-    shaped = "scheme" if recipe.get("match") == "none" else "reference"  # whose shape `model` is
-    shape, given = shape_of(kind), recipe["model"]
-    check_entries(given, [name for name in shape.entries() if name not in OURS], f"{where}: the model")
+    shape = shape_of(kind)
+    check_entries(recipe.model, [name for name in shape.entries() if name not in OURS], f"{where}: the model")
     with errors_at(f"{where}: model"):
-        shape(**given, scheme=recipe.get(shaped, getattr(Recipe, shaped)))
+        shape(**recipe.model, scheme=recipe.scheme if recipe.match == "none" else recipe.reference)
 
 
-def check_pretrained_network(kind: str, recipe: Entries, where: str) -> None:
-    """Refuse what a model that `start` names cannot have. The defaults of other entries pass, for a run's own recipe
-    has all entries."""
+def check_pretrained_network(kind: str, recipe: Recipe, where: str) -> None:
+    """Refuse what a model that `start` names cannot have. Defaults pass, for a run's own recipe has all entries."""
+    usual = Recipe(recipe.task)
     for name in ("scheme", "reference", "match"):
-        usual = getattr(Recipe, name)
-        given = recipe.get(name, usual)
-        if given != usual and (name == "match" or str(scheme(given)) != str(scheme(usual))):
+        if (given := getattr(recipe, name)) != getattr(usual, name):
+            known = given if name == "match" else name_of(scheme(given)) or given
             raise ValueError(
-                f"{where}: {name} is {given}, and a pretrained network is the model that start names, with its own "
+                f"{where}: {name} is {known}, and a pretrained network is the model that start names, with its own "
                 f"layers: leave {name} out"
             )
-    check_entries(recipe["model"], ["layers"], f"{where}: a pretrained model")
-    if "layers" in recipe["model"]:
-        read_as(int, recipe["model"]["layers"], f"{where}: model.layers")
-    if kind != "causal" or recipe.get("start") is None:
+    check_entries(recipe.model, ["layers"], f"{where}: a pretrained model")
+    if "layers" in recipe.model:
+        read_as(int, recipe.model["layers"], f"{where}: model.layers")
+    if kind != "causal" or recipe.start is None:
         raise ValueError(f"{where}: a pretrained network needs a causal task, and start: the model to begin with")
-    if recipe.get("objective", "task") == "task":
+    if recipe.objective == "task":
         raise ValueError(f"{where}: a pretrained network needs an objective, such as objective: {{name: distil}}")
 
 
-CHECKS: dict[str, Callable[[str, Entries, str], None]] = {
+CHECKS: dict[str, Callable[[str, Recipe, str], None]] = {
     "scheme": check_scheme_network, "pretrained": check_pretrained_network,
-}  # fmt: skip  # by network; they need no torch
+}  # fmt: skip  # of a recipe for a kind of model, by network; they need no torch
 
 TEXTS = ("scheme", "reference", "data.template")  # whose values may look like YAML, such as "Q: {prompt} A: "
 
