@@ -104,7 +104,7 @@ def compare_methods(
         differences=tuple(differences_of(rows, students)),
         claims=(),
         runs=tuple(students),
-        shown=tuple(shown_of(exam, answers_of(planned, found))),
+        shown=tuple(shown_of(exam, planned, found)),
         made=made_by_runs(dict(recipe or {}), exam.describe(), engine, command),
     )
     return with_claims(result)
@@ -114,9 +114,9 @@ def judge_all(
     runs: DistilRuns, planned: Sequence[Planned], out: Path, exam: Exam, engine: str, quiet: bool
 ) -> dict[str, Found]:
     """All models by their folders, those of an earlier call first."""
-    jobs = [Job(one.folder, 0, judge_one, (one, runs, out, exam)) for one in OTHERS]
-    jobs += [Job(one.folder, runs.steps, judge_one, (one, runs, out, exam)) for one in planned]
-    with Progress("compare distil", len(planned) * runs.steps, quiet) as bar:
+    steps = {one: 0 for one in OTHERS} | {one: runs.steps for one in planned}
+    jobs = [Job(one.folder, count, judge_one, (one, runs, out, exam)) for one, count in steps.items()]
+    with Progress("compare distil", sum(steps.values()), quiet) as bar:
         watch = RunsProgress(bar, len(jobs))
         return dict(run_left(jobs, lambda job: read_kept(out / job.folder, exam), out, engine, watch))
 
@@ -190,21 +190,15 @@ def differences_of(rows: Sequence[MethodRow], runs: Sequence[DistilRun]) -> list
     return [difference(what, of, to, seen(of, what), seen(to, what)) for what in COMPARED for of, to in pairs]
 
 
-def answers_of(planned: Sequence[Planned], found: Mapping[str, Found]) -> dict[str, dict[str, Answers]]:
-    """The answers that are shown: of the others, and of each method's first seed."""
-    answers = dict[str, dict[str, Answers]]()
+def shown_of(exam: Exam, planned: Sequence[Planned], found: Mapping[str, Found]) -> list[Shown]:
+    """Some rows of each set, evenly spread, with the first answers of the others and of each method's first seed."""
+    answers, first, shown = dict[str, Mapping[str, Answers]](), exam.writing.seeds[0], list[Shown]()
     for one in (*OTHERS, *planned):
         answers.setdefault(one.method, found[one.folder].answers)
-    return answers
-
-
-def shown_of(exam: Exam, answers: Mapping[str, Mapping[str, Answers]]) -> list[Shown]:
-    """Some rows of each set, evenly spread, with the first answers of all."""
-    first, found = exam.writing.seeds[0], list[Shown]()
     for name, rows in exam.sets.items():
         for number in sorted({k * len(rows) // SHOWN for k in range(min(SHOWN, len(rows)))}):
             row = rows[number]
             said = {who: own[name][first][number] for who, own in answers.items() if own}
             scored = [Said(who, one.text, rouge_l(one.text, row.answer), one.ended) for who, one in said.items()]
-            found.append(Shown(name, row.shown, (Said(REFERENCE, row.answer, None), *scored)))
-    return found
+            shown.append(Shown(name, row.shown, (Said(REFERENCE, row.answer, None), *scored)))
+    return shown
