@@ -1,7 +1,7 @@
 """Answers to instructions: a language model of any tokenizer learns to answer, or to continue plain text."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -68,6 +68,7 @@ class Instruct(Task):
 
     name: str = "instruct"
     model: ClassVar[str] = "causal"
+    own_tokens: ClassVar[bool] = False
     measure = WORDS
 
     def __init__(self, name: str, options: InstructOptions, data: Data) -> None:
@@ -84,10 +85,6 @@ class Instruct(Task):
         self.encoded = {split: joined([tokens for _, tokens in found]) for split, found in fitting.items()}
         lengths = {split: one.lengths for split, one in self.encoded.items()}
         self.batching = self.buckets = fitting_buckets(lengths, WIDTHS)
-
-    @classmethod
-    def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
-        return replace(options, tokenizer=folder)
 
     def _fitting(self, rows: Sequence[Row]) -> list[tuple[Row, Tokens]]:
         """The rows with their tokens; those without a token of the answer within the length are left out."""
@@ -123,9 +120,6 @@ class Instruct(Task):
         labels = np.where(known.padded_marks(rows, width) > 0, ids, IGNORED)
         labels[:, 0] = IGNORED  # nothing predicts the first token
         return {"input_ids": ids, "attention_mask": mask.astype(np.int64), "labels": labels}
-
-    def items(self, batch: Batch) -> int:
-        return int((batch["labels"][:, 1:] != IGNORED).sum())
 
     def save_with(self, folder: Path) -> None:
         self.tokenizer.save_pretrained(folder)

@@ -88,10 +88,6 @@ class Language(Task):
         labels = np.where(positions >= chosen.rows[:, 1:], ids, IGNORED) if held else ids.copy()
         return {"input_ids": ids, "labels": labels}
 
-    def items(self, batch: Batch) -> int:
-        """The number of labels without each window's first, which nothing predicts."""
-        return int((batch["labels"][:, 1:] != IGNORED).sum())
-
     def score(self, logits: "Tensor", batch: Batch) -> dict[str, float]:
         """The sums of tokens, and the bytes of subwords."""
         found, counts = super().score(logits, batch), self.vocabulary.byte_counts

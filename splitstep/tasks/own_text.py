@@ -19,6 +19,7 @@ from .task import Data, DataNote, hashes, task_row
 
 NAME = "text"
 HELD = 20  # of so many bytes, one is held out for validation and one for test
+FORMAT = 2  # to be raised when the same texts give other tokens, so no old cache is read
 BLOCK = 1 << 16  # characters that are encoded at a time
 BORDER = re.compile(r"(?<=\S)\n(?=\S)")  # the end of a line that no subword crosses: several blanks may be one
 TOKENIZER = "tokenizer"  # its JSON text, beside the tokens in the cache
@@ -65,7 +66,7 @@ def decoded(path: Path) -> str:
 def subwords_of(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
     """The tokens of each split, and the tokenizer's text as bytes; from the cache, or made and stored there."""
     whole = {str(number): np.frombuffer(text.encode(), np.uint8) for number, text in enumerate(texts)}
-    parameters = {"texts": hashes(whole), "vocab_size": size, "held": HELD}
+    parameters = {"texts": hashes(whole), "vocab_size": size, "held": HELD, "format": FORMAT}
     return derived(NAME, parameters, (*SPLITS, TOKENIZER), lambda: make_subwords(texts, size))
 
 

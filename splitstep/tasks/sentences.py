@@ -3,9 +3,9 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
@@ -119,6 +119,8 @@ class Sentences(LabelledRows):
     Of the data, splits are `Examples`; without names of classes, labels are numbers.
     """
 
+    own_tokens: ClassVar[bool] = False
+
     def __init__(self, name: str, options: SentenceOptions, data: Data) -> None:
         self.name, self.options, self.data, self.labels = name, options, data, data.labels
         self.examples: Mapping[str, Examples] = data.splits
@@ -128,10 +130,6 @@ class Sentences(LabelledRows):
         self.rows = {split: self.reader.encode(one) for split, one in self.examples.items()}
         lengths = {split: one.lengths for split, one in self.rows.items()}
         self.batching = self.buckets = fitting_buckets(lengths, WIDTHS)
-
-    @classmethod
-    def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
-        return replace(options, tokenizer=folder)
 
     @property
     def tests(self) -> tuple[str, ...]:

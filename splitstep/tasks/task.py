@@ -9,7 +9,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, final
@@ -73,6 +73,8 @@ class Task(ABC):
     """What `splitstep tasks` says about the data of a class that is a task by itself; None: nothing."""
     model: ClassVar[str]
     """The kind of model: "causal", "masked", "sequence" (text classification), "image" or "translation"."""
+    own_tokens: ClassVar[bool] = True
+    """Whether the task has tokens of its own whatever model starts; else its option `tokenizer` says whose they are."""
     name: str
     options: Any
     """The frozen record that a recipe's `data:` section is read into."""
@@ -86,9 +88,8 @@ class Task(ABC):
 
     @classmethod
     def with_tokenizer_of(cls, options: Any, folder: str) -> Any:
-        """The options for the text as the model of a run or a folder reads it; tasks with tokens of their own keep
-        theirs."""
-        return options
+        """The options for the text as the model of a run or a folder reads it."""
+        return options if cls.own_tokens else replace(options, tokenizer=folder)
 
     @property
     @final
@@ -133,8 +134,10 @@ class Task(ABC):
         return split
 
     def items(self, batch: Batch) -> int:
-        """How many labels of a batch are scored: the loss is a mean over them."""
-        return int((batch["labels"] != IGNORED).sum())
+        """How many labels of a batch are scored: the loss is a mean over them. Of a language model's rows the first
+        is not: nothing predicts it."""
+        labels = batch["labels"][:, 1:] if self.model == "causal" else batch["labels"]
+        return int((labels != IGNORED).sum())
 
     def tokens(self, batch: Batch) -> int:
         """How many tokens a batch holds, without padding; a run's speed is measured in these."""

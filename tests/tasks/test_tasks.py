@@ -456,6 +456,7 @@ def test_enwik8_is_split_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert made.describe()["sha256"] == {split: hashlib.sha256(part).hexdigest() for split, part in parts.items()}
 
 
+@pytest.mark.nightly
 def test_enwik8_scores_each_test_byte_once(data: Path) -> None:
     made = task("enwik8", {"valid_limit": 500_000}, data)
     assert made.describe()["tokens"] == {"train": 90_000_000, "valid": 500_000, "test": 5_000_000}
@@ -494,6 +495,7 @@ def test_wikitext_counts_words_and_line_ends(form: str, tmp_path: Path, monkeypa
         task("wikitext2", {"length": 3}, tmp_path)
 
 
+@pytest.mark.nightly
 def test_wikitext_is_what_was_published(data: Path) -> None:
     made = task("wikitext2", {}, data)
     described = made.describe()
