@@ -13,7 +13,7 @@ from ..report.result import Report
 from ..report.tables import EVERYWHERE, Pairs, Table
 from ..schemes import label
 from ..support.words import counted
-from ..tasks.measures import title_of
+from ..tasks.measures import Metric, title_of
 
 if TYPE_CHECKING:
     from ..approximation import Built
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..inference.evaluate import Figures
     from ..models.vectors import SplitstepVectorsModel
     from ..studies.approximate import Approximation
-    from ..tasks.measures import Metric
     from ..training.directory import RunDirectory
     from ..training.result import RunResult, SplitResult
 
@@ -70,8 +69,12 @@ def run_verdict(result: RunResult) -> Verdict:
     if result.diverged is not None:
         return Verdict("settled", f"The run of {result.task} {ending(result)}: there is no model.")
     figures, split = (result.test, "test") if result.test else (result.valid, "validation")
-    said = f"{title_of(result.metric)} of {result.task} is {figure(result.metric, figures)}"
-    return Verdict("settled", f"The {split} {said}.")
+    return measured(result.task, result.metric, figures, split)
+
+
+def measured(task: str, metric: Metric, figures: Mapping[str, float] | None, split: str) -> Verdict:
+    """A task's metric on a split, in one sentence."""
+    return Verdict("settled", f"{task}: {title_of(metric)} {figure(metric, figures)} on {split}.")
 
 
 def ending(result: RunResult) -> str:
@@ -159,13 +162,8 @@ class Evaluation(Report):
         rows += [(k.replace("_", " "), f"{v:,.6g}") for k, v in self.figures.items() if k not in scored]
         remark = {True: "", False: NOT_COMPARABLE}
         rows += [(one.name, f"{one.value:.2f}  {one.signature}{remark[one.comparable]}") for one in named]
-        return Document(f"{self.result.model} on {self.result.split}", [Pairs(rows, EVERYWHERE)], self.sentence())
-
-    def sentence(self) -> Verdict:
-        """The task's metric on the split."""
-        name, form = self.result.metric["name"], self.result.metric["format"]
-        title = self.result.metric.get("title") or name.replace("_", " ")
-        return Verdict("settled", f"The {title} on {self.result.split} is {form.format(self.figures[name])}.")
+        said = measured(self.result.task, Metric(**self.result.metric), self.figures, self.result.split)
+        return Document(f"{self.result.model} on {self.result.split}", [Pairs(rows, EVERYWHERE)], said)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,9 @@ def test_train_evaluate_and_reuse(folder: Path, capsys: pytest.CaptureFixture[st
     assert json.loads((folder / "figures" / "result.json").read_text()) == found
     assert call(capsys, "evaluate", "run", "--split", "valid")["figures"] == pytest.approx(result["valid"], abs=1e-6)
     assert cli.main(["evaluate", "run", "--split", "valid"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == ["split", "valid"]
+    sentence, _, first, *_ = capsys.readouterr().out.splitlines()
+    assert sentence == f"digits: accuracy {result['valid']['accuracy']:.2%} on valid."
+    assert first.split() == ["split", "valid"]
     for option in ("--beams", "--length-penalty"):
         assert "has no translations to search for" in refusal(capsys, "evaluate", "run", option, "1")
     before = (folder / "run" / "result.json").stat().st_mtime_ns
