@@ -126,13 +126,11 @@ def compare_distil(
       splitstep compare distil TEACHER --student-layers 10 --text rows.jsonl --methods ce,skl --out runs/terms
 
     Students are judged on the last rows of the text, which they are not trained on (data.test=500), and on --questions.
-    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. If interrupted, the same command
-    continues: finished runs are kept.
+    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html.
 
     Parameters:
     teacher TEACHER: A causal model: a finished run, a folder, a GGUF file, or a name on the Hub.
-    student STUDENT|KEY=VALUE: The model that learns, unless --student-layers is given; then recipe entries, such as
-      train.steps=500.
+    student STUDENT|KEY=VALUE: The model that learns, unless --student-layers is given; then recipe entries.
     methods LIST: Methods of distillation, separated by commas, such as ce,kl,skl,skl+mta.
     seeds N: Students of each method: 3 means the seeds 0 to 2.
     text FILE: JSON lines with instruction and response; repeatable.
