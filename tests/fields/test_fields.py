@@ -297,39 +297,20 @@ def test_sinusoids_are_their_closed_form(width: int) -> None:
 # Feed-forward and norms
 
 
-def test_swiglu_is_its_formula() -> None:
-    field = fresh(FeedForward(spec(D, "rms", ffn=7, activation="swiglu", bias=False)))
-    x = normal(B, T, D)
-    z = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * field.norm.weight
-    w, v = field.up.weight.chunk(2)
-    gate = z @ w.T
-    expected = (gate / (1 + (-gate).exp()) * (z @ v.T)) @ field.down.weight.T
-    torch.testing.assert_close(field(0.0, x), expected, **EXACT)
-
-
-@pytest.mark.parametrize("name", ["relu", "gelu", "gelu-tanh"])
-def test_feed_forward_is_its_formula(name: str) -> None:
-    field = fresh(FeedForward(spec(D, ffn=7, activation=name)))
-    x = normal(B, T, D)
+@pytest.mark.parametrize("name", list(ACTIVATIONS))
+def test_feed_forward_is_its_formula_with_dropout_masks_inside_and_outside(name: str) -> None:
+    field = fresh(FeedForward(spec(D, ffn=7, activation=name, dropout=0.2, activation_dropout=0.3, salt=5)))
+    x, seed = normal(B, T, D), torch.tensor(8)
     y = functional.linear(field.norm(x), field.up.weight, field.up.bias)
     act = {
-        "relu": y.clamp(min=0),
-        "gelu": y * (1 + torch.erf(y / math.sqrt(2))) / 2,
-        "gelu-tanh": y / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))),
-    }[name]
-    torch.testing.assert_close(field(0.0, x), act @ field.down.weight.T + field.down.bias, **EXACT)
-    assert name in ACTIVATIONS
-
-
-@pytest.mark.parametrize("activation", ["relu", "swiglu"])
-def test_feed_forward_dropouts_are_masks_inside_and_outside(activation: str) -> None:
-    field = fresh(FeedForward(spec(D, ffn=7, activation=activation, dropout=0.2, activation_dropout=0.3, salt=5)))
-    x, seed = normal(B, T, D), torch.tensor(8)
-    up = field.up(field.norm(x))
-    inner = functional.relu(up) if activation == "relu" else functional.silu(up[..., :7]) * up[..., 7:]
-    inner = inner * keep(seed, 20, (B, T, 7), 0.3).double() / 0.7
-    expected = field.down(inner) * keep(seed, 21, (B, T, D), 0.2).double() / 0.8
-    torch.testing.assert_close(field(0.0, x, Context(seed=seed)), expected, **EXACT)
+        "relu": lambda: y.clamp(min=0),
+        "gelu": lambda: y * (1 + torch.erf(y / math.sqrt(2))) / 2,
+        "gelu-tanh": lambda: y / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))),
+        "swiglu": lambda: y[..., :7] / (1 + (-y[..., :7]).exp()) * y[..., 7:],
+    }[name]()
+    inner, outer = (keep(seed, 20, (B, T, 7), 0.3).double() / 0.7, keep(seed, 21, (B, T, D), 0.2).double() / 0.8)
+    torch.testing.assert_close(field(0.0, x), field.down(act), **EXACT)
+    torch.testing.assert_close(field(0.0, x, Context(seed=seed)), field.down(act * inner) * outer, **EXACT)
 
 
 def test_norms_are_their_formulas() -> None:
