@@ -231,8 +231,8 @@ def test_weights_are_smooth_functions_of_depth() -> None:
 
 @pytest.mark.parametrize("init", ["normal", "xavier"])
 def test_every_layer_has_the_variance_of_the_usual_initialisation(init: str) -> None:
-    smooth, plain = up(smooth(6, init=init)), up(smooth(6, init=init, init_modes=0))
-    for layer in smooth:
+    waves, plain = up(smooth(6, init=init)), up(smooth(6, init=init, init_modes=0))
+    for layer in waves:
         assert float(layer.std()) == pytest.approx(float(plain.std()), rel=0.05)
 
 
