@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..kernels.loss import IGNORED
 from ..support.documents import json_lines, read_lines
@@ -82,9 +83,11 @@ def batches_of(texts: Sequence[str], tokenizer: Any, tokens: int, size: int) -> 
     """
     if tokens < 1 or size < 1:
         raise ValueError(f"texts of {tokens} tokens in batches of {size}: both must be at least 1")
+    ends = (tokenizer.pad_token_id, tokenizer.eos_token_id)
+    padding = next((one for one in ends if one is not None), 0)  # as it is masked, any will do
     for start in range(0, len(texts), size):
         some = texts[start : start + size]
-        yield padded([tokens_of(text, tokenizer, tokens) for text in some], padding_of(tokenizer))
+        yield padded([tokens_of(text, tokenizer, tokens) for text in some], padding)
 
 
 def tokens_of(text: str, tokenizer: Any, tokens: int) -> list[int]:
@@ -94,13 +97,7 @@ def tokens_of(text: str, tokenizer: Any, tokens: int) -> list[int]:
     return found
 
 
-def padding_of(tokenizer: Any) -> int:
-    """The token at the end of shorter texts. Not every tokenizer has one; as it is masked, any will do."""
-    return next((one for one in (tokenizer.pad_token_id, tokenizer.eos_token_id) if one is not None), 0)
-
-
 def padded(rows: Sequence[Sequence[int]], padding: int) -> dict[str, Tensor]:
-    longest = max(map(len, rows))
-    real = torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
-    ids = torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows])
-    return {"input_ids": ids, "attention_mask": real.long(), "labels": ids.masked_fill(~real, IGNORED)}
+    ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=padding)
+    real = pad_sequence([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True)
+    return {"input_ids": ids, "attention_mask": real, "labels": ids.masked_fill(real == 0, IGNORED)}
