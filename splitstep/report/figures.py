@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import singledispatch
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -32,16 +31,13 @@ def figure_of(chart: Chart) -> Figure:
     return figure
 
 
-def axes_of(on: Any, title: str, x: Axis, y: Axis) -> None:
-    """Titles and scales."""
+def finish(on: Any, title: str, x: Axis, y: Axis, legend: bool = False) -> None:
+    """Titles, scales and a legend."""
     on.set(title=title, xlabel=x.title, ylabel=y.title)
     for axis, scale in ((x, on.set_xscale), (y, on.set_yscale)):
         if axis.log:
             scale("log", nonpositive="mask")
-
-
-def legend_of(on: Any, names: Sequence[str]) -> None:
-    if len(set(names)) > 1:
+    if legend:
         on.legend()
 
 
@@ -60,34 +56,32 @@ def _lines(chart: kinds.LineChart, on: Any) -> None:
             on.fill_between(line.x, line.low, line.high, color=drawn.get_color(), alpha=0.2)
     if chart.level is not None:
         on.axhline(chart.level, color="grey", linewidth=0.8)
-    axes_of(on, chart.title, chart.x, chart.y)
-    legend_of(on, [line.name for line in chart.lines])
+    finish(on, chart.title, chart.x, chart.y, legend=len(chart.lines) > 1)
 
 
 @drawn_on.register
 def _points(chart: kinds.PointChart, on: Any) -> None:
-    for name in dict.fromkeys(point.name for point in chart.points):
+    names = dict.fromkeys(point.name for point in chart.points)
+    for name in names:
         own = [point for point in chart.points if point.name == name]
-        below = [one.y - (one.y if one.low is None else one.low) for one in own]
-        above = [(one.y if one.high is None else one.high) - one.y for one in own]
+        below = [0.0 if one.low is None else one.y - one.low for one in own]
+        above = [0.0 if one.high is None else one.high - one.y for one in own]
         on.errorbar([one.x for one in own], [one.y for one in own], [below, above], fmt="o", capsize=3, label=name)
-    axes_of(on, chart.title, chart.x, chart.y)
-    legend_of(on, [point.name for point in chart.points])
+    finish(on, chart.title, chart.x, chart.y, legend=len(names) > 1)
 
 
 @drawn_on.register
 def _trails(chart: kinds.TrailChart, on: Any) -> None:
     for trail in chart.trails:
         on.plot(trail.x, trail.y, marker=".", label=f"{chart.colour.title} {trail.value:g}")
-    axes_of(on, chart.title, chart.x, chart.y)
+    finish(on, chart.title, chart.x, chart.y)
 
 
 @drawn_on.register
 def _bars(chart: kinds.BarChart, on: Any) -> None:
-    ends = [(b.value if b.low is None else b.low, b.value if b.high is None else b.high) for b in chart.bars]
-    apart = [[b.value - low for b, (low, _) in zip(chart.bars, ends, strict=True)],
-             [high - b.value for b, (_, high) in zip(chart.bars, ends, strict=True)]]  # fmt: skip
-    on.barh([bar.name for bar in chart.bars], [bar.value for bar in chart.bars], xerr=apart)
+    below = [0.0 if bar.low is None else bar.value - bar.low for bar in chart.bars]
+    above = [0.0 if bar.high is None else bar.high - bar.value for bar in chart.bars]
+    on.barh([bar.name for bar in chart.bars], [bar.value for bar in chart.bars], xerr=[below, above])
     on.invert_yaxis()
     on.set(title=chart.title, xlabel=chart.x.title)
 
@@ -102,8 +96,8 @@ def _heat(chart: kinds.HeatMap, on: Any) -> None:
 def _plane(chart: kinds.ComplexPlane, on: Any) -> None:
     for name, group in chart.groups:
         on.plot([z.real for z in group], [z.imag for z in group], ".", label=name)
-    on.set(title=chart.title, xlabel="real part", ylabel="imaginary part", aspect="equal")
-    legend_of(on, [name for name, _ in chart.groups])
+    on.set_aspect("equal")
+    finish(on, chart.title, Axis("real part"), Axis("imaginary part"), legend=len(chart.groups) > 1)
 
 
 @drawn_on.register
@@ -111,4 +105,4 @@ def _particles(chart: kinds.ParticleChart, on: Any) -> None:
     """The last state of the first text."""
     text = chart.texts[0]
     on.scatter(text.x[-1], text.y[-1], c=text.cluster[-1], cmap="tab10")
-    axes_of(on, f"{chart.title}, {chart.states[-1][0]}", chart.x, chart.y)
+    finish(on, f"{chart.title}, {chart.states[-1][0]}", chart.x, chart.y)

@@ -95,6 +95,11 @@ def embedded_planes(along: str, planes: Sequence[kinds.ComplexPlane]) -> str:
     across, up = plane_scales(planes[0])
     names = list(dict.fromkeys(name for plane in planes for name, _ in plane.groups))
     groups = null_first(zip(colours(names, planes[0].muted), names, strict=True))
+
+    def numbers(group: Iterable[complex]) -> list[float]:
+        every = chain.from_iterable((z.real, z.imag) for z in group if finite(z.real, z.imag))
+        return [rounded(one) for one in every]
+
     data = {
         "stops": [plane.title for plane in planes],
         "columns": [along, "group", "real part", "imaginary part"],
@@ -103,11 +108,6 @@ def embedded_planes(along: str, planes: Sequence[kinds.ComplexPlane]) -> str:
         "planes": [[numbers(dict(plane.groups).get(name, ())) for _, name in groups] for plane in planes],
     }
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-
-
-def numbers(group: Iterable[complex]) -> list[float]:
-    every = chain.from_iterable((z.real, z.imag) for z in group if finite(z.real, z.imag))
-    return [rounded(one) for one in every]
 
 
 def on_same_axes(charts: Sequence[PlainChart]) -> list[PlainChart]:
@@ -150,10 +150,15 @@ def particles(chart: ParticleChart) -> str:
         f'<span class="token" style="{colour(cluster)}">{escape(visible(token))}</span>'
         for token, cluster in zip(text.tokens, now, strict=True)
     )  # the text itself, underlined in the colours of its particles
+    least, most = (f"{one:,.3g}" for one in norms(chart))
+    keys = (
+        f'<div class="key by-cluster">{CLUSTERS}</div>'
+        f'<div class="key by-norm" hidden="hidden">norm {least}<i></i>{most}, logarithmic</div>'
+    )  # what colours mean: clusters or, if the reader chooses so, norms
     return (
         f'<div class="particles"{attribute("id", chart.name)}{attribute("data-particles", data)}>'
         f"{titled(chart.title, where[last])}{controls('depth', last + 1, last, menus)}"
-        f"{keys(chart)}{framed(picture(chart, text, now, along, up))}"
+        f"{keys}{framed(picture(chart, text, now, along, up))}"
         f'<p class="tokens" dir="auto">{"".join(strip)}</p></div>'
     )
 
@@ -163,15 +168,6 @@ def places(chart: ParticleChart) -> tuple[Scale, Scale]:
     return (
         scale(chart.x, (x for text in chart.texts for row in text.x for x in row)),
         scale(chart.y, (y for text in chart.texts for row in text.y for y in row)),
-    )
-
-
-def keys(chart: ParticleChart) -> str:
-    """What colours mean: clusters or, if the reader chooses so, norms."""
-    least, most = (f"{one:,.3g}" for one in norms(chart))
-    return (
-        f'<div class="key by-cluster">{CLUSTERS}</div>'
-        f'<div class="key by-norm" hidden="hidden">norm {least}<i></i>{most}, logarithmic</div>'
     )
 
 
@@ -203,6 +199,10 @@ def embedded(
     chart: ParticleChart, where: Sequence[str], clusters: Sequence[list[list[int]]], along: Scale, up: Scale
 ) -> dict[str, Any]:
     """Figures for the script; x and y are between 0 and `PLACES` on the chart."""
+
+    def placed(on: Scale, rows: Sequence[Sequence[float]]) -> list[list[int | None]]:
+        return [[round(PLACES * on.at(one)) if math.isfinite(one) else None for one in row] for row in rows]
+
     heads = ("text", "state", "t", "position", "token", chart.x.title or "x", chart.y.title or "y", "cluster", "norm")
     return {
         "columns": heads,
@@ -216,18 +216,14 @@ def embedded(
             {
                 "name": text.name,
                 "tokens": list(text.tokens),
-                "x": [[placed(along, value) for value in row] for row in text.x],
-                "y": [[placed(up, value) for value in row] for row in text.y],
+                "x": placed(along, text.x),
+                "y": placed(up, text.y),
                 "cluster": numbers,
                 "norm": [[rounded(one, 3) if math.isfinite(one) else None for one in row] for row in text.norm],
             }
             for text, numbers in zip(chart.texts, clusters, strict=True)
         ],
     }
-
-
-def placed(on: Scale, value: float) -> int | None:
-    return round(PLACES * on.at(value)) if math.isfinite(value) else None
 
 
 def lasting(states: Sequence[Sequence[int]]) -> list[list[int]]:

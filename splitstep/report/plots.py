@@ -127,12 +127,9 @@ def headed(title: str, level: str) -> str:
 
 
 def legend(names: Sequence[tuple[int, str]]) -> str:
-    shown = (f'<span style="{colour(i)}">{swatch(i)}{escape(name)}</span>' for i, name in names)
+    swatch = '<svg width="22" height="10"><path class="line"{} d="M0 5H22"/></svg>'
+    shown = (f'<span style="{colour(i)}">{swatch.format(dashes(i))}{escape(name)}</span>' for i, name in names)
     return f'<div class="legend">{"".join(shown)}</div>' if names else ""
-
-
-def swatch(i: int) -> str:
-    return f'<svg width="22" height="10"><path class="line"{dashes(i)} d="M0 5H22"/></svg>'
 
 
 def dashes(i: int) -> str:
@@ -232,7 +229,9 @@ def _points(chart: PointChart) -> Plot:
         i, x, y = order[point.name], along.at(point.x), 1 - up.at(point.y)
         if point.low is not None and point.high is not None:
             bottom = 1.0 if up.log and point.low <= 0 else 1 - up.at(point.low)
-            dots.append(whisker(x, 1 - up.at(point.high), bottom, i))
+            top, wide = 1 - up.at(point.high), 8 + 5 * (i % 5)  # intervals at one place differ in width
+            place = f"left:{100 * x:.2f}%;top:{100 * top:.2f}%;height:{100 * (bottom - top):.2f}%"
+            dots.append(f'<i class="whisker" style="{place};--w:{wide}px;{colour(i)}"></i>')
         dots.append(dot(x, y, i))
         text = f"{chart.y.form.format(point.y)}{interval(point.low, point.high, chart.y.form)}"
         where = f"{chart.x.title} {chart.x.form.format(point.x)}".strip()  # empty if x has no meaning
@@ -265,12 +264,6 @@ def _trails(chart: TrailChart) -> Plot:
     key = f'<div class="key">{escape(chart.colour.title)} {ends[0]}<i></i>{ends[1]}</div>'
     titles = chart.x.title, chart.y.title
     return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, (), key=key)
-
-
-def whisker(x: float, top: float, bottom: float, i: int) -> str:
-    """A vertical interval; caps differ in width, so intervals at the same place can be told apart."""
-    place = f"left:{100 * x:.2f}%;top:{100 * top:.2f}%;height:{100 * (bottom - top):.2f}%"
-    return f'<i class="whisker" style="{place};--w:{8 + 5 * (i % 5)}px;{colour(i)}"></i>'
 
 
 @plotted.register

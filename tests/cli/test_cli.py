@@ -140,13 +140,6 @@ def test_help_is_whole_on_80_columns_and_lists_what_there_is_to_choose(
         assert set(choices) <= set(re.findall(r"[\w-]+", re.sub(r"-\s+", "-", texts[verb]))), verb
 
 
-def test_a_usage_error_has_no_traceback_and_no_box() -> None:
-    for words in (["schemes", "--jsn"], ["schemes", "A,F"], []):
-        run = splitstep(*words)
-        assert (run.returncode, run.stdout) == (2, "")
-        assert len(run.stderr.splitlines()) == 1
-
-
 def test_a_result_is_written_whole_or_not_at_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

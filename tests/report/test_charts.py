@@ -34,6 +34,7 @@ from splitstep.report.charts import (
     TrailChart,
 )
 from splitstep.report.drawing import chart_to_html
+from splitstep.report.figures import figure_of
 from splitstep.report.plots import COLOURS
 from splitstep.report.scales import scale
 
@@ -79,6 +80,14 @@ def test_every_chart_is_well_formed_and_loads_nothing(name: str) -> None:
         "select", "option", "small", "sub", "sup", "var"
     }  # fmt: skip
     assert not re.search(r"nan|inf|(?:src|href)=", re.sub(r'data-\w+="[^"]*"', "", drawn).lower().replace("finite", ""))
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_is_a_figure_of_matplotlib(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figure = figure_of(CHARTS[name])
+    figure.savefig(tmp_path / "chart.png")
+    assert any(one.has_data() for one in figure.axes) == (name != "empty")
 
 
 def test_hovering_tells_the_figures_of_all_lines_at_a_step() -> None:

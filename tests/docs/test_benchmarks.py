@@ -1,0 +1,83 @@
+"""The benchmarks run small: every way gives its rows, and what fails is a row with the reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+TRANSLATION = FOLDER / "translation.py"
+
+
+def run(name: str, out: Path, *words: str) -> Any:
+    """What a benchmark writes; it may miss its bars here."""
+    command = [sys.executable, str(FOLDER / name), "--tiny", *words, "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(out.read_text())
+
+
+@pytest.mark.nightly
+def test_the_benchmark_of_masked_training_compares_every_way(tmp_path: Path) -> None:
+    found = run("mlm_throughput.py", tmp_path / "out.json", "--rounds", "2", "--updates", "4")
+    rows = {(row["way"].split(",")[0], row["text"]): row for row in found["rows"]}
+    assert len(rows) == 6
+    shares = found["share_of_real_tokens"]
+    for kind, share in shares.items():
+        theirs, ours = rows["transformers BERT", kind], rows["splitstep lie", kind]
+        tokens = [row["real_tokens_per_second"] / row["updates_per_second"] for row in (theirs, ours)]
+        assert tokens[0] == pytest.approx(share * 4 * 64)
+        assert tokens[1] > 0.85 * 4 * 64
+    assert rows["splitstep lie", "mixture"]["bar"] == pytest.approx(0.9 * 1.25 / shares["mixture"])
+
+
+@pytest.mark.nightly
+def test_the_benchmark_of_preparation_makes_pairs(tmp_path: Path) -> None:
+    words = ["--megabytes", "1", "--vocab-size", "4000", "--next-sentence", "--out", str(tmp_path)]
+    done = subprocess.run([sys.executable, str(FOLDER / "prepare_text.py"), *words], capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    found = json.loads((tmp_path / "result.json").read_text())
+    assert found["next_sentence"]
+    assert all(counts["pairs"] >= counts["rows"] > 0 for counts in found["splits"].values())
+
+
+@pytest.mark.nightly
+def test_the_benchmark_of_translators_runs_small(tmp_path: Path) -> None:
+    words = [sys.executable, str(TRANSLATION), "--small", "--out", str(tmp_path / "out")]
+    home = {**os.environ, "SPLITSTEP_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, env=home)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["text"] == "made up"
+    assert {one["scheme"] for one in result["updates"]} == {"lie", "macaron"}
+    assert all(one["updates_per_second"] > 0 and one["shapes"] <= 5 for one in result["updates"])
+    rows = {(row["part"], row["mode"], row["model"]): row for row in result["rates"]}
+    for model in ("lie", "macaron", "Marian"):
+        for part, mode in (("training", "eager"), ("decoding", "128 tokens")):
+            assert rows[part, mode, model]["failed"] is None
+            assert rows[part, mode, model]["ratio"] > 0
+    ours, theirs = (rows["training", "eager", model]["parameters"] for model in ("lie", "Marian"))
+    assert ours - theirs == 2 * 2 * 16  # the final norms of encoder and decoder
+    if not torch.cuda.is_available():
+        assert "needs one process with one CUDA device" in rows["training", "capture", "Marian"]["failed"]
+
+
+def test_without_a_gpu_the_whole_benchmark_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    monkeypatch.setattr(sys, "argv", [str(TRANSLATION), "--out", str(tmp_path / "out")])
+    monkeypatch.syspath_prepend(FOLDER)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(TRANSLATION), run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "Error: benchmarks/translation.py needs a CUDA device, or --small.\n"
