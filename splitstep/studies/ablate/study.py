@@ -52,15 +52,11 @@ def ablate(
     out = out.resolve()
     every = dict.fromkeys(recipes, tried)
     check_runs(runs_of(recipes, every, seeds), out, {"": task})
-
-    def execute(stage: str, runs: Sequence[Planned]) -> dict[str, Trial]:
-        where = Workplace(f"ablate {task.name}, {stage}", out, data, engine, quiet)
-        return {one.trial.folder: one.trial for one in where.execute(runs, {"": task})}
-
-    found = execute("rates", runs_of(recipes, every, seeds[:1]))
+    where = Workplace(f"ablate {task.name}, rates", out, data, engine, quiet)
+    found = execute(where, runs_of(recipes, every, seeds[:1]), task)
     own = {arm: best_rate(found.values(), arm, recipe, task.metric) for arm in recipes}
-    runs = runs_of(recipes, own_and_shared(own), seeds)
-    found |= execute("seeds", [run for run in runs if run.folder not in found])
+    left = [run for run in runs_of(recipes, own_and_shared(own), seeds) if run.folder not in found]
+    found |= execute(where._replace(title=f"ablate {task.name}, seeds"), left, task)
     trials = list(found.values())
     full = [trial for trial in trials if (trial.arm, trial.setting) == (FULL, setting_of(own[FULL]))]
     measured = outcomes_of(trials, own, task.metric, out)
@@ -76,6 +72,11 @@ def ablate(
         trials=tuple(map(thin, trials)),
         made=made_by_runs(watched.document(), task.describe(), engine, command),
     )
+
+
+def execute(where: Workplace, runs: Sequence[Planned], task: Task) -> dict[str, Trial]:
+    """What the runs ended with, by folder."""
+    return {one.trial.folder: one.trial for one in where.execute(runs, {"": task})}
 
 
 def default_rates(recipe: Recipe) -> tuple[float, ...]:
