@@ -71,9 +71,11 @@ def test_a_strangers_scheme_has_its_order_and_its_study_a_page(site: Path, tmp_p
 
 @pytest.mark.slow
 def test_a_strangers_task_letter_and_probe_are_trained_and_compared(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "bits.txt").write_text("".join(f"{n:05b}\n" for n in range(32)) * 5)
     recipe = tmp_path / "parity.yaml"
     recipe.write_text(
-        "task: parity\ndata: {length: 5}\nmodel: {layers: 1, width: 16, heads: 2, ffn: 16}\nprobes: [largest]\n"
+        f"task: parity\ndata: {{path: {tmp_path}/bits.txt}}\nprobes: [largest]\n"
+        "model: {layers: 1, width: 16, heads: 2, ffn: 16}\n"
         "train: {steps: 4, batch: 8, warmup: 1}\n"
     )
     run = splitstep(

@@ -1,28 +1,28 @@
-"""Is the number of ones in a row of bits odd?"""
+"""Is the number of ones in a row of bits odd? The rows are those of a file of the user's own, one a line."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from splitstep.options import at_least
 from splitstep.tasks.sequences import SequenceTask, TokenRows
 from splitstep.tasks.task import Data
 from splitstep.text.tokenizers import word_tokenizer
 
 BIT = 2  # the number of the token 0; PAD and CLS come before it
+SPLITS = ("valid", "test", "train", "train", "train")  # of five lines
 
 
 @dataclass(frozen=True)
 class ParityOptions:
-    """`length`: bits in a row."""
+    """`path`: the file, such as bits.txt."""
 
-    length: int = 6
+    path: str
 
     def __post_init__(self) -> None:
-        at_least("length", self.length, 1)
+        if not self.path.endswith(".txt"):
+            raise ValueError(f"path is {self.path!r}: name a text file with a row of bits on each line")
 
 
 class Parity(SequenceTask):
@@ -32,16 +32,17 @@ class Parity(SequenceTask):
     Options: ClassVar[type] = ParityOptions
 
     def __init__(self, options: ParityOptions, data: Path | None = None) -> None:
-        rows = dict(zip(("train", "valid", "test"), rows_of(options.length), strict=True))
-        source = {"name": "parity, generated", "length": options.length}
+        lines = ((data or Path()) / options.path).read_text().split()
+        rows = {split: rows_of([x for i, x in enumerate(lines) if SPLITS[i % 5] == split]) for split in SPLITS}
         tokenizer = word_tokenizer(("[PAD]", "[CLS]", "0", "1"))
-        found = Data(rows, source, tokenizer, ("even", "odd"), more={"buckets": (options.length + 1,)})
+        longest = max(map(len, lines))
+        source = {"name": "parity", "path": options.path}
+        found = Data(rows, source, tokenizer, ("even", "odd"), more={"buckets": (longest + 1,)})
         super().__init__(self.name, options, found)
 
 
-def rows_of(length: int) -> Iterator[TokenRows]:
-    random = np.random.default_rng(0)
-    for count in (200, 50, 50):
-        bits = random.integers(2, size=(count, length))
-        tokens = (bits + BIT).astype(np.uint8).ravel()
-        yield TokenRows(tokens, np.arange(count + 1) * length, (bits.sum(1) % 2).astype(np.uint8))
+def rows_of(lines: list[str]) -> TokenRows:
+    """Lines of bits as tokens, and whether the ones of each are odd."""
+    tokens = np.array([BIT + int(bit) for line in lines for bit in line], np.uint8)
+    ends = np.cumsum([0, *map(len, lines)])
+    return TokenRows(tokens, ends, np.array([line.count("1") % 2 for line in lines], np.uint8))
