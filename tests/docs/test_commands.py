@@ -52,10 +52,10 @@ LEFT_OUT = {
 NARROW = ["model.width=16", "model.heads=2", "model.ffn=32"]
 SHALLOW = [*NARROW, "model.layers=1", "model.decoder_layers=1"]
 SMALLER = {
-    "digits": ["train.batch=4"],
+    "digits": ["train.batch=4", "train.evaluate_every=0"],
     "stdlib": ["train.batch=2", "train.evaluate_every=0", "data.limit=20000", "data.valid_limit=1000"],
     "mlm": ["model.width=16", "train.batch=2", "data.vocab_size=600", "data.length=32", "data.valid_limit=320"],
-    "numbers": [*SHALLOW, "train.batch=64", "data.valid=20", "data.test=20"],
+    "numbers": [*SHALLOW, "train.batch=64", "data.train=300", "data.valid=20", "data.test=20"],
     "text": [*NARROW, "model.layers=1", "train.batch=2", "data.vocab_size=300"],
     "classify": [*NARROW, "train.batch=4"],
     "images": [*NARROW, "train.batch=4"],
@@ -92,6 +92,8 @@ def shrunk(words: list[str]) -> list[str]:
     """The command with a small recipe: two steps, or four if it says how many, and at most two seeds."""
     if words[0] == "converge" and "--depths" not in words:
         return [*words, "--examples", "8", "--substeps", "1,2", "--steps", "1,2"]
+    if words == ["schemes", "--measure"]:
+        return [*words, "lie", "macaron"]
     if words[0] == "approximate" and "--train-steps" not in words:
         return [*words, "--train-steps", "2"]
     if words[0] not in ("train", "compare", "ablate", "converge"):

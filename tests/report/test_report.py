@@ -463,7 +463,7 @@ def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: py
     ("content", "message"),
     [
         (None, "has no result.json"),
-        ("{", "damaged"),
+        ("{", "result.json is not JSON"),
         ("[7]", "is not the result of a study: name a directory"),
         ('{"study": "unheard-of"}', "is of the study 'unheard-of', which is not installed. Known: "),
         ('{"study": "compare", "format": 2}', "has format 2"),
