@@ -129,9 +129,12 @@ def _run(words: list[str]) -> None:
         raise ValueError(f"Missing verb, such as `splitstep schemes`. Verbs: {', '.join(verbs)}. See splitstep --help.")
     if not words[0].startswith("-") and words[0] not in verbs:
         raise ValueError(f"Unknown verb {words[0]!r}. {did_you_mean(words[0], verbs)} See splitstep --help.")
-    COMMAND.set(typed(words))
-    with command.make_context("splitstep", words) as context:
-        command.invoke(context)
+    token = COMMAND.set(typed(words))
+    try:
+        with command.make_context("splitstep", words) as context:
+            command.invoke(context)
+    finally:
+        COMMAND.reset(token)
 
 
 def _of_the_system(error: OSError) -> str:

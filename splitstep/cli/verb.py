@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -56,17 +57,10 @@ def keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:
 
 def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """The function called with values by name."""
-    words, options = list[Any](), dict[str, Any]()
-    for one in inspect.signature(function).parameters.values():
-        if one.name not in values:
-            continue
-        if one.kind is one.VAR_POSITIONAL:
-            words += values[one.name]
-        elif one.kind is one.KEYWORD_ONLY:
-            options[one.name] = values[one.name]
-        else:
-            words.append(values[one.name])
-    return function(*words, **options)
+    signature = inspect.signature(function)
+    given = OrderedDict((name, values[name]) for name in signature.parameters if name in values)
+    bound = inspect.BoundArguments(signature, given)
+    return function(*bound.args, **bound.kwargs)
 
 
 def standard_input(instead: str) -> list[str]:
