@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.provenance import typed_command
 from .common import checked_count, default_folder, kept, refuse_launchers
 from .door import door
 from .runs import trained
@@ -179,9 +178,7 @@ def judged(
     del models  # they would stay in memory beside those of the runs
     print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
     runs.write_cache(methods)
-    result = compare_methods(
-        runs, exam, methods, seeds, out, engine=engine, recipe=recipe, weights=weights, command=typed_command()
-    )
+    result = compare_methods(runs, exam, methods, seeds, out, engine=engine, recipe=recipe, weights=weights)
     if fewer := left_out(out, methods, seeds):
         print(fewer, file=sys.stderr)
     return kept(result, out)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..support.provenance import typed_command
 from .common import default_folder, kept, new_folder, recipe_asked
 from .door import door
 
@@ -142,7 +141,7 @@ def deepen(
     from ..studies.converge.limit import check_depths, continuous_limit
 
     layers, out = check_depths(depths), default_folder("converge", asked.recipe.task, out, "limit")
-    result = continuous_limit(asked.recipe, layers, numbers, out, engine=engine, data=data, command=typed_command())
+    result = continuous_limit(asked.recipe, layers, numbers, out, engine=engine, data=data)
     return kept(result, out)
 
 
@@ -155,7 +154,7 @@ def discretise(run: Path, out: Path | None, grid: Grid, examples: int | None, da
     out = default_folder("converge", run.name or run.resolve().name, out, "discretisation")  # "." has no name
     counts, factors = check_substeps(grid.substeps or study.SUBSTEPS), check_factors(grid.steps or study.FACTORS)
     many, progress = study.EXAMPLES if examples is None else examples, counting("converge", unit="passes")
-    return kept(study.discretisation(run, grid.schemes, counts, factors, many, data, typed_command(), progress), out)
+    return kept(study.discretisation(run, grid.schemes, counts, factors, many, data, progress), out)
 
 
 def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None, tokens: int | None) -> Result:
@@ -172,7 +171,7 @@ def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None,
     counts, factors = check_substeps(grid.substeps or study.SUBSTEPS), check_factors(grid.steps or study.FACTORS)
     shown = [counting(f"converge{what}", unit=unit) for what, unit in (("", "ways"), (", local errors", "layers"))]
     opened = open_model(name)
-    result = study.discretised_flow(opened, texts, many, grid.schemes, counts, factors, typed_command(), *shown)
+    result = study.discretised_flow(opened, texts, many, grid.schemes, counts, factors, *shown)
     return kept(result, out)
 
 
@@ -226,7 +225,7 @@ def inspect(
     chosen = None if layers is None else read_layers(layers)
     plan = Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, save and out / save)
     choice, progress = TextChoice(text, texts, tokens, data), counting("inspect", at_once=True, unit="texts")
-    return kept(inspection(model, choice, plan, against, trust_remote_code, device, typed_command(), progress), out)
+    return kept(inspection(model, choice, plan, against, trust_remote_code, device, progress), out)
 
 
 @door
@@ -275,8 +274,8 @@ def approximate(
     from .results import Construction
 
     progress = counting("approximate  training the twin", True, "steps")
-    positions, command = "none" if no_positions else "learned", typed_command()
-    result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, positions, command, say, progress)
+    positions = "none" if no_positions else "learned"
+    result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, positions, say, progress)
     with silent():
         built.model.save_pretrained(out / "model")
     return Construction(kept(result, out), built)

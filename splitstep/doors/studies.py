@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from ..recipes import recipe_names
 from ..schemes import scheme
-from ..support.provenance import typed_command
 from ..support.words import nearest
 from .common import default_folder, kept, recipe_asked, refuse_launchers
 from .door import door
@@ -67,7 +66,7 @@ def compare(
     out, settings = default_folder("compare", asked.recipe.task, out), read_sweep(sweep or [])
     result = study(
         asked.recipe, check_schemes(schemes), numbers, out, sweep=settings, arms=check_arms(arms),
-        own_arms=read_ablate(asked.document, asked.name).arms, engine=engine, data=data, command=typed_command(),
+        own_arms=read_ablate(asked.document, asked.name).arms, engine=engine, data=data,
     )  # fmt: skip
     return kept(result, out)
 
@@ -121,7 +120,7 @@ def compare_glue(
     out = default_folder("compare", "glue", out)
     result = glue(
         read_starts(start), out, seeds=seeds, tasks=list(tasks) or DEFAULT, scratch=scratch, changes=changes,
-        sweep=sweep or [], grid=grid, engine=engine, data=data, command=typed_command(),
+        sweep=sweep or [], grid=grid, engine=engine, data=data,
     )  # fmt: skip
     return kept(result, out)
 
@@ -164,6 +163,6 @@ def ablate(
     out = default_folder("ablate", asked.recipe.task, out)
     result = study(
         asked.recipe, out, arms=check_arms(arms), own_arms=own.arms, seeds=asked.seeds(count),
-        rates=check_rates(rates) if rates else own.rates, engine=engine, data=data, command=typed_command(),
+        rates=check_rates(rates) if rates else own.rates, engine=engine, data=data,
     )  # fmt: skip
     return kept(result, out)

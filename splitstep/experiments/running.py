@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ..jobs import Engine, open_engine, threads_per_job
 from ..support.memory import NoMemory, no_memory
-from ..support.provenance import Provenance, made
+from ..support.provenance import Provenance, made_by_study
 from ..support.typed import plain
 from ..support.words import counted
 from ..tasks import Task
@@ -103,9 +103,9 @@ def run_left(
         yield job.folder, found
 
 
-def made_by_runs(recipe: dict[str, Any], data: Mapping[str, Any], engine: str, command: str | None) -> Provenance:
+def made_by_runs(recipe: dict[str, Any], data: Mapping[str, Any], engine: str) -> Provenance:
     """The provenance of a study whose runs were executed here."""
-    return made(command, recipe=recipe, data=plain(data), engine=engine, threads=threads_per_job())
+    return made_by_study(recipe=recipe, data=plain(data), engine=engine, threads=threads_per_job())
 
 
 def run_jobs(jobs: Sequence[Job[T]], out: Path, engine_text: str, watch: RunsProgress) -> Iterator[tuple[Job[T], T]]:

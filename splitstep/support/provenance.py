@@ -22,11 +22,6 @@ PACKAGES = ("splitstep", "torch", "transformers", "accelerate", "tokenizers", "s
 COMMAND: ContextVar[str | None] = ContextVar("command", default=None)  # of the shell that is being executed
 
 
-def typed_command() -> str | None:
-    """The command that was typed in a shell; None if Python called."""
-    return COMMAND.get()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
     """What a result was made with and when. A record holds one as `made: Inlined[Provenance]`, so its entries stand
@@ -56,8 +51,8 @@ class Provenance:
 
 
 def made(
-    command: str | None = None,
     *,
+    command: str | None = None,
     recipe: dict[str, Any] | None = None,
     data: dict[str, Any] | None = None,
     engine: str | None = None,
@@ -76,6 +71,11 @@ def made(
         commit=git_commit(),
         date=datetime.now(UTC).date().isoformat(),
     )
+
+
+def made_by_study(**more: Any) -> Provenance:
+    """The provenance of a study's result, with the command that was typed, if Python was not called."""
+    return made(command=COMMAND.get(), **more)
 
 
 def stamp() -> dict[str, Any]:

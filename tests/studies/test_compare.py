@@ -248,7 +248,7 @@ def test_widths_are_told_half_by_half() -> None:
 def test_a_comparison_runs_once_and_reads_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its document is that of its runs; these are reused, more seeds only add, and another recipe is refused."""
     out, calls, real = tmp_path / "out", list[int](), running.run_one
-    result = compare(tiny(), ["lie", "macaron"], range(2), out, command="splitstep compare ...", quiet=True)
+    result = compare(tiny(), ["lie", "macaron"], range(2), out, quiet=True)
     assert [(t.scheme, t.seed) for t in result.trials] == [(s, k) for s in ("A F", "F0/2 A F1/2") for k in (0, 1)]
     for t in result.trials:
         own = json.loads((out / t.folder / "result.json").read_text())

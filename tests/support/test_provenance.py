@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import splitstep
-from splitstep.support.provenance import PACKAGES, Provenance, made
+from splitstep.support.provenance import COMMAND, PACKAGES, Provenance, made, made_by_study
 from splitstep.support.typed import Inlined, plain, read_as
 
 
@@ -48,8 +48,10 @@ def test_a_wrong_entry_is_named_where_it_stands() -> None:
 
 def test_what_is_made_now_says_with_what(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLITSTEP_COMMIT", "abc123")
-    now = made("splitstep compare", threads=2, engine="local", devices=("cpu", "gpu"))
-    assert now.commit == "abc123"
+    token = COMMAND.set("splitstep compare")
+    now = made_by_study(threads=2, engine="local", devices=("cpu", "gpu"))
+    COMMAND.reset(token)
+    assert (now.commit, now.command, made().command) == ("abc123", "splitstep compare", None)
     assert {"python", *PACKAGES} >= now.versions.keys() >= {"python", "torch"}
     rows = dict(now.entries("commit", "devices", "engine", "date"))
     assert rows == {"commit": "abc123", "devices": "cpu, gpu", "engine": "local, 2 threads per run", "date": now.date}

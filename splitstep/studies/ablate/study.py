@@ -33,7 +33,6 @@ def ablate(
     rates: Sequence[float] = (),
     engine: str = "local",
     data: Path | None = None,
-    command: str | None = None,
     quiet: bool = False,
 ) -> Ablation:
     """Train every arm at its own best rate and at the full arm's with every seed; finished runs in `out` are reused.
@@ -70,7 +69,7 @@ def ablate(
         claims=claims_of(results),
         replay=replay(watched, task, full, out),
         trials=tuple(map(thin, trials)),
-        made=made_by_runs(watched.document(), task.describe(), engine, command),
+        made=made_by_runs(watched.document(), task.describe(), engine),
     )
 
 

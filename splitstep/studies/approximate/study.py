@@ -18,7 +18,7 @@ from ...approximation.targets import samples
 from ...experiments.result import Result
 from ...experiments.statistics import Slope, fitted_slope
 from ...models.vectors import SplitstepVectorsModel
-from ...support.provenance import Provenance, made
+from ...support.provenance import Provenance, made_by_study
 from ...support.typed import Inlined
 from ...training.progress import Counting
 
@@ -122,7 +122,6 @@ def approximation(
     lipschitz: float | None = None,
     train_steps: int = TRAIN_STEPS,
     positions: Literal["learned", "none"] = "learned",
-    command: str | None = None,
     say: Say = nothing,
     progress: Counting | None = None,
 ) -> tuple[Approximation, Built]:
@@ -136,7 +135,7 @@ def approximation(
     return Approximation(
         built.target.name, tokens, dim, built.target.lipschitz, positions, built.beta, rows, built.certificate.steps,
         [one.how for one in built.fits], surfaces_of(built), attention_of(tokens),
-        train(built, train_steps, progress) if train_steps else None, exponent_of(rows), made(command),
+        train(built, train_steps, progress) if train_steps else None, exponent_of(rows), made_by_study(),
     ), built  # fmt: skip
 
 

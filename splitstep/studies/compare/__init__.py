@@ -36,7 +36,6 @@ def compare(
     own_arms: Mapping[str, Assignments] | None = None,
     engine: str = "local",
     data: Path | None = None,
-    command: str | None = None,
     quiet: bool = False,
 ) -> Comparison:
     """Train every scheme with every seed at the cost of the recipe's reference; finished runs in `out` are reused.
@@ -60,7 +59,7 @@ def compare(
         sweep=tuple(sweep),
         rows=tuple(rows),
         trials=tuple(trials),
-        made=made_by_runs(recipe.document(), task.describe(), engine, command),
+        made=made_by_runs(recipe.document(), task.describe(), engine),
         tests=on_test_sets(systems_of(rows, runs, ended, data)) if isinstance(task, Translation) else (),
     )
 

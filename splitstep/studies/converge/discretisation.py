@@ -19,7 +19,7 @@ from ...experiments.statistics import Estimate, share_interval
 from ...inference.runs import Trained, open_run
 from ...kernels.loss import IGNORED
 from ...models.base import SplitstepModel, all_stacks
-from ...support.provenance import Provenance, made
+from ...support.provenance import Provenance, made_by_study
 from ...support.typed import Figure, Inlined
 from ...tasks import Batch, Metric, Task
 from ...tasks.pairs.translation import Translation
@@ -115,7 +115,6 @@ def discretisation(
     factors: Sequence[float] = FACTORS,
     examples: int = EXAMPLES,
     data: Path | None = None,
-    command: str | None = None,
     progress: Counting | None = None,
 ) -> Discretisation:
     """How the finished run in a directory depends on its discretisation, on examples of its validation split."""
@@ -141,7 +140,7 @@ def discretisation(
         layers=len(stack.layers), step=stack.step, substeps=k, examples=n, probed=probed,
         majority=majority(run.model, batches), shared=share_interval(effects[limit].shared, n), own=effects[own],
         limit=effects[limit], coarser=effects[coarser], ways=tuple(effects[way] for way in ways),
-        longer=tuple(effects[way] for way in longer), errors=tuple(errors), made=made(command),
+        longer=tuple(effects[way] for way in longer), errors=tuple(errors), made=made_by_study(),
     )  # fmt: skip
 
 

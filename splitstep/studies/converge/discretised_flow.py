@@ -23,7 +23,7 @@ from ...kernels.loss import IGNORED, decoder_inputs, shifted
 from ...opening import Opened, load
 from ...opening.texts import batches_of
 from ...scheme import Scheme, shown
-from ...support.provenance import Provenance, made
+from ...support.provenance import Provenance, made_by_study
 from ...support.typed import Figure, Inlined
 from ...training.progress import Counting
 from .local_errors import LocalError, local_errors
@@ -162,7 +162,6 @@ def discretised_flow(
     schemes: Sequence[str] = (),
     substeps: Sequence[int] = SUBSTEPS,
     factors: Sequence[float] = FACTORS,
-    command: str | None = None,
     progress: Counting | None = None,
     errors_progress: Counting | None = None,
 ) -> DiscretisedFlow:
@@ -183,7 +182,7 @@ def discretised_flow(
         layers=len(stack.layers), notes=flow.notes, undefined=tuple(plan.undefined), texts=len(texts),
         tokens=sum(one.tokens for one in texts_alone), loss=math.fsum(losses) / len(losses) if losses else None,
         own=effects[plan.ways[0]], ways=tuple(effects[way] for way in plan.ways),
-        longer=tuple(effects[way] for way in plan.longer), errors=tuple(errors), made=made(command),
+        longer=tuple(effects[way] for way in plan.longer), errors=tuple(errors), made=made_by_study(),
         chance=math.log(model.config.get_text_config().vocab_size),
         **{name: None if way is None else effects[way] for name, way in single.items()},
     )  # fmt: skip

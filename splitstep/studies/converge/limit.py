@@ -24,7 +24,7 @@ from ...jobs import check_engine
 from ...models import SplitstepModel
 from ...probes.similarity import linear_cka
 from ...schemes import scheme
-from ...support.provenance import Provenance, made
+from ...support.provenance import Provenance, made_by_study
 from ...support.typed import Figure, Inlined
 from ...tasks import Batch, Metric, Task
 from ...tasks.pairs.translation import Translation
@@ -142,7 +142,6 @@ def continuous_limit(
     modes: int = MODES,
     engine: str = "local",
     data: Path | None = None,
-    command: str | None = None,
     quiet: bool = False,
 ) -> ContinuousLimit:
     """Train the networks of all depths and compare them; finished runs in `out` are reused. They are trained without
@@ -167,7 +166,7 @@ def continuous_limit(
         seeds=tuple(seeds), modes=modes, shared_times=tuple(i * time / look.times for i in range(look.times + 1)),
         examples=sum(len(batch["labels"]) for batch in look.batches), networks=tuple(networks), gaps=tuple(gaps),
         trends=tuple(trends_of(networks, gaps)), **pinned_problem(),
-        made=made(command, recipe=recipe.document(), engine=engine),
+        made=made_by_study(recipe=recipe.document(), engine=engine),
     )  # fmt: skip
 
 

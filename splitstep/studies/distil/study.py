@@ -82,7 +82,6 @@ def compare_methods(
     engine: str = "local",
     recipe: Mapping[str, Any] | None = None,
     weights: Weights | None = None,
-    command: str | None = None,
     quiet: bool = False,
 ) -> DistilResult:
     """Train a student by every method with every seed, and judge all of them; what is in `out` already is kept.
@@ -105,7 +104,7 @@ def compare_methods(
         claims=(),
         runs=tuple(students),
         shown=tuple(shown_of(exam, planned, found)),
-        made=made_by_runs(dict(recipe or {}), exam.describe(), engine, command),
+        made=made_by_runs(dict(recipe or {}), exam.describe(), engine),
     )
     return with_claims(result)
 

@@ -45,7 +45,6 @@ def glue(
     grid: str | None = None,
     engine: str = "local",
     data: Path | None = None,
-    command: str | None = None,
     quiet: bool = False,
 ) -> GlueResult:
     """Fine-tune every start `seeds` times on each task; finished runs in `out` are reused.
@@ -73,7 +72,7 @@ def glue(
     ended = Workplace("compare glue", out, data, engine, quiet).execute(runs, loaded, tidy=True)
     tuned = [fine_tuning(*each) for each in zip(runs, ended, strict=True)]
     described = {name: task.describe() for name, task in loaded.items()}
-    made = made_by_runs({name: one.document() for name, one in recipes.items()}, described, engine, command)
+    made = made_by_runs({name: one.document() for name, one in recipes.items()}, described, engine)
     return summed_up(bodies, kinds, seeds, loaded, tuned, made)
 
 

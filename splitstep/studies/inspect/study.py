@@ -23,7 +23,7 @@ from ...opening import Opened, load, open_model
 from ...probes import PROBES, Figures, Probe
 from ...probes.layer_maps import LayerBlocks
 from ...probes.watching import watch_flow
-from ...support.provenance import made
+from ...support.provenance import made_by_study
 from ...training.progress import Counting
 from .own_probes import Guarded, Judge, KeptStates, SavedStates, Sizes, rounded, rounded_rows, token_paths
 from .result import Along, Inspection, Matrix, Missing, ModelFindings, Outlier, Series, Skipped, Spectrum
@@ -155,7 +155,6 @@ def inspection(
     against: str = RANDOM,
     trust_remote_code: bool = False,
     device: str | None = None,
-    command: str | None = None,
     progress: Counting | None = None,
 ) -> Inspection:
     """What the probes find in a model, beside its null model ("random"), another model, or nothing ("none").
@@ -184,7 +183,7 @@ def inspection(
     return Inspection(
         model=first, other=other, seed=SEED if against == RANDOM else None, texts=len(source.texts),
         tokens=tokens, source=source.name, probes=plan.probes, differentiated=plan.differentiated,
-        layers=plan.layers or tuple(range(first.layers)), made=made(command),
+        layers=plan.layers or tuple(range(first.layers)), made=made_by_study(),
     )  # fmt: skip
 
 
