@@ -232,26 +232,11 @@ def test_a_pickled_checkpoint_is_refused_and_never_opened(checkpoint: Path, name
     assert mark.exists()  # it would have gone off
 
 
-def test_an_honest_pickle_is_refused_too(checkpoint: Path) -> None:
-    model = load(checkpoint)
-    (checkpoint / "model.safetensors").unlink()
-    torch.save(model.state_dict(), checkpoint / "pytorch_model.bin")
-    with pytest.raises(ValueError, match=r"pickle") as error:
-        load(checkpoint)
-    refused(error, "pytorch_model.bin", "save_pretrained")
-
-
 def test_a_pickle_beside_the_safetensors_is_left_alone(checkpoint: Path) -> None:
     mark = checkpoint / "mark"
     (checkpoint / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(mark)))
     load(checkpoint)
     assert not mark.exists()
-
-
-def test_a_directory_without_weights_says_which_file_is_missing(checkpoint: Path) -> None:
-    (checkpoint / "model.safetensors").unlink()
-    with pytest.raises(OSError, match=r"no file named model\.safetensors"):
-        load(checkpoint)
 
 
 def rewrite(checkpoint: Path, **entries: Any) -> None:
@@ -298,12 +283,6 @@ def test_entries_of_a_newer_transformers_are_read_over_but_typing_mistakes_are_n
     load(checkpoint)
     rewrite(checkpoint, stepp=0.5)
     with pytest.raises(ValueError, match=r"stepp=0\.5: did you mean step\?"):
-        load(checkpoint)
-
-
-def test_a_damaged_config_is_refused(checkpoint: Path) -> None:
-    (checkpoint / "config.json").write_text('{"scheme": ')
-    with pytest.raises(OSError, match=r"not a valid JSON file"):
         load(checkpoint)
 
 

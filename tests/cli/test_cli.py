@@ -76,17 +76,6 @@ def test_what_cannot_be_measured_is_text_in_json_and_reads_back() -> None:
     assert math.isnan(again.measured.autonomous)
 
 
-@pytest.mark.parametrize("words", [[], ["lie", "=A =F", "--measure"]])
-def test_orders_are_drawn_again_as_they_were_printed(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["schemes", *words, "--out", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out
-    assert cli.main(["report", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == printed
-    assert "<h1>Orders of schemes</h1>" in (tmp_path / "report.html").read_text()
-
-
 def test_the_table_fits_80_columns_and_any_encoding() -> None:
     run = splitstep("schemes", env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert (run.returncode, run.stderr) == (0, "")
@@ -95,12 +84,6 @@ def test_the_table_fits_80_columns_and_any_encoding() -> None:
     assert {line.split()[0] for line in lines if line[:1].strip()} >= set(SCHEMES)
     assert all(line.split()[-4:] == ["2", "1", "1", "1"] for line in lines if line.startswith("lie "))
     assert all("exact" in line for line in lines if line.startswith("rk4"))
-
-
-def test_the_command_and_the_module_are_the_same() -> None:
-    command = Path(sys.executable).with_name("splitstep")
-    run = subprocess.run([command, "schemes", "lie"], text=True, capture_output=True, check=True)
-    assert run.stdout == splitstep("schemes", "lie").stdout
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -27,7 +27,6 @@ from safetensors.torch import load_file, save_file
 from splitstep import cli
 from splitstep.experiments import running
 from splitstep.inference import runs
-from splitstep.text.tokenizers import Words
 
 TINY = """
 task: digits
@@ -101,18 +100,6 @@ def test_a_run_that_diverges_is_a_result_and_a_failure(folder: Path, capsys: pyt
         assert re.fullmatch(r"The run diverged at step \d+ \(loss .*\), so there is no model: lower train.lr.*", line)
     assert json.loads((folder / "run" / "result.json").read_text())["status"] == "diverged"
     assert "has no model" in refusal(capsys, "evaluate", "run")
-
-
-def test_nothing_is_cut_at_60_columns(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    out = "-".join(["a-long-name"] * 8)
-    assert cli.main(["train", "tiny.yaml", "--out", out]) == 0
-    printed = capsys.readouterr().out
-    assert "\u2026" not in printed
-    assert max(map(len, printed.splitlines())) <= 60
-    assert f"{out}/model" in re.sub(r"\n +", "", printed)
 
 
 def test_generate_goes_on_from_a_prompt_and_depends_on_the_seed(
@@ -217,13 +204,6 @@ def test_text_longer_than_a_window_begins_again_at_its_half(
         ids.append(int(model(torch.tensor([ids[start:]]), use_cache=False).logits[0, -1].argmax()))
     assert start > 0
     assert bytes(ids[15:]).decode(errors="replace") == text
-
-
-def test_words_become_numbers_and_words_again() -> None:
-    words = Words(["the", "<unk>", "dog", "<eos>"])
-    assert words.encode("the dog sleeps") == [0, 2, 1]
-    assert words.decode([0, 2, 1, 3, 0]) == "the dog <unk> \n the"
-    assert words.size == 4
 
 
 def test_compare_prints_a_table_and_writes_result_and_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,14 +62,11 @@ def test_an_exported_program_takes_any_batch_and_length(kind: str, positions: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "scheme", "positions"),
-    [
-        ("translation", "macaron", "rotary"),
-        ("causal", "strang-midpoint", "learned"),
-        *(pytest.param(kind, "macaron", "learned", marks=pytest.mark.nightly) for kind in KINDS),
-    ],
-)
+@pytest.mark.parametrize(("kind", "scheme", "positions"), [
+    ("translation", "macaron", "rotary"),
+    ("causal", "strang-midpoint", "learned"),
+    *(pytest.param(kind, "macaron", "learned", marks=pytest.mark.nightly) for kind in KINDS),
+])  # fmt: skip
 def test_onnxruntime_gives_the_same_logits(kind: str, scheme: str, positions: str, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")

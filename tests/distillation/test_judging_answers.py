@@ -70,15 +70,11 @@ def calls_of(one: Causal) -> Iterator[list[tuple[int, int, int]]]:
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize(
-    "writing",
-    [
-        Writing(seeds=(1, 2), max_tokens=15, batch=4),
-        Writing(seeds=(1,), max_tokens=15, temperature=0.0),
-        Writing(seeds=(1, 2), max_tokens=7, temperature=0.7, top_p=0.8, batch=3),
-    ],
-    ids=["sampled", "greedy", "top-p"],
-)
+@pytest.mark.parametrize("writing", [
+    Writing(seeds=(1, 2), max_tokens=15, batch=4),
+    Writing(seeds=(1,), max_tokens=15, temperature=0.0),
+    Writing(seeds=(1, 2), max_tokens=7, temperature=0.7, top_p=0.8, batch=3),
+], ids=["sampled", "greedy", "top-p"])  # fmt: skip
 def test_answers_in_rounds_are_those_of_a_loop(make: Any, writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "ROUND", 3)  # rounds end after 3, 6, 12 and 15 tokens
     one = ending(make)

@@ -59,34 +59,31 @@ def test_what_is_printed_is_the_same_method(summands: list[tuple[float, str]]) -
     assert parse_method(str(method)) == method
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", 'method "": write terms with weights and plus signs, such as "skl + 2 mta.dsa + .2 mta.hid"; the'),
-        ("skl +", 'method "skl +": write terms'),
-        ("skl kl", 'method "skl kl": write terms'),
-        ("skl - kl", 'method "skl - kl": write terms'),
-        ("kl(temperature=2", "write terms"),
-        ("sklk", 'method "sklk": there is no term "sklk"; did you mean "skl"?'),
-        ("zebra", 'there is no term "zebra"; the terms are ce, kl'),
-        ("mta.hidden", 'there is no term "mta.hidden"; did you mean "mta.hid"?'),
-        ("skl(beta=1)", 'skl has no option "beta"; it has temperature, alpha'),
-        ("mta(layer=1)", 'mta has no option "layer"; it has phrases, spans, words'),
-        ("ce(temperature=1)", 'ce has no option "temperature"; it has none'),
-        ("-1 kl", "the weight of kl is -1: give one above 0, or leave the term out"),
-        ("0 kl", "the weight of kl is 0: give one above 0"),
-        ("kl(2)", 'write options as name=value, each once, such as "kl(temperature=2)", not "2"'),
-        ("kl(temperature=1, temperature=2)", 'not "temperature=2"'),
-        ("kl(temperature=)", 'not "temperature="'),
-        ("kl(temperature=warm)", "kl.temperature is 'warm', and needs a number"),
-        ("kl(temperature=1,2)", "kl.temperature is [1, 2], and needs a number"),
-        ("kl(temperature=0)", "temperature is 0: give a number above 0"),
-        ("skl(alpha=1)", "alpha is 1: give a number from 0 to below 1"),
-        ("mta.dsa(words=1.5)", "mta.dsa.words[0] is 1.5, and needs a whole number"),
-        ("mta(spans=1)", "spans is 1: give at least 2"),
-        ("uld(at=end)", 'uld.at is \'end\', and needs "order" or "ends"'),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("", 'method "": write terms with weights and plus signs, such as "skl + 2 mta.dsa + .2 mta.hid"; the'),
+    ("skl +", 'method "skl +": write terms'),
+    ("skl kl", 'method "skl kl": write terms'),
+    ("skl - kl", 'method "skl - kl": write terms'),
+    ("kl(temperature=2", "write terms"),
+    ("sklk", 'method "sklk": there is no term "sklk"; did you mean "skl"?'),
+    ("zebra", 'there is no term "zebra"; the terms are ce, kl'),
+    ("mta.hidden", 'there is no term "mta.hidden"; did you mean "mta.hid"?'),
+    ("skl(beta=1)", 'skl has no option "beta"; it has temperature, alpha'),
+    ("mta(layer=1)", 'mta has no option "layer"; it has phrases, spans, words'),
+    ("ce(temperature=1)", 'ce has no option "temperature"; it has none'),
+    ("-1 kl", "the weight of kl is -1: give one above 0, or leave the term out"),
+    ("0 kl", "the weight of kl is 0: give one above 0"),
+    ("kl(2)", 'write options as name=value, each once, such as "kl(temperature=2)", not "2"'),
+    ("kl(temperature=1, temperature=2)", 'not "temperature=2"'),
+    ("kl(temperature=)", 'not "temperature="'),
+    ("kl(temperature=warm)", "kl.temperature is 'warm', and needs a number"),
+    ("kl(temperature=1,2)", "kl.temperature is [1, 2], and needs a number"),
+    ("kl(temperature=0)", "temperature is 0: give a number above 0"),
+    ("skl(alpha=1)", "alpha is 1: give a number from 0 to below 1"),
+    ("mta.dsa(words=1.5)", "mta.dsa.words[0] is 1.5, and needs a whole number"),
+    ("mta(spans=1)", "spans is 1: give at least 2"),
+    ("uld(at=end)", 'uld.at is \'end\', and needs "order" or "ends"'),
+])  # fmt: skip
 def test_wrong_methods_are_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(ValueError, match="method") as caught:
         parse_method(text)

@@ -88,13 +88,10 @@ def test_padding_changes_nothing(kind: str, scheme: str) -> None:
             close(plain[i, real] if per_token else plain[i], model(**row).logits[0])
 
 
-@pytest.mark.parametrize(
-    ("scheme", "positions"),
-    [
-        *((one, "rotary") for one in ("lie", "macaron", "lie-postnorm", "strang-midpoint", "reversible", *DIFFUSING)),
-        *(("macaron", positions) for positions in ("learned", "sinusoidal", "none")),
-    ],
-)
+@pytest.mark.parametrize(("scheme", "positions"), [
+    *((one, "rotary") for one in ("lie", "macaron", "lie-postnorm", "strang-midpoint", "reversible", *DIFFUSING)),
+    *(("macaron", positions) for positions in ("learned", "sinusoidal", "none")),
+])  # fmt: skip
 @pytest.mark.parametrize("kind", ["causal", "masked"])
 def test_packed_texts_do_not_mix(kind: str, scheme: str, positions: str) -> None:
     model, ids = exact(kind, scheme, positions=positions), tokens(length=12)

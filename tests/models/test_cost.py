@@ -178,15 +178,12 @@ def test_what_was_matched_is_in_config_json(tmp_path: Any) -> None:
     assert reference.matched is None
 
 
-@pytest.mark.parametrize(
-    ("shape", "scheme", "by"),
-    [
-        ({"layers": 1, "width": 64, "heads": 2, "ffn": 255}, "macaron", "parameters"),
-        ({"layers": 2, "width": 16, "heads": 2, "ffn": 1}, "macaron", "parameters"),
-        ({"layers": 1, "width": 16, "heads": 4, "ffn": 3}, "A0/2 F A1/2", "parameters"),
-        ({"layers": 1, "width": 16, "heads": 2, "ffn": 31}, "rk4", "flops"),
-    ],
-)
+@pytest.mark.parametrize(("shape", "scheme", "by"), [
+    ({"layers": 1, "width": 64, "heads": 2, "ffn": 255}, "macaron", "parameters"),
+    ({"layers": 2, "width": 16, "heads": 2, "ffn": 1}, "macaron", "parameters"),
+    ({"layers": 1, "width": 16, "heads": 4, "ffn": 3}, "A0/2 F A1/2", "parameters"),
+    ({"layers": 1, "width": 16, "heads": 2, "ffn": 31}, "rk4", "flops"),
+])  # fmt: skip
 def test_a_reference_without_a_twin_is_told_a_width_that_has_one(shape: dict[str, Any], scheme: str, by: Any) -> None:
     with pytest.raises(ValueError, match=r"such as this one with ffn=\d+\.$") as error:
         twin(CausalConfig(**shape), scheme, by, 64)

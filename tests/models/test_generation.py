@@ -66,19 +66,16 @@ def assert_lively(sequences: Tensor, start: int) -> None:
     assert not torch.equal(new[0], new[1]) or not torch.equal(new[0], new[2])
 
 
-@pytest.mark.parametrize(
-    ("scheme", "positions", "kv_heads", "head_size"),
-    [
-        ("lie", "learned", None, None),
-        ("lie", "none", 1, 6),
-        ("macaron", "rotary", 2, None),
-        ("lie-postnorm", "sinusoidal", None, None),
-        ("strang-midpoint", "rotary", 1, 6),
-        ("strang-midpoint", "sinusoidal", 2, None),
-        ("reversible", "learned", 2, None),
-        ("reversible", "rotary", None, None),
-    ],
-)
+@pytest.mark.parametrize(("scheme", "positions", "kv_heads", "head_size"), [
+    ("lie", "learned", None, None),
+    ("lie", "none", 1, 6),
+    ("macaron", "rotary", 2, None),
+    ("lie-postnorm", "sinusoidal", None, None),
+    ("strang-midpoint", "rotary", 1, 6),
+    ("strang-midpoint", "sinusoidal", 2, None),
+    ("reversible", "learned", 2, None),
+    ("reversible", "rotary", None, None),
+])  # fmt: skip
 def test_a_causal_model_generates_the_same_with_a_cache(
     scheme: str, positions: str, kv_heads: int | None, head_size: int | None
 ) -> None:

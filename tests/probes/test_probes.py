@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from children import NUMBERS, RECIPE, everything, lines, run, together
+from children import RECIPE, everything, lines, run, together
 from torch import Tensor
 
 from splitstep.integrate import Event
@@ -14,8 +14,6 @@ from splitstep.models import (
     CausalConfig,
     SplitstepForCausalLM,
     SplitstepForImageClassification,
-    SplitstepForTranslation,
-    TranslationConfig,
 )
 from splitstep.probes import PROBES, Figures, Pass, Probe, observe
 from splitstep.training import evaluate, read_recipe, train
@@ -80,18 +78,6 @@ def test_parts_of_one_field_add_up() -> None:
         parts = [length(e.increments["F"]) for e in events if e.site.step == layer and "F" in e.increments]
         assert len(parts) == 2
         assert found[layer] == pytest.approx(sum(parts), rel=1e-6)
-
-
-@torch.no_grad()
-def test_each_stack_has_figures_of_its_own() -> None:
-    model = SplitstepForTranslation(TranslationConfig(decoder_layers=2, **SHAPE)).eval()
-    ids = torch.randint(4, 30, (2, 7))
-    found = observe(model, {"input_ids": ids, "labels": ids}, BOTH)
-    assert {name: len(one["x"]) for name, one in found["state_norms"].items()} == {
-        "encoder.body.stack": 4, "decoder.stack": 3,
-    }  # fmt: skip
-    assert found["increment_norms"]["encoder.body.stack"].keys() == {"A", "F"}
-    assert found["increment_norms"]["decoder.stack"].keys() == {"A", "C", "F"}
 
 
 class Ends(Probe):
@@ -173,22 +159,6 @@ def test_the_record_is_of_the_first_validation_batch(tmp_path: Path) -> None:
     for name in BOTH:
         for series, values in found[name]["body.stack"].items():
             assert record[name]["body.stack"][series] == pytest.approx(list(values), rel=1e-6)
-
-
-def test_an_unwatched_run_observes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from splitstep.training import loop
-
-    monkeypatch.setattr(loop, "observe", None)  # calling it would fail
-    train(read_recipe(RECIPE, "r"), tmp_path / "run", quiet=True)
-    assert {r["split"] for r in lines(tmp_path / "run")} == {"train", "valid"}
-
-
-def test_a_translator_is_watched(tmp_path: Path) -> None:
-    document = {**NUMBERS, "probes": ["state_norms"]}
-    run(document, tmp_path / "run", {"SPLITSTEP_CACHE": str(tmp_path / "cache")})
-    records = [r for r in lines(tmp_path / "run") if r["split"] == "probe"]
-    assert [r["step"] for r in records] == [4, 8, 9]
-    assert records[0]["state_norms"].keys() == {"encoder.body.stack", "decoder.stack"}
 
 
 def test_a_length_that_is_no_number_is_written_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,20 +194,6 @@ def test_hostile_text_stays_text(browser: Any, tmp_path: Path) -> None:
     assert wrong == []
 
 
-@pytest.mark.slow
-def test_charts_are_side_by_side_on_a_desk_and_stacked_on_a_phone(browser: Any, tmp_path: Path) -> None:
-    file = made("lie", "macaron").save_page(tmp_path)
-    tops = {}
-    for width in WIDTHS:
-        page, _ = visit(browser, file, width)
-        tops[width] = page.evaluate(
-            "['chart-parameters', 'chart-flops'].map(n => document.getElementById(n).getBoundingClientRect().top)"
-        )
-        page.close()
-    assert tops[1280][0] == tops[1280][1]
-    assert tops[390][0] < tops[390][1] - 100
-
-
 def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
     result = made("lie", "macaron", "strang-midpoint")
     text = result.save_page(tmp_path).read_text()
@@ -432,22 +418,6 @@ def test_two_comparisons_of_one_task_are_told_apart_by_their_directories(
     assert [row[0] for row in rows] == [f"{task} (small)", f"{task} (large)"]
 
 
-def test_a_long_setting_of_a_sweep_is_shown_whole(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    setting = ("model.embedding_scale=22.627417",)
-    result = made("lie", "macaron")
-    rows = tuple(dataclasses.replace(row, setting=setting) for row in result.rows)
-    trials = tuple(dataclasses.replace(trial, setting=setting) for trial in result.trials)
-    document = dataclasses.replace(result, rows=rows, trials=trials, sweep=(setting,)).json()
-    (tmp_path / "result.json").write_text(json.dumps(document))
-    assert cli.main(["report", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "\u2026" not in "".join(lines)
-    assert " ".join(" ".join(lines).split()).count(setting[0]) == 2
-
-
 def test_the_verb_draws_again_from_the_document_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = made("lie", "macaron")
     (tmp_path / "result.json").write_text(json.dumps(result.json()))
@@ -533,22 +503,3 @@ def test_the_page_of_orders_draws_errors_whose_slope_is_the_order() -> None:
         assert math.log2(row.errors[3] / row.errors[4]) == pytest.approx(row.order, abs=0.1)
         assert f"{row.name}: {row.errors[2]:.2e}" in text
     assert "<h3>" not in document_to_page(orders(("lie",)).document())
-
-
-def test_a_picture_is_a_file_of_its_own_that_follows_the_reader_s_colours(tmp_path: Path) -> None:
-    assert cli.main(["schemes", "lie", "macaron", "--svg", str(tmp_path / "picture.svg")]) == 0
-    root = ElementTree.parse(tmp_path / "picture.svg").getroot()
-    tag = "{http://www.w3.org/2000/svg}"
-    words = [text.text for text in root.iter(f"{tag}text")]
-    assert [word for word in words if word in ("A", "F", "F0", "F1", "1/2")] == [
-        "A",
-        "F",
-        "F0",
-        "1/2",
-        "A",
-        "F1",
-        "1/2",
-    ]
-    assert "lie: A F" in words
-    assert "macaron: F0/2 A F1/2" in words
-    assert "prefers-color-scheme: dark" in "".join(style.text or "" for style in root.iter(f"{tag}style"))

@@ -78,34 +78,28 @@ def test_arms_of_a_recipe_s_own() -> None:
     assert (recipes["deep"].model["layers"], recipes["plain"].scheme) == (4, "A+F")
 
 
-@pytest.mark.parametrize(
-    ("names", "own", "says"),
-    [
-        (["xyz"], {}, 'there is no arm "xyz": the arms are full, no-residual'),
-        (["deap"], {"deep": {"model.layers": 4}}, 'did you mean "deep"'),
-        (["full", "full"], {}, "the arm full is listed twice"),
-        (["a"], {"a": {"train.lr": 1.0}}, "the arm a sets train.lr, which must be the same for all arms"),
-        (["a"], {"a": {"train.probe_batch": 8}}, "the arm a sets train.probe_batch, which must be the same"),
-        (["a"], {"a": {"model.nrom": "rms"}}, 'the arm a: the model has no entry "nrom"; did you mean "norm"?'),
-        (["a"], {"a": {"x.y.z": 1}}, "the arm a sets x.y.z: use entries such as"),
-        (["a"], {"a": {}}, "the arms full and a are the same for this recipe"),
-    ],
-)
+@pytest.mark.parametrize(("names", "own", "says"), [
+    (["xyz"], {}, 'there is no arm "xyz": the arms are full, no-residual'),
+    (["deap"], {"deep": {"model.layers": 4}}, 'did you mean "deep"'),
+    (["full", "full"], {}, "the arm full is listed twice"),
+    (["a"], {"a": {"train.lr": 1.0}}, "the arm a sets train.lr, which must be the same for all arms"),
+    (["a"], {"a": {"train.probe_batch": 8}}, "the arm a sets train.probe_batch, which must be the same"),
+    (["a"], {"a": {"model.nrom": "rms"}}, 'the arm a: the model has no entry "nrom"; did you mean "norm"?'),
+    (["a"], {"a": {"x.y.z": 1}}, "the arm a sets x.y.z: use entries such as"),
+    (["a"], {"a": {}}, "the arms full and a are the same for this recipe"),
+])  # fmt: skip
 def test_a_wrong_arm_is_refused(names: list[str], own: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match="arm") as error:
         recipes_of(tiny(), find_arms(names, tiny(), own))
     assert says in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("section", "says"),
-    [
-        ({"arm": {}}, 'has no entry "arm"; did you mean "arms"?'),
-        ({"arms": {"a/b": {}}}, "an arm is called 'a/b'"),
-        ({"seeds": "many"}, "seeds is 'many'"),
-        (3, "needs entries of its own"),
-    ],
-)
+@pytest.mark.parametrize(("section", "says"), [
+    ({"arm": {}}, 'has no entry "arm"; did you mean "arms"?'),
+    ({"arms": {"a/b": {}}}, "an arm is called 'a/b'"),
+    ({"seeds": "many"}, "seeds is 'many'"),
+    (3, "needs entries of its own"),
+])  # fmt: skip
 def test_a_wrong_section_is_refused(section: Any, says: str) -> None:
     with pytest.raises(ValueError, match="x: ") as error:
         read_ablate({"ablate": section}, "x")
@@ -275,32 +269,29 @@ NONE = outcome(finished=0, lost=LOST * 3, not_finite=3)
 GREW = outcome(finished=0, lost=LOST * 3, growth=about(2.0))  # its loss grew, but is finite
 
 
-@pytest.mark.parametrize(
-    ("claim", "says", "outcomes"),
-    [
-        ("drift", "supported", drifting(about(0.02), about(0.5))),
-        ("drift", "supported", drifting(about(0.02), about(0.11))),
-        ("drift", "not supported", drifting(about(0.2), about(0.5))),
-        ("drift", "not supported", drifting(about(0.02), about(0.02))),  # residuals do not prevent drift
-        ("drift", "not supported", drifting(about(0.11), about(0.5))),  # at the limit it is not drift
-        ("drift", "undecided", drifting(about(0.095), about(0.5))),
-        ("drift", "undecided", drifting(about(0.02), about(0.105))),
-        ("drift", "undecided", drifting(about(0.02, None), about(0.5))),  # no interval decides nothing
-        ("drift", "undecided", drifting(about(0.02), None)),
-        ("explosion", "supported", exploding(WILD, CALM)),
-        ("explosion", "supported", exploding(NONE, CALM)),
-        ("explosion", "undecided", exploding(FEW, CALM)),
-        ("explosion", "not supported", exploding(CALM, CALM)),
-        ("explosion", "not supported", exploding(WILD, WILD)),  # the full arm explodes too
-        ("explosion", "undecided", exploding(OPEN, CALM)),
-        ("explosion", "undecided", exploding(WILD, OPEN)),
-        ("explosion", "not supported", exploding(GREW, CALM)),
-        ("alignment", "supported", aligned(-0.1, -0.2, -0.3)),  # all three arms decide
-        ("alignment", "not supported", aligned(-0.1, -0.2, 0.02)),
-        ("alignment", "undecided", aligned(-0.1, -0.2, 0.0)),
-        ("alignment", "undecided", aligned(-0.1, -0.2, None)),
-    ],
-)
+@pytest.mark.parametrize(("claim", "says", "outcomes"), [
+    ("drift", "supported", drifting(about(0.02), about(0.5))),
+    ("drift", "supported", drifting(about(0.02), about(0.11))),
+    ("drift", "not supported", drifting(about(0.2), about(0.5))),
+    ("drift", "not supported", drifting(about(0.02), about(0.02))),  # residuals do not prevent drift
+    ("drift", "not supported", drifting(about(0.11), about(0.5))),  # at the limit it is not drift
+    ("drift", "undecided", drifting(about(0.095), about(0.5))),
+    ("drift", "undecided", drifting(about(0.02), about(0.105))),
+    ("drift", "undecided", drifting(about(0.02, None), about(0.5))),  # no interval decides nothing
+    ("drift", "undecided", drifting(about(0.02), None)),
+    ("explosion", "supported", exploding(WILD, CALM)),
+    ("explosion", "supported", exploding(NONE, CALM)),
+    ("explosion", "undecided", exploding(FEW, CALM)),
+    ("explosion", "not supported", exploding(CALM, CALM)),
+    ("explosion", "not supported", exploding(WILD, WILD)),  # the full arm explodes too
+    ("explosion", "undecided", exploding(OPEN, CALM)),
+    ("explosion", "undecided", exploding(WILD, OPEN)),
+    ("explosion", "not supported", exploding(GREW, CALM)),
+    ("alignment", "supported", aligned(-0.1, -0.2, -0.3)),  # all three arms decide
+    ("alignment", "not supported", aligned(-0.1, -0.2, 0.02)),
+    ("alignment", "undecided", aligned(-0.1, -0.2, 0.0)),
+    ("alignment", "undecided", aligned(-0.1, -0.2, None)),
+])  # fmt: skip
 def test_claims_are_decided_by_the_intervals_of_their_arms(claim: str, says: str, outcomes: dict[str, Any]) -> None:
     """Arms that are not given have figures that decide nothing."""
     found = [ArmResult(arm, "A F", {}, *[outcomes.get(arm, outcome())] * 2) for arm in PAPER]

@@ -73,15 +73,12 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> None:
 # What is asked for
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("lie, macaron ,F/2 A F/2", ["lie", "macaron", "F/2 A F/2"]),
-        ("b:(A+F)/2 a:A+F b:(A+F)/2,lie", ["b:(A+F)/2 a:A+F b:(A+F)/2", "lie"]),
-        ("1/2(A F) + 1/2(F A) @heun,A F", ["1/2(A F) + 1/2(F A) @heun", "A F"]),
-        ("x(a,b),c", ["x(a,b)", "c"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "parts"), [
+    ("lie, macaron ,F/2 A F/2", ["lie", "macaron", "F/2 A F/2"]),
+    ("b:(A+F)/2 a:A+F b:(A+F)/2,lie", ["b:(A+F)/2 a:A+F b:(A+F)/2", "lie"]),
+    ("1/2(A F) + 1/2(F A) @heun,A F", ["1/2(A F) + 1/2(F A) @heun", "A F"]),
+    ("x(a,b),c", ["x(a,b)", "c"]),
+])  # fmt: skip
 def test_schemes_are_split_at_commas_outside_brackets(text: str, parts: list[str]) -> None:
     assert split_list(text) == parts
 
@@ -113,23 +110,20 @@ def test_the_plan_has_every_scheme_with_every_setting_and_seed_in_a_folder_of_it
     assert len({file_name(f"data.path={text}") for text in ("x/y.txt", "xy.txt", " x/y.txt")}) == 3
 
 
-@pytest.mark.parametrize(
-    ("schemes", "sweep", "message"),
-    [
-        ("", [], "has an empty entry"),
-        ("lie,,macaron", [], "has an empty entry"),
-        ("lie,", [], "has an empty entry"),
-        ("lie,A F", [], "'A F' is listed twice"),
-        ("lie,macaron", ["train.lr=1e-3,0.001"], "repeats an earlier setting"),
-        ("lie", ["train.lr=1, 1"], "repeats an earlier setting"),
-        ("lie", ["train.lr"], "not of the form key=value,value"),
-        ("lie", ["train.lr="], "not of the form key=value,value"),
-        ("lie", ["train.lr=1,,2"], "not of the form key=value,value"),
-        ("lie", ["scheme=lie,macaron"], "sets scheme itself"),
-        ("lie", ["train.seed=1,2"], "sets train.seed itself"),
-        ("lie", ["train.lr=1,2", "train.lr=3"], "train.lr is given twice"),
-    ],
-)
+@pytest.mark.parametrize(("schemes", "sweep", "message"), [
+    ("", [], "has an empty entry"),
+    ("lie,,macaron", [], "has an empty entry"),
+    ("lie,", [], "has an empty entry"),
+    ("lie,A F", [], "'A F' is listed twice"),
+    ("lie,macaron", ["train.lr=1e-3,0.001"], "repeats an earlier setting"),
+    ("lie", ["train.lr=1, 1"], "repeats an earlier setting"),
+    ("lie", ["train.lr"], "not of the form key=value,value"),
+    ("lie", ["train.lr="], "not of the form key=value,value"),
+    ("lie", ["train.lr=1,,2"], "not of the form key=value,value"),
+    ("lie", ["scheme=lie,macaron"], "sets scheme itself"),
+    ("lie", ["train.seed=1,2"], "sets train.seed itself"),
+    ("lie", ["train.lr=1,2", "train.lr=3"], "train.lr is given twice"),
+])  # fmt: skip
 def test_what_cannot_be_planned_is_refused(schemes: str, sweep: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         planned(schemes, sweep, range(2))

@@ -113,15 +113,12 @@ def result_with(**powers: tuple[float, float]) -> ContinuousLimit:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rates", "rough", "kind", "words"),
-    [
-        ((0.2, 0.9), (0.8, 1.1), "settled", ["trajectories approach each other", "weights become smooth"]),
-        ((-0.3, 0.0), (-0.1, 0.4), "settled", ["trajectories do not approach", "weights do not become smooth"]),
-        ((-0.3, 0.1), (-0.1, 0.4), "open", ["it is open whether trajectories approach", "do not become smooth"]),
-        ((0.2, 0.9), (0.4, 0.6), "open", ["trajectories approach", "it is open whether weights become smooth"]),
-    ],
-)
+@pytest.mark.parametrize(("rates", "rough", "kind", "words"), [
+    ((0.2, 0.9), (0.8, 1.1), "settled", ["trajectories approach each other", "weights become smooth"]),
+    ((-0.3, 0.0), (-0.1, 0.4), "settled", ["trajectories do not approach", "weights do not become smooth"]),
+    ((-0.3, 0.1), (-0.1, 0.4), "open", ["it is open whether trajectories approach", "do not become smooth"]),
+    ((0.2, 0.9), (0.4, 0.6), "open", ["trajectories approach", "it is open whether weights become smooth"]),
+])  # fmt: skip
 def test_verdicts_follow_the_written_rules(
     rates: tuple[float, float], rough: tuple[float, float], kind: str, words: list[str]
 ) -> None:

@@ -214,16 +214,13 @@ def found() -> DiscretisedFlow:
     return studied(zoo.tiny("GPT2LMHeadModel"))
 
 
-@pytest.mark.parametrize(
-    ("halved", "strang", "kind", "word"),
-    [
-        ((0.0, 0.05), (-0.2, 0.09), "settled", "flow: supported."),
-        ((0.0, 0.05), (0.05, 0.11), "open", "flow: undecided."),
-        ((0.0, 0.05), (0.11, 0.2), "settled", "flow: not supported."),
-        ((0.2, 0.3), (0.05, 0.2), "settled", "flow: not supported."),
-        ((None, None), (None, None), "too few", "flow: undecided."),
-    ],
-)
+@pytest.mark.parametrize(("halved", "strang", "kind", "word"), [
+    ((0.0, 0.05), (-0.2, 0.09), "settled", "flow: supported."),
+    ((0.0, 0.05), (0.05, 0.11), "open", "flow: undecided."),
+    ((0.0, 0.05), (0.11, 0.2), "settled", "flow: not supported."),
+    ((0.2, 0.3), (0.05, 0.2), "settled", "flow: not supported."),
+    ((None, None), (None, None), "too few", "flow: undecided."),
+])  # fmt: skip
 def test_the_intervals_of_two_ways_decide(
     found: DiscretisedFlow, halved: Any, strang: Any, kind: str, word: str
 ) -> None:

@@ -110,18 +110,15 @@ def test_the_whole_command(
     assert "undecided" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("train.steps=2 T", "There is no teacher: train.steps=2 is a recipe entry; name the teacher and the student"),
-        ("T", "There is no student: name one after the teacher, or add --student-layers N."),
-        ("T S U", "U is a second student"),
-        ("T S --student-layers 2", "S and --student-layers 2 are two students: give one of them"),
-        ("T S --methods ce,cee", 'there is no term "cee"'),
-        ("T S --seeds 0", "--seeds 0: give at least 1"),
-        ("T S --engine locl=2", "--engine locl=2 is unknown: use local, local=N"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ("train.steps=2 T", "There is no teacher: train.steps=2 is a recipe entry; name the teacher and the student"),
+    ("T", "There is no student: name one after the teacher, or add --student-layers N."),
+    ("T S U", "U is a second student"),
+    ("T S --student-layers 2", "S and --student-layers 2 are two students: give one of them"),
+    ("T S --methods ce,cee", 'there is no term "cee"'),
+    ("T S --seeds 0", "--seeds 0: give at least 1"),
+    ("T S --engine locl=2", "--engine locl=2 is unknown: use local, local=N"),
+])  # fmt: skip
 def test_what_is_wrong_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, message: str
 ) -> None:
@@ -180,22 +177,14 @@ def test_files_are_found_in_the_data_folder_and_plain_text_is_cut(models: Path, 
 NAMED = {name: Path(f"{name}.txt") for name in ("plain", "blank")} | {"none": Path("none.jsonl")}
 
 
-@pytest.mark.parametrize(
-    ("files", "test", "most", "message"),
-    [
-        (
-            {"questions": {"it": NAMED["plain"]}},
-            4,
-            4,
-            "plain.txt is plain text, and students answer instructions",
-        ),
-        ({"questions": {"it": NAMED["none"]}}, 4, 4, 'there is no file "none.jsonl"'),
-        ({"plain": NAMED["blank"]}, 4, 4, "blank.txt is empty: give a file with text"),
-        ({}, 8, 4, "8 of 8 rows cannot be held out"),
-        ({}, 0, 4, "0 of 8 rows cannot be held out"),
-        ({}, 4, 250, "held out: all of the 4 rows are too long for a model: lower --answer-tokens"),
-    ],
-)
+@pytest.mark.parametrize(("files", "test", "most", "message"), [
+    ({"questions": {"it": NAMED["plain"]}}, 4, 4, "plain.txt is plain text, and students answer instructions"),
+    ({"questions": {"it": NAMED["none"]}}, 4, 4, 'there is no file "none.jsonl"'),
+    ({"plain": NAMED["blank"]}, 4, 4, "blank.txt is empty: give a file with text"),
+    ({}, 8, 4, "8 of 8 rows cannot be held out"),
+    ({}, 0, 4, "0 of 8 rows cannot be held out"),
+    ({}, 4, 250, "held out: all of the 4 rows are too long for a model: lower --answer-tokens"),
+])  # fmt: skip
 def test_an_exam_that_cannot_be_held_is_refused(
     models: Path, files: dict[str, Any], test: int, most: int, message: str
 ) -> None:
@@ -295,21 +284,18 @@ def test_advice_about_the_cache_is_right_for_this_verb(place: Path, capsys: pyte
     assert not (place / "online" / "teacher").exists()
 
 
-@pytest.mark.parametrize(
-    ("left", "text", "message"),
-    [
-        ("teacher/manifest.json", "", ""),
-        ("teacher/.lock", "", ""),
-        (".part-study.json-0", "", ""),
-        ("runs/ce-seed0/judged.json", "", ""),
-        ("teacher/model.safetensors", "", "holds other files, not a run of splitstep: name a new directory"),
-        ("runs/other/recipe.yaml", "", "holds other files, not a run of splitstep: name a new directory"),
-        ("recipe.yaml", "task: text", "belongs to a single run: name a new directory"),
-        ("result.json", '{"study": "compare"}', "holds the result of something else: name a new directory"),
-        ("result.json", "{", "result.json is not JSON .*: name a new directory"),
-        ("study.json", "[]", "study.json .*: name a new directory"),
-    ],
-)
+@pytest.mark.parametrize(("left", "text", "message"), [
+    ("teacher/manifest.json", "", ""),
+    ("teacher/.lock", "", ""),
+    (".part-study.json-0", "", ""),
+    ("runs/ce-seed0/judged.json", "", ""),
+    ("teacher/model.safetensors", "", "holds other files, not a run of splitstep: name a new directory"),
+    ("runs/other/recipe.yaml", "", "holds other files, not a run of splitstep: name a new directory"),
+    ("recipe.yaml", "task: text", "belongs to a single run: name a new directory"),
+    ("result.json", '{"study": "compare"}', "holds the result of something else: name a new directory"),
+    ("result.json", "{", "result.json is not JSON .*: name a new directory"),
+    ("study.json", "[]", "study.json .*: name a new directory"),
+])  # fmt: skip
 def test_what_a_killed_command_left_is_no_other_file(tmp_path: Path, left: str, text: str, message: str) -> None:
     """The teacher reads before the recipe is noted, and older versions noted none."""
     (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)

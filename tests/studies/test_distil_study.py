@@ -420,16 +420,13 @@ def test_bases_and_plans() -> None:
     assert slug("kl(temperature=2)") == "kl_temperature_2_-05103c"
 
 
-@pytest.mark.parametrize(
-    ("methods", "seeds", "message"),
-    [
-        (["skl+mta", "mta"], [0], "--methods: mta is the same as skl\\+mta: drop it"),
-        (["ce"], [0, 0], "different seeds"),
-        (["ce", "", "kl"], [0], "has an empty entry: write --methods ce,kl,skl,skl\\+mta"),
-        ([], [0], "has an empty entry"),
-        (["cee"], [0], 'there is no term "cee"'),
-    ],
-)
+@pytest.mark.parametrize(("methods", "seeds", "message"), [
+    (["skl+mta", "mta"], [0], "--methods: mta is the same as skl\\+mta: drop it"),
+    (["ce"], [0, 0], "different seeds"),
+    (["ce", "", "kl"], [0], "has an empty entry: write --methods ce,kl,skl,skl\\+mta"),
+    ([], [0], "has an empty entry"),
+    (["cee"], [0], 'there is no term "cee"'),
+])  # fmt: skip
 def test_wrong_plans_are_refused(methods: list[str], seeds: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plan(methods, seeds)

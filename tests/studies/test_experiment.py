@@ -40,19 +40,16 @@ def observed(arm: str, setting: str, *runs: Run | None, block: str = "") -> list
 GOOD = observed("a", "good", (0.2, 0.9), (0.3, 0.9))
 
 
-@pytest.mark.parametrize(
-    ("other", "needed", "chosen"),
-    [
-        (observed("a", "other", (0.1, 1.0), (0.1, 1.0)), (), "good"),  # the test decides nothing
-        (observed("a", "other", (0.9, 0.0), (0.1, 0.0)), (), "other"),  # the mean decides
-        (observed("a", "other", (0.9, 0.0), None), (), "good"),  # but first the runs that failed
-        (observed("a", "other", (0.9, 0.0), (math.inf, 0.0)), (), "good"),
-        (observed("a", "other", (0.9, 0.0), (None, 0.0)), (), "good"),
-        (observed("a", "other", (0.9, 0.0), (0.9, math.nan)), (TEST,), "good"),  # where the test is needed
-        (observed("a", "other", (0.9, 0.0), (0.9, math.nan)), (), "other"),
-        (observed("a", "other", (0.2, 0.0), (0.3, 0.0)), (), "good"),  # the first of two equal ones
-    ],
-)
+@pytest.mark.parametrize(("other", "needed", "chosen"), [
+    (observed("a", "other", (0.1, 1.0), (0.1, 1.0)), (), "good"),  # the test decides nothing
+    (observed("a", "other", (0.9, 0.0), (0.1, 0.0)), (), "other"),  # the mean decides
+    (observed("a", "other", (0.9, 0.0), None), (), "good"),  # but first the runs that failed
+    (observed("a", "other", (0.9, 0.0), (math.inf, 0.0)), (), "good"),
+    (observed("a", "other", (0.9, 0.0), (None, 0.0)), (), "good"),
+    (observed("a", "other", (0.9, 0.0), (0.9, math.nan)), (TEST,), "good"),  # where the test is needed
+    (observed("a", "other", (0.9, 0.0), (0.9, math.nan)), (), "other"),
+    (observed("a", "other", (0.2, 0.0), (0.3, 0.0)), (), "good"),  # the first of two equal ones
+])  # fmt: skip
 def test_the_setting_that_is_chosen(
     other: list[Observation[Run]], needed: tuple[Quantity[Run], ...], chosen: str
 ) -> None:
@@ -99,30 +96,27 @@ def test_differences_are_of_units_that_both_have_and_end_at_the_bounds() -> None
     assert named == ("score", "a", "b", (0, 1, 2), found)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "n", "rule", "expected"),
-    [
-        (0.1, 0.9, 5, Rule(margin=0.5, fewest=5), "supported"),
-        (0.1, 0.4, 5, Rule(margin=0.5, fewest=5), "supported"),  # above 0, however little
-        (0.1, 0.9, 4, Rule(margin=0.5, fewest=5), "undecided"),
-        (-0.9, -0.1, 5, Rule(margin=0.5, fewest=5), "not supported"),
-        (-0.4, 0.4, 5, Rule(margin=0.5, fewest=5), "not supported"),
-        (-0.6, 0.4, 5, Rule(margin=0.5, fewest=5), "undecided"),
-        (-0.5, 0.5, 5, Rule(margin=0.5, fewest=5), "undecided"),
-        (-0.1, 2.0, 9, Rule(margin=0.5, fewest=5), "undecided"),
-        (None, None, 5, Rule(margin=0.5, fewest=5), "undecided"),
-        (0.0, 0.9, 3, Rule(), "undecided"),
-        (0.0, 0.9, 3, Rule(level_is="above"), "supported"),
-        (-0.9, 0.0, 3, Rule(), "undecided"),
-        (-0.9, 0.0, 3, Rule(level_is="below"), "not supported"),
-        (10.0, 11.0, 3, Rule(10.0, level_is="below"), "undecided"),
-        (10.1, 11.0, 3, Rule(10.0, level_is="below"), "supported"),
-        (9.0, 10.0, 3, Rule(10.0, level_is="below"), "not supported"),
-        (0.05, 0.09, 3, Rule(0.1), "not supported"),
-        (0.08, 0.12, 3, Rule(0.1, margin=0.03), "not supported"),
-        (0.08, 0.12, 2, Rule(0.1, margin=0.03), "undecided"),
-    ],
-)
+@pytest.mark.parametrize(("low", "high", "n", "rule", "expected"), [
+    (0.1, 0.9, 5, Rule(margin=0.5, fewest=5), "supported"),
+    (0.1, 0.4, 5, Rule(margin=0.5, fewest=5), "supported"),  # above 0, however little
+    (0.1, 0.9, 4, Rule(margin=0.5, fewest=5), "undecided"),
+    (-0.9, -0.1, 5, Rule(margin=0.5, fewest=5), "not supported"),
+    (-0.4, 0.4, 5, Rule(margin=0.5, fewest=5), "not supported"),
+    (-0.6, 0.4, 5, Rule(margin=0.5, fewest=5), "undecided"),
+    (-0.5, 0.5, 5, Rule(margin=0.5, fewest=5), "undecided"),
+    (-0.1, 2.0, 9, Rule(margin=0.5, fewest=5), "undecided"),
+    (None, None, 5, Rule(margin=0.5, fewest=5), "undecided"),
+    (0.0, 0.9, 3, Rule(), "undecided"),
+    (0.0, 0.9, 3, Rule(level_is="above"), "supported"),
+    (-0.9, 0.0, 3, Rule(), "undecided"),
+    (-0.9, 0.0, 3, Rule(level_is="below"), "not supported"),
+    (10.0, 11.0, 3, Rule(10.0, level_is="below"), "undecided"),
+    (10.1, 11.0, 3, Rule(10.0, level_is="below"), "supported"),
+    (9.0, 10.0, 3, Rule(10.0, level_is="below"), "not supported"),
+    (0.05, 0.09, 3, Rule(0.1), "not supported"),
+    (0.08, 0.12, 3, Rule(0.1, margin=0.03), "not supported"),
+    (0.08, 0.12, 2, Rule(0.1, margin=0.03), "undecided"),
+])  # fmt: skip
 def test_the_rule(low: float | None, high: float | None, n: int, rule: Rule, expected: Answer) -> None:
     found = Estimate(0.0, low, high, n)
     assert decide(found, rule) == expected
@@ -143,14 +137,11 @@ def test_several_questions_have_one_answer() -> None:
     assert all_of(["undecided", "not supported"]) == "not supported"
 
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        (None, "nothing"),
-        (Estimate(0.25, None, None, 1), "a minus b is +0.2 points (no interval, 1 seed; the rule needs at least 3)"),
-        (Estimate(0.5, None, None, 3), "a minus b is +0.5 points (no interval, 3 seeds)"),
-        (Estimate(0.5, -0.25, 1.25, 4), "a minus b is +0.5 points (95% interval -0.2 to +1.2, 4 seeds)"),
-    ],
-)
+@pytest.mark.parametrize(("found", "said"), [
+    (None, "nothing"),
+    (Estimate(0.25, None, None, 1), "a minus b is +0.2 points (no interval, 1 seed; the rule needs at least 3)"),
+    (Estimate(0.5, None, None, 3), "a minus b is +0.5 points (no interval, 3 seeds)"),
+    (Estimate(0.5, -0.25, 1.25, 4), "a minus b is +0.5 points (95% interval -0.2 to +1.2, 4 seeds)"),
+])  # fmt: skip
 def test_the_figures_behind_a_claim_are_said(found: Estimate | None, said: str) -> None:
     assert evidence("a minus b", found, Form("{:+.1f}", "points"), 3, "nothing") == said

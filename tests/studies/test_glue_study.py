@@ -265,30 +265,27 @@ def test_one_name_alone_is_not_compared() -> None:
     assert verdict.sentence.startswith("lie has a GLUE mean of 51.00 points (95% interval 48.52 to 53.48)")
 
 
-@pytest.mark.parametrize(
-    ("starts", "more", "said"),
-    [
-        ("lie={0}/nowhere", {}, "nowhere holds no model: name a finished run"),
-        ("lie={0}/nowhere-*", {}, "nothing matches"),
-        ("{0}/lie-0", {}, "is neither NAME=RUN nor a comparison's directory"),
-        ("lie=", {}, "lacks a name or a path"),
-        ("lie={0}/lie-0,lie={0}/lie-1", {}, "--start names lie twice: join its paths by +"),
-        ("lie={0}/lie-0+{0}/lie-0", {}, "both have seed 0"),
-        ("all={0}/lie-0+{0}/macaron-1", {}, "differ in scheme or shape: give each a name of its own"),
-        ("lie={0}/odd-scheme", {}, "cannot be read: "),
-        ("lie={0}/no-tokenizer", {}, "holds no tokenizer.json"),
-        ("lie={0}/lie-0,other={0}/other-tokens", {}, "have different tokens: pre-train both on the same text"),
-        ("lie={0}/lie-0", {"tasks": ["sst"]}, "'sst' is not a task of GLUE. Did you mean sst2?"),
-        ("lie={0}/lie-0", {"tasks": ["rte", "rte"]}, "rte is listed twice"),
-        ("lie={0}/lie-0", {"tasks": ["rte"], "changes": ["sst2.train.lr=1"]}, "is for sst2, which is not among"),
-        ("lie={0}/lie-0", {"changes": ["train.seed=1"]}, "compare glue sets train.seed itself"),
-        ("lie={0}/lie-0", {"sweep": ["data.name=rte,sst2"]}, "compare glue sets data.name itself"),
-        ("lie={0}/lie-0", {"changes": ["data.valid=dev"]}, 'data has no option "valid"'),
-        ("lie={0}/lie-0", {"seeds": 0}, "--seeds 0: give at least 1"),
-        ("lie={0}/lie-0", {"grid": "papers"}, "--grid papers is unknown: write --grid paper"),
-        ("lie={0}/lie-0", {"grid": "paper", "sweep": ["train.lr=1,2"]}, "leave one of them out"),
-    ],
-)
+@pytest.mark.parametrize(("starts", "more", "said"), [
+    ("lie={0}/nowhere", {}, "nowhere holds no model: name a finished run"),
+    ("lie={0}/nowhere-*", {}, "nothing matches"),
+    ("{0}/lie-0", {}, "is neither NAME=RUN nor a comparison's directory"),
+    ("lie=", {}, "lacks a name or a path"),
+    ("lie={0}/lie-0,lie={0}/lie-1", {}, "--start names lie twice: join its paths by +"),
+    ("lie={0}/lie-0+{0}/lie-0", {}, "both have seed 0"),
+    ("all={0}/lie-0+{0}/macaron-1", {}, "differ in scheme or shape: give each a name of its own"),
+    ("lie={0}/odd-scheme", {}, "cannot be read: "),
+    ("lie={0}/no-tokenizer", {}, "holds no tokenizer.json"),
+    ("lie={0}/lie-0,other={0}/other-tokens", {}, "have different tokens: pre-train both on the same text"),
+    ("lie={0}/lie-0", {"tasks": ["sst"]}, "'sst' is not a task of GLUE. Did you mean sst2?"),
+    ("lie={0}/lie-0", {"tasks": ["rte", "rte"]}, "rte is listed twice"),
+    ("lie={0}/lie-0", {"tasks": ["rte"], "changes": ["sst2.train.lr=1"]}, "is for sst2, which is not among"),
+    ("lie={0}/lie-0", {"changes": ["train.seed=1"]}, "compare glue sets train.seed itself"),
+    ("lie={0}/lie-0", {"sweep": ["data.name=rte,sst2"]}, "compare glue sets data.name itself"),
+    ("lie={0}/lie-0", {"changes": ["data.valid=dev"]}, 'data has no option "valid"'),
+    ("lie={0}/lie-0", {"seeds": 0}, "--seeds 0: give at least 1"),
+    ("lie={0}/lie-0", {"grid": "papers"}, "--grid papers is unknown: write --grid paper"),
+    ("lie={0}/lie-0", {"grid": "paper", "sweep": ["train.lr=1,2"]}, "leave one of them out"),
+])  # fmt: skip
 def test_refusals_are_one_line(room: Path, starts: str, more: dict[str, Any], said: str) -> None:
     make_odd(room)
     with pytest.raises(ValueError, match=re.escape(said)) as caught:
@@ -329,13 +326,10 @@ def test_the_verb_writes_what_report_reads(room: Path, capsys: pytest.CaptureFix
     assert re.search(r"^\| lie \| \d+\.\d\d \(one seed\) \|", capsys.readouterr().out, re.M)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["digits", "--start", "a=b"], "takes entries to change, such as train.steps=500, but not 'digits'"),
-        (["--start", "a=b"], "b holds no model: name a finished run"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), [
+    (["digits", "--start", "a=b"], "takes entries to change, such as train.steps=500, but not 'digits'"),
+    (["--start", "a=b"], "b holds no model: name a finished run"),
+])  # fmt: skip
 def test_a_wrong_command_is_one_line(
     words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

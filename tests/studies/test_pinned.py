@@ -38,14 +38,11 @@ def test_strang_loses_a_quarter_of_an_order_if_diffusion_is_stiff() -> None:
         assert all(lowest < log2(before / after) < highest for before, after in pairwise(strang.errors))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "D/2@exact A F D/2@exact",
-        "D/2@exact F/2@midpoint A@midpoint F/2@midpoint D/2@exact",
-        "1/2(A D@exact) + 1/2(D@exact A) @heun",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "D/2@exact A F D/2@exact",
+    "D/2@exact F/2@midpoint A@midpoint F/2@midpoint D/2@exact",
+    "1/2(A D@exact) + 1/2(D@exact A) @heun",
+])  # fmt: skip
 def test_orders_with_exact_sub_flows_measure_as_computed(text: str) -> None:
     measured, order = measure(ss.scheme(text)), ss.scheme(text).order
     assert measured is not None

@@ -56,18 +56,15 @@ def test_a_study_of_another_package_is_printed_and_drawn(tmp_path: Path, capsys:
     assert capsys.readouterr().out.count("| task | layers |\n| --- | --- |\n| digits | 2 |\n") == 2
 
 
-@pytest.mark.parametrize(
-    ("document", "words", "message"),
-    [
-        ({**DOCUMENT, "format": 2}, [], "has format 2; this splitstep reads format 1."),
-        ({**DOCUMENT, "depths": {"digits": "two"}}, [], "depths.digits is 'two', and needs a whole number"),
-        ({"study": "depth"}, [], "is of the study 'depth', which is not installed. Did you mean depths?"),
-        ({"study": "broken"}, [], "'broken' of the package depths does not load (ValueError: it is 'no study'"),
-        (DOCUMENT, ["--against", "lie", "--markdown"], "has no differences between schemes: leave out --against."),
-        (DOCUMENT, ["--losses", "--markdown"], "There is no table of losses in these results: leave out --losses."),
-        ({"status": "finished"}, [], "is not the result of a study"),
-    ],
-)
+@pytest.mark.parametrize(("document", "words", "message"), [
+    ({**DOCUMENT, "format": 2}, [], "has format 2; this splitstep reads format 1."),
+    ({**DOCUMENT, "depths": {"digits": "two"}}, [], "depths.digits is 'two', and needs a whole number"),
+    ({"study": "depth"}, [], "is of the study 'depth', which is not installed. Did you mean depths?"),
+    ({"study": "broken"}, [], "'broken' of the package depths does not load (ValueError: it is 'no study'"),
+    (DOCUMENT, ["--against", "lie", "--markdown"], "has no differences between schemes: leave out --against."),
+    (DOCUMENT, ["--losses", "--markdown"], "There is no table of losses in these results: leave out --losses."),
+    ({"status": "finished"}, [], "is not the result of a study"),
+])  # fmt: skip
 def test_what_is_wrong_is_one_line(
     tmp_path: Path, document: Any, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,16 +38,13 @@ def test_the_difference_is_paired_by_seed_and_over_common_seeds_only() -> None:
     assert found.mean == pytest.approx(sum(ours[s] - theirs[s] for s in common) / 6)
 
 
-@pytest.mark.parametrize(
-    ("values", "lacks"),
-    [
-        ([0.5], "one seed"),
-        ([0.1, 0.3], "too few seeds"),
-        ([0.1] * 5, "too few seeds: all equal"),
-        ([0.7 - 0.6, 0.4 - 0.3, 0.9 - 0.8], "too few seeds: all equal"),  # up to rounding, as of accuracies
-        ([0.1, 0.1, 0.1 + 1e-9], ""),
-    ],
-)
+@pytest.mark.parametrize(("values", "lacks"), [
+    ([0.5], "one seed"),
+    ([0.1, 0.3], "too few seeds"),
+    ([0.1] * 5, "too few seeds: all equal"),
+    ([0.7 - 0.6, 0.4 - 0.3, 0.9 - 0.8], "too few seeds: all equal"),  # up to rounding, as of accuracies
+    ([0.1, 0.1, 0.1 + 1e-9], ""),
+])  # fmt: skip
 def test_two_values_or_equal_ones_have_no_interval(values: list[float], lacks: str) -> None:
     found = estimate(values)
     assert found is not None

@@ -94,16 +94,13 @@ def test_the_official_source_is_asked_without_a_mirror(server: str, tmp_path: Pa
     assert path.read_bytes() == BODY
 
 
-@pytest.mark.parametrize(
-    ("folder", "sha256", "says"),
-    [
-        ("missing", RIGHT, "404|Not Found"),
-        ("cut", RIGHT, "5,119,993 of 5,120,000 bytes"),
-        ("announced", RIGHT, "1,000,000,000,000 bytes are announced, and the file has at most 6,000,000"),
-        ("endless", RIGHT, "more than 6,000,000 bytes came"),
-        ("whole", "0" * 64, f"sha256 {RIGHT} and should have {'0' * 64}"),
-    ],
-)
+@pytest.mark.parametrize(("folder", "sha256", "says"), [
+    ("missing", RIGHT, "404|Not Found"),
+    ("cut", RIGHT, "5,119,993 of 5,120,000 bytes"),
+    ("announced", RIGHT, "1,000,000,000,000 bytes are announced, and the file has at most 6,000,000"),
+    ("endless", RIGHT, "more than 6,000,000 bytes came"),
+    ("whole", "0" * 64, f"sha256 {RIGHT} and should have {'0' * 64}"),
+])  # fmt: skip
 def test_nothing_half_written_remains(
     server: str, tmp_path: Path, folder: str, sha256: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,28 +227,22 @@ def test_text_that_begins_with_a_bracket_is_text(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "song.txt", TEMPLATE)[0].answer == "[Chorus] la la\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"instruction": "a", "response": " "}', "line 1 has an empty response: fill it in, or remove the line"),
-        ('{"instruction": "a"}', "line 1 has no response: its entries are instruction"),
-        ('{"instruction": "a", "instances": []}', "line 1 has no response"),
-        ('{"instruction": "a", "instances": [{"output": ""}]}', "line 1 has an empty output"),
-        ('{"instruction": 3, "response": "b"}', "line 1 has an entry instruction that is not text: write it in quotes"),
-        ('{"instruction": "a", "response": 7}', "line 1 has an entry response that is not text"),
-        (
-            '{"messages": []}',
-            "line 1 has no instruction: its entries are messages; write an instruction and a response",
-        ),
-        ('[{"instruction": "a", "response": "b"}, 3]', "rows.jsonl, row 2 is not an object"),
-        ('[{"instruction": "a", "response": "b"}', "rows.jsonl is not JSON"),
-        ("[1]", "line 1 is not a JSON object"),
-        ("{", "line 1 is not JSON"),
-        ("[" * 100_000, r"line 1 is not JSON \(it is nested too deeply\)"),
-        ('{"instruction": "a", "response": "\\ud800"}', "line 1 is not JSON .* is half of a character"),
-        ("", "rows.jsonl is empty"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ('{"instruction": "a", "response": " "}', "line 1 has an empty response: fill it in, or remove the line"),
+    ('{"instruction": "a"}', "line 1 has no response: its entries are instruction"),
+    ('{"instruction": "a", "instances": []}', "line 1 has no response"),
+    ('{"instruction": "a", "instances": [{"output": ""}]}', "line 1 has an empty output"),
+    ('{"instruction": 3, "response": "b"}', "line 1 has an entry instruction that is not text: write it in quotes"),
+    ('{"instruction": "a", "response": 7}', "line 1 has an entry response that is not text"),
+    ('{"messages": []}', "line 1 has no instruction: its entries are messages; write an instruction and a response"),
+    ('[{"instruction": "a", "response": "b"}, 3]', "rows.jsonl, row 2 is not an object"),
+    ('[{"instruction": "a", "response": "b"}', "rows.jsonl is not JSON"),
+    ("[1]", "line 1 is not a JSON object"),
+    ("{", "line 1 is not JSON"),
+    ("[" * 100_000, r"line 1 is not JSON \(it is nested too deeply\)"),
+    ('{"instruction": "a", "response": "\\ud800"}', "line 1 is not JSON .* is half of a character"),
+    ("", "rows.jsonl is empty"),
+])  # fmt: skip
 def test_wrong_rows_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "rows.jsonl").write_text(text)
     with pytest.raises(ValueError, match=message):

@@ -86,23 +86,20 @@ def test_a_field_may_be_longer_than_the_csv_module_allows_by_default(tmp_path: P
     assert csv.field_size_limit() == before
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.csv", b"text,label\nx,a\ny\n", "a.csv, line 3 has 1 fields, and the first line has 2"),
-        ("a.csv", b'text,label\nx,a\n"never closed,b\nz,c\n', "a.csv, line 3: the quotes are not those of CSV"),
-        ("a.csv", b'text,label\n"x"y,a\n', "a.csv, line 2: the quotes"),
-        ("a.csv", b"text,label\nx,a\n\xff,b\n", "a.csv.*line 3"),
-        ("a.csv", b"text,label\n", "a.csv has no rows"),
-        ("a.csv", b"", "a.csv has no rows"),
-        ("a.xlsx", b"PK", 'a.xlsx ends in ".xlsx"'),
-        ("a.jsonl", b'{"text": "x", "label": 1}\n{"text": \n', "a.jsonl, line 2 is not JSON"),
-        ("a.jsonl", b'["x", 1]\n', "a.jsonl, line 1 is not a JSON object"),
-        ("a.jsonl", b'{"text": "x"}\n' + b"[" * 100_000, "a.jsonl, line 2 is not JSON .it is nested too deeply"),
-        ("a.jsonl", b'{"text": "x"}\n{"text": "y\\ud83d"}\n', "a.jsonl, line 2 is not JSON .*half of a character"),
-        ("a.csv", b"text,label,label\nx,a,b\n", 'a.csv, line 1 names the column "label" twice'),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.csv", b"text,label\nx,a\ny\n", "a.csv, line 3 has 1 fields, and the first line has 2"),
+    ("a.csv", b'text,label\nx,a\n"never closed,b\nz,c\n', "a.csv, line 3: the quotes are not those of CSV"),
+    ("a.csv", b'text,label\n"x"y,a\n', "a.csv, line 2: the quotes"),
+    ("a.csv", b"text,label\nx,a\n\xff,b\n", "a.csv.*line 3"),
+    ("a.csv", b"text,label\n", "a.csv has no rows"),
+    ("a.csv", b"", "a.csv has no rows"),
+    ("a.xlsx", b"PK", 'a.xlsx ends in ".xlsx"'),
+    ("a.jsonl", b'{"text": "x", "label": 1}\n{"text": \n', "a.jsonl, line 2 is not JSON"),
+    ("a.jsonl", b'["x", 1]\n', "a.jsonl, line 1 is not a JSON object"),
+    ("a.jsonl", b'{"text": "x"}\n' + b"[" * 100_000, "a.jsonl, line 2 is not JSON .it is nested too deeply"),
+    ("a.jsonl", b'{"text": "x"}\n{"text": "y\\ud83d"}\n', "a.jsonl, line 2 is not JSON .*half of a character"),
+    ("a.csv", b"text,label,label\nx,a,b\n", 'a.csv, line 1 names the column "label" twice'),
+])  # fmt: skip
 def test_a_wrong_file_is_refused_with_its_line(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message) as error:
@@ -117,17 +114,14 @@ def columns_of(header: str, tmp_path: Path, **options: str) -> tuple[tuple[str, 
     return tuple(find_columns(read_table(path), *names)[1])  # pyright: ignore
 
 
-@pytest.mark.parametrize(
-    ("header", "texts", "label"),
-    [
-        ("text,label", ("text",), "label"),
-        ("id,Review,Sentiment", ("Review",), "Sentiment"),
-        ("sentence1,sentence2,label", ("sentence1", "sentence2"), "label"),
-        ("question,sentence,label", ("question", "sentence"), "label"),
-        ("premise,hypothesis,class", ("premise", "hypothesis"), "class"),
-        ("score,body", ("body",), "score"),
-    ],
-)
+@pytest.mark.parametrize(("header", "texts", "label"), [
+    ("text,label", ("text",), "label"),
+    ("id,Review,Sentiment", ("Review",), "Sentiment"),
+    ("sentence1,sentence2,label", ("sentence1", "sentence2"), "label"),
+    ("question,sentence,label", ("question", "sentence"), "label"),
+    ("premise,hypothesis,class", ("premise", "hypothesis"), "class"),
+    ("score,body", ("body",), "score"),
+])  # fmt: skip
 def test_columns_are_found_by_their_names(header: str, texts: tuple[str, ...], label: str, tmp_path: Path) -> None:
     assert columns_of(header, tmp_path) == (texts, label)
 
@@ -145,17 +139,14 @@ def test_columns_are_those_that_are_named(tmp_path: Path) -> None:
     assert found == (("a", "b"), "c")
 
 
-@pytest.mark.parametrize(
-    ("header", "options", "message"),
-    [
-        ("text,lable", {"label": "label"}, 'no column "label" .*did you mean "lable"'),
-        ("text,x,y", {}, "none is known as the label: add data.label=COLUMN"),
-        ("x,y,label", {}, "none is known as the text: add data.text=COLUMN"),
-        ("text,review,label", {}, "several columns that may be the text, text, review"),
-        ("text,label,rating", {}, "several columns that may be the label, label, rating"),
-        ("a,b,label", {"text2": "b"}, "option text is missing"),
-    ],
-)
+@pytest.mark.parametrize(("header", "options", "message"), [
+    ("text,lable", {"label": "label"}, 'no column "label" .*did you mean "lable"'),
+    ("text,x,y", {}, "none is known as the label: add data.label=COLUMN"),
+    ("x,y,label", {}, "none is known as the text: add data.text=COLUMN"),
+    ("text,review,label", {}, "several columns that may be the text, text, review"),
+    ("text,label,rating", {}, "several columns that may be the label, label, rating"),
+    ("a,b,label", {"text2": "b"}, "option text is missing"),
+])  # fmt: skip
 def test_columns_that_are_not_clear_are_refused(
     header: str, options: dict[str, str], message: str, tmp_path: Path
 ) -> None:
@@ -173,18 +164,15 @@ def test_two_columns_need_no_header(tmp_path: Path) -> None:
         assert found == [(1, ("what a good film",), "pos"), (2, ("what a bad film",), "neg")]
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"text": "x", "label": "a"}, {"text": "y"}], 'line 2 has no "label", which other lines have'),
-        ([{"text": "x", "label": "a"}, {"label": "a"}], 'line 2 has no "text", which other lines have'),
-        ([{"text": "x", "label": "a"}, {"text": " ", "label": "a"}], "line 2: text is empty"),
-        ([{"text": "x", "label": "a"}, {"text": 5, "label": "a"}], "line 2: text is 5, and needs to be text"),
-        ([{"text": "x", "label": None}], "line 1: label is empty"),
-        ([{"text": "x", "label": ["a"]}], "line 1: label is .'a'., and needs"),
-        ([{"text": "", "label": "a"}, {"text": "", "label": "b"}], 'the column "text" is empty'),
-    ],
-)
+@pytest.mark.parametrize(("rows", "message"), [
+    ([{"text": "x", "label": "a"}, {"text": "y"}], 'line 2 has no "label", which other lines have'),
+    ([{"text": "x", "label": "a"}, {"label": "a"}], 'line 2 has no "text", which other lines have'),
+    ([{"text": "x", "label": "a"}, {"text": " ", "label": "a"}], "line 2: text is empty"),
+    ([{"text": "x", "label": "a"}, {"text": 5, "label": "a"}], "line 2: text is 5, and needs to be text"),
+    ([{"text": "x", "label": None}], "line 1: label is empty"),
+    ([{"text": "x", "label": ["a"]}], "line 1: label is .'a'., and needs"),
+    ([{"text": "", "label": "a"}, {"text": "", "label": "b"}], 'the column "text" is empty'),
+])  # fmt: skip
 def test_missing_and_empty_fields_are_refused_with_their_line(
     rows: list[dict[str, object]], message: str, tmp_path: Path
 ) -> None:

@@ -28,15 +28,12 @@ def tokens(text: str) -> np.ndarray:
     return np.array([VOCABULARY.index(word) for word in text.split()])
 
 
-@pytest.mark.parametrize(
-    ("text", "leading", "direct"),
-    [
-        ("[MAX 2 9 [MIN 4 7 ] 0 ]", [2, 9], [2, 9, 0]),
-        ("[MED [MAX 1 [MIN 3 4 ] 5 ] 6 ]", [], [6]),
-        ("[SM 1 2 3 ]", [1, 2, 3], [1, 2, 3]),
-        ("[MIN [MIN 1 2 ] [MAX 3 4 ] ]", [], []),
-    ],
-)
+@pytest.mark.parametrize(("text", "leading", "direct"), [
+    ("[MAX 2 9 [MIN 4 7 ] 0 ]", [2, 9], [2, 9, 0]),
+    ("[MED [MAX 1 [MIN 3 4 ] 5 ] 6 ]", [], [6]),
+    ("[SM 1 2 3 ]", [1, 2, 3], [1, 2, 3]),
+    ("[MIN [MIN 1 2 ] [MAX 3 4 ] ]", [], []),
+])  # fmt: skip
 def test_digits_are_found(script: Any, text: str, leading: list[int], direct: list[int]) -> None:
     assert script.leading(tokens(text)).tolist() == leading
     assert script.direct(tokens(text)).tolist() == direct

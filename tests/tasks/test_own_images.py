@@ -119,19 +119,16 @@ def wrong_folder(case: str, folder: Path) -> dict[str, Any]:
     return given
 
 
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ("broken", r"cats/3.png is not an image, or a broken one \(.*\): repair or remove it"),
-        ("text", r"dogs/note.jpg is not an image, or a broken one"),
-        ("alone", r'0.png: the class "owls" has only this example'),
-        ("strange", r'0.png: the class "emus" is not in the training data'),
-        ("none", r"has neither images in a folder for each class"),
-        ("hollow", r"train/apes has no images"),
-        ("missing", r'there is no folder "nowhere"'),
-        ("patch", r"option patch is 3, which does not divide images of 8 pixels"),
-    ],
-)
+@pytest.mark.parametrize(("case", "message"), [
+    ("broken", r"cats/3.png is not an image, or a broken one \(.*\): repair or remove it"),
+    ("text", r"dogs/note.jpg is not an image, or a broken one"),
+    ("alone", r'0.png: the class "owls" has only this example'),
+    ("strange", r'0.png: the class "emus" is not in the training data'),
+    ("none", r"has neither images in a folder for each class"),
+    ("hollow", r"train/apes has no images"),
+    ("missing", r'there is no folder "nowhere"'),
+    ("patch", r"option patch is 3, which does not divide images of 8 pixels"),
+])  # fmt: skip
 def test_a_wrong_folder_is_refused_in_one_line(case: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message) as error:
         load(**wrong_folder(case, tmp_path))

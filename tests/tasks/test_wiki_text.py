@@ -13,23 +13,20 @@ import pytest
 from splitstep.text.wiki_text import clean
 
 
-@pytest.mark.parametrize(
-    ("markup", "text"),
-    [
-        ("'''Bold''' and ''slanted''", "Bold and slanted"),
-        ("a [[link]] and [[target|another]]s", "a link and anothers"),
-        ("before[[Image:x.png|thumb|a [[nested]] caption]] after", "before after"),
-        ("end.[[Category:Things]][[de:Dinge]][[zh-min-nan:X]]", "end."),
-        ("a {{template|with {{another}} inside}}b", "a b"),
-        ("x&lt;ref name=&quot;a&quot;&gt;note&lt;/ref&gt; y&lt;ref name=&quot;a&quot; /&gt; z", "x y z"),
-        ("a &amp;alpha; &amp;#945; &lt;!-- no --&gt;b", "a \u03b1 \u03b1 b"),
-        ("one\n{| class=x\n| cell\n|}\ntwo", "one\n\ntwo"),
-        ("== Heading ==\n* item\n** inner\n:indented", "Heading\nitem\ninner\nindented"),
-        ("see [http://x.org the page] or http://y.org now", "see the page or now"),
-        ("H&lt;sub&gt;2&lt;/sub&gt;O and 1 &lt; 2", "H2O and 1 < 2"),
-        ("Name (''[[wikt:x|]]'') is", "Name (wikt:x) is"),
-    ],
-)
+@pytest.mark.parametrize(("markup", "text"), [
+    ("'''Bold''' and ''slanted''", "Bold and slanted"),
+    ("a [[link]] and [[target|another]]s", "a link and anothers"),
+    ("before[[Image:x.png|thumb|a [[nested]] caption]] after", "before after"),
+    ("end.[[Category:Things]][[de:Dinge]][[zh-min-nan:X]]", "end."),
+    ("a {{template|with {{another}} inside}}b", "a b"),
+    ("x&lt;ref name=&quot;a&quot;&gt;note&lt;/ref&gt; y&lt;ref name=&quot;a&quot; /&gt; z", "x y z"),
+    ("a &amp;alpha; &amp;#945; &lt;!-- no --&gt;b", "a \u03b1 \u03b1 b"),
+    ("one\n{| class=x\n| cell\n|}\ntwo", "one\n\ntwo"),
+    ("== Heading ==\n* item\n** inner\n:indented", "Heading\nitem\ninner\nindented"),
+    ("see [http://x.org the page] or http://y.org now", "see the page or now"),
+    ("H&lt;sub&gt;2&lt;/sub&gt;O and 1 &lt; 2", "H2O and 1 < 2"),
+    ("Name (''[[wikt:x|]]'') is", "Name (wikt:x) is"),
+])  # fmt: skip
 def test_markup_goes_and_words_stay(markup: str, text: str) -> None:
     assert clean(markup) == text
 

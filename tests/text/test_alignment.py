@@ -162,19 +162,16 @@ def test_padding_tokens_are_special_and_outside_of_all_spans() -> None:
     assert inside == {number for number, special in enumerate(batch["special_tokens_mask"][0]) if not special}
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "covered"),
-    [
-        ("byte BPE", "é", [b"\xc3", b"\xa9"]),  # a character split over tokens
-        ("WordPiece, lower case", "A  É", [b"", b"A", "  É".encode(), b""]),  # blanks belong to the word after them
-        ("WordPiece, lower case", "A ", [b"", b"A ", b""]),  # at the end, to the last one
-        ("WordPiece, lower case", "e\u0301 a", [b"", "e\u0301".encode(), b" a", b""]),  # a mark stays with its letter
-        ("Unigram, NFKC", "ﬁ", [b"", b"", "ﬁ".encode()]),  # <s> ▁f i
-        ("Llama", "Ω", [b"", b"\xce", b"\xa9"]),  # the blank before the text covers nothing
-        ("words, ours", "the  fox\n", [b"the", b"  fox\n"]),
-        ("slow, bytes", "é", [b"\xc3", b"\xa9", b""]),
-    ],
-)
+@pytest.mark.parametrize(("kind", "text", "covered"), [
+    ("byte BPE", "é", [b"\xc3", b"\xa9"]),  # a character split over tokens
+    ("WordPiece, lower case", "A  É", [b"", b"A", "  É".encode(), b""]),  # blanks belong to the word after them
+    ("WordPiece, lower case", "A ", [b"", b"A ", b""]),  # at the end, to the last one
+    ("WordPiece, lower case", "e\u0301 a", [b"", "e\u0301".encode(), b" a", b""]),  # a mark stays with its letter
+    ("Unigram, NFKC", "ﬁ", [b"", b"", "ﬁ".encode()]),  # <s> ▁f i
+    ("Llama", "Ω", [b"", b"\xce", b"\xa9"]),  # the blank before the text covers nothing
+    ("words, ours", "the  fox\n", [b"the", b"  fox\n"]),
+    ("slow, bytes", "é", [b"\xc3", b"\xa9", b""]),
+])  # fmt: skip
 def test_rules_by_example(kind: str, text: str, covered: list[bytes]) -> None:
     found = pieces(token_bytes(tokenizer(kind), text), text.encode())
     assert found == covered

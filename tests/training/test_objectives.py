@@ -32,17 +32,13 @@ def tensors(out: Path) -> dict[str, Any]:
 CAPTURED = [{"mode": x, "precision": y} for x in ("capture", "compile+capture") for y in ("float32", "bfloat16")]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"accumulate": 1},
-        {"accumulate": 4, "precision": "bfloat16"},
-        *(pytest.param(x, marks=pytest.mark.nightly) for x in ({"parallel": "ddp"}, {"parallel": "fsdp"})),
-        pytest.param({"mode": "compile"}, marks=pytest.mark.nightly),
-        *(pytest.param(options, marks=GPU) for options in CAPTURED),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [
+    {"accumulate": 1},
+    {"accumulate": 4, "precision": "bfloat16"},
+    *(pytest.param(x, marks=pytest.mark.nightly) for x in ({"parallel": "ddp"}, {"parallel": "fsdp"})),
+    pytest.param({"mode": "compile"}, marks=pytest.mark.nightly),
+    *(pytest.param(options, marks=GPU) for options in CAPTURED),
+], ids=str)  # fmt: skip
 def test_an_objective_that_repeats_the_tasks_loss_changes_no_bit(options: dict[str, Any], tmp_path: Path) -> None:
     for objective in ("task", "repeat"):
         document, out = recipe(objective, **options), tmp_path / objective

@@ -33,58 +33,54 @@ def test_every_recipe_parses(file: Path) -> None:
     assert yaml.safe_load(yaml.safe_dump(recipe.document())) == recipe.document()
 
 
-@pytest.mark.parametrize(
-    ("document", "needle"),
-    [
-        ({"taks": "digits"}, 'has no entry "taks"; did you mean "task"?'),
-        ({}, "names no task: add `task: NAME`"),
-        ({"task": 3}, "task is 3, and needs text"),
-        ({"task": "digits", "data": {"pach": 2}}, 'data has no option "pach"; did you mean "patch"?'),
-        ({"task": "digits", "data": {"patch": "two"}}, "option patch is 'two', and needs a whole number"),
-        ({"task": "digits", "model": {"layer": 2}}, 'the model has no entry "layer"; did you mean "layers"?'),
-        ({"task": "digits", "model": {"layers": "two"}}, "model: layers is 'two', and needs a whole number"),
-        ({"task": "digits", "model": {"width": 30, "heads": 4}}, "Width 30 is not divisible by 4 heads"),
-        ({"task": "digits", "model": {"vocab_size": 3}}, 'the model has no entry "vocab_size"'),
-        ({"task": "digits", "train": {"stpes": 5}}, 'train has no option "stpes"; did you mean "steps"?'),
-        ({"task": "digits", "train": {"steps": True}}, "option steps is True, and needs a whole number"),
-        ({"task": "digits", "train": {"steps": "x" * 100}}, f"steps is '{'x' * 76}..., and needs a whole number"),
-        ({"task": "digits", "train": {"schedule": "cosin"}}, "option schedule is 'cosin', and needs \"cosine\" or"),
-        ({"task": "digits", "train": {"betas": [0.9]}}, "option betas is [0.9], and needs two numbers"),
-        ({"task": "digits", "train": {"betas": [0.9, 1.0]}}, "option betas is 1.0, and needs a number at least 0"),
-        ({"task": "digits", "train": {"lr": 0}}, "option lr is 0.0, and needs a number above 0 and finite"),
-        ({"task": "digits", "train": {"clip": float("nan")}}, "option clip is nan"),
-        ({"task": "digits", "train": {"final": 2}}, "option final is 2.0, and needs a number at least 0 and at most 1"),
-        ({"task": "digits", "train": {"batch": 10, "accumulate": 3}}, "must be divisible by accumulate, 3"),
-        ({"task": "digits", "train": {"seed": 2**63}}, f"train.seed is {2**63}, and needs a number below 2^63"),
-        ({"task": "digits", "train": {"lr": 10**400}}, "and needs a number below 2^63"),
-        ({"task": "listops", "data": {"seed": 2**63}}, f"data.seed is {2**63}, and needs a number below 2^63"),
-        ({"task": "digits", "model": {"width": 10**20}}, f"model.width is {10**20}, and needs a number below 2^63"),
-        ({"task": "digits", "model": {"ffn": [9, 10**20]}}, f"model.ffn is {10**20}, and needs a number below 2^63"),
-        ({"task": "digits", "model": {"layers": 10**8}}, "model: layers=100000000 is too large: use at most 10,000."),
-        ({"task": "digits", "train": {"batch": 10**12}}, "option batch is 1000000000000, and needs at most 10,000,000"),
-        ({"task": "digits", "train": {"steps": 0}}, "option steps is 0, and needs at least 1"),
-        ({"task": "digits", "train": 0}, "train is 0, and needs entries of its own"),
-        ({"task": "digits", "data": []}, "data is [], and needs entries of its own"),
-        ({"task": "text", "data": {"path": ["a", 3]}}, "option path[1] is 3, and needs text"),
-        ({"task": "digits", "scheme": "macarron"}, "Did you mean macaron?"),
-        ({"task": "digits", "scheme": "F0/2 A ("}, "("),
-        ({"task": "digits", "match": "flop"}, '"parameters" or "flops" or "none"; did you mean "flops"?'),
-        ("digits", "is not a recipe"),
-        ({"task": "digits", "objective": "tsk"}, 'there is no objective "tsk"; did you mean "task"?'),
-        ({"task": "digits", "objective": {"weight": 1}}, "needs a name: one of "),
-        ({"task": "digits", "objective": 3}, "objective is 3, and needs text or entries of its own"),
-        ({"task": "digits", "about": 3}, "about is 3, and needs entries of its own"),
-        ({"task": "digits", "about": {}}, "about has no what"),
-        ({"task": "digits", "about": {"what": "", "second": 3}}, 'no entry "second"; did you mean "seconds"?'),
-        ({"task": "digits", "about": {"what": 3}}, "about.what is 3, and needs text"),
-        ({"task": "digits", "train": {**MEAN, "average": 5, "average_every": 2}}, "add train.average_every=1 (all 5"),
-        ({"task": "digits", "train": {**MEAN, "average": 4, "evaluate_every": 3}}, "hold only 3 snapshots at each ev"),
-        ({"task": "digits", "train": {**MEAN, "average": 9}}, "at each evaluation: add train.average=8"),
-        ({"task": "digits", "train": {"average": 0}}, "option average is 0, and needs at least 1"),
-        ({"task": "digits", "train": {"lr": 0.1, "warmup_from": 0.5}}, "warmup_from is 0.5, and must be at most lr, "),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("document", "needle"), [
+    ({"taks": "digits"}, 'has no entry "taks"; did you mean "task"?'),
+    ({}, "names no task: add `task: NAME`"),
+    ({"task": 3}, "task is 3, and needs text"),
+    ({"task": "digits", "data": {"pach": 2}}, 'data has no option "pach"; did you mean "patch"?'),
+    ({"task": "digits", "data": {"patch": "two"}}, "option patch is 'two', and needs a whole number"),
+    ({"task": "digits", "model": {"layer": 2}}, 'the model has no entry "layer"; did you mean "layers"?'),
+    ({"task": "digits", "model": {"layers": "two"}}, "model: layers is 'two', and needs a whole number"),
+    ({"task": "digits", "model": {"width": 30, "heads": 4}}, "Width 30 is not divisible by 4 heads"),
+    ({"task": "digits", "model": {"vocab_size": 3}}, 'the model has no entry "vocab_size"'),
+    ({"task": "digits", "train": {"stpes": 5}}, 'train has no option "stpes"; did you mean "steps"?'),
+    ({"task": "digits", "train": {"steps": True}}, "option steps is True, and needs a whole number"),
+    ({"task": "digits", "train": {"steps": "x" * 100}}, f"steps is '{'x' * 76}..., and needs a whole number"),
+    ({"task": "digits", "train": {"schedule": "cosin"}}, "option schedule is 'cosin', and needs \"cosine\" or"),
+    ({"task": "digits", "train": {"betas": [0.9]}}, "option betas is [0.9], and needs two numbers"),
+    ({"task": "digits", "train": {"betas": [0.9, 1.0]}}, "option betas is 1.0, and needs a number at least 0"),
+    ({"task": "digits", "train": {"lr": 0}}, "option lr is 0.0, and needs a number above 0 and finite"),
+    ({"task": "digits", "train": {"clip": float("nan")}}, "option clip is nan"),
+    ({"task": "digits", "train": {"final": 2}}, "option final is 2.0, and needs a number at least 0 and at most 1"),
+    ({"task": "digits", "train": {"batch": 10, "accumulate": 3}}, "must be divisible by accumulate, 3"),
+    ({"task": "digits", "train": {"seed": 2**63}}, f"train.seed is {2**63}, and needs a number below 2^63"),
+    ({"task": "digits", "train": {"lr": 10**400}}, "and needs a number below 2^63"),
+    ({"task": "listops", "data": {"seed": 2**63}}, f"data.seed is {2**63}, and needs a number below 2^63"),
+    ({"task": "digits", "model": {"width": 10**20}}, f"model.width is {10**20}, and needs a number below 2^63"),
+    ({"task": "digits", "model": {"ffn": [9, 10**20]}}, f"model.ffn is {10**20}, and needs a number below 2^63"),
+    ({"task": "digits", "model": {"layers": 10**8}}, "model: layers=100000000 is too large: use at most 10,000."),
+    ({"task": "digits", "train": {"batch": 10**12}}, "option batch is 1000000000000, and needs at most 10,000,000"),
+    ({"task": "digits", "train": {"steps": 0}}, "option steps is 0, and needs at least 1"),
+    ({"task": "digits", "train": 0}, "train is 0, and needs entries of its own"),
+    ({"task": "digits", "data": []}, "data is [], and needs entries of its own"),
+    ({"task": "text", "data": {"path": ["a", 3]}}, "option path[1] is 3, and needs text"),
+    ({"task": "digits", "scheme": "macarron"}, "Did you mean macaron?"),
+    ({"task": "digits", "scheme": "F0/2 A ("}, "("),
+    ({"task": "digits", "match": "flop"}, '"parameters" or "flops" or "none"; did you mean "flops"?'),
+    ("digits", "is not a recipe"),
+    ({"task": "digits", "objective": "tsk"}, 'there is no objective "tsk"; did you mean "task"?'),
+    ({"task": "digits", "objective": {"weight": 1}}, "needs a name: one of "),
+    ({"task": "digits", "objective": 3}, "objective is 3, and needs text or entries of its own"),
+    ({"task": "digits", "about": 3}, "about is 3, and needs entries of its own"),
+    ({"task": "digits", "about": {}}, "about has no what"),
+    ({"task": "digits", "about": {"what": "", "second": 3}}, 'no entry "second"; did you mean "seconds"?'),
+    ({"task": "digits", "about": {"what": 3}}, "about.what is 3, and needs text"),
+    ({"task": "digits", "train": {**MEAN, "average": 5, "average_every": 2}}, "add train.average_every=1 (all 5"),
+    ({"task": "digits", "train": {**MEAN, "average": 4, "evaluate_every": 3}}, "hold only 3 snapshots at each ev"),
+    ({"task": "digits", "train": {**MEAN, "average": 9}}, "at each evaluation: add train.average=8"),
+    ({"task": "digits", "train": {"average": 0}}, "option average is 0, and needs at least 1"),
+    ({"task": "digits", "train": {"lr": 0.1, "warmup_from": 0.5}}, "warmup_from is 0.5, and must be at most lr, "),
+], ids=str)  # fmt: skip
 def test_wrong_entries(document: Any, needle: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         read_recipe(document, "r.yaml")
@@ -106,22 +102,19 @@ def test_snapshots_are_at_the_last_evaluations(steps: int, every: int) -> None:
     assert snapshot_steps(dataclasses.replace(options, average=len(evaluated))) == evaluated
 
 
-@pytest.mark.parametrize(
-    ("assignment", "where", "value"),
-    [
-        ("train.lr=3e-4", ("train", "lr"), 3e-4),
-        ("train.lr=.5e+2", ("train", "lr"), 50.0),
-        ("train.steps=20000", ("train", "steps"), 20000),
-        ("train.betas=[0.9, 9.5e-1]", ("train", "betas"), [0.9, 0.95]),
-        ("model.bias=false", ("model", "bias"), False),
-        ("data.train=null", ("data", "train"), None),
-        ("data.path=a=b.txt", ("data", "path"), "a=b.txt"),
-        ("scheme=1/2(A F) + 1/2(F A) @heun", ("scheme",), "1/2(A F) + 1/2(F A) @heun"),
-        ("reference=b:(A+F)/2 a:A+F b:(A+F)/2", ("reference",), "b:(A+F)/2 a:A+F b:(A+F)/2"),
-        ("data.template=Q: {prompt} A: ", ("data", "template"), "Q: {prompt} A: "),
-        ('data.template="Q: {prompt}\\nA: "', ("data", "template"), "Q: {prompt}\nA: "),
-    ],
-)
+@pytest.mark.parametrize(("assignment", "where", "value"), [
+    ("train.lr=3e-4", ("train", "lr"), 3e-4),
+    ("train.lr=.5e+2", ("train", "lr"), 50.0),
+    ("train.steps=20000", ("train", "steps"), 20000),
+    ("train.betas=[0.9, 9.5e-1]", ("train", "betas"), [0.9, 0.95]),
+    ("model.bias=false", ("model", "bias"), False),
+    ("data.train=null", ("data", "train"), None),
+    ("data.path=a=b.txt", ("data", "path"), "a=b.txt"),
+    ("scheme=1/2(A F) + 1/2(F A) @heun", ("scheme",), "1/2(A F) + 1/2(F A) @heun"),
+    ("reference=b:(A+F)/2 a:A+F b:(A+F)/2", ("reference",), "b:(A+F)/2 a:A+F b:(A+F)/2"),
+    ("data.template=Q: {prompt} A: ", ("data", "template"), "Q: {prompt} A: "),
+    ('data.template="Q: {prompt}\\nA: "', ("data", "template"), "Q: {prompt}\nA: "),
+])  # fmt: skip
 def test_overrides(assignment: str, where: tuple[str, ...], value: object) -> None:
     before = {"task": "digits", "train": {"steps": 3, "warmup": 1}, "model": None}
     found: Any = override(before, [assignment])
@@ -132,17 +125,14 @@ def test_overrides(assignment: str, where: tuple[str, ...], value: object) -> No
     assert before == {"task": "digits", "train": {"steps": 3, "warmup": 1}, "model": None}
 
 
-@pytest.mark.parametrize(
-    ("assignment", "needle"),
-    [
-        ("train.lr", "is not of the form key=value"),
-        ("=3", "is not of the form"),
-        ("a.b.c=3", "is not of the form"),
-        ("train.=3", "is not of the form"),
-        ("train.lr=[1", "is not a YAML value"),
-        ("task.name=3", "task has no entries of its own"),
-    ],
-)
+@pytest.mark.parametrize(("assignment", "needle"), [
+    ("train.lr", "is not of the form key=value"),
+    ("=3", "is not of the form"),
+    ("a.b.c=3", "is not of the form"),
+    ("train.=3", "is not of the form"),
+    ("train.lr=[1", "is not a YAML value"),
+    ("task.name=3", "task has no entries of its own"),
+])  # fmt: skip
 def test_wrong_overrides(assignment: str, needle: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         override(MINIMAL, [assignment])

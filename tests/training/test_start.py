@@ -132,19 +132,15 @@ def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(
     assert written == result.document()["start"] == found.start._asdict()
 
 
-@pytest.mark.parametrize(
-    ("changes", "needle"),
-    [
-        ({"model": {**SHAPE, "width": 32}}, "has width 16 (here 32): type model.width=16"),
-        ({"model": {**SHAPE, "layers": 3}}, "has layers 2 (here 3): type model.layers=2"),
-        ({"model": {**SHAPE, "heads": 4}}, "has heads 2 (here 4): type model.heads=2"),
-        ({"model": {**SHAPE, "norm": "rms"}}, "has norm layer (here rms): type model.norm=layer"),
-        ({"scheme": "F/2 A F/2"}, 'has scheme A F (here F/2 A F/2): type scheme="A F"'),
-        ({"scheme": "macaron"}, 'ffn 32 (here [15, 15, 15, 16]): type scheme="A F" model.ffn=32 match=none'),
-        ({"data": {"patch": 4}}, "use the data that it was trained on, which decide its patch"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("changes", "needle"), [
+    ({"model": {**SHAPE, "width": 32}}, "has width 16 (here 32): type model.width=16"),
+    ({"model": {**SHAPE, "layers": 3}}, "has layers 2 (here 3): type model.layers=2"),
+    ({"model": {**SHAPE, "heads": 4}}, "has heads 2 (here 4): type model.heads=2"),
+    ({"model": {**SHAPE, "norm": "rms"}}, "has norm layer (here rms): type model.norm=layer"),
+    ({"scheme": "F/2 A F/2"}, 'has scheme A F (here F/2 A F/2): type scheme="A F"'),
+    ({"scheme": "macaron"}, 'ffn 32 (here [15, 15, 15, 16]): type scheme="A F" model.ffn=32 match=none'),
+    ({"data": {"patch": 4}}, "use the data that it was trained on, which decide its patch"),
+], ids=str)  # fmt: skip
 def test_weights_that_mean_something_else_are_refused(
     changes: dict[str, Any], needle: str, finished: Path, tmp_path: Path
 ) -> None:
