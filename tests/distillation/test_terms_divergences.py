@@ -211,7 +211,6 @@ def test_classes_that_the_teacher_excludes_count_nothing() -> None:
     found = kl_divergence(p.log(), q)
     assert found.item() == pytest.approx(math.log(2))
     found.backward()
-    assert q.grad is not None
     assert q.grad.tolist() == [[-0.5, -0.5, 0.0]]
 
 
@@ -256,7 +255,6 @@ def test_no_chunk_of_the_logits_is_kept_for_the_backward_pass(monkeypatch: pytes
     alive = [x for one in kept if (x := one()) is not None]
     assert max((x.numel() for x in alive if x.dtype == torch.float32), default=0) <= 2 * 200
     loss.backward(retain_graph=True)
-    assert q.grad is not None
     assert q.grad.dtype == torch.bfloat16
     first = q.grad.clone()
     loss.backward()

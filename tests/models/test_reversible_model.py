@@ -178,5 +178,4 @@ def test_models_in_half_precision_train_too(dtype: torch.dtype) -> None:
     assert y.dtype == dtype
     assert distance(y.float(), plainly(stack, x, context(False)).float()) < 0.02
     y.sum().backward()
-    assert x.grad is not None
     assert x.grad.isfinite().all()

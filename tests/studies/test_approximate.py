@@ -14,8 +14,7 @@ import splitstep as ss
 from splitstep import cli
 from splitstep.approximation.certificate import sampled_error
 from splitstep.report.drawing import document_to_page
-from splitstep.studies.approximate import STUDY, approximation
-from splitstep.studies.approximate.study import RATES, SIDE, STOPS, attention_of, train_at
+from splitstep.studies.approximate import RATES, SIDE, STOPS, STUDY, approximation, attention_of, train_at
 
 
 def test_the_verb_writes_weights_result_and_page_that_can_be_drawn_again(
@@ -85,7 +84,6 @@ def test_one_token_has_no_chart_of_the_others() -> None:
 def test_the_trained_network_is_the_best_of_several_rates() -> None:
     result, built = approximation("max", 2, 1, [0.2], train_steps=4)
     errors = {rate: sampled_error(train_at(built, 4, rate), built.target)[0] for rate in RATES}
-    assert result.trained is not None
     assert result.trained.sampled == min(errors.values()) == errors[result.trained.rate]
 
 

@@ -152,7 +152,6 @@ def test_diverged_runs_are_counted_and_in_no_mean() -> None:
     trials = [trial("A F", 0, 0.5), trial("A F", 1, None), trial("A F", 2, 0.9)]
     trials += [trial("F A", 0, 0.6), trial("F A", 1, 0.9), trial("F A", 2, None)]
     first, second = rows_of(trials, ACCURACY)
-    assert first.test is not None
     assert (first.test.mean, first.finished, first.diverged) == (0.7, 2, 1)
     assert second.difference == pytest.approx((0.1, None, None, 1))
     [alone] = rows_of([trial("A F", 0, None)], ACCURACY)
@@ -248,13 +247,11 @@ def test_a_comparison_runs_once_and_reads_back(tmp_path: Path, monkeypatch: pyte
         own = json.loads((out / t.folder / "result.json").read_text())
         assert (t.test, t.valid, t.cost._asdict()) == (own["test"], own["valid"], own["cost"])
         assert (t.train_loss.steps, t.valid_metric.steps) == (tuple(range(1, 7)), (3, 6))
-        assert t.valid is not None
         assert t.valid["accuracy"] == max(t.valid_metric.values)
     text = json.dumps(result.json(), allow_nan=False)
     assert str(tmp_path) not in text
     assert read_comparison(json.loads(text), "there") == result
     matched = result.rows[1].matched
-    assert matched is not None
     assert matched.by == "parameters"
     stamps = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
 
@@ -293,7 +290,6 @@ def test_a_run_that_diverges_is_a_result(tmp_path: Path) -> None:
     again = read_comparison(json.loads(text), "there")
     assert json.dumps(again.json()) == text
     found = again.trials[0].diverged
-    assert found is not None
     assert math.isnan(found.loss)
 
 
@@ -343,7 +339,6 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
     for one in result.tests:
         scores = [(t.splits or {})["test"].figures["sacrebleu"] for t in result.trials if t.scheme == one.scheme]
         found = one.score("sacrebleu")
-        assert found is not None
         assert found.mean.mean == pytest.approx(sum(scores) / 2)
         assert scores == pytest.approx([BLEU().corpus_score(lines[one.scheme, seed], [plain]).score for seed in (0, 1)])
         assert min(scores) > 1  # something was learnt, else nothing here would be tested

@@ -21,8 +21,7 @@ from splitstep.experiments.statistics import Slope, fitted_slope
 from splitstep.experiments.study import STUDIES
 from splitstep.models import KINDS
 from splitstep.report.drawing import document_to_page
-from splitstep.studies.converge.depth_weights import interpolated, matrices, roughness
-from splitstep.studies.converge.limit import ContinuousLimit, Trend, check_depths
+from splitstep.studies.converge.limit import ContinuousLimit, Trend, check_depths, interpolated, matrices, roughness
 from splitstep.studies.converge.limit_document import limit_verdict
 from splitstep.studies.converge.ways import problem_of
 from splitstep.support.provenance import Provenance
@@ -71,7 +70,6 @@ def test_interpolated_networks_converge_at_the_order_of_their_scheme(scheme: str
         ends = [problem_of(interpolated(model, depth), images()).end() for depth in depths]
     points = [(3 / n, float((a - b).norm())) for n, a, b in zip(depths, ends, ends[1:], strict=False)]
     slope = fitted_slope((0, *one) for one in points)
-    assert slope is not None
     assert slope.value == pytest.approx(order, abs=0.1)
 
 
@@ -81,7 +79,6 @@ def test_roughness_of_independent_layers_is_the_root_of_two_and_of_smooth_ones_t
     assert roughness(independent) == pytest.approx(2**0.5, rel=0.02)
     smooth = [(3 / n, roughness(matrices(image_model(n, init_modes=3)))) for n in (8, 16, 32)]
     slope = fitted_slope((0, *one) for one in smooth)
-    assert slope is not None
     assert slope.value == pytest.approx(1, abs=0.05)
 
 
@@ -91,13 +88,11 @@ def test_a_fitted_slope_and_its_interval_are_those_of_scipy() -> None:
     y = h**0.7 * np.exp(0.1 * draw.standard_normal(5))
     wanted: Any = stats.linregress(np.log(h), np.log(y))
     found = fitted_slope(zip([0] * 5, h.tolist(), y.tolist(), strict=True))
-    assert found is not None
     assert found.by == "regression"
     assert found.value == pytest.approx(wanted.slope)
     assert found.high == pytest.approx(wanted.slope + stats.t.ppf(0.975, 3) * wanted.stderr)
     seeds = [(seed, x, x**power) for seed, power in enumerate((0.8, 1.0, 1.3)) for x in (1.0, 0.5)]
     over = fitted_slope(seeds)
-    assert over is not None
     assert (over.by, over.n) == ("seeds", 3)
     assert over.value == pytest.approx(np.mean([0.8, 1.0, 1.3]))
     assert over.high == pytest.approx(over.value + stats.t.ppf(0.975, 2) * stats.sem([0.8, 1.0, 1.3]))

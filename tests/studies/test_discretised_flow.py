@@ -104,7 +104,6 @@ def test_a_model_by_its_own_scheme_has_its_own_loss(name: str) -> None:
     assert found.scheme == SCHEMES[name]
     assert found.loss == pytest.approx(sum(losses) / len(losses), abs=1e-5)
     assert found.own.output < 1e-5
-    assert found.own.loss is not None
     assert abs(found.own.loss.mean) < 1e-5
     assert found.tokens == sum(len(t.split()) for t in TEXTS) - (0 if name.startswith("T5") else len(TEXTS))
 
@@ -145,12 +144,9 @@ def test_every_way_is_what_a_loop_over_the_modules_gives() -> None:
     ways = {"halved": found.halved, "strang": found.strang, "merged": found.merged, "longer": found.longer[0]}
     for name, way in ways.items():
         changes = [loss_by_hand(model, name, text) - before for text, before in zip(TEXTS, own, strict=True)]
-        assert way is not None
-        assert way.loss is not None
         assert way.loss.mean == pytest.approx(sum(changes) / len(changes), abs=1e-5), name
         assert max(map(abs, changes)) > 1e-2, "the way changes something"
         wanted = change_of(changes)
-        assert wanted is not None
         assert way.loss.low == pytest.approx(wanted.low, abs=1e-4)
 
 
@@ -180,7 +176,6 @@ def test_layers_that_are_read_as_a_whole_have_substeps_but_no_splitting() -> Non
     found = studied(zoo.tiny("DogeForCausalLM"))
     assert (found.scheme, found.strang) == ("W", None)
     assert "whole layers" in found.notes[0]
-    assert found.halved is not None
     assert found.halved.output > 0
     assert "Strang's splitting" in {one.what for one in found.undefined}
     assert "not defined" in discretised_flow_verdict(found).sentence
@@ -188,7 +183,6 @@ def test_layers_that_are_read_as_a_whole_have_substeps_but_no_splitting() -> Non
 
 def test_a_masked_model_has_a_change_of_output_but_no_loss() -> None:
     found = studied(zoo.tiny("ModernBertForMaskedLM"))
-    assert found.halved is not None
     assert (found.predicts, found.loss, found.halved.loss) == ("own", None, None)
     assert found.halved.output > 0
     assert found.halved.kl is not None

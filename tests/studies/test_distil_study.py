@@ -144,7 +144,6 @@ def test_every_method_is_run_with_every_seed_and_judged(made: Made) -> None:
     ]  # fmt: skip
     run, one = result.of("skl")[1], Training().train("skl", 1, out).student
     kept = answers_in(out / run.folder)
-    assert run.figures is not None
     assert one is not None
     ended = []
     for name, rows in EXAM.sets.items():
@@ -310,7 +309,6 @@ def test_a_student_of_another_tokenizer_is_judged_too(tmp_path: Path) -> None:
     training = Training(partial(gpt2, layers=1))
     result = compare_methods(training, exam, ["ce", "sra"], [0], tmp_path, quiet=True)
     figures = result.runs[0].figures
-    assert figures is not None
     assert figures.shared is not None
     assert 0 < figures.shared < 1
     assert f"{figures.shared:.1%} of the teacher's" in unescape(result.save_page(tmp_path).read_text())
@@ -347,7 +345,6 @@ def test_an_interval_of_a_share_ends_at_all() -> None:
     ended = row_of([run_of("ce", seed, 20.0, ended=x) for seed, x in enumerate(shares)], "ce", ["ce"], ["dolly"]).ended
     low, high = stats.t.interval(0.95, 3, np.mean(shares), stats.sem(shares))
     assert high > 1
-    assert ended is not None
     assert (ended.low, ended.high) == (pytest.approx(low, rel=1e-12), 1)
 
 
@@ -370,8 +367,6 @@ def test_differences_are_paired_by_seed_with_students_interval(worked: DistilRes
         low, high = stats.t.interval(0.95, len(d) - 1, d.mean(), stats.sem(d))
         one, bits = found[ROUGE, method], found[BITS, method].found
         assert one.seeds == tuple(range(len(d)))
-        assert one.found is not None
-        assert bits is not None
         assert (one.found.mean, one.found.low, one.found.high) == pytest.approx((d.mean(), low, high))
         assert (bits.low, bits.high) == pytest.approx((-high / 100, -low / 100))
         rouge, said = answers[ROUGE, method], answers[BITS, method]
@@ -389,7 +384,6 @@ def test_only_seeds_that_both_methods_finished_are_paired() -> None:
     lost = run_of("kl", 0, 0.0)._replace(status="diverged", figures=None)
     rouge, _ = result_of(values, lost).differences
     assert rouge.seeds == (1, 3)
-    assert rouge.found is not None
     assert (rouge.found.mean, rouge.found.n) == (pytest.approx(1.25), 2)
 
 

@@ -90,7 +90,6 @@ def test_differences_are_of_units_that_both_have_and_end_at_the_bounds() -> None
     )
     bounded = VALID._replace(bounds=Bounds(0, 1))
     found = between(ours, theirs, bounded)
-    assert found is not None
     assert (found.mean, found.low, found.high, found.n) == (0.5, -1.0, 1.0, 3)
     named = difference("score", "a", "b", by_unit(ours, VALID), by_unit(theirs, VALID), bounded.bounds)
     assert named == ("score", "a", "b", (0, 1, 2), found)

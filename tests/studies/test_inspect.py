@@ -20,7 +20,7 @@ from splitstep.opening import load, open_model
 from splitstep.opening.texts import default_texts
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.inspect import Inspection, inspection
-from splitstep.studies.inspect.conclusions import conclusions
+from splitstep.studies.inspect.document import conclusions
 from splitstep.studies.inspect.own_probes import directions, principal_plane
 from splitstep.studies.inspect.result import ModelFindings
 from splitstep.studies.inspect.sources import TextChoice
@@ -48,7 +48,6 @@ def texts(folder: Path) -> list[dict[str, Any]]:
 
 def series(looked: ModelFindings, probe: str, name: str) -> tuple[tuple[float, ...], ...]:
     one = looked.find(probe, name)
-    assert one is not None
     return one.figures
 
 
@@ -83,7 +82,6 @@ def test_a_skipped_layer_is_one_that_the_model_does_not_have(
 
 def test_the_null_model_has_the_architectures_own_initialisation(found: Inspection) -> None:
     null = found.null
-    assert null is not None
     assert (null.random, null.layers, null.scheme, null.skipped) == (True, 4, "A F", ())
     assert null.parameters == found.model.parameters
     assert series(null, "trajectory", "norm") != series(found.model, "trajectory", "norm")
@@ -107,10 +105,8 @@ def test_the_document_is_read_back_and_drawn_again(found: Inspection, tmp_path: 
 def test_another_model_may_have_another_depth(folder: Path, tmp_path: Path) -> None:
     other = saved(tmp_path / "deeper", llama(layers=6, seed=1))
     result = inspection(str(folder), SHORT, Plan(("trajectory", "drift")), against=str(other))
-    assert result.other is not None
     assert (result.other.layers, result.null) == (6, None)
     norm = result.other.find("trajectory", "norm")
-    assert norm is not None
     assert norm.t == pytest.approx([i / 6 for i in range(7)])
     assert "no null model" in result.document().verdict.sentence  # pyright: ignore[reportOptionalMemberAccess]
     assert "share of the depth" in document_to_page(result.document())
@@ -120,11 +116,9 @@ def test_chosen_layers_are_those_of_the_whole(folder: Path, found: Inspection) -
     some = inspection(str(folder), SHORT, Plan(CHEAP, 3, layers=(1, 3)), against="none")
     for probe, name in (("drift", "previous"), ("jacobian", "J asymmetry"), ("products", "amplification")):
         one, every = some.model.find(probe, name), series(found.model, probe, name)
-        assert one is not None
         assert one.numbers == (1, 3)
         assert one.figures == tuple((row[1], row[3]) for row in every)
     norm = some.model.find("trajectory", "norm")
-    assert norm is not None
     assert norm.numbers == (1, 2, 3, 4)
     assert [one.layer for one in some.model.spectra] == [one.layer for one in some.model.skipped] == [1, 3]
     assert some.model.missing == ()
@@ -221,5 +215,4 @@ def test_a_network_that_was_built_is_given_random_numbers(tmp_path: Path) -> Non
     assert result.source == "random numbers from 0 to 1"
     assert result.texts == 3
     found = result.model.find("attention", "first token")
-    assert found is not None
     assert abs(found.mean[0] - 0.5) < 1e-6  # of two heads, each reads one token

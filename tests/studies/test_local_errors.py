@@ -15,8 +15,7 @@ from torch import Tensor
 import splitstep as ss
 from splitstep.integrate import Step
 from splitstep.probes.splitting import commutator, commutator_weights, with_exact_parts
-from splitstep.studies.converge.local_errors import local_errors
-from splitstep.studies.converge.ways import Problem, problem_of
+from splitstep.studies.converge.ways import Problem, local_errors, problem_of
 
 WIDTH, H = 5, 0.3
 

@@ -33,7 +33,6 @@ def test_the_difference_is_paired_by_seed_and_over_common_seeds_only() -> None:
     del ours[3], theirs[5]
     common = [s for s in range(8) if s not in (3, 5)]
     found = paired_difference(ours, theirs)
-    assert found is not None
     assert found.n == 6
     assert found.mean == pytest.approx(sum(ours[s] - theirs[s] for s in common) / 6)
 
@@ -47,7 +46,6 @@ def test_the_difference_is_paired_by_seed_and_over_common_seeds_only() -> None:
 ])  # fmt: skip
 def test_two_values_or_equal_ones_have_no_interval(values: list[float], lacks: str) -> None:
     found = estimate(values)
-    assert found is not None
     assert (found.n, found.low is None, found.high is None, found.lacks) == (
         len(values),
         lacks != "",
@@ -78,8 +76,6 @@ def test_intervals_of_accuracies_stay_in_their_bounds_and_cover_as_often(truth: 
     covered, cut, found = 0, 0, 0
     for values in draws.tolist():
         inside, student = estimate(values, bounds=bounds), estimate(values)
-        assert inside is not None
-        assert student is not None
         if inside.low is None or inside.high is None or student.low is None or student.high is None:
             continue
         found += 1
@@ -94,7 +90,6 @@ def test_intervals_of_accuracies_stay_in_their_bounds_and_cover_as_often(truth: 
 
 def test_differences_of_bounded_metrics_have_bounds_of_their_own() -> None:
     found = paired_difference({0: 1.0, 1: 1.0, 2: 0.0}, {0: 0.0, 1: 0.1, 2: 0.3}, Bounds(0.0, 1.0))
-    assert found is not None
     assert (found.low, found.high) == (-1.0, 1.0)
     assert paired_difference({0: 9.0, 1: 8.0, 2: 1.0}, {0: 1.0, 1: 1.0, 2: 1.0}, Bounds(0.0)) == paired_difference(
         {0: 9.0, 1: 8.0, 2: 1.0}, {0: 1.0, 1: 1.0, 2: 1.0}
@@ -134,7 +129,6 @@ def test_bounds_neither_narrow_nor_widen_a_verdict() -> None:
     accuracy = Bounds(0.0, 1.0)
     wild = paired_difference({0: 0.9, 1: 0.99, 2: 0.95}, {0: 0.05, 1: 0.03, 2: 0.3}, accuracy)
     plain = paired_difference({0: 0.9, 1: 0.99, 2: 0.95}, {0: 0.05, 1: 0.03, 2: 0.3})
-    assert wild is not None
     assert plain is not None
     assert wild.high == 1.0
     joint = jointly(wild, 5, accuracy)

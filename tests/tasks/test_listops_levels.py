@@ -17,8 +17,6 @@ FILE = Path(__file__).parents[2] / "benchmarks" / "listops_levels.py"
 @pytest.fixture(scope="module")
 def script() -> Any:
     spec = importlib.util.spec_from_file_location("listops_levels", FILE)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -7,6 +7,7 @@ import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,16 +37,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def numbers(**more: object) -> Translation:
-    made = task("numbers", SMALL | more)
-    assert isinstance(made, Translation)
-    return made
+def numbers(**more: object) -> Any:
+    return task("numbers", SMALL | more)
 
 
-def parallel(**options: object) -> Translation:
-    made = task("parallel", options)
-    assert isinstance(made, Translation)
-    return made
+def parallel(**options: object) -> Any:
+    return task("parallel", options)
 
 
 def sources(made: Translation, split: str) -> list[str]:
@@ -500,17 +497,14 @@ def test_iwslt14_preparation(tmp_path: Path) -> None:
     assert found["valid"].source[0] == "Das ist Satz x23 ."  # clean line 23: two of the head, 0 to 9, 12, 14 and on
     assert found["train"].target[2] == "This &apos;s sentence x0 ."
     assert found["test"].target[:2] == ["TED.dev2010 isn &apos;t &quot; en &quot; .", "Zwei"]
-    assert found["test"].plain is not None
     assert found["test"].plain[0] == 'TED.dev2010 isn\'t "en".'
 
     made = task("iwslt14", {"merges": 40}, tmp_path)
-    assert isinstance(made, Translation)
     assert "das ist satz x0 ." in sources(made, "train")  # in small letters
     pairs = made.describe()["pairs"]
     assert pairs["train"]["lines"] == 102
     assert pairs["valid"] == {"read": 4, "empty": 0, "too_many_tokens": 0, "in_train": 0, "kept": 4}
     back = task("iwslt14", {"merges": 40, "direction": "en-de"}, tmp_path)
-    assert isinstance(back, Translation)
     assert back.text("test").target == found["test"].source
 
 
@@ -537,7 +531,6 @@ def test_wmt14_preparation(tmp_path: Path) -> None:
         (folder / f"{stem}.en").write_text(f"It’s {stem}.\n", encoding="utf-8")
         (folder / f"{stem}.de").write_text(f"Es ist {stem}.\n", encoding="utf-8")
     made = task("wmt14", {"merges": 20}, tmp_path)
-    assert isinstance(made, Translation)
     train = made.describe()["pairs"]["train"]
     assert (train["read"], train["too_many_words"], train["kept"]) == (6, 3, 3)
     assert "A &quot; well @-@ known &quot; europarl @-@ v7.de @-@ en Dog ." in sources(made, "train")
@@ -559,7 +552,6 @@ def europarl(tmp_path: Path) -> Path:
 
 def test_europarl_holds_out_its_last_lines(europarl: Path) -> None:
     made = task("europarl", {"held": 20, "merges": 30}, europarl)
-    assert isinstance(made, Translation)
     assert made.splits == ("train", "valid", "test")  # newstest2014 is not there
     assert made.text("valid").source == sentences(120)[100:110]
     assert made.text("test").source == sentences(120)[110:]
@@ -575,7 +567,6 @@ def test_a_second_name_of_a_split_is_not_prepared(cache: Path, tmp_path: Path, m
         lines = sentences(counts[stem], seed=counts[stem])
         (tmp_path / "multi30k" / f"{stem}.{side}").write_text("\n".join(lines), encoding="utf-8")
     made = task("multi30k", {"merges": 30}, tmp_path)
-    assert isinstance(made, Translation)
     assert made.tests == ("test2016", "test2017", "coco")
     assert made.splits == ("train", "valid", *made.tests, "test")
     assert made.text("test") == made.text("test2016")
@@ -590,7 +581,6 @@ def test_a_second_name_of_a_split_is_not_prepared(cache: Path, tmp_path: Path, m
 def test_real_data_has_its_published_size(data: Path) -> None:
     made = task("multi30k", {"direction": "de-en"}, data)
     assert made.tests == ("test2016", "test2017", "coco")  # `test` is the first under a second name
-    assert isinstance(made, Translation)
     assert made.splits == ("train", "valid", "test2016", "test2017", "coco", "test")
     kept = [entry["kept"] for entry in made.describe()["pairs"].values()]
     assert kept == [29_000, 1014, 1000, 1000, 461]

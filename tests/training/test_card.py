@@ -44,7 +44,6 @@ def test_the_card_says_what_the_model_is_and_how_it_did(digits: tuple[RunResult,
     model = ss.load(folder).model
     assert f"| scheme | `F0/2 A F1/2` (macaron) |\n| order | {ss.scheme('macaron').order} |" in text
     assert f"| parameters | {sum(p.numel() for p in model.parameters()):,} |" in text
-    assert result.test is not None
     assert f"| test | {result.test['accuracy']:.2%} | {result.test['loss']:.4g} |" in text
     assert "one run, with one seed (0)" in text
     assert "license" not in text

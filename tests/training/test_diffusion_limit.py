@@ -36,7 +36,6 @@ def test_a_run_ends_when_alpha_passes_its_limit(tmp_path: Path, monkeypatch: pyt
     growing(monkeypatch, 12)
     result = train(recipe("A F D"), tmp_path / "run", quiet=True)
     assert result.status == "diverged"
-    assert result.diverged is not None
     assert result.diverged.step == 15  # the next look
     assert result.diverged.reason.startswith("layer 1: alpha * h = 0.3 * 1 = 0.3 is above 0.25, the limit of explicit")
     assert "write D@exact" in result.diverged.reason

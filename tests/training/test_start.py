@@ -74,7 +74,6 @@ def test_a_run_begins_with_the_weights_that_another_kept(finished: Path, tmp_pat
         found = begun(other, tmp_path / "other")
         assert weights(found.model).keys() == stored.keys()
         assert all(torch.equal(x, stored[name]) for name, x in weights(found.model).items())
-        assert found.start is not None
         assert (found.start.path, found.start.loaded, found.start.new, found.start.left) == (
             str(start), len(stored), [], [],
         )  # fmt: skip
@@ -89,7 +88,6 @@ def test_a_head_for_other_classes_is_new_and_comes_from_the_seed(tmp_path: Path)
     model.save_pretrained(tmp_path / "seven")
     document = {**DIGITS, "start": str(tmp_path / "seven"), "train": {**TRAIN, "seed": 3}}
     found = begun(document, tmp_path / "run", task)
-    assert found.start is not None
     assert (found.start.new, found.start.left) == (["head.weight", "head.bias"], ["head.bias", "head.weight"])
     theirs, new = weights(model), fresh(document, task)
     for name, x in weights(found.model).items():
@@ -126,7 +124,6 @@ def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(
     told = f"; starts from {folder}: {loaded} tensors loaded; new: head.weight, head.bias; left: "
     assert told in first
     assert result.start == found.start
-    assert found.start is not None
     assert found.start.sha256 == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     written = json.loads((tmp_path / "run" / "environment.json").read_text())["start"]
     assert written == result.document()["start"] == found.start._asdict()
@@ -274,7 +271,6 @@ def test_the_body_and_the_tokens_are_those_of_the_start_and_the_head_is_zero(sta
     assert all(torch.equal(now[name], stored[name]) for name in body)
     assert set(now) - set(body) == {"head.weight", "head.bias"}
     assert not now["head.weight"].any()
-    assert run.start is not None
     told = f"starts from {start}: {len(body)} tensors loaded; new: head.weight, head.bias; left: "
     assert run.start.summary().startswith(told)
 
