@@ -123,6 +123,23 @@ def test_help_is_whole_on_80_columns_and_lists_what_there_is_to_choose(
         assert set(choices) <= set(re.findall(r"[\w-]+", re.sub(r"-\s+", "-", texts[verb]))), verb
 
 
+OWN = {
+    "compare": {"--task", "--schemes", "--match", "--arms", "--sweep"},
+    "compare glue": {"--start", "--scratch", "--tasks", "--grid", "--sweep"},
+    "compare distil": {"--methods", "--text", "--questions", "--student-layers", "--answer-tokens", "--plain"},
+}
+SHARED = {"--seeds", "--engine", "--out", "--data", "--json", "--help"}
+
+
+@pytest.mark.parametrize("verb", OWN)
+def test_help_shows_the_options_of_one_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*verb.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, re.M)) == OWN[verb] | SHARED
+    others = {name for name in OWN if f"splitstep {name} --help" in text}
+    assert others == (set(OWN) - {verb} if verb == "compare" else set())
+
+
 def test_a_result_is_written_whole_or_not_at_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,9 +203,9 @@ def test_an_interrupt_is_one_line_and_exit_code_130(
     assert capsys.readouterr() == ("", "Error: interrupted.\n")
 
 
-@pytest.mark.parametrize("slow", ["typer", "torch"])
 @pytest.mark.parametrize(
-    "start", [["-m", "splitstep"], ["-c", "import sys; from {module} import {name}; sys.exit({name}())"]]
+    ("slow", "start"),
+    [("torch", ["-m", "splitstep"]), ("typer", ["-c", "import sys; from {module} import {name}; sys.exit({name}())"])],
 )
 def test_an_interrupt_while_packages_are_imported_ends_alike(slow: str, start: list[str], tmp_path: Path) -> None:
     """Both as a module and as the command that pyproject.toml installs."""

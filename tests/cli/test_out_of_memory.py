@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import torch
@@ -76,20 +78,17 @@ SEVERAL = "for 2 jobs at once: start the same command with --engine local=1; it 
 ALONE = "end what else runs there, and start the same command again, which continues; or lower train.batch"
 
 
-@pytest.mark.parametrize(("processes", "advice"), [(2, SEVERAL), (1, ALONE)])
-@pytest.mark.parametrize("inside", [False, True], ids=["in the job", "in its training"])
+@pytest.mark.parametrize(
+    ("act", "processes", "advice"), [(fill_device, 2, SEVERAL), (fill_device_in_training, 1, ALONE)]
+)
 def test_a_worker_says_to_run_fewer_jobs(
-    inside: bool,
-    processes: int,
-    advice: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    act: Any, processes: int, advice: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(running, "run_one", fill_device_in_training if inside else fill_device)
+    """A full device in a job, and in its training."""
+    monkeypatch.setattr(running, "run_one", act)
     words = ["compare", "--task", "digits", "--schemes", "lie", "--seeds", "2", *TINY, *QUICK]
-    with forked():
-        line = line_of(capsys, *words, "--engine", f"local={processes}", "--out", str(tmp_path / "study"))
+    with forked(), TemporaryDirectory() as folder:
+        line = line_of(capsys, *words, "--engine", f"local={processes}", "--out", f"{folder}/study")
     assert line.startswith("Error: runs/lie-seed")
     assert advice in line
 

@@ -12,6 +12,7 @@ from commands import refusal
 FILES = {
     "tiny.yaml": "task: digits\nmodel: {layers: 2, width: 16, heads: 2, ffn: 64}\ntrain: {steps: 6, batch: 8}\n",
     "text.yaml": "task: text\ndata: {path: [book.txt], length: 16}\nmodel: {layers: 1, width: 16, heads: 2, ffn: 32}\n",
+    "distil": "task: digits\nmodel: {layers: 1, width: 8, heads: 1}\ntrain: {steps: 7}\n",
     "book.txt": "It was a bright cold day in April, and the clocks were striking thirteen. " * 40,
     "mistake.yaml": "task: digits\nmodel: {layers: 1\ntrain: 3\n",
     "twice.yaml": "task: digits\nmodel: {layers: 2}\ntrain: {steps: 6}\n\ntrain: {steps: 9}\n",
@@ -58,6 +59,8 @@ LINES = {
     "compare distil T --sweep train.lr=1,2": "It belongs to splitstep compare and splitstep compare glue.",
     "compare glue --strat a=b": "Unknown option --strat. Did you mean --start? See splitstep compare glue --help.",
     "compare glue-rt --schemes lie --out out": "Did you mean glue-rte?",
+    "compare ./distil --schemes lie --seeds 0 --out out": "--seeds 0: give at least 1",  # a recipe, and not a verb
+    "compare --schemes lie --seeds 0 --out out -- distil": "--seeds 0: give at least 1",
     "compare glue": "Missing option '--start'. Pre-trained runs, as in lie=runs/a",
     "compare distil": "Missing argument 'TEACHER'. A causal model",
     "compare distil T S --text a --methods ce --out out --answer-tokens 0": "--answer-tokens 0: give at least 1",

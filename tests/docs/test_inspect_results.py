@@ -22,9 +22,8 @@ def read(name: str) -> Any:
     return json.loads((FOLDER / name).read_text())
 
 
-@pytest.mark.parametrize("name", ["smollm2", "smollm2-converge", "minilm"])
-def test_verdicts_and_tables_are_what_the_command_prints(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", str(FOLDER / name), "--markdown"]) == 0
+def test_the_verdict_and_the_table_are_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(FOLDER / "smollm2"), "--markdown"]) == 0
     printed = capsys.readouterr().out.strip()
     assert len(printed) > 1000
     assert printed in PAGE

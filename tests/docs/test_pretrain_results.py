@@ -7,10 +7,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pytest
-
-from splitstep import cli
-
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "results" / "pretrain"
 PAGE = (ROOT / "docs" / "results" / "pretrain.md").read_text()
@@ -19,14 +15,6 @@ WORDS = " ".join(PAGE.split())
 
 def read(name: str) -> Any:
     return json.loads((FOLDER / name).read_text())
-
-
-@pytest.mark.parametrize("name", ["glue", "mlm"])
-def test_verdicts_and_tables_are_what_the_command_prints(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", str(FOLDER / name), "--markdown"]) == 0
-    printed = capsys.readouterr().out.strip()
-    assert len(printed) > 400
-    assert printed in PAGE
 
 
 def test_what_is_said_about_two_kinds_of_networks_is_in_the_files() -> None:

@@ -276,8 +276,8 @@ def test_every_scheme_can_be_drawn(text: str) -> None:
 
 def test_bands_run_from_the_least_to_the_greatest() -> None:
     curves = [Curve((1, 2, 3), (5.0, 3.0, 1.0)), Curve((1, 2), (7.0, 1.0))]
-    assert band_line("a", curves, True) == Line("a", [1, 2, 3], [6.0, 2.0, 1.0], [5.0, 1.0, 1.0], [7.0, 3.0, 1.0])
-    assert band_line("a", [], True) == Line("a", [], [], [], [])
+    assert band_line("a", curves) == Line("a", [1, 2, 3], [6.0, 2.0, 1.0], [5.0, 1.0, 1.0], [7.0, 3.0, 1.0])
+    assert band_line("a", []) == Line("a", [], [])
 
 
 def test_differences_are_paired_by_seed_and_keep_late_ones_in_sight() -> None:
