@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splitstep.approximation import TARGETS, approximate
-from splitstep.studies.approximate.study import exponent_of, row_of
+from splitstep.studies.approximate import exponent_of, row_of
 from splitstep.support.provenance import stamp
 
 OUT = Path(__file__).parents[1] / "results" / "approximate" / "sweeps.json"

@@ -1,16 +1,16 @@
-"""Charts as values: what they show, without how it is drawn. `chart_to_html` in `drawing` draws every one of them."""
+"""Charts as values: what they show, without how it is drawn, and the scales of their axes: where a value stands, and
+which values have marks. `chart_to_html` in `drawing` draws every chart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-import math
-from collections.abc import Iterable
-from typing import NamedTuple
-from .charts import Axis, BarChart, ComplexPlane, HeatMap, LineChart, PlainChart, PointChart, TrailChart
 
 NUMBER = "{:,.4g}"
+MARKS = 6  # at most about as many on an axis
+ROOM = 0.05  # beside the data, of their range
 
 
 @dataclass(frozen=True)
@@ -230,10 +230,6 @@ class Explained(Chart):
 
     def __post_init__(self) -> None:
         assert not self.file or self.file.endswith((".csv", ".json")), f"{self.file} is neither .csv nor .json"
-
-
-MARKS = 6  # at most about as many on an axis
-ROOM = 0.05  # beside the data, of their range
 
 
 class Scale(NamedTuple):

@@ -17,7 +17,7 @@ from itertools import chain, count
 from typing import Any
 
 from . import charts as kinds
-from .charts import Axis, ParticleChart, Particles, PlainChart, SliderChart
+from .charts import Axis, ParticleChart, Particles, PlainChart, Scale, SliderChart, extent, scale
 from .plots import (
     Plot,
     attribute,
@@ -34,7 +34,6 @@ from .plots import (
     rounded,
     shade,
 )
-from .scales import Scale, extent, scale
 
 SPEEDS = (("0.5", "half"), ("1", "normal"), ("2", "double"), ("4", "fourfold"))
 COLOURS = (("cluster", "cluster"), ("norm", "norm"))

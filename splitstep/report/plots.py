@@ -16,8 +16,8 @@ from html import escape
 from itertools import count
 from typing import NamedTuple
 
-from .charts import Axis, BarChart, Chart, ComplexPlane, HeatMap, LineChart, PointChart, TrailChart
-from .scales import Scale, extent, scale
+from . import charts as kinds
+from .charts import Axis, Chart, Scale, extent, scale
 
 COLOURS = 8  # in the style; after these they repeat with another stroke
 DASHES = ("", "8 4", "2 3", "8 3 2 3")
@@ -172,7 +172,7 @@ def interval(low: float | None, high: float | None, form: str) -> str:
 
 
 @plotted.register
-def _lines(chart: LineChart) -> Plot:
+def _lines(chart: kinds.LineChart) -> Plot:
     xs, ys = extent(chart)
     along, up = scale(chart.x, xs, 0.01), scale(chart.y, ys)
     svg, dots, legend = list[str](), list[str](), list[tuple[int, str]]()
@@ -196,17 +196,17 @@ def _lines(chart: LineChart) -> Plot:
     )
 
 
-def titles_of(chart: LineChart | PointChart, along: Scale, up: Scale) -> tuple[str, str]:
+def titles_of(chart: kinds.LineChart | kinds.PointChart, along: Scale, up: Scale) -> tuple[str, str]:
     """The titles of the axes, with what they are drawn on."""
     x, y = (axis.title + ", logarithmic" * on.log for axis, on in ((chart.x, along), (chart.y, up)))
     return x, y
 
 
-def line_colours(chart: LineChart) -> list[int]:
+def line_colours(chart: kinds.LineChart) -> list[int]:
     return colours((line.name for line in chart.lines), chart.muted, chart.first)
 
 
-def line_tips(chart: LineChart, along: Scale) -> list[Tip]:
+def line_tips(chart: kinds.LineChart, along: Scale) -> list[Tip]:
     """At each x the figures of all lines that have one there."""
     found, form = defaultdict[float, list[tuple[int, str]]](list), chart.y.form
     for i, line in zip(line_colours(chart), chart.lines, strict=True):
@@ -218,7 +218,7 @@ def line_tips(chart: LineChart, along: Scale) -> list[Tip]:
 
 
 @plotted.register
-def _points(chart: PointChart) -> Plot:
+def _points(chart: kinds.PointChart) -> Plot:
     chart = replace(chart, points=[one for one in chart.points if finite(one.x, one.y, one.low, one.high)])
     xs, ys = extent(chart)
     along, up = scale(chart.x, xs, 0.12), scale(chart.y, ys, 0.08)
@@ -245,7 +245,7 @@ def _points(chart: PointChart) -> Plot:
 
 
 @plotted.register
-def _trails(chart: TrailChart) -> Plot:
+def _trails(chart: kinds.TrailChart) -> Plot:
     along, up = map(scale, (chart.x, chart.y), extent(chart))
     values = [trail.value for trail in chart.trails] or [0.0]
     least, span = min(values), max(values) - min(values) or 1.0
@@ -267,7 +267,7 @@ def _trails(chart: TrailChart) -> Plot:
 
 
 @plotted.register
-def _complex(chart: ComplexPlane) -> Plot:
+def _complex(chart: kinds.ComplexPlane) -> Plot:
     """The dots of a group are one path of round strokes without length: a spectrum has hundreds of them."""
     groups = [(name, [z for z in group if finite(z.real, z.imag)]) for name, group in chart.groups]
     along, up = plane_scales(chart)
@@ -294,7 +294,7 @@ def null_first(legend: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
     return sorted(legend, key=lambda one: one[0] != MUTED)
 
 
-def plane_scales(chart: ComplexPlane) -> tuple[Scale, Scale]:
+def plane_scales(chart: kinds.ComplexPlane) -> tuple[Scale, Scale]:
     """The axes of a plane, which show its circle whole."""
     around = [] if chart.radius is None else [-chart.radius, chart.radius]
     every = [*chart.shown, *(z for _, group in chart.groups for z in group if finite(z.real, z.imag))]
@@ -309,7 +309,7 @@ def not_thin(one: Scale, other: Scale) -> Scale:
 
 
 @plotted.register
-def _bars(chart: BarChart) -> Plot:
+def _bars(chart: kinds.BarChart) -> Plot:
     chart = replace(chart, bars=[one for one in chart.bars if finite(one.value, one.low, one.high)])
     along, rows = scale(replace(chart.x, log=False), extent(chart)[0]), max(len(chart.bars), 1)
     svg, dots, tips = list[str](), list[str](), list[Tip]()
@@ -330,7 +330,7 @@ def _bars(chart: BarChart) -> Plot:
 
 
 @plotted.register
-def _heat(chart: HeatMap) -> Plot:
+def _heat(chart: kinds.HeatMap) -> Plot:
     """One path for the cells of each shade, so large maps stay small files."""
     most = chart.strongest or max(filter(math.isfinite, extent(chart)[0]), default=0.0) or 1.0
     wide, high = 1 / max(len(chart.columns), 1), 1 / max(len(chart.rows), 1)

@@ -1,7 +1,5 @@
 """Charts are values: every one is drawn with its numbers at their places, and hostile text stays text."""
 
-from __future__ import annotations
-
 import html
 import json
 import math
@@ -32,11 +30,11 @@ from splitstep.report.charts import (
     SmallMultiples,
     Trail,
     TrailChart,
+    scale,
 )
 from splitstep.report.drawing import chart_to_html
 from splitstep.report.figures import figure_of
 from splitstep.report.plots import COLOURS
-from splitstep.report.scales import scale
 
 HOSTILE = "</script><b onclick=\"alert('x')\">&amp;"
 LINE = Line("lie", (1, 2, 4), (1.0, 0.1, 0.01), (0.9, 0.09, 0.009), (1.1, 0.2, 0.02))

@@ -21,7 +21,7 @@ from splitstep.experiments.statistics import Slope, fitted_slope
 from splitstep.experiments.study import STUDIES
 from splitstep.models import KINDS
 from splitstep.report.drawing import document_to_page
-from splitstep.studies.converge.limit import ContinuousLimit, Trend, check_depths, interpolated, matrices, roughness
+from splitstep.studies.converge.limit import ContinuousLimit, Trend, interpolated, matrices, roughness
 from splitstep.studies.converge.limit_document import limit_verdict
 from splitstep.studies.converge.ways import problem_of
 from splitstep.support.provenance import Provenance
@@ -176,9 +176,3 @@ def test_wrong_input_of_the_verb_is_one_line_and_exit_code_2(
     for message, words in wrong.items():
         assert message in refusal(capsys, "converge", *words)
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("depths", [[3], [3, 3], [0, 3], [], [3, 4, 48]])
-def test_wrong_depths_are_refused_in_one_line(depths: list[int]) -> None:
-    with pytest.raises(ValueError, match="--depths"):
-        check_depths(depths)

@@ -24,16 +24,17 @@ from ...support.typed import Figure, Inlined
 from ...tasks import Batch, Metric, Task
 from ...tasks.pairs.translation import Translation
 from ...training.progress import Counting
-from .local_errors import LocalError, local_errors
 from .ways import (
     FACTORS,
     SUBSTEPS,
+    LocalError,
     Problem,
     Way,
     check_equation,
     fitting,
     given_schemes,
     labels_of,
+    local_errors,
     problem_of,
     run_ways,
 )

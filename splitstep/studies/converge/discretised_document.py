@@ -20,7 +20,7 @@ from ...support.words import counted
 from ...tasks.measures import title_of
 from .discretisation import FINE, Discretisation, ExampleEffect
 from .discretised_flow import PROBED_TOKENS, Change, DiscretisedFlow, TextEffect
-from .local_errors import LocalError
+from .ways import LocalError
 
 SHARED_CLOSE = 0.95  # the share of common predictions that decides
 LOSS_CLOSE = 0.1  # nats per token: the change of the loss that decides

@@ -26,14 +26,15 @@ from ...scheme import Scheme, shown
 from ...support.provenance import Provenance, made_by_study
 from ...support.typed import Figure, Inlined
 from ...training.progress import Counting
-from .local_errors import LocalError, local_errors
 from .ways import (
     FACTORS,
     SUBSTEPS,
+    LocalError,
     Problem,
     Way,
     check_equation,
     given_schemes,
+    local_errors,
     no_equation,
     problem_of_flow,
     run_ways,

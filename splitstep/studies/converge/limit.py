@@ -1,5 +1,6 @@
 """The continuous limit: networks of growing depth over the same time, interpolated, trained, trained from a smooth
-start. Do their trajectories approach each other, and do their weights become smooth functions of depth?"""
+start. Do their trajectories approach each other, and do their weights become smooth functions of depth: interpolated
+to another number of layers, and how rough they are?"""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...experiments.experiment import Setting
 from ...experiments.plan import Planned, plan
@@ -22,6 +23,7 @@ from ...experiments.statistics import Slope, fitted_slope
 from ...inference.runs import find_run
 from ...jobs import check_engine
 from ...models import SplitstepModel
+from ...models.base import all_stacks
 from ...probes.similarity import linear_cka
 from ...schemes import scheme
 from ...support.provenance import Provenance, made_by_study
@@ -32,18 +34,17 @@ from ...training import Recipe, evaluate
 from ...training.directory import RunDirectory
 from ...training.networks import build_model
 from ..pinned import PinnedRow, order_reduction, pinned_orders
-from .depth_weights import interpolated, learnt, matrices, roughness
 from .discretisation import chosen_batches
 from .ways import check_equation, problem_of
-from itertools import pairwise
-from typing import Any, TypeVar
-import torch
-from torch import Tensor, nn
-from ...models import SplitstepModel
-from ...models.base import all_stacks
 
 M = TypeVar("M", bound=SplitstepModel)
 Matrices = list[list[Tensor]]  # of each layer
+Kind = Literal["interpolated", "free", "smooth"]
+What = Literal["distance", "roughness", "learnt"]
+KINDS: tuple[Kind, ...] = ("interpolated", "free", "smooth")
+MODES = 3  # waves of the smooth start
+EXAMPLES = 64  # whose trajectories are compared
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 
 
 def interpolated(model: M, layers: int) -> M:
@@ -101,13 +102,6 @@ def roughness(layers: Matrices) -> float:
 def learnt(layers: Matrices, start: Matrices) -> Matrices:
     """What training added to the matrices of each layer."""
     return [[w - v for w, v in zip(one, other, strict=True)] for one, other in zip(layers, start, strict=True)]
-
-Kind = Literal["interpolated", "free", "smooth"]
-What = Literal["distance", "roughness", "learnt"]
-KINDS: tuple[Kind, ...] = ("interpolated", "free", "smooth")
-MODES = 3  # waves of the smooth start
-EXAMPLES = 64  # whose trajectories are compared
-NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 
 
 class Network(NamedTuple):

@@ -1,4 +1,13 @@
-"""A network on a batch as an initial-value problem, the ways to run it, and the loop over all of them."""
+"""A network on a batch as an initial-value problem, the ways to run it, the loop over them, and local errors: the error
+of one step, told apart into the part of the splitting and the part of the sub-flows.
+
+From a state x, one step of length h is compared with the exact flow of the sum of the fields. In between stands the
+same splitting with exact sub-flows:
+
+    step - exact = (step - split) + (split - exact) = sub-flow part + splitting part
+
+To leading order the splitting part is h^2 C(x), with C as `probes/splitting.py` says: commutators of the fields.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +26,23 @@ from ...kernels.loss import IGNORED, shifted
 from ...models import CausalConfig, SplitstepModel
 from ...models.base import all_stacks
 from ...notation import read
-from ...probes.splitting import SUM, advanced, summed
-from ...scheme import Scheme, shown, with_tableau
-from ...schemes import SCHEMES, scheme
-from ...tableau import EULER, MIDPOINT, RK4
-from ...training.progress import Counting
-from collections.abc import Sequence
-from typing import NamedTuple
-from torch import Tensor
-from ...integrate import Step, refine
 from ...probes.splitting import (
     EXACT,
     MOST,
+    SUM,
     advanced,
     commutator_weights,
     reference_of,
     second_order_term,
     size,
+    summed,
     with_exact_parts,
 )
+from ...scheme import Scheme, shown, with_tableau
+from ...schemes import SCHEMES, scheme
 from ...support.typed import Figure
+from ...tableau import EULER, MIDPOINT, RK4
 from ...training.progress import Counting
-from .ways import Problem
 
 FACTORS = tuple(2 ** (k / 2) for k in range(-4, 5))  # of the step
 SUBSTEPS = (1, 2, 4, 8)
@@ -243,7 +247,6 @@ def run_ways(
             if progress is not None:
                 progress(number * len(found) + k, len(batches) * len(found))
     return found
-
 
 
 class LocalError(NamedTuple):

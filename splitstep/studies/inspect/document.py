@@ -1,26 +1,26 @@
-"""What an inspection says: a document that people would rather look at than read, and its tables."""
+"""What an inspection says: sentences with figures, whether training installed a depth gradient, and the document.
+
+Thresholds are constants, each with its reason. The rule of the depth gradient is in docs/theory/inspection.md, and was
+written before the runs.
+"""
 
 from __future__ import annotations
 
-from statistics import fmean, stdev
-
-from ...experiments.sections import reproduced
-from ...report.document import Document, Note
-from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Column, Table, lines
-from ...support.words import counted
-from .charts import particle_charts, sections, skip_chart
-from .conclusions import conclusions, depth_gradient, gradient_parts, shown
-from .result import Inspection, ModelFindings
 import math
 from collections.abc import Callable, Iterator, Sequence
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import NamedTuple
+
 import numpy as np
+
 from ...experiments.experiment import Answer, Rule, Sample, all_of, decide, opposite
+from ...experiments.sections import reproduced
 from ...experiments.statistics import Estimate
 from ...probes.communities import spearman
-from ...report.document import Verdict
+from ...report.document import Document, Note, Verdict
+from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Column, Table, lines
 from ...support.words import counted, listed
+from .charts import particle_charts, sections, skip_chart
 from .result import Inspection, ModelFindings, Skipped
 
 PARALLEL = 0.95  # cos(x_l, x_{l-1}): 1 - cos is the block influence of ShortGPT; below 0.05 a layer hardly turns tokens
@@ -34,6 +34,26 @@ NAMED = 6  # layers that a sentence names
 FALLING = {"rotation falls with depth": "complex", "asymmetry falls with depth": "J asymmetry"}  # of Jacobians
 COLLAPSED = Rule(0.1, level_is="above")  # the effective rank of the product over the width, if it has not collapsed
 WIDE = Rule(0.5, level_is="above")  # that of a random network, if it has not
+COLUMNS = (
+    ("cosine", "drift", "previous", "{:.3f}"),
+    ("step", "sizes", "relative", "{:.3g}"),
+    ("largest s", "leading", "s 1", "{:.3g}"),
+    ("complex", "jacobian", "complex", "{:.0%}"),
+    ("asymmetry", "jacobian", "J asymmetry", "{:.2f}"),
+    ("[A, F]", "commutator", "A F", "{:.2f}"),
+    ("sink", "attention", "first token", "{:.2f}"),
+)  # of the table of layers: heads, series, forms
+READING = (
+    "x_l is the state after a layer, x_l-1 the one before it. Cosine: cos(x_l, x_l-1); step: |x_l - x_l-1| / |x_l-1|; "
+    "largest s: the largest singular value of the layer's Jacobian; sink: attention on the first token; if skipped: "
+    "the change of the loss in nats, or of the output, if the layer is left out."
+)
+SHORT_NOTE = "Means over texts; the page has their spread and the other model beside them."
+LAYERS_NOTE = "Means over texts; small print: the standard deviation over texts, and the other model's mean."
+GRADIENT_NOTE = (
+    "Correlations with the number of the layer, and the effective rank of the product of all layers' Jacobians over "
+    "the width; means over texts with Student's 95% interval."
+)
 
 
 class Conclusion(NamedTuple):
@@ -241,27 +261,6 @@ def shown(found: Estimate | None) -> str:
         return ""
     ends = "" if found.low is None or found.high is None else f" [{found.low:.2f}, {found.high:.2f}]"
     return f"{found.mean:.2f}{ends}"
-
-COLUMNS = (
-    ("cosine", "drift", "previous", "{:.3f}"),
-    ("step", "sizes", "relative", "{:.3g}"),
-    ("largest s", "leading", "s 1", "{:.3g}"),
-    ("complex", "jacobian", "complex", "{:.0%}"),
-    ("asymmetry", "jacobian", "J asymmetry", "{:.2f}"),
-    ("[A, F]", "commutator", "A F", "{:.2f}"),
-    ("sink", "attention", "first token", "{:.2f}"),
-)  # of the table of layers: heads, series, forms
-READING = (
-    "x_l is the state after a layer, x_l-1 the one before it. Cosine: cos(x_l, x_l-1); step: |x_l - x_l-1| / |x_l-1|; "
-    "largest s: the largest singular value of the layer's Jacobian; sink: attention on the first token; if skipped: "
-    "the change of the loss in nats, or of the output, if the layer is left out."
-)
-SHORT_NOTE = "Means over texts; the page has their spread and the other model beside them."
-LAYERS_NOTE = "Means over texts; small print: the standard deviation over texts, and the other model's mean."
-GRADIENT_NOTE = (
-    "Correlations with the number of the layer, and the effective rank of the product of all layers' Jacobians over "
-    "the width; means over texts with Student's 95% interval."
-)
 
 
 def document(result: Inspection) -> Document:

@@ -1,10 +1,10 @@
-"""Build networks for one target, at one or several eps, and train one of the same size beside them."""
+"""The study of networks that are built: what is certified, what it costs, and what training finds at the same size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from math import exp
 from typing import Any, Literal
@@ -12,25 +12,21 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ...approximation import Built, Say, approximate, nothing
-from ...approximation.certificate import BoundTerm, outputs, sampled_error
-from ...approximation.targets import samples
-from ...experiments.result import Result
-from ...experiments.statistics import Slope, fitted_slope
-from ...models.vectors import SplitstepVectorsModel
-from ...support.provenance import Provenance, made_by_study
-from ...support.typed import Inlined
-from ...training.progress import Counting
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-import numpy as np
-from ...experiments.sections import reproduced
-from ...experiments.study import Study
-from ...report.charts import Axis, HeatMap, Line, LineChart, SliderChart, SmallMultiples
-from ...report.document import Beside, Document, Heading, Note, Verdict
-from ...report.tables import Column, Table
-from ...support.words import counted
-from .study import MIDDLE, SIDE, STOPS, Approximation, Surface, across
+from ..approximation import Built, Say, approximate, nothing
+from ..approximation.certificate import BoundTerm, outputs, sampled_error
+from ..approximation.targets import samples
+from ..experiments.result import Result
+from ..experiments.sections import reproduced
+from ..experiments.statistics import Slope, fitted_slope
+from ..experiments.study import Study
+from ..models.vectors import SplitstepVectorsModel
+from ..report.charts import Axis, HeatMap, Line, LineChart, SliderChart, SmallMultiples
+from ..report.document import Beside, Document, Heading, Note, Verdict
+from ..report.tables import Column, Table
+from ..support.provenance import Provenance, made_by_study
+from ..support.typed import Inlined
+from ..support.words import counted
+from ..training.progress import Counting
 
 SIDE = 21  # points of a surface in each direction
 STOPS = (0.0, 0.25, 0.5, 0.75, 1.0)  # where a slider holds one of the other variables; the rest stays in the middle
@@ -38,6 +34,18 @@ MIDDLE = 0.5
 TRAIN_STEPS = 2000
 BETAS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 BATCH, RATES = 512, (1e-2, 3e-3, 1e-3)  # of training; the best rate is shown
+ROWS_NOTE = (
+    "Certified: proved for the whole domain [0, 1]^(n d), if the Lipschitz constant is right. Sampled: the largest "
+    "that was found at a point; it proves nothing."
+)
+STEPS_NOTE = "The certified error is the sum of gathering, cells and rounding, each the largest over the positions."
+SURFACES_NOTE = (
+    "The first coordinate at each position, over the first coordinates of the first and the last token. Target and "
+    "network share one scale of colours on the whole page, and the differences have another."
+)
+SLIDERS_NOTE = "A slider moves one of the other variables, from 0.5; the rest stays at 0.5."
+Values = list[list[float]]
+TICKS = [f"{i / (SIDE - 1):g}" for i in range(SIDE)]
 
 
 @dataclass(frozen=True)
@@ -238,21 +246,6 @@ def train_at(built: Built, steps: int, rate: float, tick: Callable[[], None] = l
             schedule.step()
             tick()
     return model.eval()
-
-
-TITLE = "A Transformer of one layer, built"
-ROWS_NOTE = (
-    "Certified: proved for the whole domain [0, 1]^(n d), if the Lipschitz constant is right. Sampled: the largest "
-    "that was found at a point; it proves nothing."
-)
-STEPS_NOTE = "The certified error is the sum of gathering, cells and rounding, each the largest over the positions."
-SURFACES_NOTE = (
-    "The first coordinate at each position, over the first coordinates of the first and the last token. Target and "
-    "network share one scale of colours on the whole page, and the differences have another."
-)
-SLIDERS_NOTE = "A slider moves one of the other variables, from 0.5; the rest stays at 0.5."
-Values = list[list[float]]
-TICKS = [f"{i / (SIDE - 1):g}" for i in range(SIDE)]
 
 
 def verdict(result: Approximation) -> Verdict:
