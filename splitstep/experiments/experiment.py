@@ -14,7 +14,6 @@ from ..support.words import counted
 from .statistics import FEWEST, UNBOUNDED, Bounds, Estimate, estimate, paired_difference
 
 T = TypeVar("T")
-ByUnit = Mapping[int, float]
 Setting = tuple[str, ...]  # the assignments of one point of a sweep, such as ("train.lr=1e-3",)
 
 
@@ -46,7 +45,7 @@ class Quantity(NamedTuple, Generic[T]):
 class Sample(NamedTuple):
     """A figure of each unit, and the least and the greatest value that it can have."""
 
-    values: ByUnit
+    values: Mapping[int, float]
     bounds: Bounds = UNBOUNDED
 
     def mean(self) -> Estimate | None:
@@ -67,11 +66,6 @@ def sample(observations: Iterable[Observation[T]], quantity: Quantity[T]) -> Sam
     return Sample({unit: fmean(values) for unit, values in sorted(found.items())}, quantity.bounds)
 
 
-def by_unit(observations: Iterable[Observation[T]], quantity: Quantity[T]) -> ByUnit:
-    """The figure of each unit."""
-    return sample(observations, quantity).values
-
-
 class Difference(NamedTuple):
     """One arm minus another in a figure, paired by the seeds that both have."""
 
@@ -82,9 +76,9 @@ class Difference(NamedTuple):
     found: Estimate | None
 
 
-def difference(what: str, of: str, to: str, ours: ByUnit, theirs: ByUnit, bounds: Bounds = UNBOUNDED) -> Difference:
-    """The difference of two arms from the figures of their units; the bounds are those of the figures."""
-    return Difference(what, of, to, tuple(sorted(ours.keys() & theirs.keys())), paired_difference(ours, theirs, bounds))
+def difference(what: str, of: str, to: str, ours: Sample, theirs: Sample) -> Difference:
+    """The difference of two arms from the figures of their units."""
+    return Difference(what, of, to, tuple(sorted(ours.values.keys() & theirs.values.keys())), ours.minus(theirs))
 
 
 @dataclass(frozen=True)
@@ -113,16 +107,6 @@ class Experiment(Generic[T]):
         """The runs of an arm at its setting."""
         chosen = arm, block, self.setting(arm, block)
         return [one for one in self.observations if (one.arm, one.block, one.setting) == chosen]
-
-
-def over_units(observations: Iterable[Observation[T]], quantity: Quantity[T]) -> Estimate | None:
-    """The mean over units, with its interval."""
-    return sample(observations, quantity).mean()
-
-
-def between(ours: Iterable[Observation[T]], theirs: Iterable[Observation[T]], quantity: Quantity[T]) -> Estimate | None:
-    """The mean of one minus the other, unit by unit."""
-    return sample(ours, quantity).minus(sample(theirs, quantity))
 
 
 Answer = Literal["supported", "not supported", "undecided"]

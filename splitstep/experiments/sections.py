@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from ..report.charts import Axis, Line, Point, PointChart
+from ..report.charts import Axis, Line, LineChart, Point, PointChart
 from ..report.document import Diagrams, Heading, Note, Pairs, Part, Verbatim
 from ..report.tables import ON_PAGES, Cell, Column, Record, Table
 from ..schemes import scheme
@@ -93,12 +93,20 @@ def by_step(curves: Mapping[int, Curve]) -> dict[int, dict[int, float]]:
     return dict(sorted(values.items()))
 
 
-def band_line(name: str, found: Sequence[Curve], several: bool) -> Line:
+def band_line(name: str, found: Sequence[Curve]) -> Line:
     """The mean of curves over the runs that reached each step, with a band from the least to the greatest if there are
     several."""
     values = {step: list(own.values()) for step, own in by_step(dict(enumerate(found))).items()}
-    ends = ([end(own) for own in values.values()] for end in (min, max)) if several else ()
+    ends = ([end(own) for own in values.values()] for end in (min, max)) if len(found) > 1 else ()
     return Line(name, list(values), [sum(own) / len(own) for own in values.values()], *ends)
+
+
+def curves_chart(
+    title: str, found: Iterable[tuple[str, Sequence[Curve]]], seeds: int, name: str, y: Axis = LOSS
+) -> LineChart:
+    """A figure of each arm against the step: the mean over so many seeds, with a band."""
+    lines = [band_line(arm, own) for arm, own in found]
+    return LineChart(title, STEP, y, lines, READS if seeds > 1 else "one seed", name=name)
 
 
 def dots(title: str, y: Axis, found: Sequence[tuple[str, Estimate | None]], reads: str, name: str) -> PointChart:

@@ -1,7 +1,5 @@
 """What the documentation shows is what the commands print."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splitstep import cli, scheme
-from splitstep.experiments.experiment import between, over_units
+from splitstep.experiments.experiment import sample
 from splitstep.experiments.study import STUDIES
 from splitstep.experiments.trials import figure_on, observed
 from splitstep.studies.compare.tables import difference_on_test_set
@@ -152,8 +150,11 @@ def test_what_the_scale_did_on_newsgroups_is_what_the_files_say() -> None:
     }
     results = [read_comparison(json.loads(file.read_text()), name) for name, file in files.items()]
     for name, notation in (("Macaron changes", "F0/2 A F1/2"), ("Lie-Trotter", "A F")):
-        scaled, unscaled = (observed(one for one in each.trials if one.scheme == notation) for each in results)
-        found = between(scaled, unscaled, figure_on("test", ACCURACY))
+        scaled, unscaled = (
+            sample(observed(one for one in each.trials if one.scheme == notation), figure_on("test", ACCURACY))
+            for each in results
+        )
+        found = scaled.minus(unscaled)
         assert found is not None
         assert f"{name} by {found.mean:+.2%} [{found.low:+.2%}, {found.high:+.2%}]" in text
 
@@ -171,7 +172,8 @@ def test_what_settings_do_to_translators_is_what_the_files_say() -> None:
     )
     seeds = {trial.seed for trial in halves.trials}
     theirs = [trial for trial in whole.trials if trial.scheme == "A F" and trial.seed in seeds]
-    mine, other = (over_units(observed(found), figure_on("test", whole.metric)) for found in (halves.trials, theirs))
+    figure = figure_on("test", whole.metric)
+    mine, other = (sample(observed(found), figure).mean() for found in (halves.trials, theirs))
     assert mine is not None
     assert other is not None
     assert f"{mine.mean:.2f} on test2016, where Lie-Trotter's same three seeds have {other.mean:.2f}" in text

@@ -16,13 +16,11 @@ from splitstep.experiments.experiment import (
     Quantity,
     Rule,
     all_of,
-    between,
-    by_unit,
     decide,
     difference,
     evidence,
     opposite,
-    over_units,
+    sample,
 )
 from splitstep.experiments.statistics import Bounds, Estimate
 from splitstep.experiments.trials import Trial, experiment_of
@@ -77,10 +75,10 @@ def test_runs_without_a_test_figure_have_failed_in_a_comparison() -> None:
 
 def test_the_unit_of_a_mean_has_the_mean_of_its_runs() -> None:
     runs = [one._replace(unit=k // 2) for k, one in enumerate(observed("a", "", *((x, x) for x in (1.0, 2, 4, 8))))]
-    assert by_unit(runs, VALID) == {0: 1.5, 1: 6.0}
-    assert over_units(runs, VALID) == Estimate(3.75, None, None, 2)
+    assert sample(runs, VALID).values == {0: 1.5, 1: 6.0}
+    assert sample(runs, VALID).mean() == Estimate(3.75, None, None, 2)
     lost = [*runs, *(one._replace(unit=7) for one in observed("a", "", (math.nan, 0.0), None, (None, 0.0)))]
-    assert by_unit(lost, VALID) == {0: 1.5, 1: 6.0}
+    assert sample(lost, VALID).values == {0: 1.5, 1: 6.0}
 
 
 def test_differences_are_of_units_that_both_have_and_end_at_the_bounds() -> None:
@@ -89,10 +87,11 @@ def test_differences_are_of_units_that_both_have_and_end_at_the_bounds() -> None
         observed("b", "", (0.0, 0), (0.5, 0), (0, 0)),
     )
     bounded = VALID._replace(bounds=Bounds(0, 1))
-    found = between(ours, theirs, bounded)
+    one, other = sample(ours, bounded), sample(theirs, bounded)
+    found = one.minus(other)
+    assert found is not None
     assert (found.mean, found.low, found.high, found.n) == (0.5, -1.0, 1.0, 3)
-    named = difference("score", "a", "b", by_unit(ours, VALID), by_unit(theirs, VALID), bounded.bounds)
-    assert named == ("score", "a", "b", (0, 1, 2), found)
+    assert difference("score", "a", "b", one, other) == ("score", "a", "b", (0, 1, 2), found)
 
 
 @pytest.mark.parametrize(("low", "high", "n", "rule", "expected"), [

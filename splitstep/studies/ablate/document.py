@@ -1,25 +1,40 @@
-"""What an ablation says: the claims first, then every analysis."""
+"""What an ablation says: the claims first, then every analysis, over the layers and along training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
-from ...experiments.sections import pictures, reproduce, summary
-from ...report.charts import Axis
+from ...experiments.sections import STEP, curves_chart, pictures, reproduce, summary
+from ...experiments.statistics import Estimate
+from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Trail, TrailChart
 from ...report.document import Beside, Document, Heading, Note, Part
 from ...report.tables import Table
-from . import charts, tables
-from .charts import COSINE, Figure
-from .result import DRIFT, EXPLOSION, Ablation, DecidedClaim, ablation_verdict, claim_verdict
+from . import tables
+from .result import (
+    DRIFT,
+    EXPLOSION,
+    GROUP,
+    Ablation,
+    ArmResult,
+    DecidedClaim,
+    Series,
+    ablation_verdict,
+    claim_verdict,
+)
 
+LAYER = Axis("layer", "{:.0f}", apart=1.0)
+COSINE = Axis("cosine", "{:.3f}")
 SHARE = Axis("CKA", "{:.3f}")
+NONE = Series((), ())
 
 
 def document(result: Ablation) -> Document:
     """The whole document."""
     title = f"{result.task}: {', '.join(arm.name for arm in result.arms)}"
-    losses = (("train", "Training loss"), ("valid", "Validation loss"))
     parts = [
         tables.claims_table(result),
         *(part for claim in result.claims for part in claimed(result, claim)),
@@ -27,9 +42,9 @@ def document(result: Ablation) -> Document:
         tables.arms_table(result),
         tables.measures_table(result),
         *tables.lost_table(result),
-        *(part for section in SECTIONS for part in section.parts(result)),
+        *(part for needs, section in SECTIONS.items() if has(result, needs) for part in section(result)),
         *tables.replay_table(result),
-        Beside([charts.loss_curves(result, f"{split}_loss", title, f"chart-{split}") for split, title in losses]),
+        Beside([loss_curves(result, "train", "Training loss"), loss_curves(result, "valid", "Validation loss")]),
         *pictures((arm.name, arm.scheme) for arm in result.arms),
         tables.runs_table(result),
         *reproduce(result.made, result.trials, "splitstep.studies.ablate.ablate(...)"),
@@ -51,107 +66,221 @@ def claimed(result: Ablation, claim: DecidedClaim) -> list[Part]:
     return shown
 
 
-class Section(NamedTuple):
-    """An analysis: the figure without which there is none, how it is drawn, and its heading with a note."""
+def loss_curves(result: Ablation, split: str, title: str) -> LineChart:
+    """A loss of each arm at its own rate."""
+    found = [(arm.name, [getattr(one, f"{split}_loss") for one in result.chosen(arm)]) for arm in result.arms]
+    return curves_chart(title, found, len(result.seeds), f"chart-{split}")
 
-    needs: str
-    drawn: Callable[[Ablation], list[Part]]
-    title: str = ""
-    note: str = ""
 
-    def parts(self, result: Ablation) -> list[Part]:
-        """The parts of the document; none without figures."""
-        if not charts.has(result, self.needs):
-            return []
-        headed = [Heading(self.title), Note(self.note)] if self.title else []
-        return [*headed, *self.drawn(result)]
+def has(result: Ablation, name: str) -> bool:
+    """Whether an arm has this figure."""
+    return any(name in {**arm.own.series, **arm.own.profiles, **arm.own.maps} for arm in result.arms)
+
+
+class Figure(NamedTuple):
+    """A figure of each layer: its name in the result, a title, an axis, and the number of its first layer."""
+
+    name: str
+    title: str
+    y: Axis
+    first: int = 1
+    level: float | None = None
+    baseline: str = ""  # what that of the full arm is
+
+    def over_layers(self, result: Ablation) -> LineChart:
+        """The figure at the end of training over the layers, arm by arm."""
+        lines = list[Line]()
+        for arm in result.arms:
+            found = enumerate(arm.own.profiles.get(self.name, ()), self.first)
+            known = {layer: one for layer, one in found if one is not None}
+            ends = [(one.low, one.high) for one in known.values() if one.low is not None and one.high is not None]
+            band = map(list, zip(*ends, strict=True)) if len(ends) == len(known) else ()
+            name = self.label(result, arm, bool(known))
+            lines.append(Line(name, list(known), [one.mean for one in known.values()], *band))
+        reads = "mean [95% interval]" if any(line.low for line in lines) else "mean"
+        return LineChart(self.title, LAYER, self.y, lines, reads, self.level, f"chart-{self.name}-layers")
+
+    def along_training(self, result: Ablation, title: str = "", layer: int = -1) -> LineChart:
+        """The figure of one layer against the step, arm by arm: means over seeds."""
+        lines = list[Line]()
+        for arm in result.arms:
+            steps, values = arm.own.series.get(self.name, NONE)
+            lines.append(Line(self.label(result, arm, bool(steps)), steps, [record[layer] for record in values]))
+        return LineChart(title or self.title, STEP, self.y, lines, "mean", self.level, f"chart-{self.name}-steps")
+
+    def label(self, result: Ablation, arm: ArmResult, known: bool) -> str:
+        """The name of an arm's line. An arm without figures has an empty one, so that the others keep their colours."""
+        remark = ("" if arm is not result.full else self.baseline) if known else "no figures"
+        return f"{arm.name} ({remark})" if remark else arm.name
+
+
+def on_one_scale(maps: Sequence[HeatMap]) -> SmallMultiples:
+    """Heat maps beside each other in which a figure has the same colour."""
+    most = max((abs(v) for one in maps for v in chain(*one.values) if math.isfinite(v)), default=1.0)
+    return SmallMultiples("", [replace(one, strongest=most) for one in maps])
+
+
+def numbers(count: int, first: int = 1) -> list[str]:
+    return [str(first + i) for i in range(count)]
+
+
+def gradient_maps(result: Ablation) -> SmallMultiples:
+    """The gradient over layer and step, relative to the last layer: its decimal logarithm, a map for each arm."""
+    maps = list[HeatMap]()
+    for arm in result.arms:
+        if (found := arm.own.series.get("gradients")) is not None:
+            records = [[logarithm(norm, record[-1]) for norm in record] for record in found.values]
+            rows = list(zip(*records, strict=True))[::-1]
+            columns = [f"{step:,}" for step in found.steps]
+            maps.append(HeatMap(arm.name, "step", "layer", columns, numbers(len(rows), 0)[::-1], rows, "{:+.2f}"))
+    return on_one_scale(maps)
+
+
+def logarithm(ours: float, theirs: float) -> float:
+    """The decimal logarithm of a ratio of positive numbers, NaN of others."""
+    return math.log10(ours / theirs) if ours > 0 < theirs and math.isfinite(ours / theirs) else math.nan
+
+
+def group_maps(result: Ablation) -> SmallMultiples:
+    """The gradient of each group of parameters in each layer at the end, over the full arm's, a map for each arm."""
+    maps, full = list[HeatMap](), result.full.own.profiles
+    for arm in result.arms[1:]:
+        own = arm.own.profiles
+        rows = {name: ratios(own[name], full[name]) for name in full if name.startswith(GROUP) and name in own}
+        if rows:
+            count = max(map(len, rows.values()))
+            even = [[*row, *[math.nan] * (count - len(row))] for row in rows.values()]
+            names = [name.removeprefix(GROUP) for name in rows]
+            maps.append(HeatMap(arm.name, "layer", "group", numbers(count), names, even, "{:+.2f}"))
+    return on_one_scale(maps)
+
+
+def ratios(ours: Iterable[Estimate | None], theirs: Iterable[Estimate | None]) -> list[float]:
+    """The decimal logarithm of each mean over the other one."""
+    pairs = zip(ours, theirs, strict=False)
+    return [math.nan if a is None or b is None else logarithm(a.mean, b.mean) for a, b in pairs]
+
+
+def head_maps(result: Ablation, name: str) -> SmallMultiples:
+    """A figure over layer and head at the end of training, a map for each arm."""
+    maps = list[HeatMap]()
+    for arm in result.arms:
+        if (rows := arm.own.maps.get(name)) is not None:
+            title = f"{arm.name} (two seeds)" if arm is result.full else arm.name
+            heads, layers = numbers(len(rows[0]) if rows else 0), numbers(len(rows))[::-1]
+            maps.append(HeatMap(title, "head", "layer", heads, layers, rows[::-1], "{:.3f}"))
+    return on_one_scale(maps)
+
+
+def information_planes(result: Ablation) -> SmallMultiples:
+    """I(Y; T) against I(X; T), a plane for each arm: each line joins the layers of one record, time is the colour."""
+    planes, about_x, about_y = list[TrailChart](), *(Axis(f"I({one}; T), nats", "{:.2f}") for one in "XY")
+    for arm in result.arms:
+        x, y = (arm.own.series.get(f"information_{one}", NONE) for one in "xy")
+        if x.steps and y.steps:
+            records = zip(x.steps, x.values, y.values, strict=True)
+            trails = [Trail(step, [f"layer {i}" for i in range(len(xs))], xs, ys) for step, xs, ys in records]
+            planes.append(TrailChart(arm.name, about_x, about_y, STEP, trails))
+    return SmallMultiples("Information plane", planes)
 
 
 def drift(result: Ablation) -> list[Part]:
+    """How far the state turns away from the input."""
     layers = Figure("drift", "Cosine with the input", COSINE, level=DRIFT)
-    along = layers._replace(title="The last layer's cosine with the input")
-    previous = Figure("neighbours", "Cosine with the layer before", COSINE)
+    note = (
+        "How far the state turns away from the stack's input: the mean cosine over tokens. Over the layers at the end "
+        f"of training, and along it. A network drifts below {DRIFT:g}."
+    )
     return [
-        Beside([charts.over_layers(result, layers), charts.along_training(result, along)]),
-        charts.over_layers(result, previous),
+        Heading("Drift"),
+        Note(note),
+        Beside([layers.over_layers(result), layers.along_training(result, "The last layer's cosine with the input")]),
+        Figure("neighbours", "Cosine with the layer before", COSINE).over_layers(result),
     ]
 
 
 def gradients(result: Ablation) -> list[Part]:
+    """The gradients of states and of parameters, layer by layer."""
     growth = Figure("growth", "Growth per layer", Axis("factor", "{:.3g}", log=True), level=EXPLOSION)
     first = Figure("gradients", "Gradient at the stack's input", Axis("norm", "{:.3g}", log=True))
+    note = (
+        "The norm of the loss's gradient with respect to the state before each layer, over that after the last: its "
+        "decimal logarithm, +1 is ten times as large. Layer 0 is the stack's input."
+    )
+    of_parameters = (
+        "The gradient of each group of parameters at the end of training over the full arm's, again as a decimal "
+        "logarithm."
+    )
     return [
-        charts.gradient_maps(result),
-        Beside([charts.along_training(result, growth), charts.along_training(result, first, 0)]),
+        Heading("Gradients"),
+        Note(note),
+        gradient_maps(result),
+        Beside([growth.along_training(result), first.along_training(result, layer=0)]),
         Heading("Parameters", 3),
-        Note(
-            "The gradient of each group of parameters at the end of training over the full arm's, again as a decimal "
-            "logarithm."
-        ),
-        charts.group_maps(result),
+        Note(of_parameters),
+        group_maps(result),
     ]
 
 
 def information(result: Ablation) -> list[Part]:
+    """What states know about the input and the label."""
     note = (
         "What the states T of each layer know about the input X and the label Y, with noise added to T after a "
         "fixed projection: sigma is 1, relative to the spread of T. A line joins the layers of one record. The "
         "table has other estimators, other noise, and what each is off by where the truth is known."
     )
-    return [charts.information_planes(result), Note(note), *tables.information_table(result)]
+    return [information_planes(result), Note(note), *tables.information_table(result)]
 
 
 def attention(result: Ablation) -> list[Part]:
-    return [charts.head_maps(result, "jensen_shannon", "{:.3f}"), *tables.attention_table(result)]
+    """Where heads attend, against the full arm."""
+    note = (
+        "How far each head attends elsewhere than the same head of the full arm from the same start: the "
+        "Jensen-Shannon divergence in nats, at most 0.693. The first map has two seeds of the full arm."
+    )
+    maps = head_maps(result, "jensen_shannon")
+    return [Heading("Attention"), Note(note), maps, *tables.attention_table(result)]
 
 
 def entropy(result: Ablation) -> list[Part]:
-    return [charts.over_layers(result, Figure("entropy", "Entropy of attention", Axis("nats", "{:.2f}")))]
+    """How widely heads attend."""
+    return [Figure("entropy", "Entropy of attention", Axis("nats", "{:.2f}")).over_layers(result)]
 
 
-def fidelity(result: Ablation) -> list[Part]:
+def representations(result: Ablation) -> list[Part]:
+    """How alike the states are to the full arm's."""
     cka = Figure("cka", "CKA with the full arm", SHARE, first=0, baseline="two seeds")
     cosine = Figure("cosine", "Cosine with the full arm, same start", COSINE, first=0, baseline="two starts")
-    along = cka._replace(title="The last layer's CKA along training")
+    note = (
+        "CKA compares networks of different seeds; the line of the full arm is that of two of its seeds. The cosine "
+        "depends on coordinates, so it compares networks from the same start; its line of the full arm is that of two "
+        "starts."
+    )
     return [
-        Beside([charts.over_layers(result, cka), charts.over_layers(result, cosine)]),
-        charts.along_training(result, along),
+        Heading("Representations"),
+        Note(note),
+        Beside([cka.over_layers(result), cosine.over_layers(result)]),
+        cka.along_training(result, "The last layer's CKA along training"),
     ]
 
 
 def sensitivity(result: Ablation) -> list[Part]:
+    """How a small perturbation grows."""
     layers = Figure("sensitivity", "Growth in each layer", Axis("logarithm", "{:.3f}"), level=0.0)
     along = Figure("exponent", "The exponent along training", Axis("exponent", "{:.3f}"), level=0.0)
-    return [Beside([charts.over_layers(result, layers), charts.along_training(result, along)])]
-
-
-SECTIONS = (
-    Section(
-        "drift", drift, "Drift",
-        "How far the state turns away from the stack's input: the mean cosine over tokens. Over the layers at the end "
-        f"of training, and along it. A network drifts below {DRIFT:g}.",
-    ),
-    Section(
-        "gradients", gradients, "Gradients",
-        "The norm of the loss's gradient with respect to the state before each layer, over that after the last: its "
-        "decimal logarithm, +1 is ten times as large. Layer 0 is the stack's input.",
-    ),
-    Section("information_x", information),
-    Section(
-        "jensen_shannon", attention, "Attention",
-        "How far each head attends elsewhere than the same head of the full arm from the same start: the "
-        "Jensen-Shannon divergence in nats, at most 0.693. The first map has two seeds of the full arm.",
-    ),
-    Section("entropy", entropy),
-    Section(
-        "cka", fidelity, "Representations",
-        "CKA compares networks of different seeds; the line of the full arm is that of two of its seeds. The cosine "
-        "depends on coordinates, so it compares networks from the same start; its line of the full arm is that of two "
-        "starts.",
-    ),
-    Section(
-        "sensitivity", sensitivity, "Sensitivity",
+    note = (
         "The growth of a small perturbation of the stack's input, as a natural logarithm: in each layer, and per "
-        "unit of time over the whole stack, the finite-time Lyapunov exponent. Above 0 it grows.",
-    ),
-)  # fmt: skip
+        "unit of time over the whole stack, the finite-time Lyapunov exponent. Above 0 it grows."
+    )
+    return [Heading("Sensitivity"), Note(note), Beside([layers.over_layers(result), along.along_training(result)])]
+
+
+SECTIONS = {
+    "drift": drift,
+    "gradients": gradients,
+    "information_x": information,
+    "jensen_shannon": attention,
+    "entropy": entropy,
+    "cka": representations,
+    "sensitivity": sensitivity,
+}  # by the figure without which there is none

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ...experiments.arms import ARMS, FULL
-from ...experiments.experiment import between, by_unit, over_units
-from ...experiments.statistics import Bounds, estimate, paired_difference
+from ...experiments.experiment import Sample, sample
+from ...experiments.statistics import Bounds
 from ...experiments.trials import Trial, figure_on, observed
 from ...inference.runs import find_run
 from ...models import rebuilt
@@ -49,7 +49,8 @@ def outcomes_of(
 def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metric: Metric) -> Outcome:
     """One arm at one rate."""
     trials, test, alone = [run.trial for run in runs], figure_on("test", metric), list(runs) == list(full)
-    own, reference = observed(trials), observed(one.trial for one in full)
+    own = observed(trials)
+    tested = sample(own, test)
     cka, base = watched.CKA.of(runs, full), watched.CKA.of(full, full)
     names = dict.fromkeys(name for run in runs for name in run.figures)
     profiles = {name: watched.profile_of(last for run in runs if (last := run.last(name))) for name in names}
@@ -61,9 +62,9 @@ def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metr
         rate=rate,
         finished=sum(trial.status == "finished" for trial in trials),
         lost=tuple(Lost(trial.seed, trial.diverged) for trial in trials if trial.diverged is not None),
-        test=over_units(own, test),
-        valid=over_units(own, figure_on("valid", metric)),
-        difference=None if alone else between(own, reference, test),
+        test=tested.mean(),
+        valid=sample(own, figure_on("valid", metric)).mean(),
+        difference=None if alone else tested.minus(sample(observed(one.trial for one in full), test)),
         drift=watched.over_seeds((run.last("drift")[-1] for run in runs if run.last("drift")), Bounds(-1.0, 1.0)),
         growth=watched.over_seeds(map(largest_growth, runs), Bounds(0.0)),
         not_finite=sum(not_finite(run.trial) or largest_growth(run) == math.inf for run in runs),
@@ -110,13 +111,13 @@ def replay(recipe: Recipe, task: Task, full: Sequence[Trial], out: Path) -> tupl
     runs = [trial for trial in full if trial.status == "finished"]
     found = [one for trial in runs for one in replay_run(recipe, task, trial, out)]
     quantity = figure_on("test", task.metric)
-    whole, replayed = by_unit(observed(runs), quantity), list[Replayed]()
+    whole, replayed = sample(observed(runs), quantity), list[Replayed]()
     for name in LACKING:
         if own := [one for one in found if one.structure == name]:
             test = {one.seed: one.test for one in own if one.test is not None and math.isfinite(one.test)}
+            left = Sample(test, quantity.bounds)
             alike = (watched.profile_of(getattr(one, kind) for one in own) for kind in ("cosine", "cka"))
-            mean = estimate(list(test.values()), bounds=quantity.bounds)
-            replayed.append(Replayed(name, mean, paired_difference(test, whole, quantity.bounds), *alike))
+            replayed.append(Replayed(name, left.mean(), left.minus(whole), *alike))
     return tuple(replayed)
 
 

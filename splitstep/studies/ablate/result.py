@@ -137,6 +137,10 @@ class Ablation(Result):
     def full(self) -> ArmResult:
         return self.arms[0]
 
+    def chosen(self, arm: ArmResult) -> list[Trial]:
+        """The runs of an arm at its own rate."""
+        return [one for one in self.trials if (one.arm, one.setting) == (arm.name, setting_of(arm.own.rate))]
+
 
 Outcomes = Mapping[str, Outcome]  # by arm
 Ruling = tuple[Answer, str]  # what the figures say about a claim, and the figures

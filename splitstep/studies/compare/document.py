@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...experiments.sections import BAND, LOSS, READS, STEP, band_line, by_step, pictures, reproduce, summary
+from ...experiments.sections import BAND, LOSS, STEP, by_step, curves_chart, pictures, reproduce, summary
 from ...experiments.statistics import FEWEST, Bounds, Estimate, detectable, jointly, paired_difference
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart, Point, PointChart
@@ -50,11 +50,17 @@ def document(result: Comparison) -> Document:
 
 def loss_curves(result: Comparison) -> list[Part]:
     """Losses in training and validation, and the validation metric if it was followed."""
-    charts = [curves(result, "valid_loss", "Validation loss", LOSS, "chart-valid")]
+
+    def curves(column: str, title: str, name: str, y: Axis = LOSS) -> LineChart:
+        found = [(shortened(row.name), [getattr(one, column) for one in result.chosen(row)]) for row in result.rows]
+        return curves_chart(title, found, len(result.seeds), name, y)
+
+    charts = [curves("valid_loss", "Validation loss", "chart-valid")]
     if any(trial.valid_metric.steps for trial in result.trials):  # translators may be scored at the end only
-        title = f"Validation {title_of(result.metric)}"
-        charts.append(curves(result, "valid_metric", title, metric_axis(result), "chart-metric"))
-    train = curves(result, "train_loss", "Training loss", LOSS, "chart-train")
+        charts.append(
+            curves("valid_metric", f"Validation {title_of(result.metric)}", "chart-metric", metric_axis(result))
+        )
+    train = curves("train_loss", "Training loss", "chart-train")
     return [train, Note(BAND if len(result.seeds) > 1 else "One seed."), Beside(charts)]
 
 
@@ -72,14 +78,6 @@ def loss_differences(result: Comparison) -> list[Part]:
 
 def metric_axis(result: Comparison) -> Axis:
     return Axis(title_of(result.metric), result.metric.format)
-
-
-def curves(result: Comparison, column: str, title: str, y: Axis, name: str) -> LineChart:
-    """A figure against the step: the mean over seeds, and a band from the least to the greatest."""
-    several = len(result.seeds) > 1
-    found = [(shortened(row.name), [getattr(one, column) for one in result.chosen(row)]) for row in result.rows]
-    lines = [band_line(row, own, several) for row, own in found]
-    return LineChart(title, STEP, y, lines, READS if several else "one seed", name=name)
 
 
 def differences(result: Comparison, column: str, title: str, name: str) -> LineChart:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from ...experiments.experiment import Observation, Setting, between, over_units
+from ...experiments.experiment import Observation, Setting, sample
 from ...experiments.result import Result
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Trial, experiment_of, figure_on
@@ -134,7 +134,7 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
 
 def row_of(own: Runs, first: Runs | None, metric: Metric) -> Row:
     """The row of these runs, which are compared with those of the first row, unless they are these."""
-    test, valid = (figure_on(split, metric) for split in ("test", "valid"))
+    test, valid = (sample(own, figure_on(split, metric)) for split in ("test", "valid"))
     finished, one, s = [run for run in own if run.finished], own[0].run, scheme(own[0].run.scheme)
     rates = [each.run.tokens_per_second for each in own if each.run.tokens_per_second]
     return Row(
@@ -143,9 +143,9 @@ def row_of(own: Runs, first: Runs | None, metric: Metric) -> Row:
         setting=one.setting,
         finished=len(finished),
         diverged=len(own) - len(finished),
-        test=over_units(own, test),
-        valid=over_units(own, valid),
-        difference=None if first is None else between(own, first, test),
+        test=test.mean(),
+        valid=valid.mean(),
+        difference=None if first is None else test.minus(sample(first, figure_on("test", metric))),
         cost=one.cost,
         matched=one.matched,
         shape=one.shape,

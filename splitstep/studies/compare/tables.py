@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...experiments.experiment import between, over_units
+from ...experiments.experiment import sample
 from ...experiments.sections import estimated, signed, status_cell
 from ...experiments.trials import loss_on, observed
 from ...models.cost import span
@@ -227,8 +227,8 @@ def losses_table(blocks: Sequence[Block]) -> Table:
 def loss_cells(block: Block, row: Row) -> Iterator[Cell]:
     """For each split the mean loss, and its difference to the first row's."""
     for split in LOSS_SPLITS.values():
-        own, first = (observed(block.result.chosen(one)) for one in (row, block.rows[0]))
-        mean, difference = over_units(own, loss_on(split)), between(own, first, loss_on(split))
+        own, first = (sample(observed(block.result.chosen(one)), loss_on(split)) for one in (row, block.rows[0]))
+        mean, difference = own.mean(), own.minus(first)
         yield f"{mean.mean:.3f}" if mean else "-"
         yield estimated(difference, "{:+.3f}") if difference and row is not block.rows[0] else ""
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from ...distillation.judging.exam import Figures
 from ...experiments import sections
-from ...experiments.sections import LOSS, READS, STEP, dots
+from ...experiments.sections import READS, dots
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Curve
-from ...report.charts import Axis, Line, LineChart, SmallMultiples
+from ...report.charts import Axis, LineChart, SmallMultiples
 from ...report.document import Beside, Document, Heading, Note, Part, Stacked, Verbatim
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
@@ -128,9 +126,10 @@ def distance_chart(result: DistilResult) -> LineChart:
     models = {row.method: [run.figures for run in result.of(row.method)] for row in result.rows}
     models[START] = [result.others.get(START)]
     curves = {name: [by_layer(one) for one in own if one and one.distances] for name, own in models.items()}
+    lines = [sections.band_line(name, own) for name, own in curves.items() if own]
     x, y = Axis("layer of the student", "{:.0f}", apart=1), Axis("1 - CKA", "{:.3f}")
     title, reads = "Distance to the teacher's states", READS if len(result.seeds) > 1 else ""
-    return LineChart(title, x, y, bands(curves), reads, name="chart-distance", muted=[START])
+    return LineChart(title, x, y, lines, reads, name="chart-distance", muted=[START])
 
 
 def by_layer(figures: Figures) -> Curve:
@@ -141,15 +140,9 @@ def by_layer(figures: Figures) -> Curve:
 
 def loss_chart(result: DistilResult, column: str, title: str) -> LineChart:
     """A loss of all methods against the step."""
-    curves = {row.method: [getattr(run, column) for run in result.of(row.method)] for row in result.rows}
-    reads = READS if len(result.seeds) > 1 else "one seed"
-    return LineChart(title, STEP, LOSS, bands(curves), reads, name=f"chart-{column}")
-
-
-def bands(curves: Mapping[str, Sequence[Curve]]) -> list[Line]:
-    """A line for each name that has any points, with a band if it has several curves."""
-    lines = [sections.band_line(name, own, len(own) > 1) for name, own in curves.items()]
-    return [line for line in lines if line.x]
+    curves = [(row.method, [getattr(run, column) for run in result.of(row.method)]) for row in result.rows]
+    known = [(method, own) for method, own in curves if any(curve.steps for curve in own)]
+    return sections.curves_chart(title, known, len(result.seeds), f"chart-{column}")
 
 
 def answers(result: DistilResult) -> list[Part]:

@@ -11,7 +11,7 @@ from ...distillation.judging.exam import Exam, Figures, judge
 from ...distillation.judging.reading import Causal
 from ...distillation.judging.rouge import rouge_l
 from ...distillation.method import Method, parse_method
-from ...experiments.experiment import ByUnit, Difference, Observation, Quantity, by_unit, difference, over_units
+from ...experiments.experiment import Difference, Observation, Quantity, Sample, difference, sample
 from ...experiments.running import Job, made_by_runs, run_left
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Curve
@@ -152,18 +152,21 @@ def base_of(method: str, methods: Sequence[str]) -> str:
     return next(found, "")
 
 
-def judged(runs: Sequence[DistilRun], method: str) -> list[Observation[Figures]]:
-    """The runs of a method that have figures."""
-    return [Observation(method, run.seed, (), True, run.figures) for run in runs if run.method == method if run.figures]
+def judged(runs: Sequence[DistilRun], method: str, quantity: Quantity[Figures]) -> Sample:
+    """The figure of each run of a method that has it."""
+    own = [Observation(method, run.seed, (), True, run.figures) for run in runs if run.method == method if run.figures]
+    return sample(own, quantity)
 
 
 def row_of(runs: Sequence[DistilRun], method: str, methods: Sequence[str], sets: Sequence[str]) -> MethodRow:
     """The row of a method, with the means of the figures that all of its runs have; those of an older version may lack
     one."""
-    own, statuses = judged(runs, method), [run.status for run in runs if run.method == method]
+    own = [run for run in runs if run.method == method]
+    statuses, many = [run.status for run in own], sum(run.figures is not None for run in own)
 
     def mean(quantity: Quantity[Figures]) -> Estimate | None:
-        return over_units(own, quantity) if len(by_unit(own, quantity)) == len(own) else None
+        found = judged(own, method, quantity)
+        return found.mean() if len(found.values) == many else None
 
     on_sets = {
         name: mean(Quantity(lambda one, name=name: one.rouge_on.get(name), QUANTITIES["rouge"].bounds)) for name in sets
@@ -181,12 +184,12 @@ def row_of(runs: Sequence[DistilRun], method: str, methods: Sequence[str], sets:
 
 def differences_of(rows: Sequence[MethodRow], runs: Sequence[DistilRun]) -> list[Difference]:
     """Each method minus its base in ROUGE-L, then in bits per byte."""
-    pairs = [(row.method, row.base) for row in rows if row.base]
-
-    def seen(method: str, what: str) -> ByUnit:
-        return by_unit(judged(runs, method), COMPARED[what].quantity)
-
-    return [difference(what, of, to, seen(of, what), seen(to, what)) for what in COMPARED for of, to in pairs]
+    return [
+        difference(what, row.method, row.base, *(judged(runs, one, by.quantity) for one in (row.method, row.base)))
+        for what, by in COMPARED.items()
+        for row in rows
+        if row.base
+    ]
 
 
 def shown_of(exam: Exam, planned: Sequence[Planned], found: Mapping[str, Found]) -> list[Shown]:

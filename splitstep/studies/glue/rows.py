@@ -160,7 +160,7 @@ def differences(arms: Sequence[Arm], base: str) -> list[Difference]:
     pairs = [(arm, trained[base]) for name, arm in trained.items() if name != base]
     pairs += [(trained[arm.name], arm) for arm in arms if arm.kind == "scratch"]
     return [
-        difference(what, of.title, to.title, of.figures[what].values, to.figures[what].values, of.figures[what].bounds)
+        difference(what, of.title, to.title, of.figures[what], to.figures[what])
         for of, to in pairs
         for what in (MEAN, *of.runs, PEARSON_ON_STSB, LOSS)
         if what in of.figures and what in to.figures
