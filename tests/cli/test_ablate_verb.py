@@ -1,7 +1,5 @@
 """The verb `ablate`: bad input is one line, and a killed study goes on where it was."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

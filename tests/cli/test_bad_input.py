@@ -1,7 +1,5 @@
 """Wrong input gets one clear line that says what was given, what is needed and what to do instead."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

@@ -1,7 +1,5 @@
 """`splitstep recipes` and `splitstep tasks` say what there is, and what they say is true."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The contract of the command line: JSON and nothing else, result.json, one line and exit code 2 for wrong input."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

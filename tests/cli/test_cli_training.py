@@ -1,7 +1,5 @@
 """The verbs of training: train, evaluate, generate, compare; and one clear line for everything that is wrong."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

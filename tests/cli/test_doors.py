@@ -1,7 +1,5 @@
 """The jobs of the README as calls of Python: each returns a typed result that is printed, framed and drawn."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`splitstep inspect`: what it writes, and one clear line for everything that it cannot look into."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re

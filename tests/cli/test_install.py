@@ -1,7 +1,5 @@
 """A wheel has all that the command needs, and a wrong word is answered before torch is imported."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """A device without memory ends every verb with one line that says what to do, and exit code 2."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any

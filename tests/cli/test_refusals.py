@@ -1,7 +1,5 @@
 """Wrong words are refused in one line that says what to type instead, before anything is made."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

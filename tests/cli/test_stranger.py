@@ -1,7 +1,5 @@
 """A package of somebody else's adds schemes, tableaux, letters, tasks, probes and studies; the verbs use each."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Known networks are schemes: with the same weights the outputs are the same. Dropout is that of the papers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Imports point one way, and the core needs torch and nothing else."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The executor does what the scheme says: closed forms, torchdiffeq, clocks, sites, events, compilation."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The notation: what is written reads back bit for bit, and what is wrong is refused in one helpful line."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

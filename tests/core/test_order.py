@@ -1,7 +1,5 @@
 """The order that the notation gives is the order that is measured, and the one that the literature states."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Backpropagation that rebuilds states: the gradients of plain backpropagation, in memory that is flat in depth."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The package stays readable: no function and no file that needs more than a few screens; ruff holds the complexity."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from statistics import median

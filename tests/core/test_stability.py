@@ -1,7 +1,5 @@
 """Limits of explicit diffusion: what the literature says, and what happens just below and just above them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/architecture.md draws how data flows: the values that rooms hand on in a real job come in the order drawn."""
 
-from __future__ import annotations
-
 import re
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The benchmarks run small: every way gives its rows, and what fails is a row with the reason."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

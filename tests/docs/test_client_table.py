@@ -1,7 +1,5 @@
 """The table of clients in the docs is that of the tests: every test, every client, the versions that CI installs."""
 
-from __future__ import annotations
-
 import json
 import re
 

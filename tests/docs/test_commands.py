@@ -1,7 +1,5 @@
 """Every command of the README and of the docs runs, in small: with fewer steps, narrower models and less data."""
 
-from __future__ import annotations
-
 import io
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The script behind the page on distillation runs the commands of the page."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

@@ -1,7 +1,5 @@
 """What the page on distillation shows is what its files say."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from statistics import fmean

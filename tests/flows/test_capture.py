@@ -1,7 +1,5 @@
 """States captured in a pass of the model itself are those of its scheme run on its fields."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Somebody else's model as scheme, steps and fields: run by `integrate`, they are the model itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

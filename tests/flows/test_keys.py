@@ -1,7 +1,5 @@
 """A key is its text, and its text is the key."""
 
-from __future__ import annotations
-
 import pytest
 
 from splitstep.flows import Key

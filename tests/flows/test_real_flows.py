@@ -1,7 +1,5 @@
 """Real pretrained models, which come as packages, are their schemes."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Many architectures, no adapters: each is the scheme that its authors wrote, and its fields are its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -3,8 +3,6 @@
 `pytest tests/clients --record FILE` writes the outcomes; `python tests/helpers/client_table.py` writes the table.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Commands in the process of a test: what they print as JSON, and the one line of those that are wrong."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

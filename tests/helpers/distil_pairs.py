@@ -1,7 +1,5 @@
 """Tiny teachers and students of distillation with tokenizers made here, saved as folders, and text for them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

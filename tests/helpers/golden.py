@@ -5,8 +5,6 @@ python tests/helpers/golden.py write [SECTION...]    # take what there is now
 python tests/helpers/golden.py show SECTION NAME     # print one entry, to compare it with that of an older checkout
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

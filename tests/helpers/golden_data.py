@@ -1,7 +1,5 @@
 """Made-up files for tasks that read the user's own, and the options with which tasks are frozen."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -3,8 +3,6 @@
 Only doors that users have are opened here: the command line, `task`, the kinds of models and recipes by name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

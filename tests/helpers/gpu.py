@@ -1,7 +1,5 @@
 """What tests of kernels share: where they can run, and what they run."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Engines that start no interpreter: in the process of a test, where a study can be watched and patched, or forked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool

@@ -1,7 +1,5 @@
 """Jobs for worker processes; in a module that is quick to import, for every process imports it."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal

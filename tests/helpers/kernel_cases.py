@@ -1,7 +1,5 @@
 """The contract of every kernel, that it does as its formula does, and samples, stand-ins and models for their tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple

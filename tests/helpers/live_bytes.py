@@ -1,7 +1,5 @@
 """The bytes of tensors that live at once."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs and comparisons that nobody computed, for tests of what is done with them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Made-up batches of distillation in float64, with padding on either side, and the terms transcribed with loops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@
 `time` misses the children of fork servers and other processes that nobody waits for. A cgroup counts them.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

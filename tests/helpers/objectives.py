@@ -1,7 +1,5 @@
 """Objectives of the tests' own, which recipes can name where this module is imported."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

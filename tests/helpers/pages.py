@@ -1,7 +1,5 @@
 """Pages in a real browser, and charts of particles and spectra that nobody computed."""
 
-from __future__ import annotations
-
 import cmath
 import math
 import os

@@ -1,7 +1,5 @@
 """Folders of tiny models with tokenizers, as people download them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

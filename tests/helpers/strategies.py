@@ -1,7 +1,5 @@
 """Hypothesis strategies: arbitrary valid schemes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

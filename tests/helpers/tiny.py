@@ -1,7 +1,5 @@
 """Tiny models of every kind for the tests of clients, and inputs for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

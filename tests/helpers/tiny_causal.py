@@ -1,7 +1,5 @@
 """Tiny random causal models of Hugging Face with tokenizers learnt here, and rows to judge them on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tokenizer_kinds

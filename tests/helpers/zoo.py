@@ -1,7 +1,5 @@
 """Tiny random models of many architectures of transformers, and the scheme of each. They are data for tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

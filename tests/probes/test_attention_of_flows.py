@@ -1,7 +1,5 @@
 """Attention weights of other people's models are those that they return themselves."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Probes that look closely at a trained model, against dense derivatives, brute force and closed forms."""
 
-from __future__ import annotations
-
 from math import isnan
 from typing import Any
 

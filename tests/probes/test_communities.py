@@ -1,7 +1,5 @@
 """Communities and clusters against planted ones, networkx, SciPy and brute force."""
 
-from __future__ import annotations
-
 import networkx
 import numpy as np
 import pytest

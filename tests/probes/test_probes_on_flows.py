@@ -1,7 +1,5 @@
 """Every probe measures other people's models: they are checked against the models' own modules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Functions of Jacobians against closed forms and dense linear algebra in float64."""
 
-from __future__ import annotations
-
 from math import log
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of an inspection in a real browser: it plays, tells its tokens, fits a phone, and needs no network."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

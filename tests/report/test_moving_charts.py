@@ -1,7 +1,5 @@
 """Charts that move: particles and sliders do so in a browser, tell what they show, and hand out their figures."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

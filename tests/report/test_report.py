@@ -1,7 +1,5 @@
 """The page of a comparison: complete, offline, safe with any text, and readable on a desk and on a phone."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

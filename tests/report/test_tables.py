@@ -1,7 +1,5 @@
 """A table is one value: its three renderers show the same cells, and leave out what the columns say."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

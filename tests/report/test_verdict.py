@@ -1,7 +1,5 @@
 """A verdict is one sentence made from the figures, at the top of the terminal, of Markdown and of the page."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape
