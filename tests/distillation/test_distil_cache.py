@@ -266,15 +266,6 @@ def test_what_is_kept_of_a_token(place: Path, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_teachers_files_are_those_of_the_same_names(tmp_path: Path) -> None:
-    for name, texts in (("one", ("ab", "")), ("two", ("a", "b")), ("three", ("", "ab"))):
-        (tmp_path / name).mkdir()
-        for file, text in zip(("a.json", "b.json"), texts, strict=True):
-            (tmp_path / name / file).write_text(text)
-    assert len({teacher.files_sha256(str(tmp_path / name)) for name in ("one", "two", "three")}) == 3
-    assert teacher.files_sha256("some/name") == ""
-
-
 def test_half_a_cache_is_not_taken_for_the_teacher(place: Path, tmp_path: Path) -> None:
     objective(document(place, "skl", cache=str(tmp_path / "c")))
     name = str(place / "teacher")

@@ -3,7 +3,6 @@ a cache tells what it keeps and what it loses."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -122,24 +121,6 @@ def test_wrong_input_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]
     given = " ".join(GIVEN.get(word, word) for word in words.split()).split()
     assert re.search(WRONG[words], refused(place, capsys, *(word.replace("_", " ") for word in given)))
     assert not (place / "run-teacher").exists()  # nothing is asked of a teacher that a method cannot use
-
-
-ROWS = [
-    ({"instruction": "Say it", "response": " "}, "line 2 has an empty response: fill it in, or remove the line"),
-    ({"instruction": "", "response": "It"}, "line 2 has an empty instruction"),
-    ({"instruction": "Say it"}, "line 2 has no response: its entries are instruction"),
-    ([1], "line 2 is not a JSON object"),
-]
-
-
-@pytest.mark.parametrize(("row", "message"), ROWS, ids=[message for _, message in ROWS])
-def test_a_wrong_row_is_refused_by_its_line(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: object, message: str
-) -> None:
-    lines = (place / "text.jsonl").read_text().splitlines()
-    wrong = tmp_path / "wrong.jsonl"
-    wrong.write_text("\n".join([lines[0], json.dumps(row), *lines[1:]]))
-    assert message in refused(place, capsys, "teacher", "student", "--text", str(wrong), "--online")
 
 
 def distil(place: Path, out: Path, *words: str, student: str = "student") -> int:

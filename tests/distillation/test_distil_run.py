@@ -196,19 +196,3 @@ def test_a_student_of_hugging_face_is_called_by_its_class_and_what_it_learnt_fro
     assert "answers follow in a new line:\n" in card
     assert "\n\n    ### Instruction:\n    {prompt}\n\n    ### Response:\n\n## Figures" in card
     assert ("of its layers" in card) == (layers is not None)
-
-
-def test_a_large_perplexity_has_commas_for_people_and_is_found_again(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    student = llama(bpe(), 2, 8)
-    student.lm_head.weight.data *= 4
-    words = ["distil", str(place / "teacher"), saved(student, bpe(), tmp_path / "student"), "--method", "ce"]
-    words += ["--text", str(place / "text.jsonl"), "train.steps=1", "train.batch=2", "train.lr=1e-9"]
-    assert cli.main([*words, "--out", str(tmp_path / "run")]) == 0
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    test, valid = (result[split]["perplexity"] for split in ("test", "valid"))
-    assert 1000 < test < 1e6
-    assert f"  test {test:,.2f}, valid {valid:,.2f}\n" in capsys.readouterr().out
-    assert cli.main(["evaluate", str(tmp_path / "run")]) == 0
-    assert f"perplexity  {test:,.6g}\n" in capsys.readouterr().out

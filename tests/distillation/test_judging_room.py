@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 from live_bytes import LiveBytes
 from tiny_causal import fast, llama
 from torch import nn
@@ -88,18 +87,6 @@ def test_texts_that_are_read_take_no_more_than_is_counted(kind: str, size: int) 
         with LiveBytes() as live:
             agreement(both, ROWS)
         check(bytes_of_text((model, model), tokens) * ROWS, live.most)
-
-
-def test_live_bytes_are_those_of_tensors_that_are_still_there() -> None:
-    with LiveBytes() as live:
-        x = torch.zeros(100)
-        y = x[10:].add_(1)  # the same memory
-        assert (live.now, live.most) == (400, 400)
-        z = y + 1
-        del x, y
-        assert (live.now, live.most) == (360, 760)
-        del z
-    assert live.now == 0
 
 
 def test_rows_at_once_are_a_power_of_two_within_the_room() -> None:

@@ -103,18 +103,6 @@ def test_a_reversible_network_runs_the_kernel_forward_and_backward(calls: list[i
     assert all(map(torch.equal, found, expected))
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_only_the_formula_is_compiled_of_a_reversible_network(calls: list[int]) -> None:
-    network = reversible()
-    expected = gradients(network, network)
-    calls.clear()
-    torch.compiler.reset()
-    found = gradients(network, torch.compile(network, backend="aot_eager"))
-    torch.testing.assert_close(found, expected)
-    assert not calls
-
-
 @pytest.mark.filterwarnings("ignore:Your compiler for AOTAutograd")
 def test_a_tracer_that_compiles_in_secret_meets_the_formula(calls: list[int]) -> None:
     """AOT autograd runs Python on its stand-ins while `torch.compiler.is_compiling` is False."""

@@ -102,27 +102,6 @@ def test_wrong_labels_meet_the_errors_of_the_formula(calls: list[str]) -> None:
     assert not calls
 
 
-def test_only_the_head_and_the_formula_are_compiled(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss_module, "ENOUGH", 1)
-    head, x, labels = nn.Linear(8, 7), torch.randn(5, 8), torch.randint(7, (5,))
-    graphs: list[Any] = []
-
-    def f(x: Tensor) -> Tensor:
-        logits, wide = project(head, x)
-        return cross_entropy(logits, labels, 5, 0.1, wide)
-
-    def keep(graph: Any, inputs: Any) -> Any:
-        graphs.append(graph)
-        return graph
-
-    torch.compiler.reset()
-    assert torch.equal(torch.compile(f, fullgraph=True, backend=keep)(x), formula(head(x), labels, 5, 0.1))
-    assert not calls
-    nodes = [node.target for graph in graphs for node in graph.graph.nodes if node.op.startswith("call_")]
-    named = [getattr(target, "__name__", target) for target in nodes]
-    assert named == ["linear", "flatten", "to", "flatten", "cross_entropy", "truediv"]
-
-
 def test_padding_appends_rows_of_zeros_and_casts() -> None:
     x = torch.randn(5, 3, requires_grad=True)
     for dtype in (torch.float32, torch.bfloat16):

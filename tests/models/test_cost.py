@@ -151,15 +151,6 @@ def test_fewer_longer_steps_at_equal_flops() -> None:
     assert (deeper.layers, deeper.ffn, deeper.step) == (12, 256, 0.25)
 
 
-def test_encoder_and_decoder_keep_their_times_at_equal_flops() -> None:
-    reference = TranslationConfig(layers=12, decoder_layers=6, width=64, heads=4, ffn=256)
-    other = twin(reference, "rk4", "flops", length=32)
-    assert isinstance(other, TranslationConfig)
-    assert (other.layers, other.decoder_layers) in [(2, 1), (4, 2)]
-    assert other.layers * other.step == 12.0
-    assert other.decoder_layers * other.step == 6.0
-
-
 def test_what_was_matched_is_in_config_json(tmp_path: Any) -> None:
     reference = CausalConfig(layers=4, width=64, heads=4, ffn=4096)
     for by in ("parameters", "flops"):

@@ -18,7 +18,6 @@ from splitstep.models.rebuilt import replayed
 TEXT = ["causal", "masked", "sequence", "translation"]
 ONE_TEXT = TEXT[:3]
 PLACES = torch.arange(LENGTH)[None]
-OTHER_SHAPE = r"^labels have shape \[.*\], and there are logits for \[3"
 WIDE = ss.CausalConfig(layers=6, width=256, heads=4, ffn=1024)
 SMALL: Any = partial(ss.CausalConfig, layers=1, width=16, heads=4)
 LETTERS = re.escape("it has A (attention), F (feed-forward), D (diffusion), S (stabiliser) and the")

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from commands import refusal
 from inline import here
 from made_up import ablation, about, outcome, trial
 
@@ -112,12 +111,6 @@ def test_a_wrong_section_is_refused(section: Any, says: str) -> None:
 def test_rates_are_a_third_one_and_three_times_the_recipe_s() -> None:
     assert default_rates(tiny()) == (0.000333, 0.001, 0.003)
     assert check_rates([1e-3, 5e-4]) == (5e-4, 1e-3)
-
-
-@pytest.mark.parametrize("text", ["1e-3,-1", "nan", "inf", "1e-3,0.001", "1e-3,,2e-3", ""])
-def test_wrong_rates_are_refused(text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "--rates" in refusal(capsys, "ablate", "digits", "--rates", text, "--out", tmp_path / "new")
-    assert not (tmp_path / "new").exists()
 
 
 def test_each_arm_has_the_shape_of_the_recipe_s_own_network() -> None:

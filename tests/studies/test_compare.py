@@ -39,17 +39,15 @@ from splitstep.experiments.statistics import (
 )
 from splitstep.experiments.study import STUDIES
 from splitstep.experiments.trials import Curve, read_curves, thinned
-from splitstep.jobs import Engine, Processes, check_engine, open_engine
+from splitstep.jobs import Engine, Processes, open_engine
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare import compare, tables
 from splitstep.studies.compare.result import Comparison, against, rows_of
-from splitstep.studies.compare.tables import widths
 from splitstep.studies.compare.test_splits import bleu_of, sentence_counts
 from splitstep.support.words import split_list
 from splitstep.tasks.measures import PERPLEXITY
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
 from splitstep.training.progress import RunsProgress
-from splitstep.training.result import Shape
 
 read_comparison = STUDIES["compare"].read
 
@@ -71,16 +69,6 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # What is asked for
-
-
-@pytest.mark.parametrize(("text", "parts"), [
-    ("lie, macaron ,F/2 A F/2", ["lie", "macaron", "F/2 A F/2"]),
-    ("b:(A+F)/2 a:A+F b:(A+F)/2,lie", ["b:(A+F)/2 a:A+F b:(A+F)/2", "lie"]),
-    ("1/2(A F) + 1/2(F A) @heun,A F", ["1/2(A F) + 1/2(F A) @heun", "A F"]),
-    ("x(a,b),c", ["x(a,b)", "c"]),
-])  # fmt: skip
-def test_schemes_are_split_at_commas_outside_brackets(text: str, parts: list[str]) -> None:
-    assert split_list(text) == parts
 
 
 def planned(schemes: str = "lie", sweep: Sequence[str] = (), seeds: Sequence[int] = (0,)) -> list[Planned]:
@@ -129,12 +117,6 @@ def test_what_cannot_be_planned_is_refused(schemes: str, sweep: list[str], messa
         planned(schemes, sweep, range(2))
 
 
-@pytest.mark.parametrize("text", ["cluster", "local=0", "local=two", "dask", "dask=", "lokal=2"])
-def test_an_unknown_engine_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="use local, local=N"):
-        check_engine(text)
-
-
 # What is averaged
 
 
@@ -181,16 +163,6 @@ def test_figures_that_are_not_finite_are_counted_apart_and_in_no_mean() -> None:
     assert "Infinity" not in page
 
 
-def test_a_row_has_the_setting_that_is_best_on_validation() -> None:
-    figures = {"train.lr=1": (0.9, (0.2, 0.3)), "train.lr=2": (0.1, (0.1, 0.6)), "train.lr=3": (0.95, (0.3, 0.25))}
-    trials = [
-        trial("A F", seed, test, valid, (key,))
-        for key, (test, valids) in figures.items() for seed, valid in enumerate(valids)
-    ]  # fmt: skip
-    [row] = rows_of(trials, ACCURACY)
-    assert (row.setting, row.test) == (("train.lr=2",), estimate([0.1, 0.1]))
-
-
 def test_curves_are_thinned_by_averaging() -> None:
     points = [(step, float(step)) for step in range(1, 1001)]
     curve = thinned(points, 1000)
@@ -227,11 +199,6 @@ def test_curves_of_a_run_that_broke_off_are_those_of_a_whole_one(tmp_path: Path)
         full = len(broken[column].steps) - 1  # the last point may stand for fewer steps
         assert 50 < full < len(whole[column].steps) <= 200
         assert [one[:full] for one in broken[column]] == [one[:full] for one in whole[column]]
-
-
-def test_widths_are_told_half_by_half() -> None:
-    assert widths("A F", Shape(1, 8, 256, 1.0)) == "F 256"
-    assert widths("F0/2 A F1/2", Shape(2, 8, [127, 128, 127, 129], 1.0)) == "F0 127, F1 128 x 1, 129 x 1"
 
 
 # Running
@@ -369,21 +336,6 @@ def test_translators_that_diverge_are_in_no_pair(translators: Recipe, tmp_path: 
     lost = dataclasses.replace(translators, train=dataclasses.replace(translators.train, lr=1e30, warmup=0, clip=0.0))
     result = compare(lost, ["lie", "macaron"], [0], tmp_path / "out", quiet=True)
     assert [(one.lines, one.scores, one.difference) for one in result.tests] == [(0, (), None)] * 2
-
-
-def test_a_document_of_ten_translators_is_small() -> None:
-    """Ten runs and three test sets of a thousand lines: scores, and no translations."""
-    result, number, curve = translation(5), 40.123456789, Curve(tuple(range(200)), (1.2345678901234567,) * 200)
-    score = {"key": "bleu", "name": "n" * 40, "value": number, "signature": "s" * 70, "comparable": True}
-    names = ("loss", "accuracy", "perplexity", "sacrebleu", "chrf", "bleu", "exact_match")
-    one = {"lines": 1000, "figures": dict.fromkeys(names, number), "scores": [score] * 4}
-    entries: Any = dict.fromkeys(("train_loss", "valid_loss", "valid_metric"), curve)
-    entries["splits"] = dict.fromkeys(("valid", "test2016", "test2017", "coco"), one)
-    trials = tuple(dataclasses.replace(t, **entries) for t in result.trials)
-    assert len(trials) == 10
-    document = dataclasses.replace(result, trials=trials).json()
-    assert len(json.dumps(document, indent=2)) < 1_000_000
-    assert read_comparison(json.loads(json.dumps(document)), "there").tests == result.tests
 
 
 def test_differences_can_be_to_another_scheme() -> None:
@@ -613,18 +565,6 @@ def test_a_dask_worker_that_falls_silent_and_wakes_up_loses_nothing(
         stopper.join()
     assert refused.is_set()
     assert same(local, remote)
-
-
-@pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore")
-def test_a_dask_cluster_brings_translations_back(translators: Recipe, tmp_path: Path) -> None:
-    local = reference(translators, ["lie", "macaron"], [0], tmp_path / "local")
-    with dask_cluster(1) as cluster:
-        engine = f"dask={cluster.scheduler_address}"
-        remote = compare(translators, ["lie", "macaron"], [0], tmp_path / "dask", engine=engine, quiet=True)
-    assert same(local, remote)
-    assert remote.tests == local.tests
-    assert remote.tests[1].pairs
 
 
 @pytest.mark.filterwarnings("ignore")

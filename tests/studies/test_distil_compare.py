@@ -24,7 +24,7 @@ from splitstep.experiments.study import STUDIES
 from splitstep.jobs import open_engine
 from splitstep.opening.network import PRETRAINED
 from splitstep.recipe import override, read_recipe
-from splitstep.studies.distil.directory import Weights, check_recipe, claim, left_out
+from splitstep.studies.distil.directory import check_recipe, left_out
 from splitstep.studies.distil.inputs import PLAIN, ExamFiles, RecipeRuns, is_long, make_exam
 
 QUICK = ["train.steps=1", "train.batch=2", "train.warmup=1", "data.test=2", "data.valid=2"]
@@ -108,24 +108,6 @@ def test_the_whole_command(
     capsys.readouterr()
     assert cli.main(["report", str(out)]) == 0
     assert "undecided" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("given", "message"), [
-    ("train.steps=2 T", "There is no teacher: train.steps=2 is a recipe entry; name the teacher and the student"),
-    ("T", "There is no student: name one after the teacher, or add --student-layers N."),
-    ("T S U", "U is a second student"),
-    ("T S --student-layers 2", "S and --student-layers 2 are two students: give one of them"),
-    ("T S --methods ce,cee", 'there is no term "cee"'),
-    ("T S --seeds 0", "--seeds 0: give at least 1"),
-    ("T S --engine locl=2", "--engine locl=2 is unknown: use local, local=N"),
-])  # fmt: skip
-def test_what_is_wrong_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, message: str
-) -> None:
-    methods = [] if "--methods" in given else ["--methods", "ce,kl"]
-    line = refused(capsys, ["compare", "distil", *given.split(), "--text", "a", *methods, "--out", str(tmp_path / "o")])
-    assert message in line
-    assert not (tmp_path / "o").exists()
 
 
 def written(path: Path, prompts: list[str]) -> Path:
@@ -255,17 +237,6 @@ def test_a_comparison_continues_and_a_result_that_is_now_of_fewer_runs_says_so(
     assert left_out(place / "out", ["kl", "ce"], range(3)) == left_out(place / "new", ["kl"], [0]) == ""
 
 
-def test_a_folder_with_other_files_is_refused_as_by_distil(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (models / "notes").mkdir()
-    (models / "notes" / "notes.txt").write_text("mine")
-    alone = ["distil", *words(models, "ce", 1)[2:4], "--text", str(models / "text.jsonl")]
-    given = words(models, "ce", 1, "notes"), [*alone, "--out", str(models / "notes")]
-    lines = [refused(capsys, one) for one in given]
-    assert lines[0] == lines[1]
-    assert lines[0].endswith("notes holds other files, not a run of splitstep: name a new directory with --out")
-    assert [file.name for file in (models / "notes").iterdir()] == ["notes.txt"]
-
-
 @pytest.mark.slow
 def test_advice_about_the_cache_is_right_for_this_verb(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A text that changed under its name is refused by the cache; this verb has neither --cache nor --online."""
@@ -302,10 +273,3 @@ def test_what_a_killed_command_left_is_no_other_file(tmp_path: Path, left: str, 
         return check_recipe(tmp_path, {})
     with pytest.raises(ValueError, match=message):
         check_recipe(tmp_path, {})
-
-
-def test_hashes_are_noted_once(tmp_path: Path) -> None:
-    for _ in range(2):
-        claim(tmp_path / "new", None, Weights("a", "b"))
-    with pytest.raises(ValueError, match=r"new began with other weights of the student \(sha256 b, here c\)"):
-        claim(tmp_path / "new", None, Weights("a", "c"))

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 from inline import forked, here
-from pages import chromium, visit
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
@@ -424,18 +423,6 @@ def test_bases_and_plans() -> None:
 def test_wrong_plans_are_refused(methods: list[str], seeds: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plan(methods, seeds)
-
-
-@pytest.mark.slow
-def test_the_page_is_whole_in_a_browser(made: Made, tmp_path: Path) -> None:
-    file = made.result.save_page(tmp_path)
-    with chromium() as browser:
-        for width, colours in ((1280, "light"), (390, "dark")):
-            page, wrong = visit(browser, file, width, colours)
-            assert page.evaluate("document.documentElement.scrollWidth") == width
-            assert page.locator("pre", has_text=ATTACK).count() >= 2  # as text: the instruction and the reference
-            assert page.locator("#chart-distance").count() == 1
-            assert wrong == []
 
 
 def test_the_verdict_says_what_was_settled_and_what_was_not(worked: DistilResult) -> None:

@@ -324,17 +324,3 @@ def test_the_verb_writes_what_report_reads(room: Path, capsys: pytest.CaptureFix
     assert (again.out, again.err.count("from an earlier call")) == (first, 2)
     assert cli.main(["report", out, "--markdown"]) == 0
     assert re.search(r"^\| lie \| \d+\.\d\d \(one seed\) \|", capsys.readouterr().out, re.M)
-
-
-@pytest.mark.parametrize(("words", "says"), [
-    (["digits", "--start", "a=b"], "takes entries to change, such as train.steps=500, but not 'digits'"),
-    (["--start", "a=b"], "b holds no model: name a finished run"),
-])  # fmt: skip
-def test_a_wrong_command_is_one_line(
-    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["compare", "glue", *words, "--out", "out"]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert says in line
-    assert not list(tmp_path.iterdir())

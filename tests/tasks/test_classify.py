@@ -14,7 +14,7 @@ from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAcc
 
 from splitstep.tasks import task
 from splitstep.tasks.classify import BAD, DEGREES, FILMS, GOOD, VERBS, verdicts
-from splitstep.text.subwords import learn_bpe, learn_wordpiece
+from splitstep.text.subwords import learn_wordpiece
 from splitstep.text.tokenizers import save_tokenizer
 
 
@@ -124,12 +124,6 @@ def test_pairs_are_written_as_bert_writes_them(length: int, tmp_path: Path) -> N
         assert (batch["attention_mask"].sum(1) <= length).all()
         assert ("token_type_ids" in batch) == (len(columns) == 2)
         assert ((batch["input_ids"] == theirs.pad_token_id) == (batch["attention_mask"] == 0)).all()
-
-
-@pytest.mark.parametrize("learn", [learn_bpe, learn_wordpiece])
-def test_a_tokenizer_is_learnt_the_same_each_time(learn: Any) -> None:
-    texts = [text for text, _ in reviews(500)] + [text for text, _ in verdicts()]
-    assert len({learn(texts, 600).to_str() for _ in range(4)}) == 1
 
 
 def test_batches_have_few_shapes_and_every_example_once(tmp_path: Path) -> None:

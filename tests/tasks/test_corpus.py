@@ -28,7 +28,7 @@ from transformers import AutoTokenizer
 from splitstep.tasks import Task, task
 from splitstep.tasks.masked import prepared
 from splitstep.tasks.masked.mlm import FIRST, Choice, Mlm, MlmOptions, mask, prepare_text
-from splitstep.tasks.masked.packing import Packer, piece_numbers
+from splitstep.tasks.masked.packing import Packer
 from splitstep.tasks.masked.prepared import load
 from splitstep.tasks.task import IGNORED
 from splitstep.text import documents, splits
@@ -185,11 +185,6 @@ def test_rows_are_those_that_a_loop_over_tokens_gives(sizes: list[int], length: 
         assert pack(texts, length, cut).tolist() == brute_force(texts, length)
 
 
-def test_pieces_are_numbered_and_padding_is_alone() -> None:
-    row = np.array([[CLS, 7, 8, SEP, CLS, 9, SEP, PAD, PAD]])
-    assert piece_numbers(row).tolist() == [[0, 0, 0, 0, 1, 1, 1, 2, 3]]
-
-
 def test_rows_hold_the_text_of_each_document(made: Mlm, lines: Path) -> None:
     """Every training line comes in order, all of it but the end of the last row, and each piece is one line's alone."""
     tokenizer = made.prepared.tokenizer
@@ -247,13 +242,6 @@ def test_special_tokens_in_a_text_are_text(tmp_path: Path) -> None:
 
 
 # Masking
-
-
-def test_masks_are_drawn_anew(made: Mlm) -> None:
-    rows = len(made.rows["train"])
-    again = made.batch(3, 1, rows)  # the second epoch: the same rows in another order
-    first = made.batch(3, 0, rows)
-    assert not torch.equal(first["masked_positions"].sort(0).values, again["masked_positions"].sort(0).values)
 
 
 def test_shares_of_masked_random_and_kept_tokens(made: Mlm) -> None:

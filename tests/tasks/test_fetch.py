@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import io
 import lzma
-import socket
 import subprocess
 import sys
 import tarfile
@@ -68,14 +67,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         thread.join()
 
 
-@pytest.fixture
-def nowhere(server: str) -> str:
-    """An address on this machine at which nobody answers."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
-
-
 def files(root: Path) -> list[Path]:
     """All files below a folder, hidden ones too."""
     return [path for path in root.rglob("*") if path.is_file()]
@@ -122,17 +113,6 @@ def test_a_failed_fetch_leaves_the_old_file_alone(server: str, tmp_path: Path, m
         fetch(Source(NAME, OFFICIAL, "0" * 64, MOST), tmp_path)
     assert (tmp_path / NAME).read_bytes() == b"old"
     assert files(tmp_path) == [tmp_path / NAME]
-
-
-@pytest.mark.parametrize("mirror", [None, "no-url"])
-def test_a_server_that_is_not_there_is_one_clear_line(
-    nowhere: str, tmp_path: Path, mirror: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPLITSTEP_MIRROR", mirror or nowhere)
-    with pytest.raises(ValueError, match="is missing and could not be fetched") as caught:
-        fetch(Source(NAME, OFFICIAL, RIGHT, MOST), tmp_path)
-    assert "SPLITSTEP_DATA" in str(caught.value)
-    assert files(tmp_path) == []
 
 
 def test_locate_prefers_what_is_there(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,15 +37,6 @@ def test_digits_are_found(script: Any, text: str, leading: list[int], direct: li
     assert script.direct(tokens(text)).tolist() == direct
 
 
-def test_what_the_root_makes_of_digits(script: Any) -> None:
-    smallest, largest, median, total = (VOCABULARY.index(name) for name in ("[MIN", "[MAX", "[MED", "[SM"))
-    assert script.noted(smallest, [4, 2]) == (smallest, 2)
-    assert script.noted(largest, [4, 2]) == (largest, 4)
-    assert script.noted(median, [1, 4, 9, 9, 9]) == (median, 9, 4)
-    assert script.noted(total, [4, 2]) == (total,)
-    assert script.noted(largest, []) == (largest,)
-
-
 @pytest.mark.nightly
 def test_seeing_more_is_knowing_more(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))

@@ -18,8 +18,6 @@ from splitstep.tasks import corpora, newsgroups, task
 from splitstep.tasks.images import DIGITS_STANDARD, MNIST_STANDARD, Standard
 from splitstep.tasks.language import Language
 from splitstep.tasks.sequences import SequenceTask
-from splitstep.text.subwords import learn_bpe
-from splitstep.text.tokenizers import TOKENIZER, write_tokenizer
 from splitstep.training import read_recipe, train
 
 LINES = {"train": "\n = A = \n\n the cat <unk> the\n x<eos> ##y \n", "valid": " the cat \n", "test": " A the \n \n"}
@@ -158,10 +156,3 @@ def test_a_classifier_knows_the_names_of_its_classes(tmp_path: Path) -> None:
     assert config.id2label == {i: str(i) for i in range(10)}
     assert config.label2id == {str(i): i for i in range(10)}
     assert (tmp_path / "run" / "model" / "preprocessor_config.json").is_file()
-
-
-def test_tokenizers_are_written_as_their_own_save_writes_them(tmp_path: Path) -> None:
-    tokenizer = learn_bpe(["naïve 日本語 texts"] * 3, 300)
-    write_tokenizer(tmp_path, tokenizer)
-    tokenizer.save(str(tmp_path / "theirs.json"), pretty=False)
-    assert (tmp_path / TOKENIZER).read_bytes() == (tmp_path / "theirs.json").read_bytes()

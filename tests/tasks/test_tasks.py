@@ -6,11 +6,8 @@ import io
 import json
 import lzma
 import math
-import os
 import statistics
 import struct
-import subprocess
-import sys
 import tarfile
 import zipfile
 from collections import Counter
@@ -21,8 +18,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from splitstep.tasks import corpora, newsgroups, task
 from splitstep.tasks.batching import bucket, indices, spans
@@ -30,7 +25,7 @@ from splitstep.tasks.cache import derived
 from splitstep.tasks.corpora import split_of
 from splitstep.tasks.images import parse_idx, shifted
 from splitstep.tasks.listops import VARIANTS, VOCABULARY, Variant, generate, grow, write
-from splitstep.tasks.newsgroups import Document, shorten, splits_of, tfidf_baseline
+from splitstep.tasks.newsgroups import Document, splits_of, tfidf_baseline
 from splitstep.tasks.sequences import CLS, PAD, TokenRows
 from splitstep.tasks.task import IGNORED
 from splitstep.text.documents import library_files
@@ -179,34 +174,6 @@ def test_shifted_moves_each_image_on_its_own() -> None:
             for j in range(6):
                 inside = 0 <= i - down < 6 and 0 <= j - right < 6
                 assert result[i, j] == (image[i - down, j - right] if inside else 0)
-
-
-def test_another_package_adds_a_task(tmp_path: Path) -> None:
-    """Under a name of its own; under one of ours it is not heard. All are listed without torch."""
-    (tmp_path / "others.py").write_text("from splitstep.tasks.images import DIGITS as Own\n")
-    (tmp_path / "others-1.dist-info").mkdir()
-    (tmp_path / "others-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1\n")
-    points = "[splitstep.tasks]\nown = others:Own\ndigits = others:Missing\nbroken = others:Missing\n"
-    (tmp_path / "others-1.dist-info" / "entry_points.txt").write_text(points)
-    code = """
-import sys
-from splitstep.tasks import TASKS, task
-assert list(TASKS)[0] == "digits" and {"own", "broken"} < set(TASKS)
-rows = {name: TASKS[name] for name in TASKS if name != "broken"}
-assert all(row.name == name or name == "own" for name, row in rows.items())
-assert all(row.what and row.model and row.Options and row.note for row in rows.values())
-assert not {"torch", "transformers", "tokenizers", "sklearn", "scipy"} & set(sys.modules)
-assert type(task("own")) is type(task("digits"))
-assert list(TASKS)[0] == "digits"  # whatever was loaded
-try:
-    task("broken")
-except ValueError as error:
-    assert "broken" in str(error) and "package others does not load" in str(error), error
-else:
-    raise AssertionError
-"""
-    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{tmp_path}"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300, env=environment)
 
 
 # ListOps
@@ -572,17 +539,6 @@ def test_newsgroups_counts_are_checked(news: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(newsgroups, "COUNTS", {"train": 121, "test": 120})
     with pytest.raises(ValueError, match="has 120 train documents in 2 groups, and 20 Newsgroups by date has 121"):
         task("newsgroups", {"vocab": 300}, news)
-
-
-@given(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=8), st.integers(0, 10))
-def test_shorten_keeps_the_first_tokens(rows: list[list[int]], most: int) -> None:
-    text = TokenRows(
-        np.array([token for row in rows for token in row], dtype=np.uint32),
-        np.cumsum([0, *map(len, rows)]),
-        np.arange(len(rows)),
-    )
-    short = shorten(text, most)
-    assert [part.tolist() for part in np.split(short.tokens, short.offsets[1:-1])] == [row[:most] for row in rows]
 
 
 @pytest.mark.nightly

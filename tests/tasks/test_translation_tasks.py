@@ -104,15 +104,6 @@ def test_what_scores_need_is_asked_for_at_once(
     assert numbers().metric.name == "exact_match"
 
 
-def test_held_out_splits_are_those_of_tests(files: tuple[str, str]) -> None:
-    made = parallel(train=list(files))
-    assert made.tests == ("test",)
-    assert made.metric.title == "sacreBLEU"
-    assert (made.search.beams, made.search.length_penalty) == (5, 1.0)
-    other = parallel(train=list(files), beams=4, length_penalty=0.6)
-    assert (other.search.beams, other.search.length_penalty) == (4, 0.6)
-
-
 def test_held_out_batches_hold_every_pair_once_and_need_no_labels() -> None:
     made = numbers()
     batches = list(made.batches("test", 300))
@@ -324,12 +315,6 @@ def test_files_of_one_name_and_in_another_order_are_other_text(tmp_path: Path) -
     assert [name for name, _ in made.describe()["files"]["train"]] == ["train.txt", "train.txt"]
 
 
-def test_ids_stay_on_disk(files: tuple[str, str]) -> None:
-    pairs = parallel(train=files, merges=50).prepared.pairs["train"]
-    assert isinstance(pairs.source.tokens, np.memmap)
-    assert pairs.source.tokens.dtype == np.uint16
-
-
 def test_own_text_holds_out_what_is_not_given(files: tuple[str, str]) -> None:
     made = parallel(train=", ".join(files), merges=50)
     counts = {split: entry["kept"] for split, entry in made.describe()["pairs"].items()}
@@ -401,14 +386,6 @@ def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
     assert made.describe()["longest"]["valid"] > made.describe()["longest"]["train"]
     assert made.shape["max_length"] >= made.describe()["longest"]["valid"]
     assert sum(len(batch["labels"]) for batch in made.batches("valid", 256)) == 63
-
-
-def test_pairs_of_too_many_tokens_are_counted(files: tuple[str, str]) -> None:
-    whole = parallel(train=files, merges=10)
-    lengths = whole.prepared.pairs["train"].lengths
-    cut = parallel(train=files, merges=10, buckets=[16, 32]).describe()["pairs"]["train"]
-    assert cut["too_many_tokens"] == int((lengths > 32).sum()) > 0
-    assert cut["kept"] == int((lengths <= 32).sum())
 
 
 def test_text_of_different_length_is_refused(tmp_path: Path) -> None:

@@ -110,27 +110,6 @@ def test_spans_are_those_of_brute_force(kinds: tuple[str, str], text: str) -> No
     assert listed(align(teacher, student)) == brute_force(teacher, student, len(text.encode()))
 
 
-@MANY
-@given(kinds=st.sampled_from(list(product(KINDS, KINDS))), text=texts())
-def test_every_byte_and_every_token_is_in_exactly_one_span(kinds: tuple[str, str], text: str) -> None:
-    teacher, student = (placed(kind, text) for kind in kinds)
-    found = align(teacher, student)
-    for side, tokens in ((found.teacher, teacher), (found.student, student)):
-        assert (side[:, 0] < side[:, 1]).all()
-        counted = [number for begin, end in side for number in range(begin, end)]
-        assert counted == (np.flatnonzero(~tokens.special).tolist() if text else [])
-    assert [byte for begin, end in found.bytes for byte in range(begin, end)] == list(range(len(text.encode())))
-
-
-@MANY
-@given(kind=st.sampled_from(list(KINDS)), text=texts())
-def test_a_tokenizer_aligned_with_itself_has_a_span_for_each_token_that_covers_something(kind: str, text: str) -> None:
-    tokens = placed(kind, text)
-    found = align(tokens, tokens)
-    assert (found.teacher == found.student).all()
-    assert len(found) == (tokens.begins < tokens.ends).sum()
-
-
 @settings(max_examples=50)
 @given(rows=st.lists(texts(6), min_size=1, max_size=4), left=st.lists(st.integers(0, 3), min_size=4, max_size=4))
 def test_padding_moves_spans_and_changes_nothing_else(rows: list[str], left: list[int]) -> None:

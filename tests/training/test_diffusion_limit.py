@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from commands import refusal
 
 from splitstep.training import Recipe, read_recipe, train
 from splitstep.training.run import Run
@@ -45,19 +44,3 @@ def test_a_run_ends_when_alpha_passes_its_limit(tmp_path: Path, monkeypatch: pyt
 def test_an_exact_flow_has_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     growing(monkeypatch, 12)
     assert train(recipe("A F D@exact"), tmp_path / "run", quiet=True).status == "finished"
-
-
-BAD = [
-    ("digits", ["scheme=A F D", "model.diffusion=0.6"], "0.6 is above 0.25, the limit of explicit diffusion"),
-    ("digits", ["model.diffusion=0"], "diffusion=0 must be a positive number"),
-    ("digits", ["model.step=0"], "step=0 must be a positive number"),
-    ("digits", ["scheme=A F @exact"], "A has none; write @exact after such a part alone"),
-    ("stdlib", ["model.ends=reflecting"], "a causal model may not look at later tokens"),
-]
-
-
-@pytest.mark.parametrize(("recipe", "changes", "says"), BAD)
-def test_bad_input_is_one_line_and_exit_code_2(
-    recipe: str, changes: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert says in refusal(capsys, "train", recipe, *changes, "--out", tmp_path / "run")

@@ -16,7 +16,6 @@ from children import check_killed
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from splitstep.cli import main
 from splitstep.fields import FeedForward
 from splitstep.models.base import all_stacks
 from splitstep.models.cost import cost, sketch
@@ -220,13 +219,3 @@ def test_training_with_pairs_compiles_whole(subjects: Path) -> None:
     model, batch, seed = build_model(recipe, task), task.batch(0, 0, 8), torch.tensor(3)
     compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(**batch, dropout_seed=seed).loss, model(**batch, dropout_seed=seed).loss)
-
-
-def test_one_document_is_one_line_and_exit_code_2(
-    subjects: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "one.txt").write_text(" ".join(file.read_text() for file in sorted(subjects.iterdir())))
-    options = [f"data.train={tmp_path / 'one.txt'}", "data.vocab_size=400", "data.next_sentence=true"]
-    assert main(["train", "mlm", *options, "--out", str(tmp_path / "run")]) == 2
-    [said] = capsys.readouterr().err.splitlines()
-    assert "has one document only: give more documents" in said

@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -158,21 +156,6 @@ def test_a_recipe_is_changed_by_entries() -> None:
     ):
         with pytest.raises(ValueError, match=told):
             before.changed(wrong, "x")
-
-
-def test_a_wrong_word_is_answered_without_torch(tmp_path: Path) -> None:
-    """Torch takes seconds to import, and a recipe is read without it."""
-    wrong = [
-        ["train", "digits", "train.lrr=1"], ["train", "digits", "model.widht=3"], ["train", "digits", "scheme=macron"],
-        ["train", "digits", "data.pach=3"], ["train", "digits", "train.steps=many"], ["train", "digist"],
-        ["compare", "digits", "train.lrr=1", "--schemes", "lie,macaron", "--out", "c"],
-    ]  # fmt: skip
-    code = (
-        "import sys; from splitstep import cli; "
-        f"assert [cli.main(words) for words in {wrong}] == [2] * {len(wrong)}; assert 'torch' not in sys.modules"
-    )
-    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
 
 
 def test_a_row_and_its_notation_are_one_run(tmp_path: Path) -> None:

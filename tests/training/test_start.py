@@ -214,18 +214,6 @@ def test_a_start_that_changed_before_the_first_checkpoint_is_refused(finished: P
         trained(document, out)
 
 
-def test_the_command_line_takes_a_start_and_the_table_names_it(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "digits.yaml").write_text(json.dumps(DIGITS))
-    assert cli.main(["train", "digits.yaml", f"start={finished}", "--out", "run"]) == 0
-    assert f"start            {finished}" in capsys.readouterr().out
-    assert cli.main(["train", "digits.yaml", "start=3", "--out", "other"]) == 2
-    assert "start is 3, and needs text or nothing" in capsys.readouterr().err
-    assert "start" not in read_recipe({**DIGITS, "start": None}, "recipe").document()
-
-
 # A classifier of texts begins with a masked language model: its tokenizer, its body, a new head
 
 
@@ -290,15 +278,6 @@ def test_a_finished_run_no_longer_needs_its_start(start: Path, tmp_path: Path, c
     (tmp_path / "pairs.csv").write_text(f"text,text2,label\n{rows}")
     given = classifier(tmp_path / "one", data={"train": str(tmp_path / "pairs.csv")})
     assert not trained(given, tmp_path / "two").start.new  # as many classes, so even the head is taken
-
-
-@pytest.mark.parametrize(("head", "equal"), [("zero", True), ("drawn", False)])
-def test_a_zero_head_gives_all_classes_the_same_probability(head: str, equal: bool, tmp_path: Path) -> None:
-    run = begun({"task": "classify", "model": {**LEARNED, "head_start": head}, "train": TRAIN}, tmp_path)
-    batch = run.task.batch(0, 0, 8)
-    with torch.no_grad():
-        logits = run.model(**{name: x for name, x in batch.items() if name != "labels"}).logits
-    assert bool((logits == 0).all()) == equal
 
 
 def test_what_the_refusal_of_another_scheme_says_to_type_is_accepted(tmp_path: Path) -> None:
