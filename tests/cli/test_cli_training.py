@@ -280,45 +280,40 @@ def test_a_model_whose_output_is_no_number_is_no_traceback(
     assert not options or json.loads(printed)["figures"]["loss"] == "nan"
 
 
-COMPARE = ("compare", "--schemes", "lie,macaron", "--out", "out")
+TRAIN = ("train", "tiny.yaml", "--out", "out")
+COMPARE = ("compare", "tiny.yaml", "--schemes", "lie,macaron", "--out", "out")
 
 
-def test_compare_is_not_for_torchrun(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "without torchrun" in refusal(capsys, *COMPARE, "tiny.yaml")
-
-
-@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"])
-def test_a_launcher_s_variable_that_is_no_number_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv(name, "x")
-    told = f"the environment's {name} is 'x', and must be a whole number"
-    assert told in refusal(capsys, "train", "tiny.yaml", "--out", "out")
-    if name == "WORLD_SIZE":
-        assert told in refusal(capsys, *COMPARE, "tiny.yaml")
-    assert not (folder / "out").exists()
+HALF = "the environment has {}; torchrun and accelerate launch set RANK, LOCAL_RANK, WORLD_SIZE"
+NUMBER = "the environment's {} is 'x', and must be a whole number"
 
 
 @pytest.mark.parametrize(
-    "found", ["RANK=1", "WORLD_SIZE=2", "RANK=0, WORLD_SIZE=2", "RANK=2, LOCAL_RANK=0, WORLD_SIZE=2"]
+    ("found", "words", "told"),
+    [
+        ("WORLD_SIZE=2", COMPARE, "without torchrun"),
+        ("WORLD_SIZE=x", COMPARE, NUMBER.format("WORLD_SIZE")),
+        *((f"{name}=x", TRAIN, NUMBER.format(name)) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT")),
+        *((one, TRAIN, HALF.format(one)) for one in ("RANK=1", "WORLD_SIZE=2", "RANK=2, LOCAL_RANK=0, WORLD_SIZE=2")),
+    ],
 )
-def test_half_of_what_a_launcher_sets_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, found: str
+def test_what_a_launcher_sets_is_whole_or_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, found: str, words: Any, told: str
 ) -> None:
     for entry in found.split(", "):
         monkeypatch.setenv(*entry.split("="))
-    told = refusal(capsys, "train", "tiny.yaml", "--out", "out")
-    assert f"the environment has {found}; torchrun and accelerate launch set RANK, LOCAL_RANK, WORLD_SIZE" in told
+    assert told in refusal(capsys, *words)
     assert not (folder / "out").exists()
 
 
-def test_a_directory_of_another_run_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_of_another_run_is_refused_and_an_unfinished_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     call(capsys, "train", "tiny.yaml", "--out", "run")
     assert "belongs to another run" in refusal(capsys, "train", "tiny.yaml", "train.lr=0.5", "--out", "run")
     assert "belongs to a single run" in refusal(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--out", "run")
+    (folder / "run" / "result.json").unlink()
+    assert "has not finished" in refusal(capsys, "evaluate", "run")
 
 
 def test_no_verb_overwrites_the_result_of_a_run_or_a_comparison(
@@ -351,17 +346,6 @@ def test_a_start_that_fails_leaves_the_directory_free(
             patch.setattr("splitstep.training.loop.Run", Mock(side_effect=error))
             assert message in refusal(capsys, "train", "tiny.yaml", "--out", "out")
         assert not (folder / "out").exists()
-
-
-def test_what_is_not_matched_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["train", "tiny.yaml", "scheme=macaron", "match=none", "--out", "out"]) == 0
-    assert re.search(r"matched +nothing", capsys.readouterr().out)
-
-
-def test_an_unfinished_run_says_how_to_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    call(capsys, "train", "tiny.yaml", "--out", "run")
-    (folder / "run" / "result.json").unlink()
-    assert "has not finished" in refusal(capsys, "evaluate", "run")
 
 
 @pytest.fixture

@@ -17,27 +17,24 @@ ROOT = Path("/sys/fs/cgroup")
 PARENTS = (ROOT / "cpuacct", ROOT / "cpu,cpuacct", ROOT)  # version 1, and version 2 at last
 
 
+def seconds_in(group: Path) -> float:
+    """The processor seconds that a cgroup has counted, by either version's file."""
+    if (group / "cpuacct.usage").exists():
+        return int((group / "cpuacct.usage").read_text()) / 1e9
+    entries = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    return int(entries["usage_usec"]) / 1e6
+
+
 def new_group() -> Path | None:
     """A cgroup that counts processor time, or None where none can be made."""
     for parent in PARENTS:
         group = parent / f"meter-{os.getpid()}"
         try:
             group.mkdir()
-            if seconds_in(group) is not None:
-                return group
-            group.rmdir()
-        except OSError:
+            seconds_in(group)
+            return group
+        except (OSError, KeyError):
             continue
-    return None
-
-
-def seconds_in(group: Path) -> float | None:
-    """The processor seconds that a cgroup has counted, by either version's file."""
-    if (group / "cpuacct.usage").exists():
-        return int((group / "cpuacct.usage").read_text()) / 1e9
-    if (group / "cpu.stat").exists():
-        entries = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
-        return int(entries["usage_usec"]) / 1e6
     return None
 
 
@@ -48,12 +45,9 @@ def metered(words: Sequence[str]) -> tuple[int, float, str]:
         code = subprocess.run(words).returncode
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return code, used.ru_utime + used.ru_stime, "resource usage: no cgroup can be made, orphans are missing"
-
-    def enter() -> None:
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-
-    code = subprocess.run(words, preexec_fn=enter).returncode
-    seconds = seconds_in(group) or 0.0
+    join = lambda: (group / "cgroup.procs").write_text(str(os.getpid()))  # noqa: E731
+    code = subprocess.run(words, preexec_fn=join).returncode
+    seconds = seconds_in(group)
     try:
         group.rmdir()
     except OSError:
@@ -61,17 +55,9 @@ def metered(words: Sequence[str]) -> tuple[int, float, str]:
     return code, seconds, "cgroup"
 
 
-def main(words: Sequence[str]) -> int:
-    if not words:
-        print(__doc__, file=sys.stderr)
-        return 2
-    begun = perf_counter()
-    code, seconds, how = metered(words)
-    print(
-        f"meter: {seconds:.1f} processor seconds, {perf_counter() - begun:.1f} s by the clock ({how})", file=sys.stderr
-    )
-    return code
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    begun = perf_counter()
+    code, seconds, how = metered(sys.argv[1:])
+    clock = f"{perf_counter() - begun:.1f} s by the clock"
+    print(f"meter: {seconds:.1f} processor seconds, {clock} ({how})", file=sys.stderr)
+    sys.exit(code)

@@ -122,20 +122,8 @@ def tokenizer(kind: str) -> Any:
 
 
 ODD = [
-    "▁",
-    "<0x41>",
-    "<s>",
-    "<unk>",
-    "[UNK]",
-    "İ",
-    "ß",
-    "ﬃ",
-    "㍿",
-    "e\u0301\u0323",
-    "\u1100\u1161\u11a8",
-    "각",
-    "\u200b",
-]
+    "▁", "<0x41>", "<s>", "<unk>", "[UNK]", "İ", "ß", "ﬃ", "㍿", "e\u0301\u0323", "\u1100\u1161\u11a8", "각", "\u200b"
+]  # fmt: skip
 BLANKS = [" ", "  ", "\n", "\t", "\u00a0", "\u3000", "\r\n"]
 EMOJI = ["👩‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪🇫🇷", "👍🏽", "❤️", "1️⃣"]
 WORDS = sorted({word for line in LINES for word in line.split()})

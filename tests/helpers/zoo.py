@@ -134,21 +134,11 @@ REFUSED: dict[str, tuple[str, str]] = {
     "HrmTextForCausalLM": ("do not follow one another", "two stacks take turns, and each adds to the other's state"),
 }
 """Models that are not one flow: a part of the error, and the reason."""
-FAST = (
-    "GPT2LMHeadModel",
-    "LlamaForCausalLM",
-    "MixtralForCausalLM",
-    "Gemma2ForCausalLM",
-    "GraniteForCausalLM",
-    "CohereForCausalLM",
-    "DebertaForMaskedLM",
-    "AlbertForMaskedLM",
-    "BartForConditionalGeneration",
-    "T5ForConditionalGeneration",
-    "ViTForImageClassification",
-    "Wav2Vec2ConformerModel",
-    "MambaForCausalLM",
-)
+FAST = [
+    "GPT2LMHeadModel", "LlamaForCausalLM", "MixtralForCausalLM", "Gemma2ForCausalLM", "GraniteForCausalLM",
+    "CohereForCausalLM", "DebertaForMaskedLM", "AlbertForMaskedLM", "BartForConditionalGeneration",
+    "T5ForConditionalGeneration", "ViTForImageClassification", "Wav2Vec2ConformerModel", "MambaForCausalLM",
+]  # fmt: skip
 """One or two of each kind, which run always."""
 
 
