@@ -67,8 +67,7 @@ def test_translators_say_the_same_with_static_caches(scheme: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scheme", "backend"),
-    [("strang-midpoint", "eager"), pytest.param("lie", "inductor", marks=pytest.mark.nightly)],
+    ("scheme", "backend"), [("strang-midpoint", "eager"), pytest.param("lie", "inductor", marks=pytest.mark.nightly)]
 )
 def test_a_decoding_step_with_a_static_cache_compiles_in_one_graph(scheme: str, backend: str) -> None:
     """Once: further steps, at other lengths, run the same graph."""

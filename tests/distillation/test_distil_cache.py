@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import sys
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any
@@ -190,11 +189,6 @@ def test_a_method_that_asks_no_teacher_needs_no_cache(place: Path, tmp_path: Pat
     assert not (tmp_path / "c").exists()
 
 
-def test_training_from_a_cache_needs_no_teacher_in_memory(place: Path, tmp_path: Path) -> None:
-    found = objective(document(place, "skl + mta", cache=str(tmp_path / "c")))
-    assert [one for one in vars(found.teacher).values() if hasattr(one, "model")] == []
-
-
 WRONG = {
     "another teacher": lambda place, given: given["objective"].update(teacher=str(place / "another")),
     "another text": lambda place, given: given["data"].update(path=[str(place / "more.jsonl")]),
@@ -231,18 +225,6 @@ def test_the_same_tokens_in_other_rows_are_another_text() -> None:
     others = [(tokens, [0, 3, 6]), (tokens, [0, 6]), (tokens[::-1].copy(), [0, 2, 6])]
     hashes = {text_sha256(one, np.array(offsets)) for one, offsets in [(tokens, [0, 2, 6]), *others]}
     assert len(hashes) == 4
-
-
-def test_on_a_terminal_the_rows_that_were_read_are_counted(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    objective(document(place, "skl", cache=str(tmp_path / "c")))
-    counts = ["16/36", "32/36", "36/36"]
-    assert "".join(f"\rthe teacher has read {count} rows" for count in counts) in capsys.readouterr().err
-    monkeypatch.setenv("RANK", "1")
-    objective(document(place, "skl", cache=str(tmp_path / "other")))
-    assert capsys.readouterr().err == ""
 
 
 def test_rows_that_are_done_are_not_read_again(place: Path, tmp_path: Path) -> None:

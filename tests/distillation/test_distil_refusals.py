@@ -147,17 +147,6 @@ def test_damage_inside_of_a_cache_and_a_cache_of_something_else_are_one_line(
         assert re.search(r"ids.bin has tokens that are not among .* so the cache is damaged: delete the folder", line)
 
 
-@pytest.mark.parametrize(("method", "told"), [("sra", False), ("kl", True)])
-def test_a_cache_tells_of_logits_if_it_has_them(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, told: bool
-) -> None:
-    assert distil(place, tmp_path / "run", "--method", method, "data.valid=1", "data.test=22") == 0
-    printed = capsys.readouterr().err
-    assert ("64 largest logits a token" in printed) == told
-    assert "reads 1 of 1 row once" in printed
-    assert "on 1 row: " in printed
-
-
 @pytest.mark.parametrize(("largest", "much"), [(1, True), (300, False)])
 def test_a_large_loss_of_a_cache_is_told_with_what_to_do(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], largest: int, much: bool

@@ -65,18 +65,6 @@ def test_a_run_that_was_killed_continues_bit_for_bit(place: Path, tmp_path: Path
     check_killed(given, tmp_path, 2 / 3)
 
 
-def test_the_card_of_a_cut_student_says_so_and_has_no_prompt_after_plain_text(place: Path, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("".join(f"line {number} of a text\n" for number in range(2000)))
-    data = {"path": [str(tmp_path / "notes.txt")], "length": 64}
-    given = document(place, "ce", "teacher") | {"model": {"layers": 2}, "data": data}
-    given["train"] |= {"steps": 1}
-    train(read_recipe(given, "r"), tmp_path / "run", quiet=True)
-    card = (tmp_path / "run" / "model" / "README.md").read_text()
-    assert "trained further with splitstep on the task instruct. It has 2 of its layers.\n" in card
-    assert "## Prompt" not in card
-    assert 'AutoModelForCausalLM.from_pretrained("path/to/this/folder")' in card
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["fsdp", pytest.param("ddp", marks=pytest.mark.nightly)])
 def test_two_processes_learn_what_one_learns(place: Path, tmp_path: Path, parallel: str) -> None:

@@ -107,17 +107,6 @@ def test_a_model_agrees_with_itself(make: Any) -> None:
     assert all(abs(one.distance) < 1e-9 for one in trajectory_distance(pair_of(one, one, ROWS)))
 
 
-def test_places_of_one_tokenizer_predict_all_tokens_of_the_answer() -> None:
-    tokenizer = llama().tokenizer
-    for row in ROWS:
-        read, _ = aligned_row(tokenizer, tokenizer, row)
-        whole = tokenizer(row.prompt + row.answer)["input_ids"]
-        first = read.scored.index(True)
-        assert read.ids == whole
-        assert read.scored == [first <= place < len(whole) - 1 for place in range(len(whole))]
-        assert tokenizer.decode(whole[: first + 1]).encode()[: len(row.prompt.encode())] == row.prompt.encode()
-
-
 @pytest.mark.parametrize("make", [partial(llama, seed=1, layers=2, width=16), gpt2], ids=["one tokenizer", "two"])
 def test_models_are_compared_where_both_have_read_the_same_bytes(make: Any) -> None:
     teacher, student = llama(), make()

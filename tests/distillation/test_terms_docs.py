@@ -26,16 +26,10 @@ def rows(header: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `([^`]+)` \| `?((?:[^|`]|\\\|)+?)`? \|", table, re.M))
 
 
-def test_the_page_lists_every_term() -> None:
+def test_the_page_lists_every_term_alias_and_preset_and_the_limit_of_spans() -> None:
     assert list(rows("term")) == list(TERMS)
-
-
-def test_the_page_lists_every_alias_and_preset() -> None:
     assert rows("alias") == ALIASES
     assert rows("preset") == {name: preset.method for name, preset in PRESETS.items()}
-
-
-def test_the_page_states_the_limit_of_spans() -> None:
     assert f"at most {SPANS} spans" in PAGE
 
 

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
-from torch.func import jvp, vmap
 
 import splitstep.kernels.rotary as module
 from splitstep.fields import Context, FieldSpec, SelfAttention, norm, rotary
@@ -99,17 +98,3 @@ def test_a_compiled_field_with_the_operators_has_the_gradients_of_the_formulas(m
     torch.testing.assert_close(dx, slope)
     assert codes[0].count("torch.ops.splitstep.split_rotary.default(") == 1
     assert codes[1].count("torch.ops.splitstep.join_rotary.default(") == 1
-
-
-def test_transforms_meet_the_formula() -> None:
-    attention, x = field().double(), torch.randn(B, T, 24, dtype=torch.float64)
-    context = Context(rotary=angles())
-
-    def act(x: Tensor) -> Tensor:
-        return attention(0.0, x, context)
-
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        torch.testing.assert_close(vmap(act)(x[None])[0], act(x))
-        direction, eps = torch.randn_like(x), 1e-6
-        slope = (act(x + eps * direction) - act(x - eps * direction)) / (2 * eps)
-        torch.testing.assert_close(jvp(act, (x,), (direction,))[1], slope, rtol=1e-5, atol=1e-7)

@@ -106,18 +106,6 @@ def test_half_depth_has_mean_weights_at_twice_the_step() -> None:
         torch.testing.assert_close(weight, (one + other) / 2, atol=1e-15, rtol=0)
 
 
-def test_half_depth_of_equal_neighbours_is_one_step_of_twice_the_length() -> None:
-    """x + 2h f(x) in place of two steps of x + h f(x)."""
-    model = build("causal", "parallel", step=0.5, layers=2)
-    first, second = model.body.stack.layers
-    second.load_state_dict(first.state_dict())
-    half = coarsened(model, 2)
-    x, context = half.embedding(Text(tokens()), past=0)
-    expected = x + 1.0 * (first["A"](0.0, x, context) + first["F"](0.0, x, context))
-    torch.testing.assert_close(half.body.stack(x, context), expected)
-    assert torch.equal(x, model.embedding(Text(tokens()), past=0)[0])
-
-
 @pytest.mark.parametrize(("kind", "scheme"), REPLAYED)
 def test_a_replay_that_changes_nothing_gives_the_same_logits_bit_for_bit(kind: str, scheme: str) -> None:
     model = listed(kind, scheme, layers=2)

@@ -29,7 +29,7 @@ from made_up import ACCURACY, comparison, translation, trial
 
 from splitstep import jobs as engines
 from splitstep.experiments import running
-from splitstep.experiments.plan import Planned, check_schemes, file_name, plan, read_sweep
+from splitstep.experiments.plan import Planned, file_name, plan, read_sweep
 from splitstep.experiments.statistics import (
     draw_sentences,
     estimate,
@@ -72,14 +72,7 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(schemes: str = "lie", sweep: Sequence[str] = (), seeds: Sequence[int] = (0,)) -> list[Planned]:
-    return plan(tiny(), check_schemes(split_list(schemes)), seeds, read_sweep(sweep))
-
-
-def test_a_sweep_has_every_combination() -> None:
-    assert read_sweep([]) == []
-    assert read_sweep(["train.lr=1e-3, 3e-3"]) == [("train.lr=1e-3",), ("train.lr=3e-3",)]
-    both = read_sweep(["train.lr=1,2", "train.clip=0,1"])
-    assert both == [(f"train.lr={a}", f"train.clip={b}") for a in (1, 2) for b in (0, 1)]
+    return plan(tiny(), split_list(schemes), seeds, read_sweep(sweep))
 
 
 def test_the_plan_has_every_scheme_with_every_setting_and_seed_in_a_folder_of_its_own() -> None:
@@ -90,6 +83,8 @@ def test_the_plan_has_every_scheme_with_every_setting_and_seed_in_a_folder_of_it
     }
     assert runs[0].folder == "runs/lie-lr1e-3-seed0"
     assert all(run.recipe.reference == "A F" for run in runs)
+    both = planned(sweep=["train.lr=1,2", "train.clip=0,1"])
+    assert [(r.recipe.train.lr, r.recipe.train.clip) for r in both] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     decimal = planned(sweep=["train.lr=0.01,1.01"])
     assert [run.folder for run in decimal] == ["runs/lie-lr0.01-seed0", "runs/lie-lr1.01-seed0"]
     lists = planned(sweep=["train.betas=[0.9, 0.95],[0.9, 0.99]"])
@@ -100,13 +95,9 @@ def test_the_plan_has_every_scheme_with_every_setting_and_seed_in_a_folder_of_it
 
 @pytest.mark.parametrize(("schemes", "sweep", "message"), [
     ("", [], "has an empty entry"),
-    ("lie,,macaron", [], "has an empty entry"),
-    ("lie,", [], "has an empty entry"),
     ("lie,A F", [], "'A F' is listed twice"),
     ("lie,macaron", ["train.lr=1e-3,0.001"], "repeats an earlier setting"),
-    ("lie", ["train.lr=1, 1"], "repeats an earlier setting"),
     ("lie", ["train.lr"], "not of the form key=value,value"),
-    ("lie", ["train.lr="], "not of the form key=value,value"),
     ("lie", ["train.lr=1,,2"], "not of the form key=value,value"),
     ("lie", ["scheme=lie,macaron"], "sets scheme itself"),
     ("lie", ["train.seed=1,2"], "sets train.seed itself"),
@@ -365,16 +356,6 @@ def test_large_perplexities_have_commas_in_tables_and_read_back() -> None:
     assert "+11,114.75" in page
 
 
-def test_a_table_says_that_its_runs_shared_the_machine() -> None:
-    result = translation(2)
-    notes = [
-        tables.reading_note(dataclasses.replace(result, made=dataclasses.replace(result.made, engine=engine)))
-        for engine in ("local", "local=1", "local=4")
-    ]
-    assert ["at once" in note for note in notes] == [False, False, True]
-    assert notes[-1].endswith(" Seconds and tokens/s: with 4 runs at once.")
-
-
 # Engines
 
 
@@ -576,9 +557,3 @@ def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPa
     ):
         pass
     assert "\n" not in str(error.value)
-
-
-def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ValueError, match=r"pip install 'splitstep\[cluster\]'"), open_engine("dask=tcp://x:1", 1):
-        pass

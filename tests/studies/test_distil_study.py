@@ -38,15 +38,7 @@ from splitstep.studies.distil import STUDY, compare_methods
 from splitstep.studies.distil.directory import plan, slug
 from splitstep.studies.distil.document import ENDED, main_table
 from splitstep.studies.distil.inputs import PLAIN
-from splitstep.studies.distil.result import (
-    BITS,
-    COMPARED,
-    ROUGE,
-    DistilResult,
-    DistilRun,
-    distil_verdict,
-    with_claims,
-)
+from splitstep.studies.distil.result import BITS, COMPARED, ROUGE, DistilResult, DistilRun, distil_verdict, with_claims
 from splitstep.studies.distil.study import Distilled, base_of, differences_of, row_of
 from splitstep.support.provenance import Provenance
 from splitstep.support.words import split_list

@@ -26,10 +26,14 @@ from splitstep.experiments.study import STUDIES, study_of
 from splitstep.experiments.trials import outcome_of
 from splitstep.studies.glue import DEFAULT, STUDY, glue, read_starts, settings
 from splitstep.studies.glue.bodies import Body
-from splitstep.studies.glue.result import LOSS, MEAN, FineTuning, GlueResult, Kind
-from splitstep.studies.glue.rows import (
+from splitstep.studies.glue.result import (
+    LOSS,
+    MEAN,
     WITHOUT,
     Arm,
+    FineTuning,
+    GlueResult,
+    Kind,
     base_of,
     claims_of,
     constant_figures,

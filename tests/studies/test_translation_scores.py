@@ -26,14 +26,7 @@ from splitstep.experiments.statistics import (
 from splitstep.experiments.trials import RunRecord
 from splitstep.inference.translate import translate_split
 from splitstep.models import SplitstepForTranslation, TranslationConfig
-from splitstep.studies.compare.test_splits import (
-    System,
-    bleu_of,
-    match_of,
-    on_test_sets,
-    sacrebleu_of,
-    sentence_counts,
-)
+from splitstep.studies.compare.test_splits import System, bleu_of, match_of, on_test_sets, sacrebleu_of, sentence_counts
 from splitstep.tasks import task
 from splitstep.tasks.pairs.codec import END, PAD, Codec, TextForm, learn
 from splitstep.tasks.pairs.scores import Score, multi_bleu, score, split_compounds

@@ -1,8 +1,6 @@
 """Own labelled text: what is held out, how pairs are written, what is refused."""
 
 import csv
-import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -190,11 +188,3 @@ def test_a_header_that_looks_like_an_example_is_explained(tmp_path: Path) -> Non
         ValueError, match=r'line 1: the class "how" .* if the first line is a header, name the columns \(data.text='
     ):
         load(train=path)
-
-
-def test_jsonl_trains_like_csv(tmp_path: Path) -> None:
-    rows = reviews(60)
-    path = tmp_path / "a.jsonl"
-    path.write_text(os.linesep.join(json.dumps({"text": text, "label": label}) for text, label in rows))
-    one, other = load(train=str(path)), load(train=write(tmp_path / "a.csv", rows))
-    assert one.describe()["sha256"] == other.describe()["sha256"]

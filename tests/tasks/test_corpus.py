@@ -64,8 +64,7 @@ def whole(parts: Iterator[Chunk]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("boundary", "expected"),
-    [("line", ["a b", "c", "d"]), ("blank", ["a b\nc", "d"]), ("file", ["a b\nc\n\n \nd"])],
+    ("boundary", "expected"), [("line", ["a b", "c", "d"]), ("blank", ["a b\nc", "d"]), ("file", ["a b\nc\n\n \nd"])]
 )
 def test_documents_end_where_the_option_says(boundary: Any, expected: list[str], tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("\ufeffa b\r\nc\n\n \nd\n".encode())

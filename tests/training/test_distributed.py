@@ -30,7 +30,6 @@ from torch.distributed.tensor import DTensor
 from splitstep.models import SplitstepForSequenceClassification, SplitstepForTranslation
 from splitstep.training import Recipe, RunDirectory, read_recipe
 from splitstep.training.evaluate import evaluate
-from splitstep.training.objective import work_for
 from splitstep.training.processes import Processes, this_world
 from splitstep.training.run import Run
 
@@ -77,21 +76,6 @@ def agree(out: Path, reference: Path) -> None:
     assert (one["tokens"], one["steps"]) == (two["tokens"], two["steps"])
     assert two["processes"] == 2
     assert two["test"]["loss"] == pytest.approx(one["test"]["loss"], abs=1e-6)
-
-
-def test_shares_add_up() -> None:
-    """Two processes' parts hold every row once, and every part knows the count of the whole."""
-    recipe = read_recipe(RECIPE, "r")
-    task = recipe.load_task()
-    whole = task.batch(0, 3, 12)
-    worlds = [Processes(rank, 2, torch.device("cpu")) for rank in range(2)]
-    works = [work_for(task, recipe.train, 3, world) for world in worlds]
-    parts = [part for work in works for part in work.parts]
-    assert sorted(row.tolist() for part in parts for row in part["input_ids"]) == sorted(whole["input_ids"].tolist())
-    assert {float(work.items) for work in works} == {float(task.items(whole))}
-    assert {work.tokens for work in works} == {task.tokens(whole)} == {int(whole["attention_mask"].sum())}
-    seeds = {int(seed) for work in works for seed in work.seeds}
-    assert len(seeds) == 4
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
@@ -298,8 +282,7 @@ def test_language_models_too(parallel: str, scheme: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("parallel", "keep"),
-    [("fsdp", "best"), *(pytest.param(*x, marks=pytest.mark.nightly) for x in MORE)],
+    ("parallel", "keep"), [("fsdp", "best"), *(pytest.param(*x, marks=pytest.mark.nightly) for x in MORE)]
 )
 def test_the_first_process_translates_for_all(
     parallel: str, keep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

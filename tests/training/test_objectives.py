@@ -13,10 +13,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from splitstep.models import SplitstepForImageClassification
-from splitstep.tasks import Batch
-from splitstep.training import read_recipe
-from splitstep.training.networks import build_model
-from splitstep.training.objective import Learner, task_loss
 
 PROJECT = {"name": "project", "weight": 0.5}
 
@@ -99,20 +95,6 @@ def test_what_it_learns_is_resumed_and_not_exported(processes: int, parallel: st
     exported = load_file(tmp_path / "whole" / "model" / "model.safetensors")
     assert exported.keys() == dict(model.named_parameters()).keys()
     assert "objective" not in json.dumps(model.config.to_dict())
-
-
-def test_a_learner_is_what_the_model_returns() -> None:
-    given = read_recipe(RECIPE, "r")
-    task = given.load_task()
-    model = build_model(given, task)
-    batch: Batch = task.batch(0, 0, 16)
-    items, seed = torch.tensor(16.0), torch.tensor(5)
-    expected = model(**batch, num_items_in_batch=items, dropout_seed=seed).loss
-    assert torch.equal(Learner(model)(batch, items, seed), expected)
-    assert Learner(model).own() == {}
-    assert [name for name, _ in Learner(model, task_loss).named_parameters()] == [
-        f"model.{name}" for name, _ in model.named_parameters()
-    ]
 
 
 def test_options_that_an_objective_lacks_are_one_line(tmp_path: Path) -> None:

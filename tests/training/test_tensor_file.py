@@ -50,11 +50,3 @@ def test_any_rows_are_read_from_any_cut(rows: int, data: st.DataObject, tmp_path
         for one in found:
             one.copy_to(target)
         assert torch.equal(target.local, wanted)
-
-
-def test_a_scalar_is_one_piece(tmp_path: Path) -> None:
-    write_tensors(tmp_path / "x.safetensors", {"step": torch.tensor(7.0)})
-    [found] = rows_of(tmp_path / "x.safetensors", {})
-    target = LocalShard(torch.zeros(()), 0, torch.Size(), False)
-    found.copy_to(target)
-    assert (whole_shape([found]), float(target.local)) == ([], 7.0)
