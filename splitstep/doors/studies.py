@@ -59,13 +59,12 @@ def compare(
     numbers = asked.seeds(seeds)
     for text in filter(None, schemes):
         scheme(text)  # refuses a wrong one before torch is imported
-    from ..experiments.arms import check_arms, read_ablate
-    from ..experiments.plan import check_schemes, read_sweep
+    from ..experiments.plan import read_ablate, read_sweep
     from ..studies.compare import compare as study
 
     out, settings = default_folder("compare", asked.recipe.task, out), read_sweep(sweep or [])
     result = study(
-        asked.recipe, check_schemes(schemes), numbers, out, sweep=settings, arms=check_arms(arms),
+        asked.recipe, schemes, numbers, out, sweep=settings, arms=arms,
         own_arms=read_ablate(asked.document, asked.name).arms, engine=engine, data=data,
     )  # fmt: skip
     return kept(result, out)
@@ -154,7 +153,7 @@ def ablate(
     rates LIST: Learning rates to try, such as 5e-4,1e-3. Default: a third, 1 and 3 times lr.
     """
     asked = recipe_asked("ablate", recipe, changes, task)
-    from ..experiments.arms import check_arms, read_ablate
+    from ..experiments.plan import read_ablate
     from ..studies.ablate.study import ablate as study
     from ..studies.ablate.study import check_rates
 
@@ -162,7 +161,7 @@ def ablate(
     count = next(given for given in (seeds, own.seeds, ABLATION_SEEDS) if given is not None)
     out = default_folder("ablate", asked.recipe.task, out)
     result = study(
-        asked.recipe, out, arms=check_arms(arms), own_arms=own.arms, seeds=asked.seeds(count),
+        asked.recipe, out, arms=arms, own_arms=own.arms, seeds=asked.seeds(count),
         rates=check_rates(rates) if rates else own.rates, engine=engine, data=data,
     )  # fmt: skip
     return kept(result, out)

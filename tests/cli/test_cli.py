@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import refusal
+from commands import Capsys, Patch, refusal
 from typer.main import get_command
 
 from splitstep import SCHEMES, cli
@@ -53,7 +53,7 @@ def test_json_is_one_document_and_the_file_is_the_same(tmp_path: Path) -> None:
         )
 
 
-def test_measured_orders_join_and_are_null_where_a_part_replaces(capsys: pytest.CaptureFixture[str]) -> None:
+def test_measured_orders_join_and_are_null_where_a_part_replaces(capsys: Capsys) -> None:
     assert cli.main(["schemes", "F A", "A@heun F@heun", "=A =F", "--measure", "--json"]) == 0
     first, second, third = json.loads(capsys.readouterr().out)["rows"]
     assert list(first) == [*KEYS, "measured", "errors"]
@@ -85,7 +85,7 @@ def test_the_table_fits_80_columns_and_any_encoding() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_keeps_the_contract(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_keeps_the_contract(verb: str, capsys: Capsys) -> None:
     words = verb.split()
     assert cli.main([*words, "--help"]) == 0
     text = capsys.readouterr().out
@@ -98,9 +98,7 @@ def test_every_verb_keeps_the_contract(verb: str, capsys: pytest.CaptureFixture[
     assert "requires an argument" in refusal(capsys, *words, "--out")
 
 
-def test_help_is_whole_on_80_columns_and_lists_what_there_is_to_choose(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_is_whole_on_80_columns_and_lists_what_there_is_to_choose(capsys: Capsys, monkeypatch: Patch) -> None:
     def shown(*words: str) -> str:
         assert cli.main([*words, "--help"]) == 0
         return capsys.readouterr().out
@@ -130,7 +128,7 @@ SHARED = {"--seeds", "--engine", "--out", "--data", "--json", "--help"}
 
 
 @pytest.mark.parametrize("verb", OWN)
-def test_help_shows_the_options_of_one_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_options_of_one_verb(verb: str, capsys: Capsys) -> None:
     assert cli.main([*verb.split(), "--help"]) == 0
     text = capsys.readouterr().out
     assert set(re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, re.M)) == OWN[verb] | SHARED
@@ -138,9 +136,7 @@ def test_help_shows_the_options_of_one_verb(verb: str, capsys: pytest.CaptureFix
     assert others == (set(OWN) - {verb} if verb == "compare" else set())
 
 
-def test_a_result_is_written_whole_or_not_at_all(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_is_written_whole_or_not_at_all(tmp_path: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     (tmp_path / "result.json").write_text("before")
 
     def full(*args: Any) -> None:
@@ -190,9 +186,7 @@ def test_closed_streams_are_quiet(closed: str, words: str, code: int) -> None:
     assert len(run.stderr.splitlines()) == (closed == "<&-")
 
 
-def test_an_interrupt_is_one_line_and_exit_code_130(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_is_one_line_and_exit_code_130(capsys: Capsys, monkeypatch: Patch) -> None:
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...experiments.arms import FULL
 from ...experiments.experiment import Answer, Rule, Setting, all_of, decide, opposite
+from ...experiments.plan import FULL
 from ...experiments.result import Result
 from ...experiments.sections import estimated
 from ...experiments.statistics import Estimate

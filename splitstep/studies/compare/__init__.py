@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...experiments.arms import FULL, Assignments
 from ...experiments.experiment import Setting
-from ...experiments.plan import Planned, plan
+from ...experiments.plan import FULL, Assignments, Planned, plan
 from ...experiments.running import Workplace, made_by_runs
 from ...experiments.study import Study
 from ...experiments.trials import RunRecord

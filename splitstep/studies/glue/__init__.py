@@ -21,8 +21,19 @@ from ...tasks.sentences import Sentences
 from ...training import Recipe, override, read_recipe
 from .bodies import Body, find_bodies, read_starts, shape_of
 from .document import document
-from .result import KINDS, FineTuning, GlueResult, Kind
-from .rows import APART, DEFAULT, Arm, base_of, claims_of, differences, majority_of
+from .result import (
+    APART,
+    DEFAULT,
+    KINDS,
+    Arm,
+    FineTuning,
+    GlueResult,
+    Kind,
+    base_of,
+    claims_of,
+    differences,
+    majority_of,
+)
 
 __all__ = ["DEFAULT", "STUDY", "glue", "read_starts"]
 

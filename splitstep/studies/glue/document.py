@@ -23,8 +23,20 @@ from ...report.tables import Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed
 from ...tasks.glue import PARTS
-from .result import LOSS, MEAN, FineTuning, GlueResult, OnTask, Row, title_of
-from .rows import WITHOUT, Arm, figures_of, glue_verdict, score_on
+from .result import (
+    LOSS,
+    MEAN,
+    WITHOUT,
+    Arm,
+    FineTuning,
+    GlueResult,
+    OnTask,
+    Row,
+    figures_of,
+    glue_verdict,
+    score_on,
+    title_of,
+)
 
 NAME = Column("start", text=True)
 FORM, MEAN_FORM = "{:.1f}", "{:.2f}"  # of points

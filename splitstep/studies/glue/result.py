@@ -1,15 +1,43 @@
-"""The result of fine-tuning on GLUE: its runs, its rows, its differences, written as JSON and read back."""
+"""The result of fine-tuning on GLUE: its runs, its rows, its differences. Scores are as GLUE's leaderboard has them: a
+figure for each body, then means over bodies. What these say about the paper's claim, by the rule that
+docs/results/pretrain.md states, and the verdict.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal, NamedTuple
 
-from ...experiments.experiment import Claim, Difference, Setting
+import numpy as np
+
+from ...experiments.experiment import (
+    Claim,
+    Difference,
+    Experiment,
+    Form,
+    Observation,
+    Quantity,
+    Rule,
+    Sample,
+    Setting,
+    decide,
+    difference,
+    evidence,
+    sample,
+)
 from ...experiments.result import Result
-from ...experiments.statistics import Estimate
+from ...experiments.statistics import Bounds, Estimate
+from ...report.document import Verdict
+from ...schemes import scheme
 from ...support.provenance import Provenance
 from ...support.typed import Inlined
+from ...support.words import listed
+from ...tasks.glue import PARTS
+from ...tasks.measures import F1_ACCURACY, PEARSON, class_figures
+from ...tasks.sentences import Sentences
 from ...training.result import RunOutcome
 from .bodies import Body
 
@@ -95,3 +123,228 @@ class GlueResult(Result):
     def __post_init__(self) -> None:
         if not self.rows:
             raise ValueError("it has no rows")
+
+
+DEFAULT = ("cola", "sst2", "mrpc", "rte", "stsb")
+APART = frozenset({"wnli"})  # never in the mean
+POINTS = 100.0
+WITHOUT = "mean without "  # before a task: the mean of all others
+PEARSON_ON_STSB = "stsb pearson"
+
+
+OVERLAP = 62.0  # Pearson's correlation on STS-B of counting shared words, in points
+IN_POINTS, IN_NATS = Form("{:+.2f}", "points"), Form("{:+.4f}", "nats")  # per masked token
+MISSING = "no pre-training seed has both figures"
+
+
+class Question(NamedTuple):
+    """What is asked about a difference, and the rule for the answer."""
+
+    text: str
+    rule: Rule
+    form: Form = IN_POINTS
+    less: bool = False  # is better, so that the question is about minus the difference
+
+
+QUESTIONS = {
+    MEAN: Question("{of} has a higher GLUE mean than {to}", Rule(margin=0.5, fewest=5)),
+    LOSS: Question("{of} has a lower held-out masked loss than {to}", Rule(margin=0.01, fewest=5), IN_NATS, less=True),
+}  # about two schemes; `fewest` pairs of pre-training seeds
+AGAINST_SCRATCH = {
+    "sst2": Question("pre-training helps {of} on SST-2", Rule(fewest=0)),
+    PEARSON_ON_STSB: Question("pre-training helps {of} on STS-B (Pearson)", Rule(fewest=0)),
+}
+
+
+def figures_of(task: str) -> tuple[str, ...]:
+    """The figures that a task's score is the mean of."""
+    metric = PARTS[task].metric
+    return {F1_ACCURACY: ("f1", "accuracy"), PEARSON: ("pearson", "spearman")}.get(metric, (metric.name,))
+
+
+def points(figures: Mapping[str, float] | None, names: Sequence[str]) -> float:
+    """The mean of these figures in points; NaN if one is missing."""
+    return POINTS * math.fsum((figures or {}).get(name, math.nan) for name in names) / len(names)
+
+
+def score_on(run: FineTuning, split: str = "test") -> float:
+    """A run's score on a split; `test` is the published dev set."""
+    return points(getattr(run, split), figures_of(run.task))
+
+
+def bounds_of(*tasks: str) -> Bounds:
+    """The least and the greatest mean of these tasks' scores."""
+    least = [POINTS * (PARTS[task].metric.least or 0.0) for task in tasks]
+    return Bounds(fmean(least), POINTS) if tasks else Bounds()
+
+
+class Arm:
+    """The networks of one name, pre-trained or from scratch: each body has the mean of its fine-tunings. `valid`
+    chooses the setting of each task; dev decides nothing. `figures` has them all by what they are called."""
+
+    def __init__(
+        self, name: str, kind: Kind, runs: Sequence[FineTuning], bodies: Sequence[Body], in_mean: Sequence[str]
+    ) -> None:
+        self.kind: Kind = kind
+        self.name, self.title = name, title_of(name, kind)
+        self.bodies = [body for body in bodies if body.name == name]
+        own = [
+            Observation(self.title, run.body, run.setting, run.status == "finished", run, run.task)
+            for run in runs
+            if (run.name, run.kind) == (name, kind)
+        ]
+        experiment = Experiment(own, Quantity(lambda run: score_on(run, "valid")))
+        self.runs = {task: experiment.of(self.title, task) for task in dict.fromkeys(run.block for run in own)}
+        scores = {task: self.on(task, *figures_of(task)) for task in self.runs}
+        single = {f"{task} {one}": self.on(task, one) for task in self.runs for one in figures_of(task)}
+        means = {f"{WITHOUT}{task}": mean_of(scores, [one for one in in_mean if one != task]) for task in in_mean}
+        self.figures = {**scores, **single, **means}
+        if in_mean:
+            self.figures[MEAN] = mean_of(scores, in_mean)
+        if kind == "pre-trained":
+            self.figures[LOSS] = self.held_out("loss")
+
+    def on(self, task: str, *names: str) -> Sample:
+        """The mean of the figures that are named, on a task, in points."""
+        return sample(self.runs[task], Quantity(lambda run: points(run.test, names), bounds_of(task)))
+
+    def held_out(self, figure: str, unit: float = 1.0, greatest: float | None = None) -> Sample:
+        """A figure of pre-trained bodies on held-out text, as far as it is known."""
+        bodies = self.bodies if self.kind == "pre-trained" else []
+        found = {body.seed: unit * (body.held_out or {}).get(figure, math.nan) for body in bodies}
+        known = {seed: value for seed, value in sorted(found.items()) if math.isfinite(value)}
+        return Sample(known, Bounds(0.0, greatest))
+
+    def on_task(self, task: str) -> OnTask:
+        """What the row says of a task."""
+        runs = self.runs[task]
+        finished = sum(run.finished for run in runs)
+        means = {name: self.figures[f"{task} {name}"].mean() for name in figures_of(task)}
+        figures = {name: mean for name, mean in means.items() if mean is not None}
+        return OnTask(task, runs[0].setting, finished, len(runs) - finished, self.figures[task].mean(), figures)
+
+    def row(self) -> Row:
+        """The row of the table."""
+        return Row(
+            name=self.name,
+            scheme=self.bodies[0].scheme,
+            kind=self.kind,
+            parameters=next(iter(self.runs.values()))[0].run.cost.parameters,
+            tasks=tuple(self.on_task(task) for task in self.runs),
+            mean=self.figures[MEAN].mean() if MEAN in self.figures else None,
+            masked_loss=self.held_out("loss").mean(),
+            masked_accuracy=self.held_out("accuracy", POINTS, POINTS).mean(),
+        )
+
+
+def mean_of(scores: Mapping[str, Sample], tasks: Sequence[str]) -> Sample:
+    """The mean over tasks of each body that has a score on all of them."""
+    found = [scores[task].values for task in tasks]
+    bodies = sorted(set.intersection(*map(set, found))) if found else []
+    return Sample({body: fmean(one[body] for one in found) for body in bodies}, bounds_of(*tasks))
+
+
+def differences(arms: Sequence[Arm], base: str) -> list[Difference]:
+    """Every other name minus the base, and every name minus itself from scratch, in every figure that both have."""
+    trained = {arm.name: arm for arm in arms if arm.kind == "pre-trained"}
+    pairs = [(arm, trained[base]) for name, arm in trained.items() if name != base]
+    pairs += [(trained[arm.name], arm) for arm in arms if arm.kind == "scratch"]
+    return [
+        difference(what, of.title, to.title, of.figures[what], to.figures[what])
+        for of, to in pairs
+        for what in (MEAN, *of.runs, PEARSON_ON_STSB, LOSS)
+        if what in of.figures and what in to.figures
+    ]
+
+
+def majority_of(name: str, task: Sentences) -> Majority:
+    """What the commonest class of the training set gives on the published dev set; of numbers, any constant."""
+    names = figures_of(name)
+    if not task.labels:
+        found = dict.fromkeys(names, 0.0)
+    else:
+        counts = np.bincount(task.examples["train"].labels, minlength=len(task.labels))
+        found = constant_figures(int(counts.argmax()), task.examples["test"].labels, len(task.labels))
+    return Majority(name, points(found, names), {one: POINTS * found[one] for one in names})
+
+
+def constant_figures(guess: int, labels: np.ndarray, classes: int) -> dict[str, float]:
+    """The figures of a classifier that always says the same."""
+    right, n = float((labels == guess).sum()), float(len(labels))
+    sums = {"nll": math.nan, "correct": right, "examples": n}
+    if classes == 2:
+        said = {"tp": right, "fp": n - right} if guess == 1 else {"tn": right, "fn": n - right}
+        sums |= {"tp": 0.0, "fp": 0.0, "tn": 0.0, "fn": 0.0} | said
+    return class_figures(sums)
+
+
+def base_of(rows: Sequence[tuple[str, str]]) -> str:
+    """The name that the others are compared with: the first of the scheme lie, else the first. Rows are names with
+    their schemes."""
+    lie = str(scheme("lie"))
+    return next((name for name, notation in rows if notation == lie), rows[0][0])
+
+
+def claims_of(rows: Sequence[Row], differences: Sequence[Difference], tasks: Sequence[str]) -> list[Claim]:
+    """The answers to all questions that these runs are about."""
+    return [*(claim_of(one, tasks) for one in claimed(rows, differences)), *below_overlap(rows)]
+
+
+def claimed(rows: Sequence[Row], differences: Sequence[Difference]) -> list[Difference]:
+    """The differences that claims are about, in the order of the claims."""
+    trained = {row.title for row in rows if row.kind == "pre-trained"}
+
+    def is_claimed(one: Difference) -> bool:
+        if one.to not in trained:
+            return one.what in AGAINST_SCRATCH
+        return one.of in trained and (one.what == MEAN or (one.what == LOSS and one.found is not None))
+
+    return [one for one in differences if is_claimed(one)]
+
+
+def claim_of(one: Difference, tasks: Sequence[str]) -> Claim:
+    """The claim about a difference: of the mean, of the masked loss, or to the same network from scratch."""
+    asked = {**QUESTIONS, **AGAINST_SCRATCH}[one.what]
+    question, names = asked.text.format(of=one.of, to=one.to), (one.of, one.to)
+    if one.what == MEAN and set(tasks) != set(DEFAULT):
+        return Claim(question, "undecided", f"the rule is about the mean of {', '.join(DEFAULT)}")
+    gain, (more, less) = (one.found and one.found.turned, names[::-1]) if asked.less else (one.found, names)
+    answer = decide(gain, asked.rule)
+    said = evidence(f"{more} minus {less}", gain, asked.form, asked.rule.fewest, MISSING)
+    if one.what in AGAINST_SCRATCH and answer != "undecided":
+        return Claim(question, "helps" if answer == "supported" else "hurts", said)
+    return Claim(question, answer, said)
+
+
+def below_overlap(rows: Sequence[Row]) -> list[Claim]:
+    """Says so if no pre-trained row reaches what word overlap alone gives on STS-B."""
+    trained = [row for row in rows if row.kind == "pre-trained" and any(one.task == "stsb" for one in row.tasks)]
+    found = [row.on("stsb").figures.get("pearson") for row in trained]
+    if not found or any(one is None or one.mean >= OVERLAP for one in found):
+        return []
+    reached = ", ".join(f"{row.name} {one.mean / 100:.3f}" for row, one in zip(trained, found, strict=True) if one)
+    return [Claim(f"STS-B is above word overlap ({OVERLAP / 100:.2f} Pearson)", "not supported", reached)]
+
+
+def glue_verdict(result: GlueResult) -> Verdict:
+    """The answers about the mean and the masked loss, or what is known if there is nothing to compare."""
+    rows = [row for row in result.rows if row.kind == "pre-trained"]
+    told = list(zip(claimed(result.rows, result.differences), result.claims, strict=False))  # the last may be of a row
+    if len(rows) < 2:
+        return Verdict("open", alone(rows[0], [claim for _, claim in told]))
+    means, others = ([(one, claim) for one, claim in told if one.what == what] for what in (MEAN, LOSS))
+    if not means:
+        return Verdict("open", f"WNLI alone says nothing about {listed([row.name for row in rows])}.")
+    settled = any(claim.answer != "undecided" for _, claim in means)
+    few = all(one.found is not None and one.found.lacks for one, _ in means) and set(result.in_mean) == set(DEFAULT)
+    said = [f"claim that {one.question} is {one.answer}: {one.evidence}" for _, one in [*means, *others]]
+    return Verdict("settled" if settled else "too few" if few else "open", f"The {'; the '.join(said)}.")
+
+
+def alone(row: Row, scratch: Sequence[Claim]) -> str:
+    """What is known of a single name, and whether pre-training helps it."""
+    if row.mean is None:
+        return f"{row.name} has no GLUE mean; nothing was compared."
+    interval = row.mean.lacks or f"95% interval {row.mean.low:.2f} to {row.mean.high:.2f}"
+    rest = "".join(f"; {one.question}: {one.answer}, {one.evidence}" for one in scratch) or "; nothing was compared"
+    return f"{row.name} has a GLUE mean of {row.mean.mean:.2f} points ({interval}){rest}."
