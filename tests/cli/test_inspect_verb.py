@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from commands import Capsys
 from pretrained_folders import POSITIONS, WORDS, llama, saved
 from transformers import ViTConfig, ViTModel
 
@@ -18,7 +19,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(tmp_path_factory.mktemp("models") / "llama", llama())
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
+def refused(capsys: Capsys, *words: Any) -> str:
     """The one line of an inspection that is refused."""
     assert main(["inspect", *map(str, words)]) == 2
     out, error = capsys.readouterr()
@@ -29,9 +30,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
     return line
 
 
-def test_it_writes_a_page_and_a_result_that_can_be_drawn_again(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_writes_a_page_and_a_result_that_can_be_drawn_again(folder: Path, tmp_path: Path, capsys: Capsys) -> None:
     out, prompts = tmp_path / "look", tmp_path / "prompts.jsonl"
     prompts.write_text('{"text": "The cat sat on the <b>mat</b>."}\n\n{"text": "def f(x): return x"}\n')
     words = ["--text", str(prompts), "--tokens", "12", "--probes", "drift,rank", "--out", str(out), "--save", "states"]
@@ -71,14 +70,14 @@ def test_it_writes_a_page_and_a_result_that_can_be_drawn_again(
     ],
 )
 def test_wrong_options_are_one_line(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+    folder: Path, tmp_path: Path, capsys: Capsys, words: list[str], message: str
 ) -> None:
     assert message in refused(capsys, folder, "--out", tmp_path / "out", *words)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_other_files_and_an_empty_file_of_texts_are_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
     assert "holds other files" in refused(capsys, folder, "--out", tmp_path)
@@ -108,14 +107,12 @@ MODELS = {  # and more of folders that do not load in tests/opening
 
 
 @pytest.mark.parametrize(("name", "message"), MODELS.items())
-def test_what_cannot_be_looked_into_is_refused(
-    name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_looked_into_is_refused(name: str, message: str, tmp_path: Path, capsys: Capsys) -> None:
     broken(name, tmp_path / "model")
     assert re.search(message, refused(capsys, tmp_path / "model", "--out", tmp_path / "out"))
 
 
-def test_a_model_with_numbers_that_overflow_is_still_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_with_numbers_that_overflow_is_still_a_page(tmp_path: Path, capsys: Capsys) -> None:
     model = llama()
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight.fill_(1e30)

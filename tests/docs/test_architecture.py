@@ -70,7 +70,7 @@ def run_job(job: str, folder: Path) -> None:
         looks.inspect(str(model), texts=2, tokens=8, probes=("trajectory",), out=folder / "look")
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", ["train", pytest.param("compare", marks=pytest.mark.nightly), "inspect"])
 def test_data_flow_as_the_page_draws_it(job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "open_engine", here)
     values, expected = handed_on(lambda: run_job(job, tmp_path)), drawn(job)

@@ -15,17 +15,18 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 TRANSLATION = FOLDER / "translation.py"
 
 
-def run(name: str, out: Path, *words: str) -> Any:
+def run(name: str, out: Path, *words: str, result: str = "result.json") -> Any:
     """What a benchmark writes; it may miss its bars here."""
-    command = [sys.executable, str(FOLDER / name), "--tiny", *words, "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    home = {**os.environ, "SPLITSTEP_CACHE": str(out / "cache")}
+    command = [sys.executable, str(FOLDER / name), *words, "--out", str(out / result if result == "out.json" else out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=home)
     assert done.returncode in (0, 1), done.stderr
-    return json.loads(out.read_text())
+    return json.loads((out / result).read_text())
 
 
 @pytest.mark.nightly
 def test_the_benchmark_of_masked_training_compares_every_way(tmp_path: Path) -> None:
-    found = run("mlm_throughput.py", tmp_path / "out.json", "--rounds", "2", "--updates", "4")
+    found = run("mlm_throughput.py", tmp_path, "--tiny", "--rounds", "2", "--updates", "4", result="out.json")
     rows = {(row["way"].split(",")[0], row["text"]): row for row in found["rows"]}
     assert len(rows) == 6
     shares = found["share_of_real_tokens"]
@@ -39,21 +40,14 @@ def test_the_benchmark_of_masked_training_compares_every_way(tmp_path: Path) -> 
 
 @pytest.mark.nightly
 def test_the_benchmark_of_preparation_makes_pairs(tmp_path: Path) -> None:
-    words = ["--megabytes", "1", "--vocab-size", "4000", "--next-sentence", "--out", str(tmp_path)]
-    done = subprocess.run([sys.executable, str(FOLDER / "prepare_text.py"), *words], capture_output=True, text=True)
-    assert done.returncode in (0, 1), done.stderr
-    found = json.loads((tmp_path / "result.json").read_text())
+    found = run("prepare_text.py", tmp_path, "--megabytes", "1", "--vocab-size", "4000", "--next-sentence")
     assert found["next_sentence"]
     assert all(counts["pairs"] >= counts["rows"] > 0 for counts in found["splits"].values())
 
 
 @pytest.mark.nightly
 def test_the_benchmark_of_translators_runs_small(tmp_path: Path) -> None:
-    words = [sys.executable, str(TRANSLATION), "--small", "--out", str(tmp_path / "out")]
-    home = {**os.environ, "SPLITSTEP_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, env=home)
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    result = run("translation.py", tmp_path, "--small")
     assert result["text"] == "made up"
     assert {one["scheme"] for one in result["updates"]} == {"lie", "macaron"}
     assert all(one["updates_per_second"] > 0 and one["shapes"] <= 5 for one in result["updates"])

@@ -7,8 +7,11 @@ import pytest
 
 from splitstep import cli
 
+Capsys = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
-def refusal(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
+
+def refusal(capsys: Capsys, *words: Any) -> str:
     """The line on standard error of a call that is wrong; it prints nothing else."""
     assert cli.main([*map(str, words)]) == 2
     printed = capsys.readouterr()
@@ -18,7 +21,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
     return f"{line}\n"
 
 
-def call(capsys: pytest.CaptureFixture[str], *words: Any) -> Any:
+def call(capsys: Capsys, *words: Any) -> Any:
     """The JSON that a call prints."""
     assert cli.main([*map(str, words), "--json"]) == 0
     return json.loads(capsys.readouterr().out)

@@ -31,14 +31,10 @@ def stored() -> Stored:
 
 
 def made_with() -> dict[str, str]:
-    """What texts and numbers depend on besides the package."""
+    """What texts and numbers depend on besides the package; of a processor, the instructions that PyTorch uses."""
     versions = {name: version(name).split("+")[0] for name in VERSIONS}
-    return {**versions, "python": platform.python_version(), "processor": processor()}
-
-
-def processor() -> str:
-    """The kind of processor: its architecture and the instructions that PyTorch uses of it."""
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    processor = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    return {**versions, "python": platform.python_version(), "processor": processor}
 
 
 def other_ground(section: str) -> str:
@@ -85,12 +81,9 @@ def check(names: Sequence[str]) -> int:
             print(f"{section}: {ground}: differences may come from there", flush=True)
         if not (entries := sections()[section]()):
             print(f"{section}: nothing is checked, for there are no data: set SPLITSTEP_DATA", flush=True)
-        found = 0
-        for line in differences(section, entries):
-            found += 1
-            print(line, flush=True)
-        print(f"{section}: {found or 'no'} difference{'' if found == 1 else 's'}", flush=True)
-        code = code or int(found > 0)
+        found = list(differences(section, entries))
+        print(*found, f"{section}: differences: {len(found)}", sep="\n", flush=True)
+        code = code or int(bool(found))
     return code
 
 

@@ -5,7 +5,7 @@ import json
 import os
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -91,8 +91,6 @@ def data_folder() -> Path | None:
 def own_data() -> Iterator[Path]:
     """A folder with made-up files, and a cache of its own, until the end of the block. The folder is the working
     directory, so that paths in results do not say where it is."""
-    from contextlib import chdir
-
     with TemporaryDirectory() as folder:
         root = Path(folder, "data")
         root.mkdir()

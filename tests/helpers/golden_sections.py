@@ -7,8 +7,8 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Mapping
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,16 +71,10 @@ def help_pages() -> Entries:
 def lists() -> Entries:
     """What the listing verbs print."""
     forms = {"text": [], "json": ["--json"], "markdown": ["--markdown"]}
-    listed = {
-        f"{verb} {form}": partial(said, verb, *words) for verb in ("recipes", "tasks") for form, words in forms.items()
-    }
-    measured = partial(said, "schemes", "lie", "b:F/2 a:A b:F/2 @midpoint", "D/2@exact A+F D/2@exact", "--measure")
-    return listed | {
-        "schemes text": partial(said, "schemes"),
-        "schemes json": partial(said, "schemes", "--json"),
-        "schemes measured": measured,
-        "schemes svg": picture,
-    }
+    listed = {f"{verb} {form}": (verb, *words) for verb in ("recipes", "tasks") for form, words in forms.items()}
+    listed |= {"schemes text": ("schemes",), "schemes json": ("schemes", "--json")}
+    listed["schemes measured"] = ("schemes", "lie", "b:F/2 a:A b:F/2 @midpoint", "D/2@exact A+F D/2@exact", "--measure")
+    return {name: partial(said, *words) for name, words in listed.items()} | {"schemes svg": picture}
 
 
 def picture() -> str:
@@ -100,13 +94,9 @@ def pages() -> Entries:
     found = dict[str, Callable[[], str]]()
     for folder in stored():
         for form in ("html", "terminal", "json"):
-            found[f"{folder} {form}"] = partial(drawn, folder, form)
+            found[f"{folder} {form}"] = lambda folder=folder, form=form: reported(folder)[form]
         found[f"{folder} markdown"] = partial(said_at_root, "report", folder, "--markdown")
     return found
-
-
-def drawn(folder: str, form: str) -> str:
-    return reported(folder)[form]
 
 
 @cache
@@ -121,16 +111,8 @@ def reported(folder: str) -> dict[str, str]:
 
 
 def said_at_root(*words: str) -> str:
-    with at_root():
-        return said(*words)
-
-
-@contextmanager
-def at_root() -> Iterator[None]:
-    from contextlib import chdir
-
     with chdir(ROOT):
-        yield
+        return said(*words)
 
 
 def together() -> Entries:

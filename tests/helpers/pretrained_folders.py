@@ -4,16 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers as hf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (
-    BertConfig,
-    BertModel,
-    GPTJConfig,
-    GPTJForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-)
 from transformers.utils import logging
 
 WORDS = 300  # in the vocabulary
@@ -30,12 +22,12 @@ def tokenizer() -> Any:
         vocab_size=WORDS, special_tokens=["<pad>", "</s>"], initial_alphabet=alphabet, show_progress=False
     )  # fmt: skip
     made.train_from_iterator(["the cat sat on the mat and the dog ran over the bridge"] * 3, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="</s>")
+    return hf.PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="</s>")
 
 
 def llama(layers: int = 4, seed: int = 0) -> Any:
     torch.manual_seed(seed)
-    return LlamaForCausalLM(LlamaConfig(
+    return hf.LlamaForCausalLM(hf.LlamaConfig(
         vocab_size=WORDS, hidden_size=16, intermediate_size=24, num_hidden_layers=layers, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=POSITIONS, initializer_range=0.3,
     ))  # fmt: skip
@@ -43,7 +35,7 @@ def llama(layers: int = 4, seed: int = 0) -> Any:
 
 def bert() -> Any:
     torch.manual_seed(0)
-    return BertModel(BertConfig(
+    return hf.BertModel(hf.BertConfig(
         vocab_size=WORDS, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4,
         max_position_embeddings=POSITIONS, initializer_range=0.3,
     ))  # fmt: skip
@@ -51,7 +43,7 @@ def bert() -> Any:
 
 def gptj() -> Any:
     torch.manual_seed(0)
-    return GPTJForCausalLM(GPTJConfig(
+    return hf.GPTJForCausalLM(hf.GPTJConfig(
         vocab_size=WORDS, n_embd=16, n_inner=24, n_layer=3, n_head=4, rotary_dim=4, n_positions=POSITIONS,
         bos_token_id=1, eos_token_id=1,
     ))  # fmt: skip

@@ -2,12 +2,10 @@
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import chromium, visit
 from pretrained_folders import llama, saved
 
 from splitstep.studies.inspect import Inspection, inspection
@@ -17,12 +15,6 @@ from splitstep.studies.inspect.study import Plan
 pytestmark = pytest.mark.slow
 HOSTILE = "The <script>document.title='owned'</script> cat & \"dog\" </main><img src=x onerror=alert(1)> sat."
 PROBES = ("trajectory", "drift", "clustering", "rank", "cka_layers", "attention", "rollout", "jacobian", "products")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +30,9 @@ def file(found: Inspection, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found.save_page(tmp_path_factory.mktemp("page"))
 
 
-def test_every_chart_is_explained_and_its_figures_can_be_saved(browser: Any, file: Path, found: Inspection) -> None:
+def test_every_chart_is_explained_and_its_figures_can_be_saved(look: Any, file: Path, found: Inspection) -> None:
     """How charts move is a matter of test_moving_charts.py."""
-    page, wrong = visit(browser, file, 1280)
+    page = look(file, 1280)
     shown = "".join(one.text_content() for one in page.query_selector_all("#particles .token"))
     assert shown == "".join(found.model.paths[0].tokens)
     assert HOSTILE.startswith(shown)
@@ -55,14 +47,10 @@ def test_every_chart_is_explained_and_its_figures_can_be_saved(browser: Any, fil
     norm: Any = found.model.find("trajectory", "norm")
     assert [float(row["|x_l|"]) for row in rows if row["name"] == "llama"] == pytest.approx(norm.mean, rel=1e-3)
     assert {row["name"] for row in rows} == {"llama", "random weights"}
-    page.close()
-    assert wrong == []
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_it_fits_a_phone_and_loads_nothing(browser: Any, file: Path, colours: str) -> None:
-    page, wrong = visit(browser, file, 390, colours)
+def test_it_fits_a_phone_and_loads_nothing(look: Any, file: Path, colours: str) -> None:
+    page = look(file, 390, colours)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.close()
-    assert wrong == []
     assert file.stat().st_size < 1_000_000

@@ -5,12 +5,12 @@ import dataclasses
 import io
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import CONTRAST, WORDS, chromium, particle_chart, spectra, visit
+from pages import CONTRAST, WORDS, particle_chart, spectra
 
 from splitstep.report.charts import (
     Axis,
@@ -49,12 +49,7 @@ BODY: tuple[Chart, ...] = (
 )
 POSITIONS = "[...document.querySelectorAll('.particle')].map(e => [parseFloat(e.style.left), parseFloat(e.style.top)])"
 AT = "#particles .at"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
+READABLE = (".play", ".speed", ".at", ".token", ".equation", ".reading", ".download", ".key", ".controls label")
 
 
 def written(folder: Path, *charts: Chart) -> Path:
@@ -76,9 +71,16 @@ def near(found: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]]) ->
     return all(abs(a - b) < 60 / PLACES for one, two in pairs for a, b in zip(one, two, strict=True))
 
 
+def downloaded(page: Any) -> list[dict[str, str]]:
+    """The rows of the first chart's file."""
+    with page.expect_download() as started:
+        page.click(".download")
+    return list(csv.DictReader(io.StringIO(started.value.path().read_text(encoding="utf-8"), newline="")))
+
+
 @pytest.mark.slow
-def test_playing_moves_particles_and_scrubbing_brings_them_back(browser: Any, tmp_path: Path) -> None:
-    page, wrong = visit(browser, written(tmp_path, *BODY), 1280)
+def test_playing_moves_particles_and_scrubbing_brings_them_back(look: Any, tmp_path: Path) -> None:
+    page = look(written(tmp_path, *BODY), 1280)
     assert near(page.evaluate(POSITIONS), expected(12))  # nothing plays by itself
     assert page.inner_text(AT) == "layer 12, t = 12"
     page.click("#particles .play")
@@ -87,9 +89,7 @@ def test_playing_moves_particles_and_scrubbing_brings_them_back(browser: Any, tm
     assert not near(moved, expected(0))
     assert not near(moved, expected(12))
     page.select_option("#particles .speed", "4")
-    page.wait_for_function(
-        "document.querySelector('#particles .play').textContent === 'Play'"
-    )  # to the end, and no further
+    page.wait_for_function("document.querySelector('#particles .play').textContent === 'Play'")  # and no further
     assert page.inner_text(AT) == "layer 12, t = 12"
     page.focus("#particles [type=range]")
     page.keyboard.press("Home")
@@ -102,13 +102,11 @@ def test_playing_moves_particles_and_scrubbing_brings_them_back(browser: Any, tm
     assert near(page.evaluate(POSITIONS), expected(2))
     page.select_option("#particles .text", "1")
     assert near(page.evaluate(POSITIONS), expected(2, text=1))
-    page.close()
-    assert wrong == []
 
 
 @pytest.mark.slow
-def test_pausing_rests_at_a_layer(browser: Any, tmp_path: Path) -> None:
-    page, _ = visit(browser, written(tmp_path, *BODY), 1280)
+def test_pausing_rests_at_a_layer(look: Any, tmp_path: Path) -> None:
+    page = look(written(tmp_path, *BODY), 1280)
     page.focus("#particles .play")
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('#particles .at').textContent.startsWith('layer 2')")
@@ -118,12 +116,11 @@ def test_pausing_rests_at_a_layer(browser: Any, tmp_path: Path) -> None:
     for _ in range(2):
         assert near(page.evaluate(POSITIONS), expected(at))
         page.wait_for_timeout(200)
-    page.close()
 
 
 @pytest.mark.slow
-def test_without_motion_particles_stand_at_layers_alone(browser: Any, tmp_path: Path) -> None:
-    page, _ = visit(browser, written(tmp_path, *BODY), 1280, reduced_motion="reduce")
+def test_without_motion_particles_stand_at_layers_alone(look: Any, tmp_path: Path) -> None:
+    page = look(written(tmp_path, *BODY), 1280, reduced_motion="reduce")
     page.click("#particles .play")
     stood = set[int]()
     while page.inner_text("#particles .play") == "Pause":
@@ -131,14 +128,13 @@ def test_without_motion_particles_stand_at_layers_alone(browser: Any, tmp_path: 
         stood.add(at)
         assert near(found, expected(at))
     assert len(stood) > 3
-    page.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scripts", [True, False])
-def test_hostile_tokens_stay_text(browser: Any, tmp_path: Path, scripts: bool) -> None:
+def test_hostile_tokens_stay_text(look: Any, tmp_path: Path, scripts: bool) -> None:
     file = written(tmp_path, Explained(particle_chart(HOSTILE, 3, 1), file="tokens.csv"))
-    page, wrong = visit(browser, file, 1280, java_script_enabled=scripts)
+    page = look(file, 1280, java_script_enabled=scripts)
     shown = [one.text_content() for one in page.query_selector_all(".token")]
     marks = {"\n": "\u23ce", "": "\u2205"}
     assert shown == [marks.get(token, token) for token in HOSTILE]
@@ -150,17 +146,13 @@ def test_hostile_tokens_stay_text(browser: Any, tmp_path: Path, scripts: bool) -
             page.keyboard.press("ArrowRight")
             assert page.query_selector(".tip .head").text_content() == token
             assert page.query_selector(".token.on").text_content() == token
-        with page.expect_download() as started:
-            page.click(".download")
-        rows = list(csv.DictReader(io.StringIO(started.value.path().read_text(encoding="utf-8"), newline="")))
+        rows = downloaded(page)
         assert [row["token"] for row in rows] == list(HOSTILE) * 3
-    page.close()
-    assert wrong == []
 
 
 @pytest.mark.slow
-def test_hovering_a_particle_shows_its_token_and_marks_it_in_the_text(browser: Any, tmp_path: Path) -> None:
-    page, wrong = visit(browser, written(tmp_path, *BODY), 1280)
+def test_hovering_a_particle_shows_its_token_and_marks_it_in_the_text(look: Any, tmp_path: Path) -> None:
+    page = look(written(tmp_path, *BODY), 1280)
     page.focus("#particles [type=range]")
     page.keyboard.press("Home")
     i = 5
@@ -175,13 +167,11 @@ def test_hovering_a_particle_shows_its_token_and_marks_it_in_the_text(browser: A
     assert not tip.is_visible()
     page.hover(f"#particles .token >> nth={i}")
     assert tip.inner_text().startswith(WORDS[i].strip())
-    page.close()
-    assert wrong == []
 
 
 @pytest.mark.slow
-def test_colours_follow_clusters_or_norms(browser: Any, tmp_path: Path) -> None:
-    page, _ = visit(browser, written(tmp_path, *BODY), 1280)
+def test_colours_follow_clusters_or_norms(look: Any, tmp_path: Path) -> None:
+    page = look(written(tmp_path, *BODY), 1280)
     tints = "[...document.querySelectorAll('.particle')].map(e => getComputedStyle(e).backgroundColor)"
     homes = particle_chart().texts[0].cluster[12]
     found = page.evaluate(tints)
@@ -193,23 +183,21 @@ def test_colours_follow_clusters_or_norms(browser: Any, tmp_path: Path) -> None:
     assert by_norm[0] < by_norm[-1]
     assert page.is_visible(".by-norm")
     assert not page.is_visible(".by-cluster")
-    page.close()
 
 
 @pytest.mark.slow
-def test_without_scripts_the_last_layer_is_a_picture(browser: Any, tmp_path: Path) -> None:
-    page, _ = visit(browser, written(tmp_path, *BODY), 390, java_script_enabled=False)
+def test_without_scripts_the_last_layer_is_a_picture(look: Any, tmp_path: Path) -> None:
+    page = look(written(tmp_path, *BODY), 390, java_script_enabled=False)
     styles = [one.get_attribute("style") for one in page.query_selector_all(".particle")]
     found = [[float(part.split(":")[1].rstrip("%")) for part in style.split(";")[:2]] for style in styles]
     assert near(found, expected(12))
     assert page.inner_text(AT) == "layer 12, t = 12"
     assert not any(one.is_visible() for one in page.query_selector_all("button, input, select"))
-    page.close()
 
 
 @pytest.mark.slow
-def test_a_slider_shows_each_spectrum_and_hovering_its_numbers(browser: Any, tmp_path: Path) -> None:
-    page, wrong = visit(browser, written(tmp_path, *BODY), 1280)
+def test_a_slider_shows_each_spectrum_and_hovering_its_numbers(look: Any, tmp_path: Path) -> None:
+    page = look(written(tmp_path, *BODY), 1280)
     paths = "[...document.querySelectorAll('#spectra .dots')].map(e => e.getAttribute('d'))"
     page.focus("#spectra [type=range]")
     seen, first = list[list[str]](), spectra().charts[0]
@@ -234,14 +222,12 @@ def test_a_slider_shows_each_spectrum_and_hovering_its_numbers(browser: Any, tmp
     said = page.inner_text("#spectra .tip")
     assert said.startswith(f"random weights\n{z.real:.4g} ")
     assert f"size {abs(z):.3g}"[:8] in said
-    page.close()
-    assert wrong == []
 
 
 @pytest.mark.slow
-def test_a_slider_over_other_charts_shows_one_of_them(browser: Any, tmp_path: Path) -> None:
+def test_a_slider_over_other_charts_shows_one_of_them(look: Any, tmp_path: Path) -> None:
     charts = [BarChart(f"run {k}", Axis("y"), [Bar("a", float(k))]) for k in range(1, 4)]
-    page, wrong = visit(browser, written(tmp_path, SliderChart("Bars", "run", charts)), 390)
+    page = look(written(tmp_path, SliderChart("Bars", "run", charts)), 390)
     shown = "[...document.querySelectorAll('.stop')].map(e => e.checkVisibility())"
     assert page.evaluate(shown) == [True, False, False]
     page.focus("[type=range]")
@@ -250,34 +236,28 @@ def test_a_slider_over_other_charts_shows_one_of_them(browser: Any, tmp_path: Pa
     assert page.inner_text(".at") == "run 3"
     widths = page.evaluate("[...document.querySelectorAll('rect')].map(e => +e.getAttribute('width'))")
     assert widths[1] == pytest.approx(2 * widths[0], rel=1e-2)  # on the same axis
-    page.close()
-    assert wrong == []
 
 
 @pytest.mark.slow
-def test_particles_beyond_the_axes_are_hollow_and_keep_their_figures(browser: Any, tmp_path: Path) -> None:
+def test_particles_beyond_the_axes_are_hollow_and_keep_their_figures(look: Any, tmp_path: Path) -> None:
     chart = dataclasses.replace(particle_chart(), x=Axis("first direction", shown=(-1.0, 1.0)))
     file = written(tmp_path, Explained(chart, file="tokens.csv"))
     for scripts in (False, True):
-        page, wrong = visit(browser, file, 1280, java_script_enabled=scripts)
+        page = look(file, 1280, java_script_enabled=scripts)
         dots = page.query_selector_all(".particle")
         assert [" beyond" in dot.get_attribute("class") for dot in dots] == [abs(x) > 1 for x in chart.texts[0].x[12]]
         assert "Hollow particles at the edge are beyond it." in page.inner_text("#particles")
         area = page.query_selector(".area").bounding_box()
         assert all(area["x"] - 6 <= dot.bounding_box()["x"] <= area["x"] + area["width"] for dot in dots)
         if scripts:
-            with page.expect_download() as started:
-                page.click(".download")
-            rows = list(csv.DictReader(io.StringIO(started.value.path().read_text(encoding="utf-8"), newline="")))
+            rows = downloaded(page)
             xs = [float(row["first direction"]) for row in rows[36 * 12 : 36 * 13]]
             assert xs == pytest.approx(chart.texts[0].x[12], abs=2e-3)
-        page.close()
-        assert wrong == []
 
 
 @pytest.mark.slow
-def test_the_figures_can_be_saved(browser: Any, tmp_path: Path) -> None:
-    page, wrong = visit(browser, written(tmp_path, *BODY), 1280)
+def test_the_figures_can_be_saved(look: Any, tmp_path: Path) -> None:
+    page = look(written(tmp_path, *BODY), 1280)
     saved = dict[str, str]()
     for button in page.query_selector_all(".download"):
         with page.expect_download() as started:
@@ -285,8 +265,6 @@ def test_the_figures_can_be_saved(browser: Any, tmp_path: Path) -> None:
         name = started.value.suggested_filename
         assert name in button.inner_text()
         saved[name] = started.value.path().read_bytes().decode()
-    page.close()
-    assert wrong == []
     chart = particle_chart()
     rows = list(csv.DictReader(io.StringIO(saved["particles.csv"], newline="")))
     assert len(rows) == 2 * 13 * 36
@@ -313,8 +291,8 @@ def test_the_figures_can_be_saved(browser: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_fits_and_can_be_read(browser: Any, tmp_path: Path, width: int, colours: str) -> None:
-    page, wrong = visit(browser, written(tmp_path, *BODY), width, colours)
+def test_the_page_fits_and_can_be_read(look: Any, tmp_path: Path, width: int, colours: str) -> None:
+    page = look(written(tmp_path, *BODY), width, colours)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     outside = page.evaluate(
         """width => [...document.querySelectorAll('h2, p, button, input, select, .plot, .about, .token')]
@@ -323,33 +301,17 @@ def test_the_page_fits_and_can_be_read(browser: Any, tmp_path: Path, width: int,
         width,
     )
     assert outside == []
-    for selector in (
-        ".play",
-        ".speed",
-        ".at",
-        ".token",
-        ".equation",
-        ".reading",
-        ".download",
-        ".key",
-        ".controls label",
-    ):
+    for selector in READABLE:
         assert page.evaluate(CONTRAST, selector) > 4.5, selector
     page.hover("#particles .area")
     inside = page.query_selector("#particles .tip").bounding_box()
     assert 0 <= inside["x"] <= inside["x"] + inside["width"] <= width
-    page.close()
-    assert wrong == []
 
 
-def test_the_largest_chart_of_particles_stays_below_400_kb() -> None:
+def test_the_largest_charts_stay_small() -> None:
+    """Particles below 400 kB; 30 layers of 576 eigenvalues, and the null model's, in 20 characters each."""
     assert len(chart_to_html(particle_chart((WORDS * 6)[:64], 31, 8)).encode()) < 400_000
-
-
-def test_spectra_of_a_deep_network_stay_small() -> None:
-    """30 layers of 576 eigenvalues, and the null model's."""
-    drawn = chart_to_html(Explained(spectra(30, 576), file="spectra.csv"))
-    assert len(drawn) < 20 * 2 * 30 * 576
+    assert len(chart_to_html(Explained(spectra(30, 576), file="spectra.csv"))) < 20 * 2 * 30 * 576
 
 
 def test_a_cluster_keeps_its_number_while_it_keeps_its_tokens() -> None:
