@@ -26,7 +26,7 @@ def refused(error: pytest.ExceptionInfo[BaseException], *words: str) -> None:
         assert word in text, text
 
 
-# Configurations; wrong notations are in tests/core/test_notation.py, and more in tests/models/test_refusals.py
+# Configurations; wrong notations are in tests/core/test_notation.py, and more in tests/models/test_model_refusals.py
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Outcomes of the tests of clients: written to a file if `--record FILE` is given."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from pathlib import Path

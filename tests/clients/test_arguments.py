@@ -1,7 +1,5 @@
 """Arguments of `forward` mean what they mean in transformers; misspelt ones are refused."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

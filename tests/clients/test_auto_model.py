@@ -1,7 +1,5 @@
 """AutoModel opens the body of every checkpoint and returns its bare states; every head opens by its Auto class."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

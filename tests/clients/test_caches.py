@@ -3,8 +3,6 @@
 Models run in float64, so no near-tie of two tokens can hide or fake a mistake.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

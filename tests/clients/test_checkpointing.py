@@ -1,7 +1,5 @@
 """Gradient checkpointing changes memory, not gradients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

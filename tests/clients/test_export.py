@@ -1,7 +1,5 @@
 """torch.export and ONNX: the exported program gives the logits of the model, at other lengths too."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

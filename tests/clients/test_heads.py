@@ -1,7 +1,5 @@
 """Heads for one label, several labels and numbers: losses are those of transformers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """lm-eval's command line scores a saved model on a task file of ours, offline; by hand the score is the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """PEFT: LoRA on all linear layers or on some by name trains, saves, loads and merges."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pipelines of transformers, from folders that runs saved: what they answer is what the model says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Trainer and Seq2SeqTrainer of transformers: they train, resume to the same weights, and checkpoint gradients."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

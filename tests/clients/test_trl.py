@@ -1,7 +1,5 @@
 """TRL's SFTTrainer fine-tunes a saved model, alone and with LoRA."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

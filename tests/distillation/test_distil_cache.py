@@ -1,7 +1,5 @@
 """A cache says what the teacher says: exactly if all logits are kept, and after a kill; others' caches are refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The benchmark of a step's cost runs small: every method has its row, every ratio its bar."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """What `splitstep distil` says: wrong input ends with one line on standard error, exit code 2 and no run left behind;
 a cache tells what it keeps and what it loses."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

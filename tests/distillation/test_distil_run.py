@@ -1,7 +1,5 @@
 """Distillation is an ordinary run: the loss falls, a killed run continues bit for bit, the student is a plain model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

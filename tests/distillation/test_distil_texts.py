@@ -1,7 +1,5 @@
 """The texts of two models: what both read of a row, what is scored, which spans are left out, how they are padded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Judging a student: bits per byte, ROUGE-L, agreement, distance, against loops, hand-worked examples and packages."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers that a model writes: those of a loop over single tokens, a function of the seed, the same in any batch."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator

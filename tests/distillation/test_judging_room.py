@@ -1,7 +1,5 @@
 """How many texts are read or answered at once: what they take is at most what is counted, and not much less."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

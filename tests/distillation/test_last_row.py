@@ -1,7 +1,5 @@
 """SRA's masses from one call of fused attention are those of the attention weights, written out by the model itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A method is text: read, printed, refused with a line that says what to type."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

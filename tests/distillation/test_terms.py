@@ -1,7 +1,5 @@
 """What holds for every term: gradients, padding, order, parts of a batch, half precision."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Terms between distributions agree with their equations, transcribed with loops, and have a divergence's bounds."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence

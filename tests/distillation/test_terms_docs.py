@@ -1,7 +1,5 @@
 """The page about terms lists what there is."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Terms between states agree with their equations, transcribed with loops, and with examples worked by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

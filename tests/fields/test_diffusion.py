@@ -1,7 +1,5 @@
 """Diffusion against the heat equation: closed forms, scipy's matrix exponential, documents, grids, causality."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

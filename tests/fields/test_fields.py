@@ -1,7 +1,5 @@
 """The fields compute their formulas, and attention has all the derivatives that Jacobian work needs."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Dropout as one kernel is dropout by the formula, bit for bit, and no tracer ever meets the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

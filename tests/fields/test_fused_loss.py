@@ -1,8 +1,6 @@
 """Logits over a padded matrix are those of the head, cross-entropy by kernels is that of the formula, and no tracer
 ever meets a kernel."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

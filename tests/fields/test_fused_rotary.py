@@ -1,7 +1,5 @@
 """Queries and keys are split and turned, their gradients turned back and joined, as the formulas say."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,8 +1,6 @@
 """One contract for all kernels: they are their formulas, their checks notice others, and formulas serve elsewhere; and
 formulas that stand beside no test of their own: Gumbel noise, softmax over long rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A package that adds the letters G and H through entry points."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Kinds of models and the names of the package; saved models open through transformers' Auto classes: with splitstep
 imported, and in programs that never did."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

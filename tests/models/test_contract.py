@@ -1,8 +1,6 @@
 """What every model promises, for every row of the table, for diffusion and for letters of other packages: later
 tokens change nothing, padding changes nothing, packed texts do not mix, a cache changes nothing, costs are counted."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Equal cost: counts against PyTorch's own counter, against the papers, and twins against brute force."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import product

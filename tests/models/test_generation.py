@@ -4,8 +4,6 @@ The models run in float64: what is compared is the bookkeeping of cache, masks a
 tokens can hide or fake a mistake.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

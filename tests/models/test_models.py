@@ -1,7 +1,5 @@
 """The models: what is saved comes back bit for bit, losses are cross-entropies, what is watched is what happened."""
 
-from __future__ import annotations
-
 import gc
 import json
 import math

@@ -1,7 +1,5 @@
 """The same weights in another network: sub-steps, double and half depth, another structure."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ It rebuilds its states bit for bit, with dropout and under bf16 autocast too; it
 backpropagation; what it holds for the backward pass does not grow with depth.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

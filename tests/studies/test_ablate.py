@@ -1,7 +1,5 @@
 """Ablations: which arms there are, what is run, what is measured, what is concluded."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The verb `approximate`: what it writes, what it says, and that it reads its own results."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Comparisons: what is run, what is reused, what is averaged, on which engine."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """The continuous limit: weights as functions of depth, fitted rates, and the study that trains every depth."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

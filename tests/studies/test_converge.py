@@ -1,7 +1,5 @@
 """Discretisation sensitivity and the continuous limit: what the studies compute, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

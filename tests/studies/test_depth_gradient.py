@@ -1,7 +1,5 @@
 """The rule of the depth gradient decides as docs/theory/inspection.md says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Is a pretrained model a discretised flow? Every way to run it against the model's own modules, run by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`splitstep compare distil`: the whole command with tiny models, its exam, its directory, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

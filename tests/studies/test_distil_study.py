@@ -1,7 +1,5 @@
 """Methods of distillation compared: one study with real models, its statistics, its rule, its page."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

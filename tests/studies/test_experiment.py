@@ -1,7 +1,5 @@
 """Experiments: which setting is chosen, what the unit of a mean is, how differences pair, and the rule of claims."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

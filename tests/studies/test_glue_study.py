@@ -1,7 +1,5 @@
 """Pre-trained networks on GLUE: the whole command, the unit of its intervals, pairing, the rule, refusals."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

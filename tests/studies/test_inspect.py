@@ -1,7 +1,5 @@
 """An inspection says what the probes say, text by text, beside a null model; layers are really left out."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

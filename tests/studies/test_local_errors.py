@@ -1,7 +1,5 @@
 """The error of a step and its two parts, against matrix exponentials."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The pinned problem: splittings of heat with reaction have their orders, and lose a part of them if it is stiff."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import log2
 from typing import Any

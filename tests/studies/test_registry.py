@@ -1,7 +1,5 @@
 """A study of another package: what it wrote is read, printed and drawn by `splitstep report`."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Means, intervals and paired differences against scipy, brute force and simulated coverage."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Claims about decoding and scoring: order is restored, batches change nothing, each BLEU is what it says."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections import Counter

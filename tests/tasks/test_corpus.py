@@ -1,7 +1,5 @@
 """Text to rows of tokens: documents stay apart, rows are full, held-out text is not trained on, masks are as said."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

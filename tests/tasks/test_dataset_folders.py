@@ -1,7 +1,5 @@
 """Folders that Hugging Face datasets writes are read as it reads them, without it."""
 
-from __future__ import annotations
-
 import random
 import re
 import sys

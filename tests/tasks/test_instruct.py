@@ -1,7 +1,5 @@
 """Instructions: rows of files in every form, only answers have labels, and plain text is all answer."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Levels of ListOps: what predictors see, and that seeing more is knowing more."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from typing import Any

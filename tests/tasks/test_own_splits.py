@@ -1,7 +1,5 @@
 """Held-out text of one's own for pre-training: it is read whole, nothing else is held out, and copies are counted."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

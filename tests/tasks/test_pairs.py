@@ -1,7 +1,5 @@
 """Next-sentence prediction: pairs of texts are what they say, every token is used, and the model learns from them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from io import BytesIO

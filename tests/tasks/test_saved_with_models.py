@@ -1,7 +1,5 @@
 """A model's folder holds what is needed to use it without its data: tokenizer, pixels, names of classes."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Own text by subwords: tokens are those of the whole text, splits are all of it, bits are over bytes."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

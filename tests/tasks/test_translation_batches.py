@@ -1,7 +1,5 @@
 """The batches of a translation task against a brute-force version: the same pairs in the same order, padded by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path

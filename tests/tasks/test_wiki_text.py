@@ -1,7 +1,5 @@
 """A Wikipedia dump as text: markup goes, words stay, articles are documents."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """A model of transformers does not wait for a number while it believes that it is being captured."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

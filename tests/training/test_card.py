@@ -1,7 +1,5 @@
 """A finished run's folder has a model card: what the model is, its figures, how to open it; nothing in it is markup."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

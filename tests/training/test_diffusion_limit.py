@@ -1,7 +1,5 @@
 """Explicit diffusion whose learnt alpha passes its limit ends a run, with the limit and what to type."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Masked pre-training, with next-sentence prediction too: the paper's shapes, exact resume, learning, other heads."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Claims about the recipes for translation: the papers' shapes and values, and a task that runs with no data at all."""
 
-from __future__ import annotations
-
 import re
 from math import sqrt
 from pathlib import Path

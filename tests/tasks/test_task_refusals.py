@@ -1,7 +1,5 @@
 """What tasks refuse, in one line that says what to type."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import re

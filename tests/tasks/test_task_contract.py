@@ -1,7 +1,5 @@
 """What every task promises to the training loop, whatever its data are."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

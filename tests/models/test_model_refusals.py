@@ -1,7 +1,5 @@
 """Wrong entries, inputs and requests are one line that says what is needed; unusual ones that are right still pass."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Any
