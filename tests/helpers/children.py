@@ -47,20 +47,16 @@ NUMBERS: dict[str, Any] = {  # a translator that ends with the mean of its last 
 }  # fmt: skip
 
 
-def touches(event: str, arguments: Sequence[Any], out: str) -> bool:
-    """Whether an audit event is about files of the run."""
-    return event in FILES and any(isinstance(x, str | os.PathLike) and os.fspath(x).startswith(out) for x in arguments)
-
-
 FILES = frozenset({"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree"})
 
 
 def count_and_kill(out: Path, kill_at: int) -> list[int]:
     """A counter of file operations under `out`; the process kills itself right before number `kill_at`."""
-    counter = [0]
+    counter, begin = [0], str(out)
 
     def hook(event: str, arguments: Any) -> None:
-        if touches(event, arguments, str(out)):
+        given = arguments if event in FILES else ()
+        if any(isinstance(x, str | os.PathLike) and os.fspath(x).startswith(begin) for x in given):
             counter[0] += 1
             if counter[0] == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TESTS, PAGE = ROOT / "tests" / "clients", ROOT / "docs" / "guide" / "clients.md"
@@ -16,25 +16,18 @@ RESULTS = ROOT / "results" / "clients" / "matrix.json"
 BEGIN, END = "<!-- begin: written by `make matrix` -->", "<!-- end -->"
 
 
-class Client(NamedTuple):
-    """A client: its name, and the packages whose versions count."""
-
-    name: str
-    packages: tuple[str, ...] = ("transformers",)
-
-
-CLIENTS = {
-    "test_auto_model": Client("AutoModel and AutoModelFor..."),
-    "test_arguments": Client("arguments of forward"),
-    "test_caches": Client("generate and its caches", ("transformers", "torch")),
-    "test_heads": Client("classification heads"),
-    "test_checkpointing": Client("gradient checkpointing", ("transformers", "torch")),
-    "test_pipelines": Client("pipelines"),
-    "test_trainers": Client("Trainer, Seq2SeqTrainer", ("transformers", "accelerate")),
-    "test_trl": Client("TRL's SFTTrainer", ("trl", "datasets")),
-    "test_peft": Client("PEFT's LoRA", ("peft",)),
-    "test_export": Client("torch.export, ONNX", ("torch", "onnx", "onnxruntime", "onnxscript")),
-    "test_lm_eval": Client("lm-eval's command line", ("lm_eval",)),
+CLIENTS = {  # a client's name, and the packages whose versions count
+    "test_auto_model": ("AutoModel and AutoModelFor...", "transformers"),
+    "test_arguments": ("arguments of forward", "transformers"),
+    "test_caches": ("generate and its caches", "transformers", "torch"),
+    "test_heads": ("classification heads", "transformers"),
+    "test_checkpointing": ("gradient checkpointing", "transformers", "torch"),
+    "test_pipelines": ("pipelines", "transformers"),
+    "test_trainers": ("Trainer, Seq2SeqTrainer", "transformers", "accelerate"),
+    "test_trl": ("TRL's SFTTrainer", "trl", "datasets"),
+    "test_peft": ("PEFT's LoRA", "peft"),
+    "test_export": ("torch.export, ONNX", "torch", "onnx", "onnxruntime", "onnxscript"),
+    "test_lm_eval": ("lm-eval's command line", "lm_eval"),
 }
 
 
@@ -49,7 +42,7 @@ def claims() -> dict[str, list[str]]:
 
 def summary(outcomes: dict[str, dict[str, Counter[str]]]) -> dict[str, Any]:
     """What is written down of a run: versions, and how often each test of each client passed, failed or was skipped."""
-    packages = sorted({package for client in CLIENTS.values() for package in client.packages})
+    packages = sorted({package for _, *packages in CLIENTS.values() for package in packages})
     return {
         "command": "make matrix",
         "versions": {package: version(package).split("+")[0] for package in packages},
@@ -71,11 +64,11 @@ def verdict(tests: dict[str, dict[str, int]]) -> str:
 def table(document: dict[str, Any]) -> str:
     """The table as Markdown, one row for each client."""
     lines = ["| client | works | versions | what is checked |", "|---|---|---|---|"]
-    for file, client in CLIENTS.items():
+    for file, (client, *packages) in CLIENTS.items():
         tests = document["clients"].get(file, {})
-        versions = ", ".join(f"{name} {document['versions'][name]}" for name in client.packages)
+        versions = ", ".join(f"{name} {document['versions'][name]}" for name in packages)
         checked = "; ".join(test.removeprefix("test_").replace("_", " ") for test in tests)
-        lines.append(f"| [{client.name}](../../tests/clients/{file}.py) | {verdict(tests)} | {versions} | {checked} |")
+        lines.append(f"| [{client}](../../tests/clients/{file}.py) | {verdict(tests)} | {versions} | {checked} |")
     return "\n".join(lines)
 
 

@@ -4,46 +4,27 @@ from pathlib import Path
 
 from splitstep.tasks.glue import HEADLESS, PARTS
 
-HEADERS = {
-    "CoLA": {"train": "source label mark sentence", "dev": "source label mark sentence", "test": "index sentence"},
-    "SST-2": {"train": "sentence label", "dev": "sentence label", "test": "index sentence"},
-    "MRPC": {
-        "train": "Quality #1_ID #2_ID #1_String #2_String", "dev": "Quality #1_ID #2_ID #1_String #2_String",
-        "test": "index #1_ID #2_ID #1_String #2_String",
-    },
-    "RTE": {
-        "train": "index sentence1 sentence2 label", "dev": "index sentence1 sentence2 label",
-        "test": "index sentence1 sentence2",
-    },
-    "WNLI": {
-        "train": "index sentence1 sentence2 label", "dev": "index sentence1 sentence2 label",
-        "test": "index sentence1 sentence2",
-    },
-    "STS-B": {
-        "train": "index genre filename year old_index source1 source2 sentence1 sentence2 score",
-        "dev": "index genre filename year old_index source1 source2 sentence1 sentence2 score",
-        "test": "index genre filename year old_index source1 source2 sentence1 sentence2",
-    },
-    "MNLI": {
-        "train": "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse "
-        "sentence2_parse sentence1 sentence2 label1 gold_label",
-        "dev_matched": "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse "
-        "sentence2_parse sentence1 sentence2 label1 label2 label3 label4 label5 gold_label",
-        "test_matched": "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse "
-        "sentence2_parse sentence1 sentence2",
-    },
-    "QQP": {
-        "train": "id qid1 qid2 question1 question2 is_duplicate",
-        "dev": "id qid1 qid2 question1 question2 is_duplicate",
-        "test": "id question1 question2",
-    },
-    "QNLI": {
-        "train": "index question sentence label", "dev": "index question sentence label",
-        "test": "index question sentence",
-    },
-}  # fmt: skip
-for split in ("dev", "test"):
-    HEADERS["MNLI"][f"{split}_mismatched"] = HEADERS["MNLI"][f"{split}_matched"]
+TWO = "index sentence1 sentence2"
+SIMILAR = "index genre filename year old_index source1 source2 sentence1 sentence2"
+PARSED = (
+    "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse "
+    "sentence1 sentence2"
+)
+COLUMNS = {  # of training and validation, and of the test
+    "CoLA": ("source label mark sentence", "index sentence"),
+    "SST-2": ("sentence label", "index sentence"),
+    "MRPC": ("Quality #1_ID #2_ID #1_String #2_String", "index #1_ID #2_ID #1_String #2_String"),
+    "RTE": (f"{TWO} label", TWO),
+    "WNLI": (f"{TWO} label", TWO),
+    "STS-B": (f"{SIMILAR} score", SIMILAR),
+    "QQP": ("id qid1 qid2 question1 question2 is_duplicate", "id question1 question2"),
+    "QNLI": ("index question sentence label", "index question sentence"),
+}
+HEADERS = {name: {"train": own, "dev": own, "test": test} for name, (own, test) in COLUMNS.items()}
+HEADERS["MNLI"] = {"train": f"{PARSED} label1 gold_label"}
+for kind in ("matched", "mismatched"):
+    HEADERS["MNLI"][f"dev_{kind}"] = f"{PARSED} label1 label2 label3 label4 label5 gold_label"
+    HEADERS["MNLI"][f"test_{kind}"] = PARSED
 
 
 def made_up(folder: Path, name: str) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from splitstep.models import (
     SplitstepForCausalLM,
     SplitstepForImageClassification,
 )
-from splitstep.probes import PROBES, Figures, Pass, Probe, observe
+from splitstep.probes import PROBES, observe
 from splitstep.training import evaluate, read_recipe, train
 
 SHAPE = {"layers": 3, "width": 16, "heads": 2, "ffn": 32, "vocab_size": 30, "max_positions": 16}
@@ -80,42 +79,6 @@ def test_parts_of_one_field_add_up() -> None:
         assert found[layer] == pytest.approx(sum(parts), rel=1e-6)
 
 
-class Ends(Probe):
-    """A probe that hands on what it is given at the end."""
-
-    seen: list[Pass] = []  # noqa: RUF012
-
-    def __call__(self, event: Event) -> None:
-        assert isinstance(event, Event)
-
-    def figures(self, passed: Pass) -> Figures:
-        self.seen.append(passed)
-        return {"loss": (float(passed.output.loss.detach()),)}
-
-
-@pytest.fixture
-def ends() -> Any:
-    PROBES.add("ends", Ends)
-    Ends.seen.clear()
-    yield Ends.seen
-    del PROBES.own["ends"]
-
-
-def test_a_probe_is_handed_model_labels_and_loss(ends: list[Pass]) -> None:
-    """Enough for gradients: those of the loss with respect to the state that the stack ended with."""
-    model, batch = language_model("lie")
-    batch["labels"] = batch["input_ids"]
-    probe: Probe = PROBES["ends"]()
-    assert isinstance(probe, Ends)
-    found = observe(model, batch, ["ends"])["ends"]["body.stack"]
-    [passed] = ends
-    assert (passed.model, passed.batch, passed.name) == (model, batch, "body.stack")
-    assert found["loss"] == (pytest.approx(math.log(30), rel=0.2),)
-    [gradient] = torch.autograd.grad(passed.output.loss, [passed.x])
-    assert gradient.shape == (2, 7, 16)
-    assert float(gradient.norm()) > 0
-
-
 def test_hooks_are_gone_afterwards() -> None:
     model, batch = language_model("lie")
     observe(model, batch, BOTH)
@@ -177,16 +140,3 @@ def test_an_unknown_probe_is_one_line() -> None:
         read_recipe({**RECIPE, "probes": ["state_norm"]}, "r")
     with pytest.raises(ValueError, match=r"r: probes is 3, and needs a list of text"):
         read_recipe({**RECIPE, "probes": 3}, "r")
-
-
-def test_a_stack_alone_is_observed_by_its_events() -> None:
-    """A probe is a function of events: replayed, they give the same figures."""
-    model, batch = language_model("macaron")
-    events: list[Event] = []
-    with torch.no_grad():
-        model(**batch, observe=events.append)
-        expected = observe(model, batch, ["increment_norms"])["increment_norms"]["body.stack"]
-    probe = PROBES["increment_norms"]()
-    for event in events:
-        probe(event)
-    assert probe.figures(Pass(model, batch, "", model.body.stack, torch.ones(1), None)) == expected
