@@ -2,8 +2,6 @@
 name with what differs from the recipe.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

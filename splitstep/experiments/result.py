@@ -1,7 +1,5 @@
 """What every study returns: a record that becomes JSON, a document, a page, a table of figures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar

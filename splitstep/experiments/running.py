@@ -1,7 +1,5 @@
 """Executes the planned runs in workers; runs that an earlier call finished are kept."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

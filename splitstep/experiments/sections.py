@@ -1,7 +1,5 @@
 """What the documents of several studies have: cells and tables, curves and dots, the schemes, how to run it again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol

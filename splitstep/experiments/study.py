@@ -1,7 +1,5 @@
 """Studies by name: how the results of each are read, and the document that each makes of a result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

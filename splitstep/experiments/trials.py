@@ -1,7 +1,5 @@
 """Runs that are over: results, curves and translations read from their directories, and figures of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields

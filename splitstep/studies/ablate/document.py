@@ -1,7 +1,5 @@
 """What an ablation says: the claims first, then every analysis, over the layers and along training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 The rules of the claims are those of docs/theory/laboratory.md, which were written before any run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

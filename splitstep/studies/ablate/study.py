@@ -2,8 +2,6 @@
 full network replayed without its parts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

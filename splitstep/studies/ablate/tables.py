@@ -1,7 +1,5 @@
 """The tables of an ablation, and those that several have in common."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

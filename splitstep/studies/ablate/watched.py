@@ -1,7 +1,5 @@
 """What the probes of a run recorded, read from its directory: figures by step, and how alike two networks are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Schemes against each other at equal cost: schemes x seeds as independent runs, with intervals over the seeds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

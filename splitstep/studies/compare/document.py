@@ -2,8 +2,6 @@
 against cost, diagrams, what was matched, how to reproduce it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The result of a comparison: its runs and its rows, summed up, written as JSON and read back."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

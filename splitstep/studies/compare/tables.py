@@ -1,7 +1,5 @@
 """The tables of comparisons: each is a value, built once for the terminal, the page and Markdown."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

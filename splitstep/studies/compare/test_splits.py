@@ -18,15 +18,7 @@ from ...experiments.statistics import (
     two_sided_p,
 )
 from ...experiments.trials import RunRecord
-from ...tasks.pairs.scores import (
-    Score,
-    Texts,
-    as_papers_count,
-    as_people_write,
-    as_sacrebleu_counts,
-    matches,
-    multi_bleu_metric,
-)
+from ...tasks.pairs import scores
 from ...tasks.pairs.translation import EXACT_MATCH, Translation
 from .result import OnTestSet, Pair, ScoreEstimate
 
@@ -49,7 +41,7 @@ class System(NamedTuple):
 class SentenceCounts(NamedTuple):
     """A run on a split: its lines as the metric sees them, and what the metric adds up over them [N, K]."""
 
-    texts: Texts
+    texts: scores.Texts
     counts: np.ndarray
 
 
@@ -84,9 +76,9 @@ def tested(system: System, own: Counts, first: Counts, split: str) -> OnTestSet:
     )
 
 
-def over_seeds(runs: Sequence[Sequence[Score]]) -> tuple[ScoreEstimate, ...]:
+def over_seeds(runs: Sequence[Sequence[scores.Score]]) -> tuple[ScoreEstimate, ...]:
     """Each score's mean over the runs."""
-    means = [(scores[0], estimate([one.value for one in scores], bounds=PERCENT)) for scores in zip(*runs, strict=True)]
+    means = [(own[0], estimate([one.value for one in own], bounds=PERCENT)) for own in zip(*runs, strict=True)]
     return tuple(ScoreEstimate(one.key, one.name, one.signature, one.comparable, mean) for one, mean in means if mean)
 
 
@@ -108,19 +100,19 @@ def count(task: Translation, split: str, lines: Sequence[str]) -> SentenceCounts
     """The lines as the task's metric counts them."""
     references, form = task.text(split), task.codec.form
     if task.metric == EXACT_MATCH:
-        texts = as_people_write(lines, references, form)
-        right = np.array(matches(texts, form), dtype=np.float64)
+        texts = scores.as_people_write(lines, references, form)
+        right = np.array(scores.matches(texts, form), dtype=np.float64)
         return SentenceCounts(texts, np.stack([right, np.ones_like(right)], -1))
     if task.papers is None:
-        texts = as_sacrebleu_counts(lines, references, form)
+        texts = scores.as_sacrebleu_counts(lines, references, form)
     else:
-        texts = as_papers_count(lines, references, form, task.papers)
+        texts = scores.as_papers_count(lines, references, form, task.papers)
     return SentenceCounts(texts, sentence_counts(*texts))
 
 
 def sentence_counts(lines: Sequence[str], references: Sequence[str]) -> np.ndarray:
     """The counts that BLEU sums over sentences [N, 10]: matches and n-grams for n = 1 to 4, both lengths in words."""
-    metric = multi_bleu_metric(effective_order=True)
+    metric = scores.multi_bleu_metric(effective_order=True)
     found = (metric.sentence_score(line, [reference]) for line, reference in zip(lines, references, strict=True))
     return np.array([[*one.counts, *one.totals, one.sys_len, one.ref_len] for one in found], dtype=np.float64)
 

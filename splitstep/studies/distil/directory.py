@@ -1,7 +1,5 @@
 """The directory of the study, which belongs to one recipe and two models: its runs, and what was judged there."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """What the study says: figures with intervals, charts, claims, differences, answers side by side, runs."""
 
-from __future__ import annotations
-
 from ...distillation.judging.exam import Figures
 from ...experiments import sections
 from ...experiments.sections import READS, dots

@@ -1,7 +1,5 @@
 """What the command makes of a recipe and of files: runs that differ in their method and seed, and an exam."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

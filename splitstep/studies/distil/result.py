@@ -3,8 +3,6 @@
 The rule of the claims is stated in docs/results/distil.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Methods of distillation against each other: the same student by each method, with several seeds, all judged alike."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """Pre-trained networks on GLUE: every start fine-tuned on every task, with intervals over pre-training seeds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """Pre-trained networks to fine-tune: found by what `--start` names, read and checked before anything is run."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

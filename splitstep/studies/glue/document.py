@@ -1,22 +1,9 @@
 """What the study says: GLUE with intervals, charts, claims, differences, pre-training, all runs."""
 
-from __future__ import annotations
-
 from statistics import fmean
 
+from ...experiments import sections
 from ...experiments.experiment import Difference
-from ...experiments.sections import (
-    claims_table,
-    difference_cell,
-    differences_table,
-    dots,
-    estimated,
-    pictures,
-    reproduce,
-    runs_table,
-    status_cell,
-    summary,
-)
 from ...report.charts import Axis, SmallMultiples
 from ...report.document import Document
 from ...report.tables import Cell, Code, Column, Record, Table
@@ -46,16 +33,18 @@ TITLES = {"matthews": "Matthews", "f1": "F1", "accuracy": "accuracy", "pearson":
 def document(result: GlueResult) -> Document:
     """The whole document."""
     parts = [
-        summary(result.made, result.runs, {"pre-trained network": len(result.bodies), "task": len(result.tasks)}),
+        sections.summary(
+            result.made, result.runs, {"pre-trained network": len(result.bodies), "task": len(result.tasks)}
+        ),
         main_table(result),
         score_charts(result),
-        *claims_table(result.claims, "docs/results/pretrain.md"),
+        *sections.claims_table(result.claims, "docs/results/pretrain.md"),
         *differences(result),
         *without_table(result),
         *pretraining_table(result),
-        *pictures((row.name, row.scheme) for row in result.rows),
-        runs_table(map(run_record, result.runs), ["Scores in points."]),
-        *reproduce(result.made, result.runs, "splitstep.studies.glue.glue(...)"),
+        *sections.pictures((row.name, row.scheme) for row in result.rows),
+        sections.runs_table(map(run_record, result.runs), ["Scores in points."]),
+        *sections.reproduce(result.made, result.runs, "splitstep.studies.glue.glue(...)"),
     ]
     return Document(f"GLUE: {', '.join(row.title for row in result.rows)}", parts, glue_verdict(result))
 
@@ -66,7 +55,7 @@ def score_charts(result: GlueResult) -> SmallMultiples:
     found = {"mean": [(row.title, row.mean) for row in result.rows]} if result.in_mean else {}
     found |= {PARTS[task].folder: [(row.title, row.on(task).score) for row in result.rows] for task in result.tasks}
     axis, reads = Axis("points", "{:.1f}"), "points, mean [95% interval]"
-    charts = [dots(title, axis, rows, reads, f"chart-{title.lower()}") for title, rows in found.items()]
+    charts = [sections.dots(title, axis, rows, reads, f"chart-{title.lower()}") for title, rows in found.items()]
     return SmallMultiples("Scores", charts)
 
 
@@ -78,7 +67,7 @@ def main_table(result: GlueResult) -> Table:
         for task in result.tasks
     }
     records: list[Record] = [
-        {NAME: row_cell(row), mean: estimated(row.mean, MEAN_FORM)}
+        {NAME: row_cell(row), mean: sections.estimated(row.mean, MEAN_FORM)}
         | {head: task_cell(row.on(task)) for task, head in heads.items()}
         for row in result.rows
     ]
@@ -98,7 +87,7 @@ def row_cell(row: Row) -> Cell:
 
 def task_cell(found: OnTask) -> Cell:
     """The figures one below the other, each with its interval, then the setting and how many runs diverged."""
-    shown = [line for one in found.figures.values() for line in estimated(one, FORM)] or ["-"]
+    shown = [line for one in found.figures.values() for line in sections.estimated(one, FORM)] or ["-"]
     lost = [f"({found.diverged} of {found.diverged + found.finished} diverged)"] if found.diverged else []
     return (*shown, *found.setting, *lost)
 
@@ -134,7 +123,7 @@ def differences(result: GlueResult) -> list[Table]:
     mean = {MEAN: ("mean", "{:+.2f}")} if result.in_mean else {}
     tasks = {task: (PARTS[task].folder, "{:+.1f}") for task in result.tasks}
     note = "Paired by pre-training seed: differences of bodies that have the same seed. In points of each task's score."
-    return differences_table(result.differences, NAME, {**mean, **tasks}, note)
+    return sections.differences_table(result.differences, NAME, {**mean, **tasks}, note)
 
 
 def without_table(result: GlueResult) -> list[Table]:
@@ -147,7 +136,7 @@ def without_table(result: GlueResult) -> list[Table]:
     records: list[Record] = [
         {NAME: f"{of} - {to}"}
         | {
-            Column((f"without {PARTS[task].folder}", "[95%]")): estimated(
+            Column((f"without {PARTS[task].folder}", "[95%]")): sections.estimated(
                 arms[of][WITHOUT + task].minus(arms[to][WITHOUT + task]), "{:+.2f}"
             )
             for task in result.in_mean
@@ -168,9 +157,9 @@ def pretraining_table(result: GlueResult) -> list[Table]:
         {
             NAME: row_cell(row),
             Column("seeds", text=True): ", ".join(str(body.seed) for body in result.bodies if body.name == row.name),
-            Column(("masked loss", "[95%]")): estimated(row.masked_loss, "{:.4f}"),
-            Column(("difference", "[95%]")): difference_cell(losses.get(row.title), "{:+.4f}"),
-            Column(("masked accuracy", "[95%]")): estimated(row.masked_accuracy, MEAN_FORM),
+            Column(("masked loss", "[95%]")): sections.estimated(row.masked_loss, "{:.4f}"),
+            Column(("difference", "[95%]")): sections.difference_cell(losses.get(row.title), "{:+.4f}"),
+            Column(("masked accuracy", "[95%]")): sections.estimated(row.masked_accuracy, MEAN_FORM),
             Column("parameters"): f"{row.parameters:,}",
         }
         for row in rows
@@ -189,7 +178,7 @@ def run_record(run: FineTuning) -> Record:
         Column("setting"): ", ".join(run.setting),
         Column("pre-training seed"): str(run.body),
         Column("seed"): str(run.seed),
-        Column("status"): status_cell(run),
+        Column("status"): sections.status_cell(run),
         Column("valid"): valid,
         Column("dev"): dev,
         Column("steps"): f"{run.steps:,}",

@@ -3,8 +3,6 @@ figure for each body, then means over bodies. What these say about the paper's c
 docs/results/pretrain.md states, and the verdict.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
