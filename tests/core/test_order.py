@@ -24,30 +24,21 @@ TRIPLE_JUMP = (YOSHIDA, 1 - 2 * YOSHIDA, YOSHIDA)
 # Splitting order and order, from the literature: Hairer, Lubich and Wanner, Geometric Numerical Integration, II.4-5;
 # Ruth 1983; Yoshida 1990; Suzuki 1990; a step of Euler in a sub-flow leaves first order (papers: Macaron Net).
 LITERATURE = {
-    "lie": (1, 1),
-    "lie-postnorm": (1, 1),
-    "macaron-postnorm": (1, 1),
-    "reverse-lie": (1, 1),
+    "lie lie-postnorm macaron-postnorm reverse-lie": (1, 1),
     "parallel": (HIGHEST, 1),
-    "strang": (2, 1),
-    "strang-attention": (2, 1),
-    "macaron": (2, 1),
-    "strang-midpoint": (2, 2),
-    "strang-heun": (2, 2),
-    "symmetrised-heun": (2, 2),
+    "strang strang-attention macaron": (2, 1),
+    "strang-midpoint strang-heun symmetrised-heun reversible": (2, 2),
     "ruth3": (3, 3),
-    "yoshida4": (4, 4),
-    "suzuki4": (4, 4),
-    "heun": (HIGHEST, 2),
-    "midpoint": (HIGHEST, 2),
+    "yoshida4 suzuki4": (4, 4),
+    "heun midpoint": (HIGHEST, 2),
     "kutta3": (HIGHEST, 3),
     "rk4": (HIGHEST, 4),
-    "reversible": (2, 2),
 }
 
 
 def test_the_table_has_the_orders_of_the_literature() -> None:
-    assert {name: (row.splitting_order, row.order) for name, row in SCHEMES.items()} == LITERATURE
+    known = {name: orders for names, orders in LITERATURE.items() for name in names.split()}
+    assert {name: (row.splitting_order, row.order) for name, row in SCHEMES.items()} == known
 
 
 @pytest.mark.parametrize(

@@ -20,23 +20,24 @@ def pieces() -> Any:
     return hugging_face(wordpiece())
 
 
-def llama(tokenizer: Any, layers: int, width: int, seed: int = 0) -> Any:
+def llama(tokenizer: Any, layers: int, width: int, seed: int = 0, **more: Any) -> Any:
     torch.manual_seed(seed)
+    sizes = {"intermediate_size": 2 * width, "num_attention_heads": 2, "initializer_range": 0.3} | more
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(tokenizer), hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
-            num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
-            bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=None,
+            vocab_size=len(tokenizer), hidden_size=width, num_hidden_layers=layers, num_key_value_heads=2,
+            max_position_embeddings=256, bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=None,
+            **sizes,
         )
     )  # fmt: skip
 
 
-def gpt2(tokenizer: Any, layers: int, width: int, seed: int = 1, positions: int = 256) -> Any:
+def gpt2(tokenizer: Any, layers: int, width: int, seed: int = 1, positions: int = 256, **more: Any) -> Any:
     torch.manual_seed(seed)
     return GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=len(tokenizer), n_embd=width, n_layer=layers, n_head=2, n_positions=positions,
-            bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
+            vocab_size=len(tokenizer), n_embd=width, n_layer=layers, n_positions=positions,
+            bos_token_id=None, eos_token_id=tokenizer.eos_token_id, **({"n_head": 2} | more),
         )
     )  # fmt: skip
 

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import distil_pairs
 import tokenizer_kinds
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from splitstep.distillation.judging.reading import Causal
 from splitstep.models import CausalConfig, SplitstepForCausalLM
@@ -30,23 +31,13 @@ def fast(kind: str) -> Any:
 
 def llama(kind: str = "byte BPE", layers: int = 4, width: int = 32, seed: int = 0, scale: float = 0.2) -> Causal:
     tokenizer = fast(kind)
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=width, intermediate_size=48, num_hidden_layers=layers,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=scale,
-        eos_token_id=tokenizer.eos_token_id, bos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
-    return Causal(LlamaForCausalLM(config).eval(), tokenizer)
+    sizes = {"intermediate_size": 48, "num_attention_heads": 4, "initializer_range": scale}
+    return Causal(distil_pairs.llama(tokenizer, layers, width, seed, **sizes).eval(), tokenizer)
 
 
 def gpt2(kind: str = "Unigram", layers: int = 2, width: int = 32, seed: int = 0) -> Causal:
     tokenizer = fast(kind)
-    torch.manual_seed(seed)
-    config = GPT2Config(
-        vocab_size=len(tokenizer), n_embd=width, n_layer=layers, n_head=4, n_positions=256, initializer_range=0.2,
-        bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    return Causal(GPT2LMHeadModel(config).eval(), tokenizer)
+    return Causal(distil_pairs.gpt2(tokenizer, layers, width, seed, n_head=4, initializer_range=0.2).eval(), tokenizer)
 
 
 def ours(kind: str = "byte BPE", scheme: str = "macaron", seed: int = 0) -> Causal:
