@@ -75,15 +75,12 @@ def document_to_notebook(document: Document) -> str:
 def documents_to_markdown(named: Sequence[tuple[str, Document]], tables: Sequence[Table]) -> str:
     """The verdicts of documents under their names, then tables: those of all documents, or common ones."""
     said = [(name, one.verdict) for name, one in named if one.verdict]
-    parts = [verdicts_to_markdown(said)] if said else []
-    return "\n".join([*parts, *(to_markdown(one) for one in tables if one.detail <= EVERYWHERE)])
-
-
-def verdicts_to_markdown(verdicts: Sequence[tuple[str, Verdict]]) -> str:
-    """One sentence, or a list of them under the names of their results."""
-    if len(verdicts) == 1:
-        return f"{markdown_text(verdicts[0][1].sentence)}\n"
-    return "".join(f"- {markdown_text(name)}: {markdown_text(one.sentence)}\n" for name, one in verdicts)
+    if len(said) == 1:
+        parts = [f"{markdown_text(said[0][1].sentence)}\n"]
+    else:
+        parts = ["".join(f"- {markdown_text(name)}: {markdown_text(one.sentence)}\n" for name, one in said)]
+    shown = [to_markdown(one) for one in tables if one.detail <= EVERYWHERE]
+    return "\n".join([*filter(None, parts), *shown])
 
 
 def part_to_html(part: Part | Stacked) -> str:

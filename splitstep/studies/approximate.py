@@ -248,11 +248,6 @@ def train_at(built: Built, steps: int, rate: float, tick: Callable[[], None] = l
     return model.eval()
 
 
-def verdict(result: Approximation) -> Verdict:
-    kind = "settled" if result.best.met else "too few" if result.best.error is None else "open"
-    return Verdict(kind, result.best.sentence)
-
-
 def shown(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}"
 
@@ -372,7 +367,8 @@ def document(result: Approximation) -> Document:
         *reproduced(result.made, "splitstep.approximate(...)", made),
     ]
     title = f"{result.target}: {counted(result.tokens, 'token')} of dimension {result.dim}"
-    return Document(title, parts, verdict(result))
+    kind = "settled" if result.best.met else "too few" if result.best.error is None else "open"
+    return Document(title, parts, Verdict(kind, result.best.sentence))
 
 
 STUDY = Study(Approximation, document)

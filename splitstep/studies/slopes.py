@@ -40,15 +40,12 @@ Term = tuple[str, str, float]  # of an equation: a field, the half that it moves
 
 def with_slopes(result: Orders) -> Orders:
     """The result with the measured orders of its schemes, and with the errors that show them."""
-    return replace(result, rows=tuple(map(_with_slopes, result.rows)))
-
-
-def _with_slopes(row: Row) -> Row:
-    s = scheme(row.notation)
-    if s.replaces:
-        return row
-    errors = list(_errors(s, letter))
-    return replace(row, measured=_measured(s, errors), errors=tuple(timed for _, timed in errors))
+    rows = list[Row]()
+    for row, s in ((row, scheme(row.notation)) for row in result.rows):
+        errors = [] if s.replaces else list(_errors(s, letter))
+        shown = {"measured": _measured(s, errors), "errors": tuple(timed for _, timed in errors)} if errors else {}
+        rows.append(replace(row, **shown))
+    return replace(result, rows=tuple(rows))
 
 
 def measure(scheme: Scheme) -> Measured | None:

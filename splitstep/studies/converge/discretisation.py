@@ -129,7 +129,8 @@ def discretisation(
     k, every = stack.substeps, given_schemes(stack.scheme, schemes) if schemes else fitting(stack.scheme)
     own, limit, coarser = Way(stack.scheme, k), Way(None, FINE * k), Way(None, FINE * k // 2)
     ways = [Way(one, n * k) for one in every for n in substeps]
-    longer = [way for f in factors for way in (own._replace(factor=f), Way(None, limit_steps(f, k), f))]
+    fine = {f: math.ceil(FINE / 2 * max(1.0, f)) * k for f in factors}  # sub-steps of the limits of longer steps
+    longer = [way for f in factors for way in (own._replace(factor=f), Way(None, fine[f], f))]
     batches, tried = list(chosen_batches(run.task, examples)), [own, limit, coarser, *ways, *longer]
     problems, comparing = partial(problem_of, run.model), partial(compare, run.task)
     found = run_ways(problems, batches, tried, [None, limit], comparing, progress)
@@ -143,11 +144,6 @@ def discretisation(
         limit=effects[limit], coarser=effects[coarser], ways=tuple(effects[way] for way in ways),
         longer=tuple(effects[way] for way in longer), errors=tuple(errors), made=made_by_study(),
     )  # fmt: skip
-
-
-def limit_steps(factor: float, substeps: int) -> int:
-    """Sub-steps of the continuous limit of longer or shorter steps."""
-    return math.ceil(FINE / 2 * max(1.0, factor)) * substeps
 
 
 def chosen_batches(task: Task, examples: int) -> Iterator[Batch]:

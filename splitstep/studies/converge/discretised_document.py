@@ -134,6 +134,11 @@ def discretisation_document(result: Discretisation) -> Document:
     examples = counted(result.examples, "validation example")
     error = f"The continuous limit is known to {result.coarser.distance:.1g}, its distance to half the sub-steps."
     figures = partial(figures_on_examples, result)
+    distances = substeps_chart(
+        "Distance to the continuous limit", Axis("distance", "{:.2e}", log=True), result.ways,
+        lambda name, x, some: Line(name, x, [one.distance for one in some]),
+        reads="of the centred logits", name="chart-order",
+    )  # fmt: skip
     tables = [
         ways_table((*result.ways, result.limit), figures, [WAYS_NOTE, error]),
         longer_table(result, figures),
@@ -142,7 +147,7 @@ def discretisation_document(result: Discretisation) -> Document:
     ]
     parts = [
         Note(f"{result.run}: {step}; {examples}; {result.made.date}."),
-        Beside([distances_chart(result), accuracy_chart(result)]),
+        Beside([distances, accuracy_chart(result)]),
         Note(f"The limit: rk4 on the sum of the fields, {FINE} sub-steps a layer."),
         Beside([errors_chart(result.errors, result.step), *remainder_chart(result)]),
         *scrolling(tables),
@@ -150,16 +155,6 @@ def discretisation_document(result: Discretisation) -> Document:
     ]
     title = f"Discretisation sensitivity: {result.task}, {name_of(result.own)}"
     return Document(title, parts, discretisation_verdict(result))
-
-
-def distances_chart(result: Discretisation) -> LineChart:
-    """How fast the network by each scheme approaches the continuous limit."""
-
-    def line(name: str, x: list[int], some: list[ExampleEffect]) -> Line:
-        return Line(name, x, [one.distance for one in some])
-
-    title, y = "Distance to the continuous limit", Axis("distance", "{:.2e}", log=True)
-    return substeps_chart(title, y, result.ways, line, reads="of the centred logits", name="chart-order")
 
 
 def discretisation_verdict(result: Discretisation) -> Verdict:
@@ -196,13 +191,13 @@ def figures_on_examples(result: Discretisation, one: ExampleEffect) -> dict[Colu
 
 def longer_table(result: Discretisation, figures: Figures[ExampleEffect]) -> Table:
     own, ends = result.by_length
-    limits = {Column(("limit's", "accuracy")): {one.factor: f"{one.accuracy:.1%}" for one in ends}}
+    limits, head = {one.factor: f"{one.accuracy:.1%}" for one in ends}, Column(("limit's", "accuracy"))
     note = (
         "The same operators with a longer or a shorter step, so over another time. The last column is the continuous "
         f"limit over that time. The network does not work below an accuracy of {result.middle:.1%}, the middle "
         f"between its own and that of always naming the most frequent label ({result.majority:.1%})."
     )
-    return lengths_table(own, lambda one: {**figures(one), **{c: by[one.factor] for c, by in limits.items()}}, note)
+    return lengths_table(own, lambda one: {**figures(one), head: limits[one.factor]}, note)
 
 
 def remainder_table(result: Discretisation) -> Table:

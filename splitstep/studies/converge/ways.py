@@ -82,7 +82,8 @@ class Problem:
     def end(self, way: Way | None = None) -> Tensor:
         """The state after all layers: of the network itself, or by another way to run its fields."""
         scheme, substeps, factor, merged = way or Way(self.scheme, self.substeps)
-        steps = [Step(one.fields, factor * one.t, factor * one.h) for one in merge(self.steps, merged)]
+        own = (one_step(self.steps[i : i + merged]) for i in range(0, len(self.steps), merged))  # the last has the rest
+        steps = [Step(one.fields, factor * one.t, factor * one.h) for one in own]
         if scheme is not None:
             return advanced(scheme, refine(steps, substeps), self.x, self.context)
         whole = [one._replace(fields=summed(self.scheme, one)) for one in steps]
@@ -96,15 +97,11 @@ class Problem:
         return found
 
 
-def merge(steps: Sequence[Step], many: int) -> list[Step]:
-    """Every `many` neighbouring layers as one step over their whole time, with the mean of their fields: all of them
-    are evaluated at the same state. The last step has the layers that are left."""
-    if many == 1:
-        return list(steps)
-    return [one_step(steps[i : i + many]) for i in range(0, len(steps), many)]
-
-
 def one_step(steps: Sequence[Step]) -> Step:
+    """Neighbouring layers as one step over their whole time, with the mean of their fields: all of them are evaluated
+    at the same state."""
+    if len(steps) == 1:
+        return steps[0]
     h = sum(one.h for one in steps)
 
     def mean(name: str) -> Field:

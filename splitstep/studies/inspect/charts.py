@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...report.charts import (
-    Axis,
-    ComplexPlane,
-    Explained,
-    HeatMap,
-    Line,
-    LineChart,
-    ParticleChart,
-    Particles,
-    SliderChart,
-)
+from ...report import charts as kinds
+from ...report.charts import Axis, ComplexPlane, Explained, HeatMap, Line, LineChart
 from ...report.document import Heading, Part, in_pairs
 from ...report.moving import visible
 from ...support.words import counted
@@ -131,7 +122,7 @@ def sections(result: Inspection) -> Iterator[Part]:
         charts = list(before[name](result)) if name in before else []
         charts += filter(None, (chart_of(result, one) for one in (*CURVES, *own) if one.section == name))
         if charts:
-            wide = [one for one in charts if isinstance(one.chart, SliderChart)]
+            wide = [one for one in charts if isinstance(one.chart, kinds.SliderChart)]
             yield from (Heading(name), *wide, *in_pairs([one for one in charts if one not in wide]))
 
 
@@ -177,9 +168,9 @@ def particle_charts(result: Inspection) -> Iterator[Explained]:
         if one.paths and not one.random:
             number, last = f"-{i + 1}" if i else "", len(one.paths[0].x) - 1
             states = [(f"layer {k - 1}" if k else "embedding", k / last) for k in range(last + 1)]
-            texts = [Particles(*path) for path in one.paths]
+            texts = [kinds.Particles(*path) for path in one.paths]
             yield Explained(
-                ParticleChart(f"Tokens through depth: {one.label}", *axes, states, texts, f"particles{number}"),
+                kinds.ParticleChart(f"Tokens through depth: {one.label}", *axes, states, texts, f"particles{number}"),
                 "y_l = V^T (x_l / |x_l| - mean), V the two leading principal directions over all depths and texts",
                 "Each particle is a token; the plane is the same at every depth. Tokens that gather have become alike. "
                 "Play, or move the slider; hover over a particle or a word.",
@@ -216,7 +207,7 @@ def spectra(result: Inspection) -> Iterator[Explained]:
         groups = [(label, list(map(complex, each.real, each.imaginary))) for label, each in found]
         planes.append(ComplexPlane(f"layer {layer}", groups, muted=["random weights"]))
     yield Explained(
-        SliderChart("Eigenvalues of each layer's Jacobian", "layer", planes, name="spectra"),
+        kinds.SliderChart("Eigenvalues of each layer's Jacobian", "layer", planes, name="spectra"),
         "J_l = ∂x_{l+1} / ∂x_l",
         "J is that of a single token, the last one of the first text, with the residual connection. Numbers inside the "
         "circle shrink, those outside grow; those off the real line turn. A layer that did nothing has all at 1. Of a "

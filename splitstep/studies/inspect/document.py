@@ -64,50 +64,31 @@ class Conclusion(NamedTuple):
     text: str
 
 
-class Peak(NamedTuple):
-    """A figure whose layers above a level are named: the first of several series that was measured, each with what the
-    rule says of it."""
-
-    about: str
-    words: str
-    level: float
-    rule: str
-    either: Sequence[tuple[str, str, str]]
-
-
-GROWING = Peak(
-    "Where perturbations blow up",
-    "Perturbations grow most in",
-    GROWTH,
-    "the largest singular value of the layer's Jacobian{} is above {:g}",
-    (("leading", "s 1", " on a whole text"), ("jacobian", "J largest", " at a single token")),
-)
-SINKING = Peak(
-    "Attention sinks",
-    "Sinks are in",
-    SINK,
-    "the mean attention of later tokens on the first one{} is above {:g}",
-    (("attention", "first token", ""),),
-)
-
-
 def conclusions(result: Inspection) -> list[Conclusion]:
     """All that can be said from what was measured."""
-    growing, sinking = (peaks(result, one) for one in (GROWING, SINKING))
-    return [*redundant(result), *growing, *collapsing(result), *sinking, *outlying(result)]
+    places = {("leading", "s 1"): " on a whole text", ("jacobian", "J largest"): " at a single token"}
+    largest = next((one for one in places if result.model.find(*one)), ("jacobian", "J largest"))
+    grows = f"the largest singular value of the layer's Jacobian{places[largest]} is above {GROWTH:g}"
+    sinks = f"the mean attention of later tokens on the first one is above {SINK:g}"
+    return [
+        *redundant(result),
+        *peaks(result, *largest, GROWTH, "Where perturbations blow up", "Perturbations grow most in", grows),
+        *collapsing(result),
+        *peaks(result, "attention", "first token", SINK, "Attention sinks", "Sinks are in", sinks),
+        *outlying(result),
+    ]
 
 
-def peaks(result: Inspection, one: Peak) -> Iterator[Conclusion]:
-    """The layers above the level, the highest first, or the highest figure."""
-    for probe, name, where in one.either:
-        if (found := result.model.find(probe, name)) is not None:
-            ordered = sorted(found.pairs, key=lambda pair: -pair[1])
-            shown = [f"{layer} ({value:.3g})" for layer, value in ordered if value > one.level]
-            text = f"{one.words} layer{'s' * (len(shown) > 1)} {first_few(shown)}."
-            none = f"None. The highest is layer {ordered[0][0]} with {ordered[0][1]:.3g}."
-            rule = one.rule.format(where, one.level)
-            yield Conclusion(one.about, rule, (text if shown else none) + beside(result, probe, name, max))
-            return
+def peaks(
+    result: Inspection, probe: str, name: str, level: float, about: str, words: str, rule: str
+) -> Iterator[Conclusion]:
+    """The layers whose figure is above a level, the highest first, or the highest figure."""
+    if (found := result.model.find(probe, name)) is not None:
+        ordered = sorted(found.pairs, key=lambda pair: -pair[1])
+        shown = [f"{layer} ({value:.3g})" for layer, value in ordered if value > level]
+        text = f"{words} layer{'s' * (len(shown) > 1)} {first_few(shown)}."
+        none = f"None. The highest is layer {ordered[0][0]} with {ordered[0][1]:.3g}."
+        yield Conclusion(about, rule, (text if shown else none) + beside(result, probe, name, max))
 
 
 def first_few(names: Sequence[str]) -> str:
