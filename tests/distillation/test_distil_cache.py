@@ -39,7 +39,6 @@ def document(place: Path, method: str, student: str = "student", **more: Any) ->
 
 def objective(given: dict[str, Any]) -> Distillation:
     found = read_recipe(given, "r")
-    assert found.start is not None
     torch.manual_seed(0)
     made = distil(open_model(found.start).model, found.load_task(), options_of(given))
     assert isinstance(made, Distillation)

@@ -11,12 +11,8 @@ from distil_pairs import bpe, instructions, pieces
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from splitstep.distillation.method import parse_method
-from splitstep.distillation.records import Shape, Shapes
 from splitstep.distillation.texts import Texts, aligned_of, equal_tokenizers
 from splitstep.tasks.instruct import INSTRUCT, InstructOptions, encode_rows
-
-SHAPES = Shapes(Shape(4, 16), Shape(2, 8))
 
 
 def instruct(options: InstructOptions) -> Any:
@@ -30,14 +26,6 @@ def texts(tmp_path: Path) -> Texts:
     found = Texts(instruct(InstructOptions(path=(path,), tokenizer=str(tmp_path))), bpe())
     found.find_spans(("words", "phrases"))
     return found
-
-
-def test_a_method_says_how_many_spans_it_compares() -> None:
-    limits = {
-        "skl": set(), "skl + mta": {("words", 1024), ("phrases", 1024)}, "sra(spans=5)": {("aligned", 5)},
-        "mta.dsa(words=1, spans=3) + mta.hid": {("words", 3)},
-    }  # fmt: skip
-    assert {method: parse_method(method).needs(SHAPES).limits for method in limits} == limits
 
 
 def test_the_spans_that_a_limit_leaves_out_are_counted(texts: Texts) -> None:

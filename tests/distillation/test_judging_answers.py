@@ -14,7 +14,7 @@ from tiny_causal import ROWS, gpt2, llama, ours
 
 from splitstep.distillation.judging import answers
 from splitstep.distillation.judging.answers import Answer, Writing, key_of, write_answers
-from splitstep.distillation.judging.exam import Exam, judge, share_ended
+from splitstep.distillation.judging.exam import share_ended
 from splitstep.distillation.judging.reading import Causal
 from splitstep.kernels.gumbel import gumbel
 
@@ -91,14 +91,6 @@ def test_answers_in_rounds_are_those_of_a_loop(make: Any, writing: Writing, monk
     assert len(rounds) >= 2, "all answers end in the same round"
     monkeypatch.setattr(answers, "ROUND", writing.max_tokens)
     assert write_answers(*one, PROMPTS, writing) == found  # in one go
-
-
-def test_the_share_of_answers_that_end_is_the_mean_over_sets() -> None:
-    one, sets = ending(llama), {"one": ROWS[:1], "others": ROWS[1:]}
-    writing = Writing(seeds=(1, 2, 3), max_tokens=7)
-    shares = [share_ended(write_answers(*one, [row.prompt for row in rows], writing)) for rows in sets.values()]
-    assert shares[0] != shares[1]
-    assert judge(one, Exam(sets, writing)).figures.ended == pytest.approx(sum(shares) / 2)
 
 
 def test_only_answers_that_have_not_ended_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from made_up_distil import SHAPES, one_tokenizer
 
 from splitstep.distillation.layers import key_layers, teacher_layer
 from splitstep.distillation.method import ALIASES, PRESETS, MethodLoss, parse_method
-from splitstep.distillation.records import LOGITS, Shape, Shapes
+from splitstep.distillation.records import Shape, Shapes
 from splitstep.distillation.terms import TERMS
 from splitstep.distillation.terms.divergences import SkewedKL
 from splitstep.distillation.terms.states import SpanStructure
@@ -91,23 +91,6 @@ def test_the_total_is_the_weighted_sum() -> None:
     assert list(values) == ["ce", "kl", "kl_2", "mta.dsa", "mta.hid"]
     expected = values["ce"] + values["kl"] / 2 + values["kl_2"] / 4 + 2 * values["mta.dsa"] + values["mta.hid"] / 5
     torch.testing.assert_close(loss(*made), expected)
-
-
-def test_a_method_declares_what_a_cache_must_hold() -> None:
-    shapes = Shapes(Shape(30, 576), Shape(10, 576))
-    needs = parse_method("mta").needs(shapes)
-    layers = ["states.15", "states.24", "states.30"]
-    weights = ["weights.15", "weights.24", "weights.30"]
-    assert sorted(map(str, needs.teacher)) == ["logits", *layers, "tail.1", *weights]
-    assert sorted(map(str, needs.student)) == ["logits", "states.10", "states.5", "states.8"]
-    assert (needs.spans, needs.same_tokens) == ({"words", "phrases"}, True)
-    assert set(map(str, parse_method("mta.dsa(words=5)").needs(shapes).teacher)) == {"states.15", "weights.15"}
-    assert set(map(str, parse_method("mta.hid(phrases=8)").needs(shapes).teacher)) == {"states.24", "weights.24"}
-    other = parse_method("sra").needs(shapes)
-    assert set(map(str, other.teacher)) == {"masses", "final", "output"}
-    assert other.student == {*other.teacher, LOGITS}
-    assert (other.spans, other.vocabulary, other.same_tokens) == ({"aligned"}, True, False)
-    assert not parse_method("ce").needs(shapes).teacher
 
 
 def test_projectors_are_built_for_widths_and_key_layers_and_follow_the_seed() -> None:

@@ -73,12 +73,6 @@ def test_the_weight_on_the_other_tokens_is_the_softmaxs_and_below_its_bound(toke
         assert 0 < one.rest <= one.bound
 
 
-def test_one_token_has_no_chart_of_the_others() -> None:
-    for tokens in (1, 2):
-        result, _ = approximation("polynomial", tokens, 1, [0.4], train_steps=0)
-        assert ('id="chart-attention"' in document_to_page(result.document())) == (tokens > 1)
-
-
 def test_the_trained_network_is_the_best_of_several_rates() -> None:
     result, built = approximation("max", 2, 1, [0.2], train_steps=4)
     errors = {rate: sampled_error(train_at(built, 4, rate), built.target)[0] for rate in RATES}

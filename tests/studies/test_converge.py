@@ -10,7 +10,6 @@ import pytest
 import torch
 from commands import refusal
 
-import splitstep as ss
 from splitstep import cli
 from splitstep.experiments.statistics import share_interval
 from splitstep.experiments.study import STUDIES
@@ -19,7 +18,6 @@ from splitstep.recipe import read_recipe
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.converge.discretisation import Discretisation, discretisation
 from splitstep.studies.converge.discretised_document import discretisation_verdict
-from splitstep.studies.converge.ways import fitting
 from splitstep.training import train
 
 read_discretisation = STUDIES["discretisation"].read
@@ -128,11 +126,6 @@ def test_a_run_without_weights_is_refused(run: Path, tmp_path: Path, capsys: pyt
     copied = shutil.copytree(run, tmp_path / "copied")
     (copied / "model" / "model.safetensors").unlink()
     assert "has no weights: put model.safetensors back, or train again" in refusal(capsys, "converge", copied)
-
-
-def test_the_usual_schemes_are_those_that_fit_the_fields() -> None:
-    assert [str(s) for s in fitting(ss.scheme("F A"))][:2] == ["F A", "A F"]
-    assert fitting(ss.scheme("macaron")) == [ss.scheme("macaron")]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,6 @@ def test_differences_are_of_units_that_both_have_and_end_at_the_bounds() -> None
     bounded = VALID._replace(bounds=Bounds(0, 1))
     one, other = sample(ours, bounded), sample(theirs, bounded)
     found = one.minus(other)
-    assert found is not None
     assert (found.mean, found.low, found.high, found.n) == (0.5, -1.0, 1.0, 3)
     assert difference("score", "a", "b", one, other) == ("score", "a", "b", (0, 1, 2), found)
 

@@ -210,8 +210,6 @@ def test_the_interval_is_over_seeds_and_sentences() -> None:
     references = sentences(150)
     counts = {share: sentence_counts(worsened(references, share, 7), references) for share in (0.1, 0.2, 0.3)}
     one, _ = difference_of(counts[0.1][None], counts[0.2][None], bleu_of)
-    assert one.low is not None
-    assert one.high is not None
     assert one.low < one.mean < one.high
     same, _ = difference_of(np.stack([counts[0.1]] * 4), np.stack([counts[0.2]] * 4), bleu_of)
     assert same == (pytest.approx(one.mean), None, None, 4)  # equal seeds do not show their spread
@@ -267,7 +265,6 @@ def test_p_is_two_sided() -> None:
     _, results = PairedTest([("a", worse), ("b", better)], {"BLEU": metric}, [references], "bs")()
     result = results["BLEU"][1]
     assert not isinstance(result, str)
-    assert result.p_value is not None
     counts = [sentence_counts(lines, references)[None] for lines in (better, worse)]
     _, p = difference_of(counts[0], counts[1], bleu_of)
     assert 0.01 < p < 0.5

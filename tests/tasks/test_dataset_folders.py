@@ -57,14 +57,10 @@ def test_what_datasets_caches_in_the_folder_is_not_text(tmp_path: Path) -> None:
     assert read(tmp_path / "it") == ["a", "b"]
 
 
-def test_datasets_itself_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_datasets_itself_is_not_needed_but_pyarrow_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path / "it")
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert len(read(tmp_path / "it")) == 3
-
-
-def test_without_pyarrow_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved(tmp_path / "it")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     said = refused(tmp_path / "it")
     assert "needs pyarrow, which is not installed: pip install pyarrow" in said

@@ -27,22 +27,19 @@ NAME = "tiny/tiny.bin"
 MOST = 6_000_000  # a little more than BODY
 
 
+ANSWERS: dict[str, tuple[int, int | None, bytes]] = {  # by folder: status, announced length, body
+    "whole": (200, len(BODY), BODY),
+    "cut": (200, len(BODY), BODY[:-7]),
+    "announced": (200, 10**12, b""),
+    "endless": (200, None, BODY * 4),
+}
+
+
 class Handler(BaseHTTPRequestHandler):
     """Serves the tiny file whole, cut short, or not at all."""
 
     def do_GET(self) -> None:
-        if self.path.startswith("/whole/"):
-            self._answer(200, len(BODY), BODY)
-        elif self.path.startswith("/cut/"):
-            self._answer(200, len(BODY), BODY[:-7])
-        elif self.path.startswith("/announced/"):
-            self._answer(200, 10**12, b"")
-        elif self.path.startswith("/endless/"):
-            self._answer(200, None, BODY * 4)
-        else:
-            self._answer(404, 0, b"")
-
-    def _answer(self, status: int, announced: int | None, body: bytes) -> None:
+        status, announced, body = ANSWERS.get(self.path.split("/")[1], (404, 0, b""))
         self.send_response(status)
         if announced is not None:
             self.send_header("Content-Length", str(announced))

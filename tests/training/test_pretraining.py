@@ -18,7 +18,6 @@ from splitstep.fields import FeedForward
 from splitstep.models.base import all_stacks
 from splitstep.models.cost import cost, sketch
 from splitstep.training import load_recipe, read_recipe, train
-from splitstep.training.networks import build_model
 from splitstep.training.result import RunResult, Start
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
@@ -192,28 +191,9 @@ def test_the_second_head_is_taken_over_or_left_or_new(subjects: Path, both: Path
     assert (set(more.new), more.left) == (SECOND, [])
 
 
-def test_a_classifier_takes_the_body_and_leaves_both_heads(subjects: Path, both: Path, tmp_path: Path) -> None:
-    rows = [f"{'yes' if n % 2 else 'no'},{' '.join(random.Random(n).choices(SYLLABLES, k=5))}" for n in range(200)]
-    (tmp_path / "rows.csv").write_text("\n".join(["label,text", *rows]))
-    data = {"train": str(tmp_path / "rows.csv"), "length": 48}
-    given = {"task": "classify", "data": data, "model": document(subjects)["model"], "train": {"steps": 1, "batch": 8}}
-    found = start_of(given, both, tmp_path / "run")
-    assert found.new == ["head.weight", "head.bias"]
-    assert set(found.left) >= SECOND | {"head.bias", "transform.weight"}
-    assert not any(name.startswith("encoder.") for name in found.left)
-
-
 def test_the_saved_model_opens_with_both_heads(both: Path) -> None:
     model = AutoModelForMaskedLM.from_pretrained(both / "model").eval()
     stored = load_file(both / "model" / "model.safetensors")
     assert torch.equal(model.next_sentence.pooler.weight, stored["next_sentence.pooler.weight"])
     out = model(torch.tensor([[2, 9, 3, 8, 3]]), token_type_ids=torch.tensor([[0, 0, 0, 1, 1]]))
     assert (out.logits.shape, out.next_sentence_logits.shape) == ((1, 5, 400), (1, 2))
-
-
-def test_training_with_pairs_compiles_whole(subjects: Path) -> None:
-    recipe = read_recipe(paired(subjects), "recipe")
-    task = recipe.load_task()
-    model, batch, seed = build_model(recipe, task), task.batch(0, 0, 8), torch.tensor(3)
-    compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(**batch, dropout_seed=seed).loss, model(**batch, dropout_seed=seed).loss)

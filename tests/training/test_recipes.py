@@ -184,13 +184,6 @@ def test_a_recipe_is_found_by_name_from_any_folder_and_a_file_of_that_path_wins(
     assert load_recipe("listops") == Recipe("digits")
 
 
-@pytest.mark.parametrize("name", ["digts", "recipes/digits.yaml", "digits.yml", "runs/digist"])
-def test_a_wrong_name_is_answered_with_the_nearest(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=rf"^there is no recipe '{name}', .* Did you mean digits\?"):
-        load_recipe(name)
-
-
 BUILT_IN = ("digits", "listops", "numbers", "stdlib")
 
 

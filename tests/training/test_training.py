@@ -350,16 +350,6 @@ def test_a_run_is_a_function_of_its_recipe(tmp_path: Path) -> None:
         assert file.read_bytes() == (two / file.name).read_bytes(), file.name
 
 
-def test_a_finished_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor if its scheme is given in other words."""
-    first = train(recipe("macaron"), tmp_path / "run", quiet=True)
-    assert first.scheme == ("macaron", "F0/2 A F1/2")
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")}
-    monkeypatch.setattr(loop, "begin", None)
-    assert train(recipe("F0/2 A F1/2"), tmp_path / "run", quiet=True) == first
-    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "run").rglob("*")} == before
-
-
 def test_directories_of_others(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "full").mkdir()

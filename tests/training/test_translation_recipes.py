@@ -77,18 +77,15 @@ def test_own_text_needs_two_files() -> None:
 
 
 def test_numbers_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short run goes from recipe to test figures; the same seed, the same figures and the same translations."""
+    """A short run goes from recipe to test figures and translations."""
     monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
     small = ["data.train=300", "data.valid=20", "data.test=20", "model.width=32", "model.ffn=64",
              "train.steps=8", "train.batch=256", "data.beams=2", "scheme=macaron"]  # fmt: skip
-    result, again = (train(load_recipe("numbers", small), tmp_path / name, quiet=True) for name in ("run", "again"))
+    result = train(load_recipe("numbers", small), tmp_path / "run", quiet=True)
     assert (result.status, result.metric.name) == ("finished", "exact_match")
     assert 1 < result.test["perplexity"] < 200
-    assert again.splits == result.splits
     for split in ("valid", "test"):
-        one, two = ((tmp_path / name / "translations" / f"{split}.txt").read_text() for name in ("run", "again"))
-        assert one == two
-        assert one.count("\n") == 20
+        assert (tmp_path / "run" / "translations" / f"{split}.txt").read_text().count("\n") == 20
 
 
 @pytest.mark.nightly
