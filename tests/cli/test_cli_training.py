@@ -381,3 +381,49 @@ def test_nobody_works_on_after_the_end(tmp_path: Path, end: signal.Signals) -> N
     while any(map(psutil.pid_exists, workers)) and time.monotonic() < limit:
         time.sleep(0.1)
     assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in workers)
+
+
+NARROW = [
+    "data.patch=4", "model.layers=1", "model.width=16", "model.heads=2", "model.ffn=32", "train.batch=8",
+    "train.steps=24",
+]  # fmt: skip
+
+
+def test_an_ablation_s_directory_of_something_else_is_refused(tmp_path: Path, capsys: Capsys) -> None:
+    (tmp_path / "recipe.yaml").write_text("task: digits\n")
+    (tmp_path / "file").write_text("")
+    other = tmp_path / "study" / "runs" / "full-lr0.002-seed2"  # it may be needed last, and nothing is trained before
+    other.mkdir(parents=True)
+    (other / "recipe.yaml").write_text("task: digits\ntrain: {steps: 7}\n")
+    for out, says in (
+        (tmp_path, "belongs to a single run"),
+        (tmp_path / "file", "is not a directory"),
+        (tmp_path / "study", "full-lr0.002-seed2 belongs to another run"),
+    ):
+        assert says in refusal(capsys, "ablate", "--task", "digits", "--out", out)
+
+
+@pytest.mark.slow
+def test_a_killed_ablation_goes_on_where_it_was(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -> None:
+    """Its process and its worker are killed; it continues in this process."""
+    words = ["ablate", "--task", "digits", *NARROW, "--arms", "no-norm", "--seeds", "2", "--rates", "1e-3"]
+    words += ["--engine", "local=1", "--json"]
+    study = Program([*words, "--out", "killed"], tmp_path)
+    ended = lambda: len(list(tmp_path.glob("killed/runs/*/result.json")))  # noqa: E731
+    while not ended() and study.returncode is None:
+        time.sleep(0.05)
+    os.killpg(study.pid, signal.SIGKILL)
+    study.communicate(timeout=60)
+    kept = {file: file.stat().st_mtime_ns for file in tmp_path.glob("killed/runs/*/result.json")}
+    assert 1 <= len(kept) < 4
+    assert not (tmp_path / "killed" / "result.json").exists()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "open_engine", here)
+    found = []
+    for out in ("killed", "whole"):
+        assert cli.main([*words, "--out", out]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert all(file.stat().st_mtime_ns == time for file, time in kept.items())
+    first, second = found
+    assert first["arms"] == second["arms"]  # bit for bit those of a study that nobody killed
+    assert first["replay"] == second["replay"]

@@ -45,6 +45,14 @@ def splitstep(site: Path, *commands: Sequence[Any]) -> subprocess.CompletedProce
     return subprocess.run(run, input=lines, env=environment, cwd=site, capture_output=True, text=True, timeout=600)
 
 
+WRONG = {
+    "wrong": "scheme 'wrong' of the package splitstep-stranger does not load",
+    "A @wrong": "tableau 'wrong' of the package splitstep-stranger does not load",
+    "dampd": "Did you mean damped",
+    "A @ralstn": "did you mean @ralston",
+}
+
+
 def test_a_strangers_scheme_has_its_order_and_its_study_a_page(site: Path, tmp_path: Path) -> None:
     """The scheme, its tableau and the study; a package that is broken hurts no other verb."""
     (tmp_path / "result.json").write_text(json.dumps({"study": "tally", "format": 1, "words": {"<b>": 3, "two": 1234}}))
@@ -52,6 +60,7 @@ def test_a_strangers_scheme_has_its_order_and_its_study_a_page(site: Path, tmp_p
     run = splitstep(
         site, ["schemes", "damped", "A+F @ralston", "--json"], ["report", tmp_path], ["report", tmp_path, "--markdown"],
         ["train", tmp_path / "broken.yaml", "--out", tmp_path / "run"], ["recipes", "digits"],
+        ["schemes", "macaron"], *(["schemes", one] for one in WRONG),
     )  # fmt: skip
     schemes, report, markdown, broken = run.stdout.split("\n0\n")[0], *run.stdout.split("\n0\n")[1:3], run.stderr
     rows = json.loads(schemes)["rows"]
@@ -61,7 +70,9 @@ def test_a_strangers_scheme_has_its_order_and_its_study_a_page(site: Path, tmp_p
     page = (tmp_path / "report.html").read_text()
     assert "&lt;b&gt;" in page
     assert "<b>" not in page
-    [error] = [line for line in broken.splitlines() if line.startswith("Error: ")]
+    assert "F0/2 A F1/2" in run.stdout  # own rows come first
+    error, *others = [line for line in broken.splitlines() if line.startswith("Error: ")]
+    assert [says in line for says, line in zip(WRONG.values(), others, strict=True)] == [True] * len(WRONG)
     assert "splitstep-stranger" in error
     assert "'broken'" in error
     assert "\n2\n" in run.stdout

@@ -1,11 +1,8 @@
 """The notation: what is written reads back bit for bit, and what is wrong is refused in one helpful line."""
 
 import re
-import sys
-from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +13,6 @@ from strategies import schemes
 from splitstep import SCHEMES, TABLEAUX, Scheme, Tableau, scheme, with_tableau
 from splitstep.notation import read, shortened
 from splitstep.scheme import Project, Substep, with_diffusion, with_projections, without_residuals
-from splitstep.schemes import name_of
 from splitstep.tableau import coefficient
 
 
@@ -272,61 +268,6 @@ def test_a_number_of_any_size_is_refused_in_one_line(number: str) -> None:
 )
 def test_a_long_decimal_is_cut_for_reading_and_keeps_its_power_of_ten(text: str, short: str) -> None:
     assert shortened(text) == short
-
-
-STRANGER = """
-import splitstep as ss
-from fractions import Fraction
-
-ralston = ss.Tableau("ralston", ((), (Fraction(2, 3),)), (Fraction(1, 4), Fraction(3, 4)))
-made = ss.scheme("F/2 A F/2 @ralston")
-"""
-POINTS = """
-[splitstep.schemes]
-written = stranger:__doc__
-made = stranger:made
-macaron = stranger:made
-wrong = stranger:Fraction
-[splitstep.tableaux]
-ralston = stranger:ralston
-wrong = stranger:made
-"""
-
-
-@pytest.fixture
-def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Another package that adds schemes and a tableau."""
-    (tmp_path / "stranger.py").write_text(f'"""A/2 F A/2 @kutta3"""{STRANGER}')
-    (tmp_path / "stranger-1.dist-info").mkdir()
-    (tmp_path / "stranger-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1\n")
-    (tmp_path / "stranger-1.dist-info" / "entry_points.txt").write_text(POINTS)
-    monkeypatch.syspath_prepend(tmp_path)
-    for registry in (SCHEMES, TABLEAUX):
-        monkeypatch.setattr(registry, "own", dict(registry.own))
-        monkeypatch.setattr(registry, "_found", None)
-    yield
-    sys.modules.pop("stranger", None)
-    read.cache_clear()
-
-
-@pytest.mark.usefixtures("stranger")
-def test_another_package_adds_rows_and_tableaux() -> None:
-    assert {*SCHEMES} >= {"lie", "written", "made"}
-    assert name_of(scheme("A/2 F A/2 @kutta3")) is None
-    assert str(scheme("macaron")) == "F0/2 A F1/2"
-    assert "stranger" not in sys.modules  # own rows come first, and names are known without an import
-    assert scheme("written") == scheme("A/2 F A/2 @kutta3")
-    assert name_of(scheme("A/2 F A/2 @kutta3")) == "written"
-    assert str(scheme("made")) == "F/2 A F/2 @ralston"
-    assert scheme("F/2 A F/2 @ralston").order == 2
-    with pytest.raises(ValueError, match=r"scheme 'wrong' of the package stranger does not load"):
-        scheme("wrong")
-    with pytest.raises(ValueError, match=r"tableau 'wrong' of the package stranger does not load .*a splitstep.Tab"):
-        scheme("A @wrong")
-    with pytest.raises(ValueError, match="Did you mean written"):
-        scheme("writen")
-    with pytest.raises(ValueError, match="did you mean @ralston"):
-        scheme("A @ralstn")
 
 
 def test_an_unknown_row_gets_the_nearest_name() -> None:

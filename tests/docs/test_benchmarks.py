@@ -2,7 +2,6 @@
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-TRANSLATION = FOLDER / "translation.py"
 
 
 def run(name: str, out: Path, *words: str, result: str = "result.json") -> Any:
@@ -60,16 +58,3 @@ def test_the_benchmark_of_translators_runs_small(tmp_path: Path) -> None:
     assert ours - theirs == 2 * 2 * 16  # the final norms of encoder and decoder
     if not torch.cuda.is_available():
         assert "needs one process with one CUDA device" in rows["training", "capture", "Marian"]["failed"]
-
-
-def test_without_a_gpu_the_whole_benchmark_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    monkeypatch.setattr(sys, "argv", [str(TRANSLATION), "--out", str(tmp_path / "out")])
-    monkeypatch.syspath_prepend(FOLDER)
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(TRANSLATION), run_name="__main__")
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "Error: benchmarks/translation.py needs a CUDA device, or --small.\n"
