@@ -1,17 +1,24 @@
-"""What a verb returns, for people who work in Python: one sentence, a table of figures, a chart and a page."""
+"""What a verb returns, for people who work in Python: one sentence, a table of figures, a page, and its charts as
+figures of Matplotlib, where it is installed."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from . import charts as kinds
+from .charts import Axis, Chart
 from .document import Document, Verdict
 from .drawing import document_to_notebook
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+WIDTH, HEIGHT, ACROSS = 6.4, 4.2, 3  # of a chart in inches, and how many stand beside each other
 
 
 class Report(ABC):
@@ -45,9 +52,100 @@ class Report(ABC):
 
     def plot(self, name: str | None = None) -> Figure:
         """A chart of the page as a figure of Matplotlib: the one of this title, else the first."""
-        from .figures import figure_of
-
         return figure_of(self.document().chart(name))
 
     def _repr_html_(self) -> str:
         return document_to_notebook(self.document())
+
+
+def figure_of(chart: Chart) -> Figure:
+    """The chart as a figure; small charts stand beside each other, and of a slider's charts the first is shown."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ModuleNotFoundError("plot() needs Matplotlib: pip install matplotlib") from None
+    while isinstance(chart, kinds.Explained | kinds.SliderChart):
+        chart = chart.chart if isinstance(chart, kinds.Explained) else chart.charts[chart.start]
+    charts = list(chart.charts) if isinstance(chart, kinds.SmallMultiples) else [chart]
+    across = min(len(charts), ACROSS)
+    figure = Figure((WIDTH * across, HEIGHT * ceil(len(charts) / across)), layout="constrained")
+    for place, one in enumerate(charts, 1):
+        drawn_on(one, figure.add_subplot(ceil(len(charts) / across), across, place))
+    return figure
+
+
+def finish(on: Any, title: str, x: Axis, y: Axis, legend: bool = False) -> None:
+    """Titles, scales and a legend."""
+    on.set(title=title, xlabel=x.title, ylabel=y.title)
+    for axis, scale in ((x, on.set_xscale), (y, on.set_yscale)):
+        if axis.log:
+            scale("log", nonpositive="mask")
+    if legend:
+        on.legend()
+
+
+@singledispatch
+def drawn_on(chart: Chart, on: Any) -> None:
+    """Draw a chart on axes of Matplotlib."""
+    raise TypeError(f"{chart!r} is not a chart")
+
+
+@drawn_on.register
+def _lines(chart: kinds.LineChart, on: Any) -> None:
+    for line in chart.lines:
+        style = {"color": "grey", "linestyle": "--"} if line.name in chart.muted else {}
+        [drawn] = on.plot(line.x, line.y, label=line.name, **style)
+        if line.low:
+            on.fill_between(line.x, line.low, line.high, color=drawn.get_color(), alpha=0.2)
+    if chart.level is not None:
+        on.axhline(chart.level, color="grey", linewidth=0.8)
+    finish(on, chart.title, chart.x, chart.y, legend=len(chart.lines) > 1)
+
+
+@drawn_on.register
+def _points(chart: kinds.PointChart, on: Any) -> None:
+    names = dict.fromkeys(point.name for point in chart.points)
+    for name in names:
+        own = [point for point in chart.points if point.name == name]
+        below = [0.0 if one.low is None else one.y - one.low for one in own]
+        above = [0.0 if one.high is None else one.high - one.y for one in own]
+        on.errorbar([one.x for one in own], [one.y for one in own], [below, above], fmt="o", capsize=3, label=name)
+    finish(on, chart.title, chart.x, chart.y, legend=len(names) > 1)
+
+
+@drawn_on.register
+def _trails(chart: kinds.TrailChart, on: Any) -> None:
+    for trail in chart.trails:
+        on.plot(trail.x, trail.y, marker=".", label=f"{chart.colour.title} {trail.value:g}")
+    finish(on, chart.title, chart.x, chart.y)
+
+
+@drawn_on.register
+def _bars(chart: kinds.BarChart, on: Any) -> None:
+    below = [0.0 if bar.low is None else bar.value - bar.low for bar in chart.bars]
+    above = [0.0 if bar.high is None else bar.high - bar.value for bar in chart.bars]
+    on.barh([bar.name for bar in chart.bars], [bar.value for bar in chart.bars], xerr=[below, above])
+    on.invert_yaxis()
+    on.set(title=chart.title, xlabel=chart.x.title)
+
+
+@drawn_on.register
+def _heat(chart: kinds.HeatMap, on: Any) -> None:
+    on.figure.colorbar(on.imshow(chart.values, aspect="auto"), ax=on)
+    on.set(title=chart.title, xlabel=chart.x, ylabel=chart.y)
+
+
+@drawn_on.register
+def _plane(chart: kinds.ComplexPlane, on: Any) -> None:
+    for name, group in chart.groups:
+        on.plot([z.real for z in group], [z.imag for z in group], ".", label=name)
+    on.set_aspect("equal")
+    finish(on, chart.title, Axis("real part"), Axis("imaginary part"), legend=len(chart.groups) > 1)
+
+
+@drawn_on.register
+def _particles(chart: kinds.ParticleChart, on: Any) -> None:
+    """The last state of the first text."""
+    text = chart.texts[0]
+    on.scatter(text.x[-1], text.y[-1], c=text.cluster[-1], cmap="tab10")
+    finish(on, f"{chart.title}, {chart.states[-1][0]}", chart.x, chart.y)

@@ -33,8 +33,8 @@ from splitstep.report.charts import (
     scale,
 )
 from splitstep.report.drawing import chart_to_html
-from splitstep.report.figures import figure_of
 from splitstep.report.plots import COLOURS
+from splitstep.report.result import figure_of
 
 HOSTILE = "</script><b onclick=\"alert('x')\">&amp;"
 LINE = Line("lie", (1, 2, 4), (1.0, 0.1, 0.01), (0.9, 0.09, 0.009), (1.1, 0.2, 0.02))
