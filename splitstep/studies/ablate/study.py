@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -220,34 +220,29 @@ def alignments(cka: Mapping[int, Values], base: Mapping[int, Values]) -> Iterato
     return (mean(values) - mean(base[seed]) for seed, values in cka.items() if seed in base)
 
 
-class Likened(NamedTuple):
-    """What is left of one network: its test figure, and how alike its states and the full network's are."""
-
-    structure: str
-    seed: int
-    test: float | None
-    cosine: Values
-    cka: Values
-
-
 def replay(recipe: Recipe, task: Task, full: Sequence[Trial], out: Path) -> tuple[Replayed, ...]:
     """The trained full network's own operators without its residuals, its norms or both, over the seeds that finished.
     What does not fit its scheme is left out."""
-    runs = [trial for trial in full if trial.status == "finished"]
-    found = [one for trial in runs for one in replay_run(recipe, task, trial, out)]
-    quantity = figure_on("test", task.metric)
+    runs, quantity = [trial for trial in full if trial.status == "finished"], figure_on("test", task.metric)
     whole, replayed = sample(observed(runs), quantity), list[Replayed]()
+    by_seed = {trial.seed: dict(replay_run(recipe, task, trial, out)) for trial in runs}
     for name in LACKING:
-        if own := [one for one in found if one.structure == name]:
-            test = {one.seed: one.test for one in own if one.test is not None and math.isfinite(one.test)}
-            left = Sample(test, quantity.bounds)
-            alike = (watched.profile_of(getattr(one, kind) for one in own) for kind in ("cosine", "cka"))
+        if own := {seed: found[name] for seed, found in by_seed.items() if name in found}:
+            figures, cosine, cka = zip(*own.values(), strict=True)
+            known = {
+                seed: one for seed, one in zip(own, figures, strict=True) if one is not None and math.isfinite(one)
+            }
+            left = Sample(known, quantity.bounds)
+            alike = watched.profile_of(cosine), watched.profile_of(cka)
             replayed.append(Replayed(name, left.mean(), left.minus(whole), *alike))
     return tuple(replayed)
 
 
-def replay_run(recipe: Recipe, task: Task, trial: Trial, out: Path) -> Iterator[Likened]:
-    """One trained network without each of the structures."""
+def replay_run(
+    recipe: Recipe, task: Task, trial: Trial, out: Path
+) -> Iterator[tuple[str, tuple[float | None, Values, Values]]]:
+    """One trained network without each of the structures: its test figure, and how alike its states and the full
+    network's are, by cosine and by CKA."""
     model, precision = find_run(out / trial.folder).load_model()
     examples = first_examples(task, recipe.train.probe_batch or EXAMPLES)
     batch = {name: x.to(model.device) for name, x in examples.items()}
@@ -261,7 +256,7 @@ def replay_run(recipe: Recipe, task: Task, trial: Trial, out: Path) -> Iterator[
             continue
         theirs = states_of(other, batch, precision)
         test = evaluate(other, task, task.tests[0], size, precision).get(task.metric.name)
-        yield Likened(name, trial.seed, test, watched.cosine_layers(theirs, states), watched.cka_layers(theirs, states))
+        yield name, (test, watched.cosine_layers(theirs, states), watched.cka_layers(theirs, states))
 
 
 def states_of(model: Any, batch: Mapping[str, Tensor], precision: torch.dtype) -> Tensor:

@@ -7,22 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...experiments.statistics import (
-    Bounds,
-    Estimate,
-    Figure,
-    draw_sentences,
-    estimate,
-    mean_difference,
-    resampled_differences,
-    two_sided_p,
-)
+from ...experiments import statistics
 from ...experiments.trials import RunRecord
 from ...tasks.pairs import scores
 from ...tasks.pairs.translation import EXACT_MATCH, Translation
 from .result import OnTestSet, Pair, ScoreEstimate
 
-PERCENT = Bounds(0.0, 100.0)  # of all scores of text
+PERCENT = statistics.Bounds(0.0, 100.0)  # of all scores of text
 
 
 class System(NamedTuple):
@@ -78,22 +69,24 @@ def tested(system: System, own: Counts, first: Counts, split: str) -> OnTestSet:
 
 def over_seeds(runs: Sequence[Sequence[scores.Score]]) -> tuple[ScoreEstimate, ...]:
     """Each score's mean over the runs."""
-    means = [(own[0], estimate([one.value for one in own], bounds=PERCENT)) for own in zip(*runs, strict=True)]
+    means = [
+        (own[0], statistics.estimate([one.value for one in own], bounds=PERCENT)) for own in zip(*runs, strict=True)
+    ]
     return tuple(ScoreEstimate(one.key, one.name, one.signature, one.comparable, mean) for one, mean in means if mean)
 
 
 def paired_scores(
-    pairs: Mapping[int, tuple[SentenceCounts, SentenceCounts]], figure: Figure
-) -> tuple[Estimate | None, tuple[Pair, ...]]:
+    pairs: Mapping[int, tuple[SentenceCounts, SentenceCounts]], figure: statistics.Figure
+) -> tuple[statistics.Estimate | None, tuple[Pair, ...]]:
     """The mean difference with its interval, and each seed's by itself."""
     if not pairs:
         return None, ()
     ours, theirs = (np.stack([pair[side].counts for pair in pairs.values()]) for side in (0, 1))
     found = figure(ours.sum(1)) - figure(theirs.sum(1))
-    resampled = resampled_differences(ours, theirs, figure, draw_sentences(ours.shape[1]))
+    resampled = statistics.resampled_differences(ours, theirs, figure, statistics.draw_sentences(ours.shape[1]))
     each = zip(pairs, found.tolist(), resampled.T, strict=True)
-    apart = tuple(Pair(seed, gap, two_sided_p(gap, drawn)) for seed, gap, drawn in each)
-    return mean_difference(found, resampled), apart
+    apart = tuple(Pair(seed, gap, statistics.two_sided_p(gap, drawn)) for seed, gap, drawn in each)
+    return statistics.mean_difference(found, resampled), apart
 
 
 def count(task: Translation, split: str, lines: Sequence[str]) -> SentenceCounts:
@@ -142,4 +135,4 @@ def match_of(sums: np.ndarray) -> np.ndarray:
     return 100 * sums[..., 0] / sums[..., 1]
 
 
-FIGURES: dict[str, Figure] = {"bleu": bleu_of, "sacrebleu": sacrebleu_of, "exact_match": match_of}
+FIGURES: dict[str, statistics.Figure] = {"bleu": bleu_of, "sacrebleu": sacrebleu_of, "exact_match": match_of}

@@ -65,7 +65,8 @@ def glue(
     task and row.
     """
     check_engine(engine)
-    check_seeds(seeds)
+    if not 1 <= seeds < STRIDE:
+        raise ValueError(f"--seeds {seeds}: give at least 1 and below {STRIDE:,}, the fine-tunings of each start")
     names, kinds = check_tasks(tasks), KINDS if scratch else KINDS[:1]
     changed, swept = by_task(changes, names, ""), by_task(sweep, names, "--sweep ")
     bodies = find_bodies(starts)
@@ -83,11 +84,6 @@ def glue(
     described = {name: task.describe() for name, task in loaded.items()}
     made = made_by_runs({name: one.document() for name, one in recipes.items()}, described, engine)
     return summed_up(bodies, kinds, seeds, loaded, tuned, made)
-
-
-def check_seeds(seeds: int) -> None:
-    if not 1 <= seeds < STRIDE:
-        raise ValueError(f"--seeds {seeds}: give at least 1 and below {STRIDE:,}, the fine-tunings of each start")
 
 
 def check_tasks(names: Sequence[str]) -> tuple[str, ...]:

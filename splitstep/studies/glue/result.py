@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 
 from ...experiments.experiment import (
     Claim,
@@ -34,7 +35,7 @@ from ...support.provenance import Provenance
 from ...support.typed import Inlined
 from ...support.words import listed
 from ...tasks.glue import PARTS
-from ...tasks.measures import F1_ACCURACY, PEARSON, class_figures
+from ...tasks.measures import F1_ACCURACY, PEARSON, class_figures, class_sums
 from ...tasks.sentences import Sentences
 from ...training.result import RunOutcome
 from .bodies import Body
@@ -268,12 +269,8 @@ def majority_of(name: str, task: Sentences) -> Majority:
 
 def constant_figures(guess: int, labels: np.ndarray, classes: int) -> dict[str, float]:
     """The figures of a classifier that always says the same."""
-    right, n = float((labels == guess).sum()), float(len(labels))
-    sums = {"nll": math.nan, "correct": right, "examples": n}
-    if classes == 2:
-        said = {"tp": right, "fp": n - right} if guess == 1 else {"tn": right, "fn": n - right}
-        sums |= {"tp": 0.0, "fp": 0.0, "tn": 0.0, "fn": 0.0} | said
-    return class_figures(sums)
+    logits = torch.eye(classes)[guess].expand(len(labels), classes)
+    return class_figures(class_sums(logits, torch.from_numpy(labels).long()))
 
 
 def base_of(rows: Sequence[tuple[str, str]]) -> str:
