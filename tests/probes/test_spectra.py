@@ -74,14 +74,10 @@ def test_a_matrix_that_is_not_finite_has_no_spectrum_and_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 12, 33])
-def test_the_schur_form_has_the_eigenvalues_of_the_dense_matrix(n: int) -> None:
+def test_without_nonnormality_a_matrix_is_normal_and_keeps_its_eigenvalues(n: int) -> None:
+    """So does its Schur form."""
     a = drawn(n, n, seed=n)
     torch.testing.assert_close(ordered(real_schur(a).eigenvalues), ordered(torch.linalg.eigvals(a)))
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 12, 33])
-def test_without_nonnormality_a_matrix_is_normal_and_keeps_its_eigenvalues(n: int) -> None:
-    a = drawn(n, n, seed=n)
     b = without_nonnormality(a)
     torch.testing.assert_close(b @ b.T, b.T @ b)
     torch.testing.assert_close(ordered(torch.linalg.eigvals(b)), ordered(torch.linalg.eigvals(a)))

@@ -219,14 +219,6 @@ def test_a_page_of_translators_has_every_test_set(seeds: int) -> None:
     assert "Test sets" not in document_to_page(made("lie").document())
 
 
-@pytest.mark.parametrize("file", sorted(STORED.glob("*/result.json")), ids=lambda file: file.parent.name)
-def test_stored_results_stay_readable(file: Path) -> None:
-    result = read_comparison(json.loads(file.read_text()), str(file))
-    assert result.tests == ()
-    assert not any(trial.splits for trial in result.trials)
-    assert f"{result.trials[0].best_step:,} of {result.trials[0].steps:,}" in document_to_page(result.document())
-
-
 def test_a_page_tells_of_runs_that_diverged() -> None:
     text = document_to_page(PAGES["diverged"]().document())
     assert "Diverged, and left out of the means: 2 runs." in text
@@ -439,15 +431,6 @@ def test_a_document_with_anything_wrong_is_drawn_or_refused_in_one_line(name: st
             Console(file=io.StringIO()).print(to_terminal(comparison_tables(result)))
     assert len(refused) > 50
     assert all(line.startswith("there/result.json ") and "\n" not in line for line in refused)
-
-
-def test_what_is_wrong_in_a_document_has_its_place() -> None:
-    document = json.loads(json.dumps(made("lie", "macaron").json()))
-    document["rows"][1]["test"]["mean"] = "high"
-    with pytest.raises(
-        ValueError, match=r"^f is damaged: the document\.rows\[1\]\.test\.mean is 'high', and needs a number\."
-    ):
-        read_comparison(document, "f")
 
 
 def test_the_page_of_orders_draws_errors_whose_slope_is_the_order() -> None:
