@@ -115,45 +115,34 @@ class DiscretisedFlow(Result):
 
 
 class Plan(NamedTuple):
-    """The ways to run a model, by what they are for, and what is not defined."""
+    """The ways to run a model, those that decide by their names, and what is not defined."""
 
     ways: list[Way]
-    longer: list[Way]
+    named: Mapping[str, Way | None]
     undefined: list[Undefined]
-    halved: Way | None = None
-    strang: Way | None = None
-    merged: Way | None = None
 
 
-def plan_of(
-    own: Scheme, k: int, layers: int, schemes: Sequence[str], substeps: Sequence[int], factors: Sequence[float]
-) -> Plan:
+def plan_of(own: Scheme, k: int, layers: int, schemes: Sequence[str], substeps: Sequence[int]) -> Plan:
     """What to run. `k` is the number of sub-steps that the model has itself: 1 unless it is one of ours."""
-    longer = [Way(own, k, factor) for factor in factors]
     if why := no_equation(own):
         if schemes:
             check_equation(own)
         missing = [Undefined(what, why) for what in ("sub-steps", "other schemes", "merged layers", "local errors")]
-        return Plan([Way(own, k)], longer, missing)
+        return Plan([Way(own, k)], dict.fromkeys(("halved", "strang", "merged")), missing)
     every = given_schemes(own, schemes) if schemes else usual(own)
     ways, strang = [Way(own, k), *(Way(s, n * k) for s in every for n in substeps)], strang_of(own)
+    named = {
+        "halved": Way(own, 2 * k),
+        "strang": None if strang is None else Way(strang, k),
+        "merged": Way(own, k, merged=2) if layers > 1 else None,
+    }
+    single = bool(whole_fields(own)) and len(own.substeps) == 1
     lacking = [
         (strang is None, "Strang's splitting", f"{shown(own)!r} does not have two fields with whole steps"),
         (layers < 2, "merged layers", "the model has one layer"),
-        (
-            bool(whole_fields(own)) and len(own.substeps) == 1,
-            "the splitting part of local errors",
-            f"{shown(own)!r} has one part: nothing is split",
-        ),
+        (single, "the splitting part of local errors", f"{shown(own)!r} has one part: nothing is split"),
     ]
-    return Plan(
-        list(dict.fromkeys(ways)),
-        longer,
-        [Undefined(what, why) for lacks, what, why in lacking if lacks],
-        halved=Way(own, 2 * k),
-        strang=None if strang is None else Way(strang, k),
-        merged=Way(own, k, merged=2) if layers > 1 else None,
-    )
+    return Plan(list(dict.fromkeys(ways)), named, [Undefined(what, why) for lacks, what, why in lacking if lacks])
 
 
 def discretised_flow(
@@ -169,9 +158,9 @@ def discretised_flow(
     """How a pretrained model depends on its discretisation, on texts that are cut after so many tokens."""
     flow, batches = flow_and_batches(opened, texts, tokens)
     model, stack, own = opened.model, flow.stacks[flow.main], flow.scheme
-    plan = plan_of(own, stack.substeps, len(stack.layers), schemes, substeps, factors)
-    kind, single = predicts(model, batches[0]), {"halved": plan.halved, "strang": plan.strang, "merged": plan.merged}
-    tried = [*plan.ways, *filter(None, single.values()), *plan.longer]
+    plan = plan_of(own, stack.substeps, len(stack.layers), schemes, substeps)
+    kind, longer = predicts(model, batches[0]), [Way(own, stack.substeps, factor) for factor in factors]
+    tried = [*plan.ways, *filter(None, plan.named.values()), *longer]
     run = run_ways(partial(problem_on, flow), batches, tried, [None], partial(compare, model, kind), progress)
     found = {way: list(chain(*some)) for way, some in run.items()}
     texts_alone = found[plan.ways[0]]
@@ -183,9 +172,9 @@ def discretised_flow(
         layers=len(stack.layers), notes=flow.notes, undefined=tuple(plan.undefined), texts=len(texts),
         tokens=sum(one.tokens for one in texts_alone), loss=math.fsum(losses) / len(losses) if losses else None,
         own=effects[plan.ways[0]], ways=tuple(effects[way] for way in plan.ways),
-        longer=tuple(effects[way] for way in plan.longer), errors=tuple(errors), made=made_by_study(),
+        longer=tuple(effects[way] for way in longer), errors=tuple(errors), made=made_by_study(),
         chance=math.log(model.config.get_text_config().vocab_size),
-        **{name: None if way is None else effects[way] for name, way in single.items()},
+        **{name: None if way is None else effects[way] for name, way in plan.named.items()},
     )  # fmt: skip
 
 
