@@ -229,9 +229,7 @@ def replay(recipe: Recipe, task: Task, full: Sequence[Trial], out: Path) -> tupl
     for name in LACKING:
         if own := {seed: found[name] for seed, found in by_seed.items() if name in found}:
             figures, cosine, cka = zip(*own.values(), strict=True)
-            known = {
-                seed: one for seed, one in zip(own, figures, strict=True) if one is not None and math.isfinite(one)
-            }
+            known = {seed: x for seed, x in zip(own, figures, strict=True) if x is not None and math.isfinite(x)}
             left = Sample(known, quantity.bounds)
             alike = watched.profile_of(cosine), watched.profile_of(cka)
             replayed.append(Replayed(name, left.mean(), left.minus(whole), *alike))
