@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import re
-import resource
 import shlex
 import shutil
 import subprocess
@@ -108,25 +107,6 @@ def test_a_wrong_word_is_answered_in_one_line_without_torch(tmp_path: Path) -> N
 def test_listings_and_help_need_no_torch(tmp_path: Path) -> None:
     lines = [*LISTINGS, *(f"{verb} --help" for verb in VERBS)]
     assert without_torch(lines, tmp_path) == ([0] * len(lines), [])
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [("recipes", 0), ("schemes", 0), ("inspect --help", 0), ("compare digits --schemes lie,macron", 2)],
-)
-def test_an_answer_takes_little_time(words: str, code: int, tmp_path: Path) -> None:
-    """Processor time; the best of three, for the first may have to compile files."""
-    times = list[float]()
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [sys.executable, "-m", "splitstep", *words.split()]
-        done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, check=False)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert done.returncode == code, done.stderr
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        if times[-1] < 0.6:
-            return
-    pytest.fail(f"{words}: {min(times):.2f} s")
 
 
 def test_the_version_is_that_of_the_project(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ LINES = {
     "compare ./distil --schemes lie --seeds 0 --out out": "--seeds 0: give at least 1",  # a recipe, and not a verb
     "compare --schemes lie --seeds 0 --out out -- distil": "--seeds 0: give at least 1",
     "compare glue": "Missing option '--start'. Pre-trained runs, as in lie=runs/a",
+    "compare glue digits --start a=b --out out": "takes entries to change, such as train.steps=500, but not 'digits'",
     "compare distil": "Missing argument 'TEACHER'. A causal model",
     "compare distil T S --text a --methods ce --out out --answer-tokens 0": "--answer-tokens 0: give at least 1",
     COMPARE: "--task digits",

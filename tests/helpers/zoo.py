@@ -66,53 +66,43 @@ GIVEN: dict[str, Any] = {
 
 APART: dict[str, str] = {
     "A F": """
-        CLIPTextModel GPTNeoForCausalLM GraniteMoeForCausalLM GPTNeoXJapaneseForCausalLM
-        AfmoeForCausalLM ApertusForCausalLM ArceeForCausalLM BeitForImageClassification
-        BigBirdPegasusForCausalLM BioGptForCausalLM BitNetForCausalLM BlenderbotForCausalLM BloomForCausalLM
-        CpmAntForCausalLM CTRLLMHeadModel DeepseekV2ForCausalLM DeepseekV3ForCausalLM
-        HYV3ForCausalLM HYV4ForCausalLM Data2VecVisionForImageClassification DeiTForImageClassification
-        DiffLlamaForCausalLM Dinov2ForImageClassification Dinov2WithRegistersForImageClassification
-        Ernie4_5ForCausalLM EuroBertForMaskedLM Exaone4ForCausalLM ExaoneMoeForCausalLM
-        FlexOlmoForCausalLM GemmaForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM GlmForCausalLM
-        Glm4ForCausalLM Glm4MoeForCausalLM GPT2LMHeadModel GPTBigCodeForCausalLM GptOssForCausalLM
-        GraniteForCausalLM HeliumForCausalLM HunYuanDenseV1ForCausalLM IJepaForImageClassification
-        Jais2ForCausalLM JambaForCausalLM JetMoeForCausalLM Lfm2ForCausalLM LlamaForCausalLM MBartForCausalLM
-        MegatronBertForCausalLM MiniMaxM2ForCausalLM MinistralForCausalLM MistralForCausalLM
-        MixtralForCausalLM ModernBertForMaskedLM ModernBertDecoderForCausalLM MptForCausalLM
-        NanoChatForCausalLM NemotronForCausalLM OlmoForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM
-        OlmoeForCausalLM OPTForCausalLM PegasusForCausalLM PersimmonForCausalLM Phi3ForCausalLM
-        PhimoeForCausalLM Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM
-        RobertaPreLayerNormForCausalLM SeedOssForCausalLM SmolLM3ForCausalLM StableLmForCausalLM
-        Starcoder2ForCausalLM VaultGemmaForCausalLM ViTForImageClassification ViTMSNForImageClassification
-        XGLMForCausalLM
+        CLIPTextModel GPTNeoForCausalLM GraniteMoeForCausalLM GPTNeoXJapaneseForCausalLM AfmoeForCausalLM
+        ApertusForCausalLM ArceeForCausalLM BeitForImageClassification BigBirdPegasusForCausalLM BioGptForCausalLM
+        BitNetForCausalLM BlenderbotForCausalLM BloomForCausalLM CpmAntForCausalLM CTRLLMHeadModel DeepseekV2ForCausalLM
+        DeepseekV3ForCausalLM HYV3ForCausalLM HYV4ForCausalLM Data2VecVisionForImageClassification
+        DeiTForImageClassification DiffLlamaForCausalLM Dinov2ForImageClassification
+        Dinov2WithRegistersForImageClassification Ernie4_5ForCausalLM EuroBertForMaskedLM Exaone4ForCausalLM
+        ExaoneMoeForCausalLM FlexOlmoForCausalLM GemmaForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM GlmForCausalLM
+        Glm4ForCausalLM Glm4MoeForCausalLM GPT2LMHeadModel GPTBigCodeForCausalLM GptOssForCausalLM GraniteForCausalLM
+        HeliumForCausalLM HunYuanDenseV1ForCausalLM IJepaForImageClassification Jais2ForCausalLM JambaForCausalLM
+        JetMoeForCausalLM Lfm2ForCausalLM LlamaForCausalLM MBartForCausalLM MegatronBertForCausalLM MiniMaxM2ForCausalLM
+        MinistralForCausalLM MistralForCausalLM MixtralForCausalLM ModernBertForMaskedLM ModernBertDecoderForCausalLM
+        MptForCausalLM NanoChatForCausalLM NemotronForCausalLM OlmoForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM
+        OlmoeForCausalLM OPTForCausalLM PegasusForCausalLM PersimmonForCausalLM Phi3ForCausalLM PhimoeForCausalLM
+        Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM RobertaPreLayerNormForCausalLM
+        SeedOssForCausalLM SmolLM3ForCausalLM StableLmForCausalLM Starcoder2ForCausalLM VaultGemmaForCausalLM
+        ViTForImageClassification ViTMSNForImageClassification XGLMForCausalLM
     """,
     "A N F M": """
-        Wav2Vec2Model
-        AlbertForMaskedLM BartForCausalLM BertLMHeadModel BertGenerationDecoder BigBirdForCausalLM
-        BlenderbotSmallForCausalLM CamembertForCausalLM ConvBertForMaskedLM Data2VecTextForCausalLM
-        DebertaForMaskedLM DebertaV2ForMaskedLM DistilBertForMaskedLM ElectraForCausalLM ErnieForCausalLM
-        FNetForMaskedLM IBertForMaskedLM LayoutLMForMaskedLM MarianForCausalLM MPNetForMaskedLM MvpForCausalLM
-        NomicBertForMaskedLM NystromformerForMaskedLM OpenAIGPTLMHeadModel PLBartForCausalLM
-        RemBertForCausalLM RobertaForCausalLM RoCBertForCausalLM RoFormerForCausalLM XLMRobertaForCausalLM
-        YosoForMaskedLM
+        Wav2Vec2Model AlbertForMaskedLM BartForCausalLM BertLMHeadModel BertGenerationDecoder BigBirdForCausalLM
+        BlenderbotSmallForCausalLM CamembertForCausalLM ConvBertForMaskedLM Data2VecTextForCausalLM DebertaForMaskedLM
+        DebertaV2ForMaskedLM DistilBertForMaskedLM ElectraForCausalLM ErnieForCausalLM FNetForMaskedLM IBertForMaskedLM
+        LayoutLMForMaskedLM MarianForCausalLM MPNetForMaskedLM MvpForCausalLM NomicBertForMaskedLM
+        NystromformerForMaskedLM OpenAIGPTLMHeadModel PLBartForCausalLM RemBertForCausalLM RobertaForCausalLM
+        RoCBertForCausalLM RoFormerForCausalLM XLMRobertaForCausalLM YosoForMaskedLM
     """,
     "A+F": """
-        FalconForCausalLM CodeGenForCausalLM
-        CohereForCausalLM Cohere2ForCausalLM Cohere2MoeForCausalLM GPTNeoXForCausalLM GPTJForCausalLM
-        PhiForCausalLM
+        FalconForCausalLM CodeGenForCausalLM CohereForCausalLM Cohere2ForCausalLM Cohere2MoeForCausalLM
+        GPTNeoXForCausalLM GPTJForCausalLM PhiForCausalLM
     """,
     "A N F M | A N C M F P": """
-        BartForConditionalGeneration MarianMTModel
-        FSMTForConditionalGeneration
+        BartForConditionalGeneration MarianMTModel FSMTForConditionalGeneration
     """,
     "A F | A C F": """
-        WhisperModel PegasusForConditionalGeneration
-        LongT5ForConditionalGeneration M2M100ForConditionalGeneration MT5ForConditionalGeneration
-        T5ForConditionalGeneration UMT5ForConditionalGeneration
+        WhisperModel PegasusForConditionalGeneration LongT5ForConditionalGeneration M2M100ForConditionalGeneration
+        MT5ForConditionalGeneration T5ForConditionalGeneration UMT5ForConditionalGeneration
     """,
-    "N A M F": """
-        MiniMaxForCausalLM
-    """,
+    "N A M F": "MiniMaxForCausalLM",
     "A F | A F": "SwinForImageClassification",
     "A B+F": "InklingForCausalLM",
     "F0/2 A B F1/2 N": "Wav2Vec2ConformerModel",
