@@ -2,33 +2,24 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from children import RECIPE, everything, lines, run, together
+from tiny import tiny, tokens
 from torch import Tensor
 
 from splitstep.integrate import Event
-from splitstep.models import (
-    CausalConfig,
-    SplitstepForCausalLM,
-    SplitstepForImageClassification,
-)
+from splitstep.models import SplitstepForImageClassification
 from splitstep.probes import PROBES, observe
 from splitstep.training import evaluate, read_recipe, train
 
-SHAPE = {"layers": 3, "width": 16, "heads": 2, "ffn": 32, "vocab_size": 30, "max_positions": 16}
 BOTH = ["state_norms", "increment_norms"]
 
 
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
-
-
-def language_model(scheme: str) -> tuple[SplitstepForCausalLM, dict[str, Tensor]]:
-    model = SplitstepForCausalLM(CausalConfig(scheme=scheme, **SHAPE)).eval()
-    return model, {"input_ids": torch.randint(4, 30, (2, 7))}
+def language_model(scheme: str) -> tuple[Any, dict[str, Tensor]]:
+    return tiny("causal", scheme), {"input_ids": tokens()}
 
 
 def length(x: Tensor) -> float:
@@ -73,7 +64,7 @@ def test_parts_of_one_field_add_up() -> None:
     events: list[Event] = []
     model(**batch, observe=events.append)
     found = observe(model, batch, ["increment_norms"])["increment_norms"]["body.stack"]["F"]
-    for layer in range(3):
+    for layer in range(2):
         parts = [length(e.increments["F"]) for e in events if e.site.step == layer and "F" in e.increments]
         assert len(parts) == 2
         assert found[layer] == pytest.approx(sum(parts), rel=1e-6)
