@@ -547,7 +547,7 @@ def test_a_dask_worker_that_falls_silent_and_wakes_up_loses_nothing(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_does_not_answer_and_a_missing_package_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "ANSWER_SECONDS", 0.3)
     with (
         pytest.raises(ValueError, match="no Dask scheduler answers at tcp://127") as error,
@@ -555,3 +555,6 @@ def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPa
     ):
         pass
     assert "\n" not in str(error.value)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"pip install 'splitstep\[cluster\]'"), open_engine("dask=tcp://x:1", 1):
+        pass

@@ -129,27 +129,6 @@ def test_wrong_overrides(assignment: str, needle: str) -> None:
     assert needle in str(caught.value)
 
 
-def test_a_recipe_is_changed_by_entries() -> None:
-    """As a file with those entries would say it, and checked as that would be."""
-    before = read_recipe(
-        {"task": "digits", "train": {"steps": 3}, "objective": {"name": "distil", "method": "ce"}}, "r"
-    )
-    entries = {"scheme": "macaron", "train.lr": 0.5, "model.norm": "none", "data.patch": 4, "objective.method": "skl"}
-    after = before.changed(entries)
-    assert (after.scheme, after.train.lr, after.train.steps, after.options.patch) == ("F0/2 A F1/2", 0.5, 3, 4)
-    assert after.objective == {"name": "distil", "method": "skl"}
-    assert after == read_recipe(override(before.document(), [f"{key}={value}" for key, value in entries.items()]), "r")
-    assert before.changed({}) == before
-    for wrong, told in (
-        ({"train.lrr": 1}, 'x: train has no option "lrr"'),
-        ({"model.norn": "none"}, 'x: the model has no entry "norn"; did you mean "norm"'),
-        ({"task.name": 3}, "task has no entries of its own"),
-        ({"train.lr": "fast"}, "x: train: option lr is 'fast', and needs a number"),
-    ):
-        with pytest.raises(ValueError, match=told):
-            before.changed(wrong, "x")
-
-
 def test_a_row_and_its_notation_are_one_run(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("task: digits\nscheme: macaron\ntrain: {lr: 3e-4, betas: [9e-1, 0.99]}\nmodel:\n")
     rows = load_recipe(str(tmp_path / "r.yaml"), ["train.steps=5"])
