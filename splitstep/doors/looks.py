@@ -140,7 +140,7 @@ def deepen(
     numbers = asked.seeds(1 if seeds is None else seeds)
     from ..studies.converge.limit import check_depths, continuous_limit
 
-    layers, out = check_depths(depths), default_folder("converge", asked.recipe.task, out, "limit")
+    layers, out = check_depths(depths), default_folder("converge", f"{asked.recipe.task}-depths", out, "limit")
     result = continuous_limit(asked.recipe, layers, numbers, out, engine=engine, data=data)
     return kept(result, out)
 
