@@ -9,6 +9,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from .layout import Frame
 from .record import Node
 from .replay import Replay, needed_again, replay
 from .sums import Graph
@@ -25,16 +26,15 @@ QUIET = (
 ROUNDING = 1e-2  # by which weights of half precision may sum to more than 1
 
 
-def weights_of(graph: Graph, start: int, ends: Sequence[int], shape: torch.Size) -> Function | None:
+def weights_of(graph: Graph, start: int, ends: Sequence[int], frame: Frame) -> Function | None:
     """The attention weights [B, heads, T, S] inside of a field that leads from one node to others, as a function of the
     state. None if it has none, or several."""
-    if len(shape) != 3:
-        return None
+    shape = frame.seen(graph.value(start)).shape
     found = {node: one for end in ends for node, one in attentions(graph, start, end, shape)}
     if len(found) != 1:
         return None
     [f] = found.values()
-    return lambda x: by_head(f(x), shape)
+    return lambda x: by_head(f(frame.own(x)), shape)
 
 
 def attentions(graph: Graph, start: int, end: int, shape: torch.Size) -> Iterator[tuple[int, Function]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import wraps
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -57,21 +58,18 @@ def exchanged(tree: Any, old: Tensor, new: Tensor) -> Any:
 
 
 def calls_of(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
-    """Every call of a module in one pass, in the order in which they end."""
+    """Every call of a module in one pass, in the order in which they end, also of those that call `forward` itself."""
     calls: list[Call] = []
     running: list[nn.Module] = []
 
-    def begin(module: nn.Module, args: Any, kwargs: Any) -> None:
+    def see(module: nn.Module, forward: Forward, args: Any, kwargs: Any) -> Any:
         running.append(module)
-
-    def end(module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        result = forward(*args, **kwargs)
         running.pop()
         calls.append(Call(module, floats((args, kwargs)), first_float(result), tuple(running), len(calls)))
+        return result
 
-    with torch.no_grad(), ExitStack() as held:
-        for module in model.modules():
-            held.enter_context(module.register_forward_pre_hook(begin, with_kwargs=True))
-            held.enter_context(module.register_forward_hook(end, with_kwargs=True))
+    with torch.no_grad(), intercepted(list(model.modules()), see):
         run()
     return calls
 
@@ -156,7 +154,8 @@ def intercepted(modules: Sequence[nn.Module], wrapper: Callable[[nn.Module, Forw
     own = {id(one): vars(one)["forward"] for one in distinct if "forward" in vars(one)}
 
     def divert(module: nn.Module, forward: Forward) -> None:
-        object.__setattr__(module, "forward", lambda *args, **kwargs: wrapper(module, forward, args, kwargs))
+        diverted = wraps(forward)(lambda *args, **kwargs: wrapper(module, forward, args, kwargs))
+        object.__setattr__(module, "forward", diverted)
 
     for module in distinct:
         divert(module, module.forward)

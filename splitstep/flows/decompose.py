@@ -13,6 +13,7 @@ from ..integrate import Step, integrate
 from ..parts import PROJECTIONS
 from ..scheme import Program, Scheme, Substep
 from .blocks import Forward, exchanged, first_float, floats
+from .layout import PLAIN, Frame, Layout
 from .parts import WHOLE, Function, Letters, Piece, letters_of, pieces
 from .record import Functions, Record
 from .sums import Graph, Replacement, Residual, distance, read
@@ -23,30 +24,44 @@ NOISE = 10  # rounding errors of a block, in units of the last place
 
 
 class BlockCall(NamedTuple):
-    """One call of a block in a pass: its arguments, and which of them is the state."""
+    """One call of a block in a pass: its arguments, and which of them is the state, as the model lays it out."""
 
     forward: Forward
     args: Any
     kwargs: Any
-    x: Tensor
+    own: Tensor
+    layout: Layout = PLAIN
 
-    def at(self, u: Tensor) -> Any:
-        """What the block returns at another state, all other arguments as they were."""
-        args, kwargs = exchanged((self.args, self.kwargs), self.x, u)
+    @property
+    def frame(self) -> Frame:
+        return Frame(self.layout, self.own.shape)
+
+    @property
+    def x(self) -> Tensor:
+        """The state, [batch, tokens, width]."""
+        return self.layout.seen(self.own)
+
+    def on(self, own: Tensor) -> Any:
+        """What the block returns at another state of the model's own layout, all other arguments as they were."""
+        args, kwargs = exchanged((self.args, self.kwargs), self.own, own)
         return self.forward(*args, **kwargs)
 
-    def state_at(self, u: Tensor) -> Tensor:
-        return state_of(self.at(u))
+    def state(self, returned: Any) -> Tensor:
+        """The state that the block returned, [batch, tokens, width]."""
+        return self.layout.seen(state_of(returned))
 
-    def moved(self, u: Tensor) -> BlockCall:
-        """The call at another state."""
-        args, kwargs = exchanged((self.args, self.kwargs), self.x, u)
-        return BlockCall(self.forward, args, kwargs, u)
+    def state_at(self, u: Tensor) -> Tensor:
+        return self.state(self.on(self.frame.own(u)))
+
+    def moved(self, own: Tensor) -> BlockCall:
+        """The call at another state of the model's own layout."""
+        args, kwargs = exchanged((self.args, self.kwargs), self.own, own)
+        return BlockCall(self.forward, args, kwargs, own, self.layout)
 
     @property
     def others(self) -> list[Tensor]:
         """States of another stack that the block was given, such as an encoder's."""
-        return [one for one in floats((self.args, self.kwargs)) if one is not self.x and one.dim() == 3]
+        return [one for one in floats((self.args, self.kwargs)) if one is not self.own and one.dim() == 3]
 
 
 def state_of(result: Any) -> Tensor:
@@ -107,7 +122,7 @@ def take_apart(call: BlockCall) -> ReadBlock:
 def read_whole(call: BlockCall, why: str) -> ReadBlock:
     """The layer's whole increment as one field."""
     pieces = [Piece(Substep((WHOLE,)), {WHOLE: lambda x: call.state_at(x) - x})]
-    return ReadBlock(pieces, call.at(call.x), Reading(None, why=why))
+    return ReadBlock(pieces, call.on(call.own), Reading(None, why=why))
 
 
 def read_again(call: BlockCall, reading: Reading) -> ReadBlock:
@@ -126,18 +141,18 @@ def named(graph: Graph, call: BlockCall, letters: Letters | None) -> tuple[Lette
     """The parts of a recorded block with their letters: those of an earlier pass, or as they are found."""
     parts = read(graph)
     if letters is None:
-        letters = letters_of(graph, parts, call.others, call.x.shape)
+        letters = letters_of(graph, parts, call.others, call.frame)
     if [len(own) for own in letters] != [number_of_fields(part) for part in parts]:
         raise ValueError("its operations differ from those of the first pass")
-    return letters, pieces(graph, parts, letters, call.x.shape)
+    return letters, pieces(graph, parts, letters, call.frame)
 
 
 def record_call(call: BlockCall) -> tuple[Graph, Any]:
     """The graph of a block's operations, and what it returned."""
-    x = call.x.clone()  # the block may write into its input
+    x = call.own.clone()  # the block may write into its input
     record = Record(x)
     with Functions(record):
-        returned = call.at(x)
+        returned = call.on(x)
     return Graph(record, state_of(returned)), returned
 
 
@@ -147,7 +162,7 @@ def number_of_fields(part: Residual | Replacement) -> int:
 
 def check(call: BlockCall, found: ReadBlock) -> None:
     """Refuse parts that do not rebuild the block's output, or differ from the block at another state."""
-    output = state_of(found.returned)
+    output = call.state(found.returned)
     allowed = tolerance(output)
     if (error := distance(advanced(found.pieces, call.x), output)) > allowed:
         raise ValueError(f"its parts rebuild its output with a relative error of {error:.0e}")

@@ -21,13 +21,14 @@ def as_inputs(model: Any, inputs: Mapping[str, Any] | Tensor) -> dict[str, Any]:
 def positions(model: nn.Module) -> int | None:
     """The longest text of a model, if its config says so."""
     config: Any = model.config
-    return getattr(config.get_text_config(), "max_position_embeddings", None)
+    most = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return most if most is not None and most > 0 else None  # XLNet says -1
 
 
 def check_length(model: Any, name: str, inputs: Mapping[str, Any]) -> None:
     """Refuse a text that is longer than the model's positions."""
     ids, most = inputs.get("input_ids"), positions(model)
-    if isinstance(ids, Tensor) and most is not None and 0 < most < ids.shape[-1]:
+    if isinstance(ids, Tensor) and most is not None and most < ids.shape[-1]:
         raise ValueError(f"{name} has {most} positions and was given a text of {ids.shape[-1]} tokens: cut it")
 
 
@@ -47,3 +48,14 @@ def made_up(model: Any, name: str) -> dict[str, Tensor]:
         raise ValueError(f"{name} takes {main}: pass an example of its inputs, as in load({name!r}, inputs=...)")
     height, width = (size, size) if isinstance(size, int) else size
     return {main: torch.randn(EXAMPLES, config.num_channels, height, width, generator=random).to(weights)}
+
+
+def turned(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Other inputs of the same shapes: texts begin with their last token, images and sounds run backwards."""
+
+    def other(name: str, x: Any) -> Any:
+        if not isinstance(x, Tensor) or x.ndim < 2 or name.endswith("mask"):
+            return x
+        return x.flip(-1) if x.is_floating_point() else x.roll(1, 1) if name.endswith("input_ids") else x
+
+    return {name: other(name, x) for name, x in inputs.items()}

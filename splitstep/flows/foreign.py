@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, final
 
 import torch
 from torch import Tensor, nn
 
-from ..integrate import Event, Field, Observe, Step, advance
+from ..integrate import Event, Field, Observe, Step, advance, integrate
 from ..scheme import Scheme, Substep
 from ..stack import Stack
 from ..support.words import first_line
@@ -29,13 +30,16 @@ from .decompose import (
     take_apart,
     tolerance,
 )
-from .examples import as_inputs, check_length
+from .examples import as_inputs, check_length, turned
 from .flow import Flow, FlowRun, Inputs, PassEnded
+from .layout import PLAIN, Layout, batch_of, is_plain, layout_of, with_more_examples, with_other_length
 from .parts import WHOLE, Piece
 from .passes import BlockField, Blocks, ForeignPass, without_weights
 from .routes import Increments, Routes
 from .sums import distance
 
+RANDOM = "it draws random numbers in each pass: here all passes draw the same, from one seed"
+SEED = 0
 FALLBACK = "is read by whole layers: attention and feed-forward could not be told apart"
 
 
@@ -43,42 +47,37 @@ class Chain(NamedTuple):
     """A stack's blocks in the order of their calls, where among their arguments the state is, and how they are read."""
 
     modules: tuple[nn.Module, ...]
-    position: int  # among the arguments with as many axes and the same width
-    axes: int
-    width: int
+    position: int  # among the arguments that look like it
+    shape: torch.Size  # in the first pass
+    layout: Layout = PLAIN
     readings: tuple[Reading, ...] = ()
 
     def state(self, args: Any, kwargs: Any) -> Tensor:
-        alike = [one for one in floats((args, kwargs)) if one.dim() == self.axes and one.shape[-1] == self.width]
+        """The state, as the model lays it out."""
+        alike = [one for one in floats((args, kwargs)) if self.is_like(one)]
         return alike[self.position]
+
+    def is_like(self, x: Tensor) -> bool:
+        return x.dim() == len(self.shape) and all(x.shape[i] == self.shape[i] for i in self.layout.width)
 
 
 def chain_of(calls: Sequence[Call]) -> Chain:
-    first = calls[0]
-    x = first.states[0]
-    alike = [one for one in first.given if one.dim() == x.dim() and one.shape[-1] == x.shape[-1]]
+    """The chain of these calls; how their states are laid out is not known yet."""
+    x = calls[0].states[0]
+    alike = [one for one in calls[0].given if one.shape == x.shape]
     position = next(i for i, one in enumerate(alike) if one is x)
-    return Chain(tuple(call.module for call in calls), position, x.dim(), x.shape[-1])
+    return Chain(tuple(call.module for call in calls), position, x.shape)
 
 
 @final
 class ForeignFlow(Flow):
-    """A model of any kind, found by running it on example inputs."""
+    """A model of any kind, found by running it on example inputs, and refused unless its scheme gives its output."""
 
     def __init__(self, model: nn.Module, example: Inputs, name: str) -> None:
-        self.model, self.name, self.routes = model, name, Routes()
+        self.model, self.name, self.routes, self.seeded = model, name, Routes(), False
         given = as_inputs(model, example)
-        calls = find_chains(model, partial(self.call, given))
-        check_chains(name, calls)
-        chains = {stack: chain_of(own) for stack, own in calls.items()}
-        seen: dict[str, list[ReadBlock]] = {stack: [] for stack in chains}
-        self.watch(given, chains, lambda stack, call: kept(seen[stack], take_apart(call)))
-        seen = with_residuals(seen)
-        if not seen:
-            raise ValueError(
-                f"{name} is not a Transformer: it has no repeated blocks with a residual connection around them"
-            )
-        stacks, notes = dict[str, Stack](), list[str]()
+        chains, seen = self.traced(given)
+        stacks, notes = dict[str, Stack](), [RANDOM] if self.seeded else list[str]()
         self.chains = dict[str, Chain]()
         for stack, layers in seen.items():
             readings, scheme, note = agreed(stack, layers)
@@ -86,14 +85,75 @@ class ForeignFlow(Flow):
             stacks[stack] = Stack(scheme, len(layers), partial(BlockField, stack))
             notes += [note] if note else []
         super().__init__(model, stacks, notes)
-        self.notes += tuple(without_weights(self.check_head(given)))
+        for one in (given, turned(given)):
+            last = self.check_output(one)
+        self.notes += tuple(without_weights(last))
         for note in notes:
             warnings.warn(f"{name}: {note}", stacklevel=3)
+
+    def traced(self, given: Mapping[str, Any]) -> tuple[dict[str, Chain], dict[str, list[ReadBlock]]]:
+        """The chains of blocks, and how each block is read. A model that gives another output in a second pass draws
+        random numbers: then all passes draw the same."""
+        chains, seen, error = self.twice(given)
+        if error:
+            self.seeded = True
+            chains, seen, error = self.twice(given)
+        if error:
+            raise ValueError(
+                f"{self.name} is not a function: run twice on one input, its output differs by {error:.1%}"
+            )
+        if not (seen := with_residuals(seen)):
+            raise ValueError(
+                f"{self.name} is not a Transformer: it has no repeated blocks with a residual connection around them"
+            )
+        return chains, seen
+
+    def twice(self, given: Mapping[str, Any]) -> tuple[dict[str, Chain], dict[str, list[ReadBlock]], float]:
+        """Find the blocks in one pass, and read them in another; and how far the outputs of both are apart."""
+        outputs = list[Any]()
+        try:
+            calls = find_chains(self.model, lambda: outputs.append(self.call(given)))
+        except Exception as error:  # other people's code
+            raise ValueError(f"{self.name} does not take these inputs: {first_line(error)}") from None
+        if not state_of(outputs[0]).isfinite().all():
+            raise ValueError(f"{self.name} gives numbers that are not finite, so nothing can be compared with them")
+        check_chains(self.name, calls)
+        chains = self.laid_out({stack: chain_of(own) for stack, own in calls.items()}, given)
+        seen: dict[str, list[ReadBlock]] = {stack: [] for stack in chains}
+        outputs.append(self.watch(given, chains, lambda stack, call: kept(seen[stack], take_apart(call))))
+        one, two = map(state_of, outputs)
+        error = distance(two, one) if one.shape == two.shape else math.inf
+        return chains, seen, 0.0 if error <= tolerance(one) else error
+
+    def laid_out(self, chains: Mapping[str, Chain], given: Mapping[str, Any]) -> dict[str, Chain]:
+        """The chains with the layouts of their states; those without tokens are left out."""
+        shapes = {stack: chain.shape for stack, chain in chains.items()}
+        if all(is_plain(shape, given) for shape in shapes.values()):
+            return dict(chains)
+        more, other = (self.shapes_of(chains, one(given)) for one in (with_more_examples, with_other_length))
+        found = {stack: layout_of(x, batch_of(given), more.get(stack), other.get(stack)) for stack, x in shapes.items()}
+        return {stack: chains[stack]._replace(layout=one) for stack, one in found.items() if one is not None}
+
+    def shapes_of(self, chains: Mapping[str, Chain], given: Mapping[str, Any]) -> dict[str, torch.Size]:
+        """The shapes of the states that the stacks are given; none if the model does not take these inputs."""
+        found: dict[str, torch.Size] = {}
+        homes = {id(chain.modules[0]): stack for stack, chain in chains.items()}
+
+        def see(module: nn.Module, forward: Forward, args: Any, kwargs: Any) -> Any:
+            alike = [one.shape for one in floats((args, kwargs)) if one.dim() == len(chains[homes[id(module)]].shape)]
+            found.setdefault(homes[id(module)], alike[chains[homes[id(module)]].position])
+            if len(found) == len(chains):
+                raise PassEnded
+            return forward(*args, **kwargs)
+
+        with suppress(Exception), torch.no_grad(), intercepted([one.modules[0] for one in chains.values()], see):
+            self.call(given)
+        return found
 
     def call(self, inputs: Mapping[str, Any]) -> Any:
         """A pass of the model in evaluation mode, without a cache of keys and values."""
         named = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
-        with uncached(self.model):
+        with uncached(self.model), one_seed(self.model) if self.seeded else nullcontext():
             return self.model(**{**named, **inputs})
 
     def watch(
@@ -104,7 +164,8 @@ class ForeignFlow(Flow):
 
         def wrapper(module: nn.Module, forward: Forward, args: Any, kwargs: Any) -> Any:
             stack = homes[id(module)]
-            return see(stack, BlockCall(forward, args, kwargs, chains[stack].state(args, kwargs)))
+            own = chains[stack].state(args, kwargs)
+            return see(stack, BlockCall(forward, args, kwargs, own, chains[stack].layout))
 
         modules = [module for chain in chains.values() for module in chain.modules]
         try:
@@ -122,14 +183,14 @@ class ForeignFlow(Flow):
             nonlocal end
             layer = next(numbers)
             if layers is not None and layer not in layers:
-                end = call.at(call.x)
+                end = call.on(call.own)
             else:
                 seen[layer] = one = self.routes.read((stack, layer), call, chain.readings[layer])
                 end = one.returned
             return end
 
         output = self.watch(given, {stack: chain}, block)
-        x = state_of(end).clone()
+        x = chain.layout.seen(state_of(end)).clone()
         self.last = ForeignPass(given, x.shape, partial(self.read_blocks, given), self.again)
         with torch.no_grad():
             for layer, step in enumerate(self.stacks[stack].steps()):
@@ -155,7 +216,8 @@ class ForeignFlow(Flow):
     def again(self, inputs: Mapping[str, Any], states: Sequence[Tensor] | None) -> ForeignPass:
         """A pass whose blocks are read now; if states are given, those of the main stack are read there."""
         blocks = self.read_blocks(inputs, states)
-        return ForeignPass(inputs, state_of(blocks[self.main][-1].returned).shape, lambda: blocks, self.again)
+        end = self.chains[self.main].layout.seen(state_of(blocks[self.main][-1].returned))
+        return ForeignPass(inputs, end.shape, lambda: blocks, self.again)
 
     def read_blocks(self, inputs: Mapping[str, Any], states: Sequence[Tensor] | None = None) -> Blocks:
         """All blocks in a pass, which ends with the last one, read as they were read before."""
@@ -163,7 +225,7 @@ class ForeignFlow(Flow):
 
         def see(stack: str, call: BlockCall) -> Any:
             layers, readings = seen[stack], self.chains[stack].readings
-            here = call if states is None or stack != self.main else call.moved(states[len(layers)])
+            here = call if states is None or stack != self.main else call.moved(call.frame.own(states[len(layers)]))
             returned = kept(layers, read_again(here, readings[len(layers)]))
             if stack == self.main and len(layers) == len(readings):
                 raise PassEnded
@@ -179,21 +241,25 @@ class ForeignFlow(Flow):
 
     def head(self, x: Tensor, context: ForeignPass | None = None) -> Tensor:
         of: ForeignPass = self.remembered(context)
-        results = [one.returned for one in of.blocks[self.main]]
-        if x.shape != (shape := state_of(results[-1]).shape):
-            raise ValueError(f"head was given a state of shape {list(x.shape)}; its pass has {list(shape)}")
-        returned = iter([*results[:-1], exchanged(results[-1], state_of(results[-1]), x)])
+        if x.shape != of.shape:
+            raise ValueError(f"head was given a state of shape {list(x.shape)}; its pass has {list(of.shape)}")
+        layout, results = self.chains[self.main].layout, [one.returned for one in of.blocks[self.main]]
+        states = [state_of(one) for one in results]
+        unread = [torch.full_like(one, torch.nan) for one in states[:-1]]  # only the last state may lead to the output
+        new = [*unread, layout.own(x, states[-1].shape)]
+        returned = iter([exchanged(*one) for one in zip(results, states, new, strict=True)])
         with intercepted(self.chains[self.main].modules, lambda *call: next(returned)):
             return state_of(self.call(of.inputs))
 
-    def check_head(self, inputs: Mapping[str, Any]) -> ForeignPass:
-        """A pass of these inputs, in which the last stack must lead to the model's output."""
-        of = self.context(inputs)
-        end = state_of(of.blocks[self.main][-1].returned)
-        with torch.no_grad():
-            error = distance(self.head(end, of), state_of(self.call(inputs)))
-        if error > tolerance(end):
-            raise ValueError(f"{self.name}: what follows the blocks {self.main} does not give its output again")
+    @torch.no_grad()
+    def check_output(self, inputs: Mapping[str, Any]) -> ForeignPass:
+        """A pass of these inputs, in which the scheme and what follows it must give the model's output."""
+        of, own = self.context(inputs), state_of(self.call(inputs))
+        error = distance(self.head(integrate(self.scheme, self.steps, self.embed(inputs), of), of), own)
+        if not error <= tolerance(own):
+            why = "it reads other states too" if math.isnan(error) else f"they differ from it by {error:.1%}"
+            blocks = f"the blocks {self.main}, {self.scheme}, and what follows them"
+            raise ValueError(f"{self.name}: {blocks} do not give its output: {why}")
         return of
 
 
@@ -208,6 +274,15 @@ def tell(scheme: Scheme, layer: int, step: Step, seen: Increments, context: Fore
 
     evaluated = step._replace(fields={name: held(name) for name in step.fields})
     advance(scheme, layer, evaluated, seen.x, context, told, None)
+
+
+@contextmanager
+def one_seed(model: nn.Module) -> Iterator[None]:
+    """Random numbers are those of one seed, and outside nobody notices."""
+    device = next(model.parameters()).device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(SEED)
+        yield
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..scheme import Part, Project, Substep
 from .attention import weights_of
+from .layout import Frame
 from .replay import replay
 from .sums import Chain, Graph, Replacement, Residual, Term
 
@@ -32,16 +33,21 @@ class Sum(NamedTuple):
     terms: tuple[tuple[float, int], ...]
     added: Tensor | None = None
 
-    def of(self, values: Sequence[Tensor], shape: torch.Size) -> Tensor:
+    def of(self, values: Sequence[Tensor], frame: Frame) -> Tensor:
         """The field from the values of its nodes, in the shape of the block's state."""
         pairs = zip(self.terms, values, strict=True)
-        found = [(factor * x if factor != 1.0 else x).reshape(shape) for (factor, _), x in pairs]
-        return reduce(add, found if self.added is None else [*found, self.added])
+        found = [(factor * x if factor != 1.0 else x).reshape(frame.shape) for (factor, _), x in pairs]
+        return frame.seen(reduce(add, found if self.added is None else [*found, self.added]))
 
-    def field(self, graph: Graph, start: int, shape: torch.Size) -> Function:
+    def field(self, graph: Graph, start: int, frame: Frame) -> Function:
         """The field as a function of the state at node `start`."""
         functions = [replay(graph, start, node) for _, node in self.terms]
-        return lambda x: self.of([f(x) for f in functions], shape)
+
+        def field(u: Tensor) -> Tensor:
+            x = frame.own(u)
+            return self.of([f(x) for f in functions], frame)
+
+        return field
 
 
 class Piece(NamedTuple):
@@ -54,13 +60,13 @@ class Piece(NamedTuple):
     sums: Mapping[str, Sum] = MappingProxyType({})
 
 
-def letters_of(graph: Graph, parts: Chain, others: Sequence[Tensor], shape: torch.Size) -> Letters:
+def letters_of(graph: Graph, parts: Chain, others: Sequence[Tensor], frame: Frame) -> Letters:
     """The letter of each field, found by moving one token. `others` are the states of another stack."""
     known = {id(one) for one in others}
 
     def letter(start: int, end: int) -> str:
-        field = Sum(((1.0, end),)).field(graph, start, shape)
-        spread = spreads(field, graph.value(start).reshape(shape))
+        field = Sum(((1.0, end),)).field(graph, start, frame)
+        spread = spreads(field, frame.seen(graph.value(start)))
         if spread is None:
             return ""
         return "A" if spread else "C" if reads(graph, start, end, known) else "F"
@@ -81,7 +87,7 @@ def filled(letters: Sequence[str]) -> tuple[str, ...]:
 
 def spreads(f: Function, x: Tensor) -> bool | None:
     """Whether moving the first token changes what f returns for others; None if it changes nothing at all."""
-    tokens = x.reshape(-1, *x.shape[min(2, x.dim() - 1) :])  # a token may have several streams
+    tokens = x.reshape(-1, x.shape[-1])
     with torch.no_grad():
         noise = torch.randn(tokens[0].shape, generator=torch.Generator().manual_seed(0)).to(tokens)
         moved = tokens.clone()
@@ -106,7 +112,7 @@ def reads(graph: Graph, start: int, end: int, known: set[int]) -> bool:
     return False
 
 
-def pieces(graph: Graph, parts: Chain, letters: Letters, shape: torch.Size) -> list[Piece]:
+def pieces(graph: Graph, parts: Chain, letters: Letters, frame: Frame) -> list[Piece]:
     """The block as parts of a scheme with their fields."""
     halves = split_letters(parts, letters)
     taken: set[str] = set()
@@ -114,12 +120,12 @@ def pieces(graph: Graph, parts: Chain, letters: Letters, shape: torch.Size) -> l
     found: list[Piece] = []
     for number, (part, own) in enumerate(zip(parts, letters, strict=True)):
         if isinstance(part, Replacement):
-            found.append(replacing_piece(graph, part, own[0], taken, projections, shape))
+            found.append(replacing_piece(graph, part, own[0], taken, projections, frame))
         elif number in halves:
-            found.append(half_piece(graph, part, *halves[number], shape))
+            found.append(half_piece(graph, part, *halves[number], frame))
             taken.add(own[0])
         else:
-            found.append(sum_piece(graph, part, own, taken, shape))
+            found.append(sum_piece(graph, part, own, taken, frame))
     return found
 
 
@@ -147,34 +153,34 @@ def new_name(letter: str, taken: set[str]) -> str:
 
 
 def replacing_piece(
-    graph: Graph, part: Replacement, letter: str, taken: set[str], projections: Iterator[str], shape: torch.Size
+    graph: Graph, part: Replacement, letter: str, taken: set[str], projections: Iterator[str], frame: Frame
 ) -> Piece:
     mixes = letter != "F"
     name = new_name(letter, taken) if mixes else next(projections)
     ends = {name: [part.end]} if mixes else {}
     made = Substep((name,), replaces=True) if mixes else Project(name)
-    return piece(graph, part.start, made, {name: Sum(((1.0, part.end),))}, ends, shape)
+    return piece(graph, part.start, made, {name: Sum(((1.0, part.end),))}, ends, frame)
 
 
-def half_piece(graph: Graph, part: Residual, name: str, factor: float, shape: torch.Size) -> Piece:
+def half_piece(graph: Graph, part: Residual, name: str, factor: float, frame: Frame) -> Piece:
     node = part.terms[0].node
     made = Substep((name,), Fraction(factor).limit_denominator(100))
     ends = {name: [node]} if name[0] in MIXING else {}
-    return piece(graph, part.start, made, {name: Sum(((1.0, node),))}, ends, shape)
+    return piece(graph, part.start, made, {name: Sum(((1.0, node),))}, ends, frame)
 
 
-def sum_piece(graph: Graph, part: Residual, letters: Sequence[str], taken: set[str], shape: torch.Size) -> Piece:
+def sum_piece(graph: Graph, part: Residual, letters: Sequence[str], taken: set[str], frame: Frame) -> Piece:
     """Terms of one letter are one field: routed and shared experts. A skip other than x is a field of its own."""
     groups: dict[str, tuple[tuple[float, int], ...]] = {}
     for letter, term in zip(letters, part.terms, strict=True):
         groups[letter] = (*groups.get(letter, ()), (term.factor, term.node))
     if part.skip != 1.0:
         groups[SKIP] = ((part.skip - 1, part.start),)
-    added = {letters[0]: constant(part.constants, shape)} if part.constants else {}
+    added = {letters[0]: constant(part.constants, frame.shape)} if part.constants else {}
     names = {letter: new_name(letter, taken) for letter in groups}
     sums = {names[letter]: Sum(terms, added.get(letter)) for letter, terms in groups.items()}
     ends = {names[letter]: [node for _, node in groups[letter]] for letter in groups if letter in MIXING}
-    return piece(graph, part.start, Substep(tuple(sums)), sums, ends, shape)
+    return piece(graph, part.start, Substep(tuple(sums)), sums, ends, frame)
 
 
 def piece(
@@ -183,11 +189,11 @@ def piece(
     part: Part,
     sums: Mapping[str, Sum],
     ends: Mapping[str, Sequence[int]],
-    shape: torch.Size,
+    frame: Frame,
 ) -> Piece:
     """A part with its fields, and the attention weights of those that have some; each leads to these nodes."""
-    weights = {name: weights_of(graph, start, nodes, shape) for name, nodes in ends.items()}
-    fields = {name: one.field(graph, start, shape) for name, one in sums.items()}
+    weights = {name: weights_of(graph, start, nodes, frame) for name, nodes in ends.items()}
+    fields = {name: one.field(graph, start, frame) for name, one in sums.items()}
     return Piece(part, fields, {name: f for name, f in weights.items() if f is not None}, sums)
 
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
-from .decompose import BlockCall, Reading, named, record_call, state_of
+from .decompose import BlockCall, Reading, named, record_call
+from .layout import Frame
 from .parts import WHOLE, Sum
 from .record import Functions, Spot, Tape, storage
 from .sums import Graph
@@ -42,19 +43,19 @@ class Routes:
         """Run a block, which is at this place: its stack and its layer."""
         if reading.letters is None:
             x = call.x.clone()
-            returned = call.at(call.x)
-            return Increments(x, {WHOLE: state_of(returned) - x}, returned)
+            returned = call.on(call.own)
+            return Increments(x, {WHOLE: call.state(returned) - x}, returned)
         route = self.known.get(place)
         if route is None:
             return self.learn(place, call, reading)
-        x = call.x.clone() if any(one.copied for one in route.spots.values() if not one.node) else call.x
+        x = call.own.clone() if any(one.copied for one in route.spots.values() if not one.node) else call.own
         tape = Tape(route.spots.values())
         with Functions(tape):
-            returned = call.at(call.x)
+            returned = call.on(call.own)
         if tape.functions != route.functions:
             return self.learn(place, call.moved(x), reading)
         kept = {node: tape.kept[spot] if node else x for node, spot in route.spots.items()}
-        return Increments(x, values_of(route.sums, kept, x), returned)
+        return Increments(call.frame.seen(x), values_of(route.sums, kept, call.frame), returned)
 
     def learn(self, place: tuple[str, int], call: BlockCall, reading: Reading) -> Increments:
         """Record a block in full. What it adds beside its operations' results may differ in another pass: then it is
@@ -66,11 +67,11 @@ class Routes:
         if all(one.added is None for one in sums.values()):
             spots = {node: spot_of(graph, node) for node in sorted({0, *nodes})}
             self.known[place] = Route([node.function for node in graph.nodes[1:]], sums, spots)
-        return Increments(call.x, values_of(sums, {node: graph.value(node) for node in nodes}, call.x), returned)
+        return Increments(call.x, values_of(sums, {node: graph.value(node) for node in nodes}, call.frame), returned)
 
 
-def values_of(sums: Mapping[str, Sum], kept: Mapping[int, Tensor], x: Tensor) -> dict[str, Tensor]:
-    return {name: one.of([kept[node] for _, node in one.terms], x.shape) for name, one in sums.items()}
+def values_of(sums: Mapping[str, Sum], kept: Mapping[int, Tensor], frame: Frame) -> dict[str, Tensor]:
+    return {name: one.of([kept[node] for _, node in one.terms], frame) for name, one in sums.items()}
 
 
 def spot_of(graph: Graph, node: int) -> Spot:

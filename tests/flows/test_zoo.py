@@ -10,8 +10,8 @@ from torch import Tensor
 from zoo import APART, FAST, GIVEN, OTHERS, REFUSED, schemes, tiny
 
 import splitstep as ss
-from splitstep.flows.blocks import exchanged, first_float
-from splitstep.flows.examples import made_up
+from splitstep.flows.blocks import exchanged, first_float, intercepted
+from splitstep.flows.examples import made_up, turned
 from splitstep.flows.foreign import ForeignFlow
 from splitstep.flows.sums import distance
 from splitstep.opening import load
@@ -29,12 +29,14 @@ def pushed(flow: ForeignFlow, push: Tensor) -> Iterator[None]:
     """The model itself, with something added to the state before its second block."""
     chain, calls = flow.chains[flow.main], iter(range(1000))
 
-    def hook(module: Any, args: Any, kwargs: Any) -> Any:
+    def block(module: Any, forward: Any, args: Any, kwargs: Any) -> Any:
         x = chain.state(args, kwargs)
-        return exchanged((args, kwargs), x, x + push) if module is chain.modules[1] and next(calls) == again else None
+        if next(calls) == again:
+            args, kwargs = exchanged((args, kwargs), x, x + chain.layout.own(push, x.shape))
+        return forward(*args, **kwargs)
 
     again = int(chain.modules[0] is chain.modules[1])  # a shared block is called before
-    with chain.modules[1].register_forward_pre_hook(hook, with_kwargs=True):
+    with intercepted(chain.modules[1:2], block):
         yield
 
 
@@ -58,9 +60,10 @@ def test_an_architecture_is_its_scheme_here_and_at_other_states(name: str, std: 
     assert " | ".join(str(stack.scheme) for stack in flow.stacks.values()) == SCHEMES[name]
     assert any("whole layers" in note for note in flow.notes) == (SCHEMES[name] == "W")
     with torch.no_grad():
-        x, rest = flow.embed(inputs), first_float(flow.call(inputs))
-        assert rest is not None
-        assert distance(pushed_logits(flow, inputs, torch.zeros_like(x)), rest) < 1e-5
+        for given in (turned(inputs), inputs):
+            x, rest = flow.embed(given), first_float(flow.call(given))
+            assert rest is not None
+            assert distance(pushed_logits(flow, given, torch.zeros_like(x)), rest) < 1e-5
         assert any(agrees_when_pushed(flow, inputs, size * x.std(), rest) for size in (1e-3, 1e-4))
 
 

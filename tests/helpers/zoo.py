@@ -55,6 +55,18 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
         "conv_dim": [16, 16], "conv_stride": [4, 4], "conv_kernel": [8, 8], "num_feat_extract_layers": 2,
         "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "conv_depthwise_kernel_size": 3,
     },
+    "XLNetLMHeadModel": {"d_inner": 24, "max_position_embeddings": None},
+    "ReformerModelWithLMHead": {
+        "axial_pos_embds_dim": [8, 8], "axial_pos_shape": [4, 8], "attn_layers": ["local", "lsh"], "is_decoder": True,
+        "attention_head_size": 8, "num_hidden_layers": 2, "feed_forward_size": 24, "num_buckets": 2,
+        "lsh_attn_chunk_length": 4, "local_attn_chunk_length": 4,
+    },
+    "SqueezeBertForMaskedLM": {"embedding_size": 16},
+    "YolosForObjectDetection": {"image_size": [8, 8], "num_detection_tokens": 3},
+    "ViTMAEForPreTraining": {
+        "decoder_hidden_size": 16, "decoder_intermediate_size": 24, "decoder_num_hidden_layers": 2,
+        "decoder_num_attention_heads": 2,
+    },
     "WhisperModel": {"max_source_positions": 8, "max_target_positions": 16, "num_mel_bins": 4},
 }  # fmt: skip
 GIVEN: dict[str, Any] = {
@@ -89,7 +101,8 @@ APART: dict[str, str] = {
         DebertaV2ForMaskedLM DistilBertForMaskedLM ElectraForCausalLM ErnieForCausalLM FNetForMaskedLM IBertForMaskedLM
         LayoutLMForMaskedLM MarianForCausalLM MPNetForMaskedLM MvpForCausalLM NomicBertForMaskedLM
         NystromformerForMaskedLM OpenAIGPTLMHeadModel PLBartForCausalLM RemBertForCausalLM RobertaForCausalLM
-        RoCBertForCausalLM RoFormerForCausalLM XLMRobertaForCausalLM YosoForMaskedLM
+        RoCBertForCausalLM RoFormerForCausalLM SqueezeBertForMaskedLM XLMRobertaForCausalLM XLNetLMHeadModel
+        YosoForMaskedLM
     """,
     "A+F": """
         FalconForCausalLM CodeGenForCausalLM CohereForCausalLM Cohere2ForCausalLM Cohere2MoeForCausalLM
@@ -103,7 +116,7 @@ APART: dict[str, str] = {
         MT5ForConditionalGeneration T5ForConditionalGeneration UMT5ForConditionalGeneration
     """,
     "N A M F": "MiniMaxForCausalLM",
-    "A F | A F": "SwinForImageClassification",
+    "A F | A F": "SwinForImageClassification ViTMAEForPreTraining",
     "A B+F": "InklingForCausalLM",
     "F0/2 A B F1/2 N": "Wav2Vec2ConformerModel",
 }
@@ -121,7 +134,10 @@ OTHERS: dict[str, tuple[str, str]] = {
 }
 """Models that are not, with the reason."""
 REFUSED: dict[str, tuple[str, str]] = {
+    "FlaubertWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
     "HrmTextForCausalLM": ("do not follow one another", "two stacks take turns, and each adds to the other's state"),
+    "ReformerModelWithLMHead": (r"differ from it by \d+\.\d%", "its blocks change two streams in turn"),
+    "YolosForObjectDetection": ("do not follow one another", "it adds positions to the state between two blocks"),
 }
 """Models that are not one flow: a part of the error, and the reason."""
 FAST = [

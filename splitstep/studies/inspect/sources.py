@@ -91,7 +91,7 @@ def points_for(config: VectorsConfig, many: int) -> Source:
 def check_tokens(opened: Opened, ids: Sequence[int], i: int) -> None:
     """Refuse a text that is longer than the model's positions, and tokens that the model does not have."""
     most, words = positions(opened.model), opened.model.config.get_text_config().vocab_size
-    if most is not None and 0 < most < len(ids):
+    if most is not None and most < len(ids):
         raise ValueError(
             f"{opened.name} has {most} positions, and text {i + 1} has {len(ids)} tokens: cut it with --tokens {most}"
         )

@@ -1,0 +1,110 @@
+"""Which axes of a model's own states are the batch, the tokens and the width: found by giving it more of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Layout(NamedTuple):
+    """The axes of a model's own states. We see them as [batch, tokens, width], with all tokens along one axis."""
+
+    batch: int = 0
+    tokens: tuple[int, ...] = (1,)
+    width: tuple[int, ...] = (2,)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return (self.batch, *self.tokens, *self.width)
+
+    def seen(self, x: Tensor) -> Tensor:
+        """The model's own state as [batch, tokens, width]."""
+        if self == PLAIN:
+            return x
+        many = x.shape[self.batch], prod(x.shape[i] for i in self.tokens), prod(x.shape[i] for i in self.width)
+        return x.permute(self.order).reshape(many)
+
+    def own(self, u: Tensor, shape: torch.Size) -> Tensor:
+        """[batch, tokens, width] as the model's own state, which has this shape."""
+        if self == PLAIN:
+            return u
+        back = sorted(range(len(shape)), key=lambda i: self.order[i])
+        return u.reshape([shape[i] for i in self.order]).permute(back).contiguous()
+
+
+PLAIN = Layout()
+
+
+class Frame(NamedTuple):
+    """The states of one pass: how the model lays them out, and their shape there."""
+
+    layout: Layout
+    shape: torch.Size
+
+    def seen(self, x: Tensor) -> Tensor:
+        """As many numbers as the state has, as [batch, tokens, width]."""
+        return self.layout.seen(x.reshape(self.shape))
+
+    def own(self, u: Tensor) -> Tensor:
+        return self.layout.own(u, self.shape)
+
+
+def batch_of(inputs: Mapping[str, Any]) -> int:
+    """How many examples there are: of the first input with several axes."""
+    return next(len(x) for x in inputs.values() if isinstance(x, Tensor) and x.ndim > 1)
+
+
+def is_plain(shape: torch.Size, inputs: Mapping[str, Any]) -> bool:
+    """Whether a state can only be [batch, tokens, width] of a text."""
+    texts = {x.shape[1] for name, x in inputs.items() if name.endswith("input_ids")}
+    if len(shape) != 3 or len(set(shape)) < 3:
+        return False
+    return shape[0] == batch_of(inputs) and shape[1] in texts and shape[2] not in texts
+
+
+def with_more_examples(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The same inputs, and the first example once more."""
+    batch = batch_of(inputs)
+    alike = {name: isinstance(x, Tensor) and x.ndim > 0 and len(x) == batch for name, x in inputs.items()}
+    return {name: torch.cat([x, x[:1]]) if alike[name] else x for name, x in inputs.items()}
+
+
+def with_other_length(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts without their last token, images of twice the height and width, sounds of twice the length."""
+    lengths = {x.shape[1] for name, x in inputs.items() if name.endswith("input_ids")}
+
+    def other(x: Any) -> Any:
+        if not isinstance(x, Tensor) or x.ndim < 2:
+            return x
+        if x.is_floating_point():
+            return x.repeat(*(1,) * min(2, x.ndim - 1), *(2,) * (x.ndim - min(2, x.ndim - 1)))
+        return x[:, :-1] if x.shape[1] in lengths else x
+
+    return {name: other(x) for name, x in inputs.items()}
+
+
+def layout_of(
+    shape: torch.Size, batch: int, with_more: torch.Size | None, with_other: torch.Size | None
+) -> Layout | None:
+    """The layout of states of this shape, from their shapes with one more example and with texts of another length;
+    None if they are not [batch, tokens, width] in any order. A model that takes no other length has them in this order.
+    """
+    batches, lengths = changed(shape, with_more), changed(shape, with_other)
+    if len(batches) != 1 or shape[batches[0]] != batch or batches[0] in lengths:
+        return None
+    rest = [i for i in range(len(shape)) if i != batches[0]]
+    if not lengths and len(rest) == 2:
+        lengths = rest[:1]
+    width = tuple(i for i in rest if i not in lengths)
+    return Layout(batches[0], tuple(lengths), width) if lengths and width else None
+
+
+def changed(shape: torch.Size, other: torch.Size | None) -> list[int]:
+    """The axes along which a state has grown or shrunk."""
+    if other is None or len(other) != len(shape):
+        return []
+    return [i for i, (a, b) in enumerate(zip(shape, other, strict=True)) if a != b]

@@ -1,0 +1,147 @@
+"""A foreign model is watched as [batch, tokens, width], and it is its scheme end to end, or refused in one line."""
+
+from itertools import count
+
+import pytest
+import torch
+import transformers as hf
+from test_zoo import inputs_of
+from torch import Tensor, nn
+from zoo import tiny
+
+import splitstep as ss
+from splitstep.flows import Capture
+from splitstep.opening import load
+
+IDS = torch.arange(1, 9).repeat(3, 1) + torch.arange(3)[:, None]
+PROBES = ["state_norms", "drift", "attention", "rollout", "clustering", "rank", "jacobian", "leading", "commutator"]
+
+
+@pytest.mark.parametrize("name", ["XLNetLMHeadModel", "SqueezeBertForMaskedLM"])
+def test_states_are_those_that_the_model_itself_shows(name: str) -> None:
+    model = tiny(name, 0.2)
+    inputs = inputs_of(model, name)
+    found = Capture(load(model, inputs))(inputs).states
+    with torch.no_grad():
+        hidden = model(**inputs, output_hidden_states=True).hidden_states
+    assert [x.shape for x in hidden] == [(2, 12, 16)] * 3
+    for layer in range(2):
+        torch.testing.assert_close(found["resid_pre", layer], hidden[layer])
+        torch.testing.assert_close(found["resid_post", layer], hidden[layer + 1])
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward network on states whose axes are in some order."""
+
+    def __init__(self, order: tuple[int, ...]) -> None:
+        super().__init__()
+        self.order, self.back = order, sorted(range(3), key=lambda i: order[i])
+        self.norms = nn.ModuleList(nn.LayerNorm(8) for _ in range(2))
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def attention(self, x: Tensor) -> Tensor:
+        return (self.query(x) @ self.key(x).mT).softmax(-1) @ self.value(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norms[0](x.permute(self.back))).permute(self.order)
+        return x + self.down(self.up(self.norms[1](x.permute(self.back))).relu()).permute(self.order)
+
+
+class Ordered(hf.PreTrainedModel):
+    """A model whose blocks see their states with axes in this order."""
+
+    config_class = hf.PreTrainedConfig
+
+    def __init__(self, order: tuple[int, ...] = (0, 1, 2)) -> None:
+        super().__init__(hf.PreTrainedConfig(vocab_size=30))
+        torch.manual_seed(0)
+        self.order, self.back = order, sorted(range(3), key=lambda i: order[i])
+        self.table, self.head = nn.Embedding(30, 8), nn.Linear(8, 30)
+        self.blocks = nn.ModuleList(Block(order) for _ in range(3))
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.table
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table(input_ids).permute(self.order).contiguous()
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x.permute(self.back))
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (0, 2, 1), (2, 1, 0)])
+@pytest.mark.parametrize("ids", [IDS, IDS[:, :3], IDS[:1]], ids=["text", "as many tokens as texts", "one text"])
+def test_no_probe_depends_on_the_models_layout(order: tuple[int, ...], ids: Tensor) -> None:
+    flows = [load(Ordered(one).eval(), {"input_ids": IDS}) for one in ((0, 1, 2), order)]
+    assert [str(flow.scheme) for flow in flows] == ["A F", "A F"]
+    wanted, found = (ss.observe(flow, {"input_ids": ids}, PROBES) for flow in flows)
+    assert wanted.keys() == found.keys() == {*PROBES}
+    for probe in PROBES:
+        assert wanted[probe]["blocks"].keys() == found[probe]["blocks"].keys()
+        for name, series in wanted[probe]["blocks"].items():
+            torch.testing.assert_close(
+                torch.as_tensor(found[probe]["blocks"][name]),
+                torch.as_tensor(series),
+                rtol=2e-3,
+                atol=2e-4,
+                equal_nan=True,
+            )
+
+
+class Counting(Ordered):
+    """A model that counts its calls."""
+
+    calls = count(1)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return super().forward(input_ids) * next(self.calls)
+
+
+class Noisy(Ordered):
+    """A model that draws random numbers in evaluation mode too."""
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table(input_ids) + torch.randn(*input_ids.shape, 8)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class AllStates(Ordered):
+    """A model whose output is made of all states, not of the last one."""
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table(input_ids)
+        states = [x := block(x) for block in self.blocks]
+        return self.head(torch.stack(states).mean(0))
+
+
+class Gone(Ordered):
+    """A model without numbers."""
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return super().forward(input_ids) / 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        (Counting, r"Counting is not a function: run twice on one input, its output differs by \d+\.\d%"),
+        (AllStates, r"AllStates: the blocks blocks, A F, and what follows them do not give its output: it reads .*"),
+        (Gone, "Gone gives numbers that are not finite, so nothing can be compared with them"),
+    ],
+)
+def test_what_is_not_head_of_the_flow_is_refused_in_one_line(kind: type[Ordered], line: str) -> None:
+    with pytest.raises(ValueError, match=f"^{line}$"):
+        load(kind().eval(), {"input_ids": IDS})
+
+
+def test_random_numbers_of_a_pass_come_from_one_seed() -> None:
+    model = Noisy().eval()
+    with pytest.warns(UserWarning, match="Noisy: it draws random numbers in each pass: here all passes draw the same"):
+        flow = load(model, {"input_ids": IDS})
+    assert "random numbers" in flow.notes[0]
+    before = torch.get_rng_state()
+    assert torch.equal(flow.embed(IDS), flow.embed(IDS))
+    assert torch.equal(torch.get_rng_state(), before)
