@@ -1,0 +1,252 @@
+"""The gated convolution against the Conformers of transformers, and against each document alone, written out."""
+
+from dataclasses import fields
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import DynamicCache, StaticCache, Wav2Vec2BertConfig, Wav2Vec2ConformerConfig
+from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertEncoderLayer
+from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import Wav2Vec2ConformerEncoderLayer
+
+import splitstep as ss
+from splitstep.fields import Context, FeedForward, FieldSpec, Projection, SelfAttention, norm
+from splitstep.fields.convolution import Convolution
+from splitstep.kernels.dropout import keep
+
+D, T = 6, 7
+ENDS = ["reflecting", "upwind"]
+DOCUMENTS = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 2, 2, 3, 0], [1, 1, 0, 0, 1, 1, 0]])
+
+
+def spec(width: int = D, kernel: int = 5, middle: str = "rms", **more: Any) -> Any:
+    plain = FieldSpec(width, partial(norm, "layer", width), **more)
+    known = {one.name: getattr(plain, one.name) for one in fields(plain)}
+    return SimpleNamespace(**known | {"options": SimpleNamespace(kernel=kernel, norm=middle)})
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def fresh(module: nn.Module) -> Any:
+    """In float64, with every parameter and statistic at random; variances are positive."""
+    for i, (name, p) in enumerate(module.double().state_dict().items()):
+        drawn = 0.5 * normal(*p.shape, seed=i + 1)
+        p.copy_(drawn.abs() + 0.5 if name.endswith("var") else drawn)
+    return module.eval()
+
+
+def close(found: Any, expected: Any, within: float = 1e-12) -> None:
+    torch.testing.assert_close(found, expected, rtol=within, atol=within)
+
+
+def field_of(**more: Any) -> Any:
+    return fresh(Convolution(spec(**more)))
+
+
+def alone(field: Any, x: Tensor, places: list[int]) -> Tensor:
+    """V of the tokens of one document [T, D], which stand at these places of their row, one by one and tap by tap."""
+    gate = field.up(field.norm(x))
+    u = dict(zip(places, gate[:, :D] * torch.sigmoid(gate[:, D:]), strict=True))
+    rows = []
+    for i in places:
+        met = [(k, u[i - field.before + k]) for k in range(field.kernel) if i - field.before + k in u]
+        rows.append(sum(field.depthwise.weight[:, 0, k] * row for k, row in met))
+    y = torch.stack(rows) + (0 if field.depthwise.bias is None else field.depthwise.bias)
+    return field.output_norm(field.down(functional.silu(field.inner_norm(y))))
+
+
+def looks(documents: Tensor) -> Tensor:
+    """What a mask of four dimensions says in a causal model: whether a key is of the query's document, [B, T, S]."""
+    return ((documents[:, :, None] == documents[:, None]) & (documents > 0)[:, None]).tril()
+
+
+# One document, and several
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("middle", ["none", "layer", "rms"])
+@pytest.mark.parametrize(("ends", "kernel"), [("reflecting", 1), ("reflecting", 5), ("upwind", 4), ("upwind", 9)])
+def test_a_convolution_is_its_formula(ends: str, kernel: int, middle: str, bias: bool) -> None:
+    more: Any = {"bias": bias, "output_norm": partial(norm, middle, D)}
+    field, x = field_of(ends=ends, kernel=kernel, middle=middle, **more), normal(2, T, D)
+    expected = torch.stack([alone(field, row, list(range(T))) for row in x])
+    close(field(0.0, x), expected)
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_documents_and_padding_do_not_mix(ends: str) -> None:
+    field, x = field_of(ends=ends), normal(4, T, D)
+    asked = [DOCUMENTS] + [looks(DOCUMENTS)] * (ends == "upwind")
+    for found in (field(0.0, x, Context(documents=documents)) for documents in asked):
+        for b, row in enumerate(DOCUMENTS):
+            for document in {int(d) for d in row if d}:
+                places = [i for i, d in enumerate(row) if d == document]
+                close(found[b, places], alone(field, x[b, places], places))
+                if places[-1] - places[0] < len(places):  # no padding in the middle
+                    close(found[b, places], field(0.0, x[b : b + 1, places])[0])
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_one_document_has_the_values_and_gradients_of_the_fast_path(ends: str) -> None:
+    field, x = field_of(ends=ends), normal(2, T, D).requires_grad_()
+    found = [field(0.0, x, Context(documents=d)) for d in (None, torch.ones(2, T).long(), torch.ones(1, T).long())]
+    gradients = [torch.autograd.grad(y.square().sum(), [x, *field.parameters()]) for y in found]
+    for i in (1, 2):
+        close((found[i], *gradients[i]), (found[0], *gradients[0]))
+
+
+@pytest.mark.parametrize("documents", [None, torch.ones(1, T).long()])
+def test_a_causal_convolution_has_no_gradient_from_later_tokens(documents: Tensor | None) -> None:
+    field, context = field_of(ends="upwind", kernel=4), Context(documents=documents)
+    jacobian: Any = torch.autograd.functional.jacobian(lambda x: field(0.0, x, context).sum((0, 2)), normal(1, T, D))
+    assert torch.equal(jacobian[:, 0].abs().sum(-1) > 0, torch.ones(T, T).bool().tril().triu(-3))
+
+
+def test_a_kernel_that_looks_both_ways_is_odd() -> None:
+    with pytest.raises(ValueError, match="use an odd number, such as 5"):
+        Convolution(spec(kernel=4))
+
+
+# Generation
+
+
+def kept(kind: str) -> Any:
+    config = SimpleNamespace(num_hidden_layers=1, get_text_config=lambda decoder: config)
+    return DynamicCache() if kind == "dynamic" else StaticCache(config=config, max_cache_len=T + 2)  # pyright: ignore
+
+
+@pytest.mark.parametrize("kernel", [1, 4])
+@pytest.mark.parametrize("pieces", [[1] * T, [3, 1, 3], [T], [1, 5, 1]])
+@pytest.mark.parametrize("told", ["nothing", "keys", "pairs"])
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_cached_is_uncached(kind: str, told: str, pieces: list[int], kernel: int) -> None:
+    field, x, cache = field_of(ends="upwind", kernel=kernel), normal(4, T, D), kept(kind)
+    documents: Any = {"nothing": None, "keys": DOCUMENTS, "pairs": looks(DOCUMENTS)}[told]
+    expected, start, found = field(0.0, x, Context(documents=documents)), 0, []
+    for end in torch.tensor(pieces).cumsum(0).tolist():
+        room = T + 2 if kind == "static" else end
+        known = None if documents is None else functional.pad(documents, (0, 2))[..., :room]
+        known = known[:, start:end] if told == "pairs" else known  # pyright: ignore
+        found.append(field(0.0, x[:, start:end], Context(documents=known, cache=cache, slot=0)))
+        start = end
+    close(torch.cat(found, 1), expected)
+
+
+def test_beams_may_be_reordered_and_tokens_taken_back() -> None:
+    field, x, order = field_of(ends="upwind"), normal(3, T, D), torch.tensor([2, 0, 0])
+    context = Context(cache=DynamicCache(), slot=0)
+    field(0.0, x, context)
+    context.cache.crop(4)
+    context.cache.reorder_cache(order)
+    expected = field(0.0, torch.cat((x[order, :4], x[:, 4:]), 1))[:, 4:]
+    close(field(0.0, x[:, 4:], context), expected)
+
+
+@pytest.mark.parametrize("documents", [None, functional.pad(torch.ones(1, T).long(), (0, 2))])
+@torch.no_grad()
+def test_a_step_of_generation_compiles_as_one_graph(documents: Tensor | None) -> None:
+    field, x = field_of(ends="upwind"), normal(1, T, D)
+    context = Context(documents=documents, cache=kept("static"), slot=0)
+    field(0.0, x[:, :4], context)
+    step: Any = torch.compile(field, backend="eager", fullgraph=True)
+    found = [step(0.0, x[:, i : i + 1], context) for i in range(4, T)]
+    close(torch.cat(found, 1), field(0.0, x)[:, 4:])
+
+
+# Images, cost, dropout
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_on_images_it_runs_over_the_grid(kernel: int) -> None:
+    field, x = field_of(kernel=kernel, grid=(2, 5)), normal(3, 10, D)
+    cells = functional.glu(field.up(field.norm(x)), -1).mT.unflatten(-1, (2, 5))
+    dense = torch.einsum("cij,cd->cdij", field.depthwise.weight[:, 0], torch.eye(D).double())
+    y = functional.conv2d(cells, dense, field.depthwise.bias, padding=kernel // 2).flatten(2).mT
+    close(field(0.0, x), field.down(functional.silu(field.inner_norm(y))))
+
+
+@pytest.mark.parametrize("more", [{"ends": "upwind", "kernel": 4}, {"kernel": 7}, {"kernel": 3, "grid": (2, 5)}])
+def test_flops_are_those_that_pytorch_counts(more: dict[str, Any]) -> None:
+    field = field_of(**more)
+    with FlopCounterMode(display=False) as counter:
+        field(0.0, normal(3, 10, D))
+    assert counter.get_total_flops() == 3 * field.flops(10, 0)
+
+
+def test_dropout_is_a_mask_on_what_is_returned() -> None:
+    field, x, seed = field_of(dropout=0.3, salt=5), normal(2, T, D), torch.tensor(17)
+    mask = keep(seed, 4 * 5 + 1, (2, T, D), 0.3).double() / 0.7
+    close(field(0.0, x, Context(seed=seed)), field(0.0, x) * mask)
+
+
+# The Conformers of transformers
+
+NAMES = {
+    "F0": {"norm": "ffn1_layer_norm", "up": "ffn1.intermediate_dense", "down": "ffn1.output_dense"},
+    "A": {"norm": "self_attn_layer_norm", "qkv": "linear_q linear_k linear_v", "out": "linear_out"},
+    "V": {"norm": "layer_norm", "up": "pointwise_conv1", "depthwise": "depthwise_conv", "down": "pointwise_conv2"},
+    "F1": {"norm": "ffn2_layer_norm", "up": "ffn2.intermediate_dense", "down": "ffn2.output_dense"},
+    "N": {"norm": "final_layer_norm"},
+}
+SIZES: Any = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 24}
+LAYERS: Any = {
+    "conformer": (Wav2Vec2ConformerConfig, Wav2Vec2ConformerEncoderLayer),
+    "bert": (Wav2Vec2BertConfig, Wav2Vec2BertEncoderLayer),
+}
+MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1, 1], [1, 1, 0, 1, 1, 1, 0]])
+
+
+def copied(mine: Any, theirs: list[Any]) -> None:
+    """The weights and biases of these modules, side by side; biases that they do not have are 0."""
+    biases = [torch.zeros(len(one.weight)) if one.bias is None else one.bias for one in theirs]
+    mine.weight.copy_(torch.cat([one.weight for one in theirs]).view_as(mine.weight))
+    mine.bias.copy_(torch.cat(biases))
+
+
+def fields_like(theirs: Any, causal: bool) -> Any:
+    """Our fields with the weights of a Conformer of transformers."""
+    forward = [FeedForward(spec(16, ffn=24)) for _ in range(2)]
+    conv: Any = Convolution(spec(16, middle="layer" if causal else "none", ends=ENDS[causal]))
+    made = [forward[0], SelfAttention(spec(16, heads=4)), conv, forward[1], Projection(nn.LayerNorm(16))]
+    ours, found = nn.ModuleDict(dict(zip(NAMES, made, strict=True))).double(), dict(theirs.named_modules())
+    for letter, parts in NAMES.items():
+        inside = {"A": "self_attn.", "V": "conv_module."}.get(letter, "")
+        for mine, names in parts.items():
+            copied(
+                ours[letter].get_submodule(mine), [found.get(inside + name) or found[name] for name in names.split()]
+            )
+    forward[0].act = forward[1].act = functional.silu
+    if causal:
+        copied(conv.inner_norm, [theirs.conv_module.depthwise_layer_norm])
+    else:
+        batch = theirs.conv_module.batch_norm
+        scale = batch.weight / (batch.running_var + batch.eps).sqrt()
+        conv.depthwise.weight.mul_(scale[:, None, None])
+        conv.depthwise.bias.copy_(batch.bias - batch.running_mean * scale)
+    return ours
+
+
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+@pytest.mark.parametrize(("kind", "mask"), [("conformer", None), ("bert", None), ("bert", MASK)])
+@torch.no_grad()
+def test_a_conformer_is_a_scheme(kind: str, mask: Any, dtype: torch.dtype, within: float) -> None:
+    Config, Layer = LAYERS[kind]
+    config: Any = Config(**SIZES, hidden_act="swish", conv_depthwise_kernel_size=5, position_embeddings_type=None)
+    theirs, x, told, context, real = fresh(Layer(config)), normal(4, T, 16).to(dtype), {}, Context(), MASK >= 0
+    ours, theirs = fields_like(theirs, kind == "bert").to(dtype), theirs.to(dtype)
+    if mask is not None:
+        real, context = mask > 0, Context(mask=mask[:, None, None] > 0, documents=mask)
+        hidden = torch.zeros(4, 1, 1, T, dtype=dtype).masked_fill(~real[:, None, None], -1e9)
+        told = {"attention_mask": hidden, "conv_attention_mask": mask}
+    expected = theirs.conv_module(x, *([] if mask is None else [mask]))
+    close(ours["V"](0.0, x, context)[real], expected[real], within)
+    after = ss.integrate(ss.scheme("F0/2 A V F1/2 N"), [ss.Step(dict(ours.items()), 0.0, 1.0)], x, context)
+    close(after[real], theirs(x, **told)[real], within)
