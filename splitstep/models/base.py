@@ -12,7 +12,7 @@ of the seed, the matrix's name and t. A layer has the weights of its middle.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import cos, pi, sin
 from pathlib import Path
@@ -76,6 +76,18 @@ def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -
         )
 
 
+def refuse_not_finite(weights: Mapping[str, Tensor], place: Any) -> None:
+    """An error that names the first weight with a number that is none."""
+    for name, x in weights.items():
+        if x.is_floating_point() and x.element_size() > 1 and x.numel() and not x.is_meta:
+            ends = torch.stack(x.detach().aminmax()).float()
+            if not ends.isfinite().all():
+                what = "is not a number" if ends.isnan().any() else "is infinite"
+                raise ValueError(
+                    f"{place}: the weight {name} has a value that {what}: take an earlier checkpoint, or copy it again"
+                )
+
+
 class Headless(nn.Module):
     """A model without its head, as `base_model` of transformers: it owns nothing and calls what it is made of."""
 
@@ -128,6 +140,7 @@ class SplitstepModel(PreTrainedModel):
                 f"The weights in {place} are damaged ({error}): copy the checkpoint again, or use an earlier one."
             ) from None
         refuse_mismatch(place, info, resize, (model.config.architectures or [cls.__name__]) == [cls.__name__])
+        refuse_not_finite(model.state_dict(), place)
         return (model, info) if informed else model
 
     @classmethod

@@ -25,8 +25,8 @@ from transformers.initialization import no_init_weights
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.image_processing_auto import AutoImageProcessor  # at the top it asks for torchvision
 
-from ..models import SplitstepConfig
-from ..models.base import refuse_pickles, silent
+from ..models import SplitstepConfig, SplitstepModel
+from ..models.base import refuse_not_finite, refuse_pickles, silent
 from ..models.config import kind_of
 from ..support.documents import read_json
 from ..support.gguf_file import gguf_source, gguf_tokenizer, is_gguf
@@ -69,17 +69,24 @@ def open_model(name: str | Path, trust_remote_code: bool = False) -> Opened:
 
     `trust_remote_code` lets Python code run that comes with the model; without it, none does.
     """
-    place = Path(name).expanduser()
     with silent():
-        if place.suffix == ".gguf":
-            return Opened(*read_gguf(place), None, str(name), "gguf")
-        if place.is_dir():
-            run = RunDirectory(place)
-            folder = run.finished_model() if run.is_run() else place
-            return open_folder(folder, str(name), "run" if run.is_run() else "folder", trust_remote_code)
-        if place.exists() or not HUB_NAME.fullmatch(str(name)):
-            raise ValueError(f"{name} is {'a file' if place.exists() else 'not there'}: name {WHAT}")
-        return open_folder(download(str(name), trust_remote_code), str(name), "hub", trust_remote_code)
+        opened = opened_from(Path(name).expanduser(), name, trust_remote_code)
+    if not isinstance(opened.model, SplitstepModel):  # ours are checked as they are read
+        refuse_not_finite(opened.model.state_dict(), name)
+    return opened
+
+
+def opened_from(place: Path, name: str | Path, trust_remote_code: bool) -> Opened:
+    """The model at a place, or else of a name on the Hub."""
+    if place.suffix == ".gguf":
+        return Opened(*read_gguf(place), None, str(name), "gguf")
+    if place.is_dir():
+        run = RunDirectory(place)
+        folder = run.finished_model() if run.is_run() else place
+        return open_folder(folder, str(name), "run" if run.is_run() else "folder", trust_remote_code)
+    if place.exists() or not HUB_NAME.fullmatch(str(name)):
+        raise ValueError(f"{name} is {'a file' if place.exists() else 'not there'}: name {WHAT}")
+    return open_folder(download(str(name), trust_remote_code), str(name), "hub", trust_remote_code)
 
 
 def download(name: str, trust_remote_code: bool) -> Path:
@@ -167,7 +174,7 @@ def read_gguf(file: Path) -> tuple[Any, Any]:
         raise ValueError(f"{file} is a GGUF file, which needs another package: pip install gguf ({error})") from None
     except Exception as error:  # the content of the file can break its reader in any way
         raise ValueError(
-            f"{file} does not open: it is damaged, or of a kind unknown to transformers ({error})"
+            f"{file} does not open: it is damaged, or of a kind unknown to transformers ({first_line(error)})"
         ) from None
     return rebuilt(packed, file), tokenizer
 

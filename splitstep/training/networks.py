@@ -20,7 +20,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from ..fields import Diffusion
 from ..models import KINDS, SplitstepConfig, SplitstepModel
-from ..models.base import all_stacks, refuse_pickles
+from ..models.base import all_stacks, refuse_not_finite, refuse_pickles
 from ..models.cost import Cost, cost, sketch
 from ..probes import observe
 from ..recipe import Recipe, dictated
@@ -139,6 +139,7 @@ def load_start(model: SplitstepModel, recipe: Recipe, task: Task, directory: Run
         stored = {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}
     except (ValueError, OSError, SafetensorError) as error:
         raise ValueError(f"start: the model in {folder} is damaged: {str(error).splitlines()[0]}") from None
+    refuse_not_finite(stored, f"start: {folder}")
     check_same(config, model.config, recipe, task)
     if not task.same_tokens(folder):
         raise ValueError(f"start: {recipe.start} has other tokens than the task: {data_of_start(recipe, task)}")
