@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from ..support.provenance import COMMAND
-from ..support.words import did_you_mean, listed
+from ..support.words import did_you_mean, listed, one_line
 from .verbs import VERBS, typed
 
 WRONG_INPUT, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
@@ -184,7 +184,7 @@ def _options(command: Any) -> list[str]:
 
 def _fail(message: str, code: int = WRONG_INPUT) -> int:
     try:
-        print("Error:", " ".join(message.splitlines()), file=sys.stderr, flush=True)
+        print("Error:", one_line(message), file=sys.stderr, flush=True)
     except OSError:  # standard error is closed
         _abandon(sys.stderr)
     return code

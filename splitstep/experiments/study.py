@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from ..report.document import Document
 from ..report.tables import Table
+from ..support.documents import readable
 from ..support.registry import Registry
 from ..support.typed import read_as
 from ..support.words import did_you_mean
@@ -34,7 +35,10 @@ class Study(Generic[R]):
             found = read_as(self.kind, document, "the document")
         except ValueError as error:
             raise ValueError(f"{where} is damaged: {error}. Run the study again.") from None
-        return found if self.renewed is None else self.renewed(found)
+        with readable(where, "run the study again."):
+            found = found if self.renewed is None else self.renewed(found)
+            self.document(found)
+        return found
 
     def tables(self, results: Named[R]) -> Sequence[Table]:
         """The tables of several results: common ones, or one after the other."""

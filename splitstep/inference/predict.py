@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from ..support.documents import read_json
+from ..support.documents import read_json, readable
 from ..support.words import counted
 from ..tasks import TASKS
 from ..tasks.glue import submission_text, submissions
@@ -23,7 +23,7 @@ from ..tasks.pairs.searching import Progress
 from ..text.tokenizers import CONFIG, TOKENIZER
 from ..training.directory import RunDirectory
 from ..training.update import autocast
-from .runs import Finished, find_run
+from .runs import AGAIN, Finished, find_run
 
 BATCH = 64
 
@@ -97,12 +97,13 @@ def text_inputs(texts: Sequence[tuple[str, ...]], folder: Path, config: Any) -> 
     """Texts, or pairs of them, as the model's own tokenizer reads them, the shortest first, so little is padded."""
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-    settings = read_json(folder / CONFIG)
-    if tokenizer.truncation is None:
-        tokenizer.enable_truncation(min(settings["model_max_length"], config.max_positions))
-    found = tokenizer.encode_batch([one[0] if len(one) == 1 else one for one in texts])
-    fills = {"ids": tokenizer.token_to_id(settings["pad_token"]), "attention_mask": 0}
+    with readable(folder / TOKENIZER, AGAIN):
+        tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        settings = read_json(folder / CONFIG)
+        if tokenizer.truncation is None:
+            tokenizer.enable_truncation(min(settings["model_max_length"], config.max_positions))
+        found = tokenizer.encode_batch([one[0] if len(one) == 1 else one for one in texts])
+        fills = {"ids": tokenizer.token_to_id(settings["pad_token"]), "attention_mask": 0}
     fills |= {"type_ids": 0} if config.token_types else {}
     names = {"ids": "input_ids", "type_ids": "token_type_ids"}
 

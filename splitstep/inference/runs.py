@@ -14,12 +14,15 @@ from transformers import AutoTokenizer
 from ..models import KINDS, SplitstepModel
 from ..models.base import silent
 from ..opening import Opened, open_model
+from ..support.documents import readable
 from ..tasks import TASKS, Task
 from ..tasks.language import Language
 from ..text.open_tokenizer import named_ends
 from ..text.tokenizers import TOKENIZER
 from ..training import Recipe
 from ..training.directory import RunDirectory
+
+AGAIN = "copy it again, or train again"  # a model that is damaged
 
 
 class Finished(NamedTuple):
@@ -31,7 +34,7 @@ class Finished(NamedTuple):
 
     def load_model(self) -> tuple[Any, torch.dtype]:
         """The model, on the GPU if there is one, and the precision to run it in."""
-        with silent():
+        with silent(), readable(self.model, AGAIN):
             if self.recipe.network == "scheme":
                 model = KINDS[TASKS[self.recipe.task].model].model.from_pretrained(self.model)
             else:
@@ -101,7 +104,8 @@ def open_language_model(name: str | Path, data: Path | None = None) -> LanguageM
     if TASKS[task].model != "causal":
         raise ValueError(f'task "{task}" has no text to continue: generate needs a run of a language model')
     if (run.model / TOKENIZER).is_file():
-        tokenizer = AutoTokenizer.from_pretrained(run.model)
+        with readable(run.model / TOKENIZER, AGAIN):
+            tokenizer = AutoTokenizer.from_pretrained(run.model)
         return with_tokenizer(lambda: run.load_model()[0], tokenizer, tokenizer.model_max_length)
     made = run.recipe.load_task(data)
     assert isinstance(made, Language), made

@@ -10,6 +10,7 @@ import json
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -155,6 +156,19 @@ def half_character(value: Any) -> str:
             except UnicodeEncodeError as error:
                 return repr(one[error.start : error.end])
     return ""
+
+
+@contextmanager
+def readable(place: object, remedy: str) -> Iterator[None]:
+    """Make one line of whatever the content of a place does to its reader; too little memory is another matter."""
+    try:
+        yield
+    except Exception as error:
+        from .memory import no_memory
+
+        if no_memory(error):
+            raise
+        raise ValueError(f"{place} is damaged ({first_line(error)}): {remedy}") from None
 
 
 def checked_kind(found: Any, where: str, form: str, needed: Needed, hint: str = "") -> Any:

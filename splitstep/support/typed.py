@@ -75,6 +75,8 @@ def suits(kind: Any, value: Any) -> bool:
         return value in arguments
     if kind is Any or isinstance(value, bool):
         return kind in (Any, bool)
+    if kind is int and isinstance(value, int):
+        return abs(value) < 2**63  # what can be computed with
     if kind is Figure and isinstance(value, str):
         return value in NOT_FINITE
     wider = {float: (int, float), Figure: (int, float), tuple: (list, tuple)}

@@ -34,6 +34,12 @@ def first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def one_line(text: str, most: int = 500) -> str:
+    """The text in one line; of a long one the beginning, and the end, which says what to do."""
+    line = " ".join(text.splitlines())
+    return line if len(line) <= most else f"{line[: most - most // 3]} ... {line[-most // 3 :]}"
+
+
 def split_list(text: str) -> list[str]:
     """The parts between commas outside brackets."""
     found, depth = [""], 0

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..support.documents import read_json
+from ..support.documents import read_json, readable
 
 FIELD = "text"  # the column or field that holds a document
 STATE = "state.json"  # names the files of a dataset; others in its folder are datasets' own cache
@@ -48,15 +48,14 @@ def file_names(folder: Path, task: str) -> list[str]:
 def read_parquet(file: Path) -> Iterator[str]:
     """The texts of a Parquet file, some rows at a time."""
     try:
-        from pyarrow import ArrowInvalid, parquet
+        from pyarrow import parquet
     except ImportError:
         raise ValueError(f"{file} needs pyarrow, which is not installed: pip install pyarrow") from None
-    try:
+    with readable(file, "it is not a Parquet file, or only a part of one"):
         table = parquet.ParquetFile(file)
-    except (ArrowInvalid, OSError) as error:
-        raise ValueError(f"{file} is not a Parquet file: {str(error).splitlines()[0]}") from None
     check_column(file, table.schema_arrow)
-    yield from texts_of(table.iter_batches(batch_size=ROWS, columns=[FIELD]))
+    with readable(file, "write it again"):
+        yield from texts_of(table.iter_batches(batch_size=ROWS, columns=[FIELD]))
 
 
 def read_arrow(file: Path) -> Iterator[str]:
@@ -68,13 +67,13 @@ def read_arrow(file: Path) -> Iterator[str]:
             f"{file} needs pyarrow, which is not installed: pip install pyarrow, or write the texts to a file where "
             f'datasets is: datasets.load_from_disk("{file.parent}").to_json("text.jsonl")'
         ) from None
-    try:
-        with pyarrow.OSFile(str(file)) as opened, pyarrow.ipc.open_stream(opened) as stream:
-            check_column(file, stream.schema)
+    with readable(file, "it is not a file of datasets, or only a part of one"):
+        opened = pyarrow.OSFile(str(file))
+        stream = pyarrow.ipc.open_stream(opened)
+    with opened, stream:
+        check_column(file, stream.schema)
+        with readable(file, "write it again"):
             yield from texts_of(stream)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        reason = (str(error).splitlines() or ["it is empty"])[0]
-        raise ValueError(f"{file} is not a file of datasets, or it is damaged: {reason}") from None
 
 
 def check_column(file: Path, schema: Any) -> None:
@@ -92,6 +91,7 @@ def check_column(file: Path, schema: Any) -> None:
 def texts_of(batches: Iterable[Any]) -> Iterator[str]:
     """The texts of batches of rows; empty cells are left out."""
     for batch in batches:
+        batch.validate(full=True)  # what a damaged file says of places in memory would be believed
         column = batch.column(FIELD)
         for first in range(0, len(column), ROWS):
             yield from (text for text in column.slice(first, ROWS).to_pylist() if text is not None)

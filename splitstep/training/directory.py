@@ -15,7 +15,7 @@ import yaml
 from torch import Tensor
 
 from ..recipe import Recipe, load_recipe
-from ..support.documents import first_difference, flat, parse_json, read_json
+from ..support.documents import first_difference, flat, parse_json, read_json, readable
 from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
 from ..support.provenance import Provenance
 from ..support.typed import Inlined, plain, read_as
@@ -210,7 +210,7 @@ class RunDirectory:
 
     def logged(self) -> list[dict[str, Any]]:
         """The records so far, without a last line that a kill cut short."""
-        lines = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.is_file() else []
+        lines = self.metrics.read_text(errors="replace").splitlines() if self.metrics.is_file() else []
         return [record for record in map(_read, lines) if record is not None]
 
     def tensors_file(self, step: int) -> Path:
@@ -232,7 +232,8 @@ class RunDirectory:
         if not self.tensors_file(step).is_file():
             known = ", ".join(map(str, self.tensor_steps())) or "none"
             raise ValueError(f"{self.path} has no tensors of probes at step {step}; the steps that have: {known}")
-        return load_file(self.tensors_file(step))
+        with readable(self.tensors_file(step), "train again"):
+            return load_file(self.tensors_file(step))
 
     def tensor_steps(self) -> list[int]:
         """The steps after which probes have found tensors, ascending."""

@@ -93,7 +93,7 @@ def test_a_missing_or_damaged_file_is_named(tmp_path: Path) -> None:
     whole = file.read_bytes()
     for content in (b"no arrow", whole[: len(whole) // 2]):
         file.write_bytes(content)
-        assert f"{file} is not a file of datasets, or it is damaged" in refused(tmp_path / "it")
+        assert f"{file} is damaged" in refused(tmp_path / "it")
     file.unlink()
     assert f"{file} is missing" in refused(tmp_path / "it")
 
