@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -185,7 +186,7 @@ def inspect(
     against: str = "random",
     layers: str | None = None,
     probes: tuple[str, ...] = (),
-    spectra: int = 2,
+    spectra: int = 3,
     save: Literal["states"] | None = None,
     out: Path | None = None,
     trust_remote_code: bool = False,
@@ -206,10 +207,10 @@ def inspect(
     texts N: Use at most N texts.
     tokens N: Cut each text after N tokens. Default: 64, or the model's positions.
     against MODEL: Another model, `random` (the same with fresh weights) or `none`.
-    layers LIST: Layers that are measured, such as 0,4-7. Default: all.
+    layers LIST: Layers that are listed, saved and left out, such as 0,4-7. Default: all.
     probes LIST: Any of state_norms, increment_norms, drift, states, attention, sensitivity, information,
       trajectory, clustering, rank, cka_layers, rollout, commutator, jacobian, products, communities, leading, lens.
-    spectra N: Texts for probes that differentiate layers; verdicts need 3.
+    spectra N: Texts for probes that differentiate layers; the verdict needs 3.
     save: Write the states of each text to DIR/states as safetensors.
     trust_remote_code: Let Python code run that comes with the model. Read it first.
     device NAME: cpu or cuda. Default: the GPU, if there is one.
@@ -225,6 +226,8 @@ def inspect(
     chosen = None if layers is None else read_layers(layers)
     plan = Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, save and out / save)
     choice, progress = TextChoice(text, texts, tokens, data), counting("inspect", at_once=True, unit="texts")
+    if unused := choice.unused():
+        say("inspect", f"{text}{unused}")
     return kept(inspection(model, choice, plan, against, trust_remote_code, device, progress), out)
 
 
@@ -275,15 +278,17 @@ def approximate(
 
     progress = counting("approximate  training the twin", True, "steps")
     positions = "none" if no_positions else "learned"
-    result, built = approximation(target, tokens, dim, many, lipschitz, train_steps, positions, say, progress)
+    result, built = approximation(
+        target, tokens, dim, many, lipschitz, train_steps, positions, partial(say, "approximate"), progress
+    )
     with silent():
         built.model.save_pretrained(out / "model")
     return Construction(kept(result, out), built)
 
 
-def say(text: str) -> None:
-    """What the construction is at, on standard error."""
-    print(f"approximate  {text}", file=sys.stderr, flush=True)
+def say(verb: str, text: str) -> None:
+    """What a verb is at, or leaves out, on standard error."""
+    print(f"{verb}  {text}", file=sys.stderr, flush=True)
 
 
 def read_sweep(text: str) -> list[float]:

@@ -52,6 +52,25 @@ def test_it_writes_a_page_and_a_result_that_can_be_drawn_again(folder: Path, tmp
     assert json.loads(capsys.readouterr().out)["other"] is None
 
 
+def test_the_verdict_is_decided_by_default_and_texts_that_are_not_used_are_counted(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("The cat sat on the mat.\nThe dog ran over the bridge.\n" * 3)
+    words = ["--text", str(prompts), "--texts", "3", "--tokens", "8", "--probes", "jacobian,products"]
+    for layers in ([], ["--layers", "0,2"]):
+        assert main(["inspect", str(folder), *words, *layers, "--out", str(tmp_path / "look")]) == 0
+        printed = capsys.readouterr()
+        said, unused = " ".join(printed.out.split()), f"{prompts} (3 more texts there, not used: --texts 6)"
+        assert f"inspect  {unused}" in printed.err.splitlines()
+        assert unused in (tmp_path / "look" / "report.html").read_text()
+        assert "An interval needs 3 texts" not in said
+        verdicts = re.findall(r"Training installs a depth gradient: [^.]*\.[^.]*", said)
+        assert len({*verdicts}) == 1
+    assert main(["inspect", str(folder), *words[:2], "--texts", "6", *words[4:], "--against", "none", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"] == str(prompts)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -151,7 +151,7 @@ class Inspection(Result):
     source: str  # of the texts
     probes: tuple[str, ...]
     differentiated: int  # texts of the probes with derivatives
-    layers: tuple[int, ...]  # those that are kept
+    layers: tuple[int, ...]  # those that are listed
     made: Inlined[Provenance]
 
     @property

@@ -16,6 +16,7 @@ from ...models import CausalConfig
 from ...models.vectors import VectorsConfig
 from ...opening import Opened
 from ...opening.texts import batches_of, default_texts, read_texts
+from ...support.words import counted
 from ...training.directory import RunDirectory
 
 TOKENS = 64  # of a text, unless it is said otherwise
@@ -50,6 +51,12 @@ class TextChoice(NamedTuple):
             if value is not None and value < least:
                 raise ValueError(f"--{name} {value}: give at least {least}")
 
+    def unused(self) -> str:
+        """How many texts of the file are left out; empty if none are."""
+        every = 0 if self.file is None else len(read_texts(self.file))
+        more = counted(every - self.texts, "more text")
+        return f" ({more} there, not used: --texts {every})" if every > self.texts else ""
+
     def length(self, models: Sequence[Opened]) -> int:
         """The most tokens of a text."""
         if self.tokens is not None:
@@ -76,7 +83,7 @@ def source_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
         check_tokens(opened, ids[0].tolist(), i)
         more = {"decoder_input_ids": ids} if opened.model.config.is_encoder_decoder else {}
         found.append(Text({**batch, **more}, f"text {i + 1}", spelled(tokenizer, ids[0].tolist())))
-    return Source(found, "the package's own texts" if choice.file is None else str(choice.file))
+    return Source(found, "the package's own texts" if choice.file is None else f"{choice.file}{choice.unused()}")
 
 
 def points_for(config: VectorsConfig, many: int) -> Source:

@@ -35,6 +35,7 @@ DEFAULT = (
     "trajectory", "drift", "clustering", "rank", "cka_layers", "attention", "rollout", "lens", "commutator", "jacobian",
     "products", "leading", "communities",
 )  # fmt: skip
+DIFFERENTIATED = 3  # texts for probes with derivatives: the fewest of which the verdict can be decided
 PATHS = 4  # texts whose tokens the page shows as particles
 SKIPPED = 4  # texts on which layers are left out
 FEWER = {"lens": 4}  # texts that a probe looks at if a text takes it long
@@ -44,10 +45,11 @@ SHIFT = {"state": 0.0, "layer": 0.5, "pair": 1.0}  # layers from a number to the
 
 
 class Plan(NamedTuple):
-    """What is measured: probes, on how many texts those with derivatives, which layers, where states are saved."""
+    """What is measured: probes, on how many texts those with derivatives; the layers that are listed, saved and left
+    out; where states are saved."""
 
     probes: tuple[str, ...] = DEFAULT
-    differentiated: int = 2
+    differentiated: int = DIFFERENTIATED
     layers: tuple[int, ...] | None = None  # None: all
     states: Path | None = None
     skips: bool = True
@@ -92,28 +94,22 @@ class Tally:
         total, number = self.sums.get(name, (None, 0))
         return None if total is None else total / number
 
-    def is_chosen(self, along: Along, number: int) -> bool:
-        """A state is kept if the layer before or after it is; a pair if its first layer is."""
-        return along == "number" or number in self.chosen or (along == "state" and number - 1 in self.chosen)
-
     def series(self) -> Iterator[Series]:
-        """The series of all probes at the chosen layers, each with the share of the depth where it stands."""
+        """The series of all probes, each number with the share of the depth where it stands."""
         kinds: dict[int, Along] = {self.layers + 1: "state", self.layers: "layer", self.layers - 1: "pair"}
         for (probe, name), rows in self.rows.items():
             n = len(rows[0])
             along = "number" if (probe, name) in LISTED else kinds.get(n, "number")
-            kept = tuple(i for i in range(n) if self.is_chosen(along, i))
-            if kept and all(len(row) == n for row in rows):
-                t = tuple((i + SHIFT[along]) / self.layers if along in SHIFT else float(i) for i in kept)
-                figures = tuple(tuple(rounded(row[i]) for i in kept) for row in rows)
-                yield Series(probe, name, along, kept, t, figures)
+            if n and all(len(row) == n for row in rows):
+                t = tuple((i + SHIFT[along]) / self.layers if along in SHIFT else float(i) for i in range(n))
+                figures = tuple(tuple(map(rounded, row)) for row in rows)
+                yield Series(probe, name, along, tuple(range(n)), t, figures)
 
     def matrices(self, tokens: Sequence[str]) -> Iterator[Matrix]:
         """Those that charts show; `tokens` are those of the first text."""
         mean = self.mean("cka_layers")
         if mean is not None:
-            kept = [i for i in range(len(mean)) if self.is_chosen("state", i)]
-            yield Matrix("cka_layers", "matrix", tuple(map(str, kept)), rounded_rows(mean[kept][:, kept]))
+            yield Matrix("cka_layers", "matrix", tuple(map(str, range(len(mean)))), rounded_rows(mean))
         if "rollout" in self.first:
             weights = self.first["rollout"][0].float()
             n = min(len(tokens), len(weights))
@@ -130,8 +126,7 @@ class Tally:
     def outliers(self) -> Iterator[Outlier]:
         mean = self.mean("sizes")
         for state, shares in enumerate(() if mean is None else mean):
-            if self.is_chosen("state", state):
-                yield Outlier(state, int(shares.argmax()), rounded(float(shares.max())))
+            yield Outlier(state, int(shares.argmax()), rounded(float(shares.max())))
 
     def skipped(self) -> Iterator[Skipped]:
         for layer in self.chosen:
