@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from ..support.documents import read_json, readable
+from ..support.documents import AGAIN, read_json, readable
 from ..support.words import counted
 from ..tasks import TASKS
 from ..tasks.glue import submission_text, submissions
@@ -23,7 +23,7 @@ from ..tasks.pairs.searching import Progress
 from ..text.tokenizers import CONFIG, TOKENIZER
 from ..training.directory import RunDirectory
 from ..training.update import autocast
-from .runs import AGAIN, Finished, find_run
+from .runs import Finished, find_run
 
 BATCH = 64
 

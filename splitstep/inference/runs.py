@@ -14,15 +14,13 @@ from transformers import AutoTokenizer
 from ..models import KINDS, SplitstepModel
 from ..models.base import silent
 from ..opening import Opened, open_model
-from ..support.documents import readable
+from ..support.documents import AGAIN, readable
 from ..tasks import TASKS, Task
 from ..tasks.language import Language
 from ..text.open_tokenizer import named_ends
 from ..text.tokenizers import TOKENIZER
 from ..training import Recipe
 from ..training.directory import RunDirectory
-
-AGAIN = "copy it again, or train again"  # a model that is damaged
 
 
 class Finished(NamedTuple):

@@ -19,6 +19,7 @@ import yaml
 from .words import first_line
 
 TOO_DEEP = "it is nested too deeply"
+AGAIN = "copy it again, or train again"  # a model that is damaged
 Needed = Literal["object", "list", "anything"]
 KINDS: dict[Needed, type] = {"object": dict, "list": list, "anything": object}
 

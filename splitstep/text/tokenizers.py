@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ..support.documents import read_json
+from ..support.documents import AGAIN, read_json, readable
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 # The padding of a language model is a token that it has anyway, and that no text needs: byte 0xFF is in no UTF-8 text
@@ -83,11 +83,16 @@ class SavedTokenizer(NamedTuple):
 
 def saved_tokenizer(path: str) -> SavedTokenizer:
     """The tokenizer of a run or of a model's folder."""
+    from tokenizers import Tokenizer
+
     for folder in (Path(path) / "model", Path(path)):
         if (folder / TOKENIZER).is_file():
             config = folder / "config.json"
-            entries = read_json(config) if config.is_file() else {}
-            return SavedTokenizer((folder / TOKENIZER).read_text(encoding="utf-8"), entries)
+            with readable(folder / TOKENIZER, AGAIN):
+                entries = read_json(config) if config.is_file() else {}
+                text = (folder / TOKENIZER).read_text(encoding="utf-8")
+                Tokenizer.from_str(text)
+            return SavedTokenizer(text, entries)
     raise ValueError(f"{path} holds no {TOKENIZER}: name a finished run or a model's folder that was saved with one")
 
 

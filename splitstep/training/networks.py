@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
@@ -27,6 +26,7 @@ from ..recipe import Recipe, dictated
 from ..schemes import name_of, scheme
 from ..stability import beyond_limit, longest_step
 from ..stack import Stack
+from ..support.documents import AGAIN, readable
 from ..support.typed import read_as
 from ..tasks import Batch, Task
 from .checkpoint import list_checkpoints
@@ -134,11 +134,9 @@ def load_start(model: SplitstepModel, recipe: Recipe, task: Task, directory: Run
     if recipe.start is None or list_checkpoints(directory.checkpoints):
         return None
     folder = model_folder(recipe.start)
-    try:
+    with readable(f"start: the model in {folder}", AGAIN):
         config = AutoConfig.from_pretrained(folder)
         stored = {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}
-    except (ValueError, OSError, SafetensorError) as error:
-        raise ValueError(f"start: the model in {folder} is damaged: {str(error).splitlines()[0]}") from None
     refuse_not_finite(stored, f"start: {folder}")
     check_same(config, model.config, recipe, task)
     if not task.same_tokens(folder):

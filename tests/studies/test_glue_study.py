@@ -275,7 +275,7 @@ def test_one_name_alone_is_not_compared() -> None:
     ("lie={0}/lie-0,lie={0}/lie-1", {}, "--start names lie twice: join its paths by +"),
     ("lie={0}/lie-0+{0}/lie-0", {}, "both have seed 0"),
     ("all={0}/lie-0+{0}/macaron-1", {}, "differ in scheme or shape: give each a name of its own"),
-    ("lie={0}/odd-scheme", {}, "cannot be read: "),
+    ("lie={0}/odd-scheme", {}, "is damaged ("),
     ("lie={0}/no-tokenizer", {}, "holds no tokenizer.json"),
     ("lie={0}/lie-0,other={0}/other-tokens", {}, "have different tokens: pre-train both on the same text"),
     ("lie={0}/lie-0", {"tasks": ["sst"]}, "'sst' is not a task of GLUE. Did you mean sst2?"),

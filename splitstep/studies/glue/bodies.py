@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...experiments.study import STUDIES
 from ...models import KINDS, SplitstepConfig
 from ...recipe import OURS
-from ...support.documents import read_json
+from ...support.documents import AGAIN, read_json, readable
 from ...support.typed import Figure
 from ...support.words import split_list
 from ...tasks.masked.mlm import Mlm
@@ -115,10 +115,8 @@ def config_of(path: str) -> SplitstepConfig:
     from transformers import AutoConfig
 
     folder = model_folder(path)
-    try:
+    with readable(f"start: the model in {folder}", AGAIN):
         config = AutoConfig.from_pretrained(folder)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"start: the model in {folder} cannot be read: {str(error).splitlines()[0]}") from None
     if not isinstance(config, SplitstepConfig):
         raise ValueError(f"start: {path} is a {config.model_type} model: name one that splitstep trained")
     return config
