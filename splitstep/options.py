@@ -79,7 +79,7 @@ LEAST = {
     "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
     "evaluate_batch": 0, "average": 1, "average_every": 0, "keep_checkpoints": 0, "probe_every": 0, "probe_batch": 0,
 }  # fmt: skip
-MOST = {"batch": 10**7, "average": 10**6}  # both are listed in memory before training begins
+MOST = {"steps": 10**15, "batch": 10**7, "average": 10**6}  # floats count to the first; the others are lists
 RANGES = {
     "lr": "above 0 and finite", "eps": "above 0 and finite", "warmup_from": "at least 0 and finite",
     "weight_decay": "at least 0 and finite", "clip": "at least 0 and finite",

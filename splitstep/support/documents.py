@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ import yaml
 
 from .words import first_line
 
-TOO_DEEP = "it is nested too deeply"
+TOO_DEEP, DEEPEST = "it is nested too deeply", 100
 AGAIN = "copy it again, or train again"  # a model that is damaged
 Needed = Literal["object", "list", "anything"]
 KINDS: dict[Needed, type] = {"object": dict, "list": list, "anything": object}
@@ -67,17 +68,26 @@ def parse_json(text: str, where: str, needed: Needed = "object", hint: str = "")
     an error."""
     hint = hint and f": {hint}"
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=unrepeated)
     except RecursionError:
         raise ValueError(f"{where} is not JSON ({TOO_DEEP}){hint}") from None
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " * ("\n" in text.strip())
         raise ValueError(f"{where} is not JSON ({error.msg} at {line}column {error.colno}){hint}") from None
-    except ValueError as error:  # such as a number of 5,000 digits
+    except ValueError as error:  # such as a number of 5,000 digits, or a repeated name
         raise ValueError(f"{where} is not JSON ({first_line(error)}){hint}") from None
     if "\\ud" in text.lower() and (half := half_character(found)):
         raise ValueError(f"{where} is not JSON ({half} is half of a character){hint}")
     return checked_kind(found, where, "JSON", needed, hint)
+
+
+def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The entries of a JSON object, none of which may be there twice: Python would keep the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{name!r} is there twice: keep one")
+    return found
 
 
 def read_json(file: Path, needed: Needed = "object", hint: str = "") -> Any:
@@ -159,6 +169,11 @@ def half_character(value: Any) -> str:
     return ""
 
 
+def inside(value: dict[Any, Any] | list[Any]) -> Iterable[Any]:
+    """The values in a value."""
+    return value.values() if isinstance(value, dict) else value
+
+
 @contextmanager
 def readable(place: object, remedy: str) -> Iterator[None]:
     """Make one line of whatever the content of a place does to its reader; too little memory is another matter."""
@@ -173,7 +188,12 @@ def readable(place: object, remedy: str) -> Iterator[None]:
 
 
 def checked_kind(found: Any, where: str, form: str, needed: Needed, hint: str = "") -> Any:
-    """The value, unless its outermost type is another one than is needed."""
+    """The value, unless its outermost type is another one than is needed, or it has too many levels."""
+    level, depth = [found], 0
+    while level := [inner for one in level if isinstance(one, dict | list) for inner in inside(one)]:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"{where} is not {form} ({TOO_DEEP}){hint}")
     if not isinstance(found, KINDS[needed]):
         raise ValueError(f"{where} is not a {form} {needed}{hint}")
     return found

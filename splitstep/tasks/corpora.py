@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from ..options import at_least
+from ..support.documents import decode
 from ..text.documents import library_files
 from ..text.files import Content, data_root, read
 from ..text.splits import SPLITS, split_at
@@ -118,9 +119,9 @@ class Wikitext2Options(WindowOptions):
     level: Literal["word", "byte"] = "word"
 
 
-def words_of(text: bytes) -> list[str]:
+def words_of(text: bytes, where: str) -> list[str]:
     """The words of each line and an <eos> after it."""
-    lines = text.decode().split("\n")
+    lines = decode(text, where).split("\n")
     return [word for line in lines[:-1] for word in (*line.split(), "<eos>")]
 
 
@@ -130,7 +131,7 @@ def read_wikitext2(options: Wikitext2Options, data: Path | None = None) -> Data:
     places = {split: [f"wikitext-2/{name.format(split)}" for name in WIKITEXT2_FILES] for split in SPLITS}
     paths = {split: locate(data_root(data), WIKITEXT2_SOURCE, *names) for split, names in places.items()}
     texts = {split: read(path, member=f"wikitext-2/wiki.{split}.tokens") for split, path in paths.items()}
-    words = {split: words_of(text) for split, text in texts.items()}
+    words = {split: words_of(text, str(paths[split])) for split, text in texts.items()}
     for split, path in paths.items():
         if len(words[split]) != WORD_COUNTS[split]:
             raise ValueError(

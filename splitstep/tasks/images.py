@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from ..options import at_least
+from ..options import at_least, at_most
 from ..text.files import Content, data_root, read
 from ..text.splits import SPLITS, divide_by_class
 from .batching import AUGMENT, Chosen, Epochs, generator
@@ -80,6 +80,7 @@ class Images(Task):
         self.standard: Standard = data.reader
         self._side = self.pixels["train"].images.shape[1]
         patches = (self._side // options.patch) ** 2  # a model's class token is not counted
+        at_most("shift", options.shift, self._side)
         self.batching = Epochs({split: len(one.labels) for split, one in self.pixels.items()}, patches)
         if self._side % options.patch:
             fits = [n for n in range(1, self._side + 1) if self._side % n == 0]

@@ -77,6 +77,8 @@ def open_image(path: Path) -> Any:
     try:
         with Image.open(path) as image:
             image.load()
+            if image.mode == "F" and not np.isfinite(np.asarray(image)).all():
+                raise ValueError("it has pixels that are not numbers, or infinite")
             return ImageOps.exif_transpose(image)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         reason = str(error).replace(repr(str(path)), "").replace(str(path), "").strip() or type(error).__name__

@@ -3,6 +3,7 @@ the text and the label, by their names or as told."""
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -102,8 +103,9 @@ def with_header(path: Path, records: list[Record]) -> Table:
         names = numbered_columns(2)
         return Table(path, names, rows_of(names, records), named=False)
     named = tuple(name or number for name, number in zip(names, numbered_columns(len(names)), strict=True))
-    if twice := [name for name in named if named.count(name) > 1]:
-        raise ValueError(f'{path}, line {records[0][0]} names the column "{twice[0]}" twice: rename or remove one')
+    [(name, times)] = Counter(named).most_common(1)
+    if times > 1:
+        raise ValueError(f'{path}, line {records[0][0]} names the column "{name}" twice: rename or remove one')
     return Table(path, named, rows_of(named, records[1:]))
 
 

@@ -104,8 +104,8 @@ def test_wrong_input_is_one_line_and_exit_code_2(run: Path, tmp_path: Path, caps
     wrong = {
         "has not finished": [str(unfinished)],
         "is not there: name a run of splitstep": [str(tmp_path / "nowhere")],
-        "a step of 0 times its length is none": [str(run), "--steps", "0,1"],
-        "a step of -0.5 times its length is none": [str(run), "--steps=-0.5"],
+        "a step of 0 times its length: use numbers above 0": [str(run), "--steps", "0,1"],
+        "a step of -0.5 times its length: use numbers above 0": [str(run), "--steps=-0.5"],
         "is not a number": [str(run), "--steps", "fast"],
         "whole numbers from 1": [str(run), "--substeps", "0"],
         "holds other files": [str(run), "--out", str(tmp_path / "other")],

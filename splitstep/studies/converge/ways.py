@@ -11,7 +11,6 @@ To leading order the splitting part is h^2 C(x), with C as `probes/splitting.py`
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -166,8 +165,8 @@ def labels_of(model: SplitstepModel, batch: Mapping[str, Tensor]) -> Tensor | No
 def check_factors(factors: Sequence[float]) -> tuple[float, ...]:
     """The factors of the step in order, each once."""
     for one in factors:
-        if not 0 < one < math.inf:
-            raise ValueError(f"--steps: a step of {one:g} times its length is none: use numbers above 0.")
+        if not 0 < one <= 1024:
+            raise ValueError(f"--steps: a step of {one:g} times its length: use numbers above 0 and up to 1024.")
     return tuple(sorted(set(factors)))
 
 
