@@ -91,13 +91,18 @@ def find_chains(model: nn.Module, run: Callable[[], Any]) -> dict[str, list[Call
     for chain in sorted(outer, key=lambda chain: chain[-1].order):
         name = list_name(names[chain[0].module])
         found[name if name not in found else f"{name}_{len(found)}"] = chain
-    return found
+    return {name: chain for name, chain in found.items() if any(followed(chain))} or found
+
+
+def followed(calls: Sequence[Call]) -> list[bool]:
+    """Whether each call but the first was given what the one before returned."""
+    return [after.follows(before) for before, after in pairwise(calls)]
 
 
 def check_chains(name: str, chains: Mapping[str, Sequence[Call]]) -> None:
     """Refuse a model in which something else changes the state between two blocks."""
     for stack, calls in chains.items():
-        if not all(after.follows(before) for before, after in pairwise(calls)):
+        if not all(followed(calls)):
             raise ValueError(f"{name}: the blocks {stack} do not follow one another, so they are not one flow")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from ..integrate import Step, integrate
 from ..parts import PROJECTIONS
-from ..scheme import Program, Scheme, Substep
+from ..scheme import Part, Program, Project, Scheme, Substep
 from .blocks import Forward, exchanged, first_float, floats
 from .layout import PLAIN, Frame, Layout
 from .parts import WHOLE, Function, Letters, Piece, letters_of, pieces
@@ -212,14 +213,23 @@ def timeless(f: Callable[[Tensor], Tensor]) -> Callable[[Any, Tensor, Any], Tens
 
 
 def common_program(programs: Sequence[Program]) -> Program | None:
-    """The longest program, if all others are that without some parts."""
-    longest = max(programs, key=len)
-    return longest if all(is_within(one, longest) for one in programs) else None
+    """The shortest program of which each of these is a part, in order; None if a field would act in it twice."""
+    whole = reduce(merged, dict.fromkeys(programs))
+    names = [name for part in whole for name in names_of(part)]
+    return whole if len(names) == len({*names}) else None
 
 
-def is_within(some: Program, whole: Program) -> bool:
-    rest = iter(whole)
-    return all(part in rest for part in some)
+def names_of(part: Part) -> tuple[str, ...]:
+    return (part.field,) if isinstance(part, Project) else part.fields
+
+
+def merged(one: Program, other: Program) -> Program:
+    """The shortest program that has the parts of both, each in their order; where they differ, the first goes first."""
+    if not one or not other:
+        return one or other
+    if one[0] == other[0]:
+        return (one[0], *merged(one[1:], other[1:]))
+    return min((one[0], *merged(one[1:], other)), (other[0], *merged(one, other[1:])), key=len)
 
 
 def missing(name: str, x: Tensor) -> Tensor:

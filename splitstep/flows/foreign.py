@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, NoReturn, final
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
 from ..integrate import Event, Field, Observe, Step, advance, integrate
 from ..scheme import Scheme, Substep
 from ..stack import Stack
-from ..support.words import first_line
+from ..support.words import first_line, listed
 from .blocks import Call, Forward, check_chains, exchanged, find_chains, floats, intercepted
 from .decompose import (
     BlockCall,
@@ -87,7 +88,7 @@ class ForeignFlow(Flow):
         super().__init__(model, stacks, notes)
         for one in (given, turned(given)):
             last = self.check_output(one)
-        self.notes += tuple(without_weights(last))
+        self.notes += (*differences(seen), *without_weights(last))
         for note in notes:
             warnings.warn(f"{name}: {note}", stacklevel=3)
 
@@ -159,13 +160,19 @@ class ForeignFlow(Flow):
     def watch(
         self, inputs: Mapping[str, Any], chains: Mapping[str, Chain], see: Callable[[str, BlockCall], Any]
     ) -> Any:
-        """A pass in which see(stack, call) answers for every block."""
+        """A pass in which see(stack, call) answers for every block. Each must be given what the one before returned."""
         homes = {id(module): stack for stack, chain in chains.items() for module in chain.modules}
+        last = dict[str, Tensor]()
 
         def wrapper(module: nn.Module, forward: Forward, args: Any, kwargs: Any) -> Any:
             stack = homes[id(module)]
             own = chains[stack].state(args, kwargs)
-            return see(stack, BlockCall(forward, args, kwargs, own, chains[stack].layout))
+            if stack in last and own is not last[stack] and not torch.equal(own, last[stack]):
+                change = distance(own, last[stack]) if own.shape == last[stack].shape else math.inf
+                raise ValueError(f"{self.name}: the state changes by {change:.1%} between two of the blocks {stack}")
+            returned = see(stack, BlockCall(forward, args, kwargs, own, chains[stack].layout))
+            last[stack] = state_of(returned)
+            return returned
 
         modules = [module for chain in chains.values() for module in chain.modules]
         try:
@@ -254,8 +261,12 @@ class ForeignFlow(Flow):
     @torch.no_grad()
     def check_output(self, inputs: Mapping[str, Any]) -> ForeignPass:
         """A pass of these inputs, in which the scheme and what follows it must give the model's output."""
-        of, own = self.context(inputs), state_of(self.call(inputs))
-        error = distance(self.head(integrate(self.scheme, self.steps, self.embed(inputs), of), of), own)
+        own = state_of(self.call(inputs))
+        try:
+            of = self.context(inputs)
+            error = distance(self.head(integrate(self.scheme, self.steps, self.embed(inputs), of), of), own)
+        except Exception as error:  # other people's code
+            raise ValueError(f"{self.name}: its fields do not run again: {first_line(error)}") from None
         if not error <= tolerance(own):
             why = "it reads other states too" if math.isnan(error) else f"they differ from it by {error:.1%}"
             blocks = f"the blocks {self.main}, {self.scheme}, and what follows them"
@@ -288,8 +299,9 @@ def one_seed(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def uncached(model: Any) -> Iterator[None]:
     """Configs say that there is no cache of keys and values: blocks that write into one cannot be run again."""
-    configs = {id(one): one for one in (model.config, model.config.get_text_config())}.values()
-    before = [(one, vars(one)["use_cache"]) for one in configs if "use_cache" in vars(one)]
+    owned = (getattr(one, "config", None) for one in model.modules())
+    configs = {id(one): one for one in (*owned, model.config.get_text_config()) if isinstance(one, PreTrainedConfig)}
+    before = [(one, vars(one)["use_cache"]) for one in configs.values() if "use_cache" in vars(one)]
     for config, _ in before:
         config.use_cache = False
     try:
@@ -320,10 +332,22 @@ def unadded(one: ReadBlock) -> ReadBlock:
 
 def agreed(stack: str, layers: Sequence[ReadBlock]) -> tuple[tuple[Reading, ...], Scheme, str]:
     """How each layer is read, the scheme of all, and a note if they are read as a whole."""
-    program = common_program([one.program for one in layers])
+    programs = [one.program for one in layers]
     why = next((one.reading.why for one in layers if one.reading.why), "")
+    program = None if why and len({*programs}) > 1 else common_program(programs)
     if program is not None:
         return tuple(one.reading for one in layers), scheme_of(program), why and f"{stack} {FALLBACK} ({why})"
     schemes = sorted({str(scheme_of(one.program)) for one in layers if one.adds})
     whole = f"{stack} {FALLBACK} ({why or 'they differ: ' + ', '.join(schemes)})"
     return (Reading(None, why=why),) * len(layers), scheme_of((Substep((WHOLE,)),)), whole
+
+
+def differences(seen: Mapping[str, Sequence[ReadBlock]]) -> Iterator[str]:
+    """A line for each stack whose layers do not have all parts of its scheme."""
+    for stack, layers in seen.items():
+        found = dict[str, list[str]]()
+        for number, one in enumerate(layers):
+            found.setdefault(str(scheme_of(one.program)), []).append(str(number))
+        if len(found) > 1:
+            each = (f"{scheme} in layer{'s' * (len(own) > 1)} {listed(own)}" for scheme, own in found.items())
+            yield f"{stack} has layers of several schemes: {'; '.join(each)}"

@@ -86,16 +86,19 @@ def filled(letters: Sequence[str]) -> tuple[str, ...]:
 
 
 def spreads(f: Function, x: Tensor) -> bool | None:
-    """Whether moving the first token changes what f returns for others; None if it changes nothing at all."""
+    """Whether moving a token changes what f returns for others; None if it changes nothing at all. The last one is
+    moved if nothing depends on the first: where nobody looks at it, and it looks at a single key."""
     tokens = x.reshape(-1, x.shape[-1])
-    with torch.no_grad():
-        noise = torch.randn(tokens[0].shape, generator=torch.Generator().manual_seed(0)).to(tokens)
+    noise = torch.randn(tokens[0].shape, generator=torch.Generator().manual_seed(0)).to(tokens)
+    for token in (0, len(tokens) - 1):
         moved = tokens.clone()
-        moved[0] += 1e-2 * tokens.std() * noise
-        change = (f(moved.reshape(x.shape)) - f(x)).reshape(len(tokens), -1).abs().amax(-1)
-    if not change.any():
-        return None
-    return len(tokens) > 1 and float(change[1:].max()) > 1e-5 * float(change[0])
+        moved[token] += 1e-2 * tokens.std() * noise
+        with torch.no_grad():
+            change = (f(moved.reshape(x.shape)) - f(x)).reshape(len(tokens), -1).abs().amax(-1)
+        if change.any():
+            others = torch.arange(len(tokens), device=x.device) != token
+            return len(tokens) > 1 and float(change[others].max()) > 1e-5 * float(change[token])
+    return None
 
 
 def reads(graph: Graph, start: int, end: int, known: set[int]) -> bool:

@@ -145,3 +145,27 @@ def test_random_numbers_of_a_pass_come_from_one_seed() -> None:
     before = torch.get_rng_state()
     assert torch.equal(flow.embed(IDS), flow.embed(IDS))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class Detour(Ordered):
+    """A model that changes its state between two blocks if a text has an image, which token 29 stands for."""
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table(input_ids)
+        for i, block in enumerate(self.blocks):
+            x = block(x) + 0.1 * (i == 0) * (input_ids == 29)[..., None]
+        return self.head(x)
+
+
+def test_what_happens_between_two_blocks_on_other_inputs_is_refused_then() -> None:
+    flow = load(Detour().eval(), {"input_ids": IDS})
+    with pytest.raises(ValueError, match=r"^Detour: the state changes by \d\.\d% between two of the blocks blocks$"):
+        flow.context(IDS.masked_fill(IDS == 3, 29))
+
+
+def test_layers_of_different_schemes_have_one_each() -> None:
+    model = tiny("MllamaForCausalLM", 0.2)
+    flow = load(model, inputs_of(model, "MllamaForCausalLM"))
+    assert flow.notes == ("model.layers has layers of several schemes: A F in layers 0 and 2; C F in layers 1 and 3",)
+    blocks = flow.context(inputs_of(model, "MllamaForCausalLM")).blocks["model.layers"]
+    assert ["".join(one.fields) for one in blocks] == ["AF", "CF", "AF", "CF"]

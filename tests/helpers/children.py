@@ -50,16 +50,16 @@ NUMBERS: dict[str, Any] = {  # a translator that ends with the mean of its last 
 FILES = frozenset({"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree"})
 
 
-def count_and_kill(out: Path, kill_at: int) -> list[int]:
-    """A counter of file operations under `out`; the process kills itself right before number `kill_at`."""
-    counter, begin = [0], str(out)
+def count_and_kill(out: Path, kill_at: int, number: int = signal.SIGKILL) -> list[int]:
+    """A counter of file operations under `out`; right before number `kill_at` the process gets a signal."""
+    counter, begin = [0], (str(out), str(out.absolute()))
 
     def hook(event: str, arguments: Any) -> None:
         given = arguments if event in FILES else ()
         if any(isinstance(x, str | os.PathLike) and os.fspath(x).startswith(begin) for x in given):
             counter[0] += 1
             if counter[0] == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), number)
 
     sys.addaudithook(hook)
     return counter

@@ -55,6 +55,16 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
         "conv_dim": [16, 16], "conv_stride": [4, 4], "conv_kernel": [8, 8], "num_feat_extract_layers": 2,
         "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "conv_depthwise_kernel_size": 3,
     },
+    "LongcatFlashForCausalLM": {
+        **LATENT, "zero_expert_num": 1, "moe_topk": 2, "ffn_hidden_size": 24, "expert_ffn_hidden_size": 8,
+        "num_layers": 2,
+    },
+    "MllamaForCausalLM": {"num_hidden_layers": 4, "cross_attention_layers": [1, 3]},
+    "Gemma3nForCausalLM": {
+        "vocab_size_per_layer_input": 40, "hidden_size_per_layer_input": 8, "intermediate_size": [24, 24],
+        "layer_types": ["sliding_attention", "full_attention"], "num_kv_shared_layers": 0, "laurel_rank": 4,
+        "altup_num_inputs": 3, "activation_sparsity_pattern": [0.95, 0.0],
+    },
     "XLNetLMHeadModel": {"d_inner": 24, "max_position_embeddings": None},
     "ReformerModelWithLMHead": {
         "axial_pos_embds_dim": [8, 8], "axial_pos_shape": [4, 8], "attn_layers": ["local", "lsh"], "is_decoder": True,
@@ -72,6 +82,10 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
 GIVEN: dict[str, Any] = {
     "Wav2Vec2Model": lambda draw: {"input_values": draw(2, 200)},
     "Wav2Vec2ConformerModel": lambda draw: {"input_values": draw(2, 200)},
+    "MllamaForCausalLM": lambda draw: {
+        "input_ids": torch.arange(24).reshape(2, 12),
+        "cross_attention_states": draw(2, 5, 16),
+    },
     "WhisperModel": lambda draw: {"input_features": draw(2, 4, 16), "decoder_input_ids": torch.tensor([[1, 5, 7]] * 2)},
 }
 """Inputs of models that take neither texts nor images."""
@@ -113,15 +127,18 @@ APART: dict[str, str] = {
     """,
     "A F | A C F": """
         WhisperModel PegasusForConditionalGeneration LongT5ForConditionalGeneration M2M100ForConditionalGeneration
-        MT5ForConditionalGeneration T5ForConditionalGeneration UMT5ForConditionalGeneration
+        MT5ForConditionalGeneration SwitchTransformersForConditionalGeneration T5ForConditionalGeneration
+        UMT5ForConditionalGeneration
     """,
     "N A M F": "MiniMaxForCausalLM",
     "A F | A F": "SwinForImageClassification ViTMAEForPreTraining",
-    "A B+F": "InklingForCausalLM",
+    "A B+F": "InklingForCausalLM LongcatFlashForCausalLM",
+    "A C F": "MllamaForCausalLM",
     "F0/2 A B F1/2 N": "Wav2Vec2ConformerModel",
 }
-"""Models whose attention and feed-forward are found apart, by their schemes; several stacks have a bar between. Inkling
-adds a short convolution of its feed-forward, which mixes tokens: B."""
+"""Models whose attention and feed-forward are found apart, by their schemes; several stacks have a bar between. B is a
+second field that mixes tokens: Inkling's short convolution of its feed-forward, and Longcat's second attention, which
+is read together with the networks around it since the experts go past it. A layer of Mllama has either A or C."""
 OTHERS: dict[str, tuple[str, str]] = {
     "FalconMambaForCausalLM": ("A", "a block of Mamba has one field by design"),
     "MambaForCausalLM": ("A", "a block of Mamba has one field by design"),
@@ -129,6 +146,7 @@ OTHERS: dict[str, tuple[str, str]] = {
     "DeepseekV4ForCausalLM": ("W", "its residual streams are mixed by matrices that depend on the state"),
     "MraForMaskedLM": ("F N B M", "without its own CUDA kernel transformers returns zeros for its attention"),
     "DogeForCausalLM": ("W", "its residual connection is scaled by a vector of weights"),
+    "Gemma3nForCausalLM": ("W", "its residual streams are mixed by matrices that depend on the state"),
     "MobileBertForMaskedLM": ("A N", "its blocks have an inner stream of another width"),
     "RwkvForCausalLM": ("N A B", "its feed-forward reads the token before, so it mixes tokens too"),
 }
@@ -136,7 +154,7 @@ OTHERS: dict[str, tuple[str, str]] = {
 REFUSED: dict[str, tuple[str, str]] = {
     "FlaubertWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
     "HrmTextForCausalLM": ("do not follow one another", "two stacks take turns, and each adds to the other's state"),
-    "ReformerModelWithLMHead": (r"differ from it by \d+\.\d%", "its blocks change two streams in turn"),
+    "ReformerModelWithLMHead": (r"the state changes by \d+\.\d% between", "its blocks change two streams in turn"),
     "YolosForObjectDetection": ("do not follow one another", "it adds positions to the state between two blocks"),
 }
 """Models that are not one flow: a part of the error, and the reason."""
