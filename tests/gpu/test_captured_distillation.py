@@ -11,7 +11,7 @@ import torch
 from distil_pairs import bpe, recipe, saved, three_models
 from safetensors.torch import load_file
 from tiny import tiny
-from transformers.models.llama.modeling_llama import LlamaMLP
+from transformers.models.gpt2.modeling_gpt2 import GPT2MLP
 
 from splitstep.training import read_recipe, train
 
@@ -65,12 +65,12 @@ def test_updates_are_captured_unless_told_otherwise(place: Path, tmp_path: Path,
 def test_a_model_that_waits_for_the_device_is_updated_eagerly(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forward = LlamaMLP.forward
+    forward = GPT2MLP.forward
 
-    def waiting(self: LlamaMLP, x: torch.Tensor) -> torch.Tensor:
+    def waiting(self: GPT2MLP, x: torch.Tensor) -> torch.Tensor:
         return forward(self, x) + 0 * x.sum().item()
 
-    monkeypatch.setattr(LlamaMLP, "forward", waiting)
+    monkeypatch.setattr(GPT2MLP, "forward", waiting)
     eager = Ended(place, "student", "kl", tmp_path / "eager", "eager", False, precision="float32")
     with pytest.warns(UserWarning, match="updates are eager: this model waits"):
         found = Ended(place, "student", "kl", tmp_path / "auto", "auto", False, precision="float32")

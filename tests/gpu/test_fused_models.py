@@ -195,6 +195,7 @@ def test_a_divergence_of_spans_does_not_depend_on_kernels_or_padding() -> None:
         torch.testing.assert_close(slope.double(), expected, rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty", "ignore:\\s*Online softmax is disabled")  # inductor's own
 @pytest.mark.parametrize(("kind", "scheme", "positions"), [*CASES, ("translation", "macaron", "sinusoidal")])
 def test_compiled_generation_says_what_uncached_generation_says(kind: str, scheme: str, positions: str) -> None:
     torch.compiler.reset()
