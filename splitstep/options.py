@@ -76,8 +76,9 @@ def check_range(name: str, value: float, words: str) -> None:
 
 
 LEAST = {
-    "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "evaluate_every": 0,
-    "evaluate_batch": 0, "average": 1, "average_every": 0, "keep_checkpoints": 0, "probe_every": 0, "probe_batch": 0,
+    "steps": 1, "batch": 1, "accumulate": 1, "log_every": 1, "warmup": 0, "seed": 0, "batch_seed": 0,
+    "evaluate_every": 0, "evaluate_batch": 0, "average": 1, "average_every": 0, "keep_checkpoints": 0,
+    "probe_every": 0, "probe_batch": 0,
 }  # fmt: skip
 MOST = {"steps": 10**15, "batch": 10**7, "average": 10**6}  # floats count to the first; the others are lists
 RANGES = {
@@ -106,7 +107,8 @@ class TrainOptions:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     mode: Literal["auto", "eager", "compile", "capture", "compile+capture"] = "auto"
     parallel: Literal["auto", "ddp", "fsdp"] = "auto"  # auto: fsdp under `accelerate launch --use_fsdp`, else ddp
-    seed: int = 0
+    seed: int = 0  # of weights and dropout and, unless they have their own, of batches
+    batch_seed: int | None = None
     log_every: int = 20
     evaluate_every: int = 0  # steps; 0: ten times a run
     evaluate_batch: int = 0  # examples; 0: as in training

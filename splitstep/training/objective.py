@@ -112,7 +112,8 @@ def work_for(
     task: Task, options: TrainOptions, step: int, world: Processes, source: BatchSource | None = None
 ) -> UpdateBatch:
     """This process's share of update number `step`; `source` is an objective that adds to the task's batches."""
-    batch = (source or task).batch(options.seed, step, options.batch)
+    drawn = options.seed if options.batch_seed is None else options.batch_seed
+    batch = (source or task).batch(drawn, step, options.batch)
     parts = divided(batch, world, options.accumulate)
     seeds = [dropout_seed(options.seed, step, world.rank, i) for i in range(options.accumulate)]
     work = UpdateBatch(parts, seeds, torch.tensor(float(task.items(batch))), task.tokens(batch))

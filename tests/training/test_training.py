@@ -50,6 +50,18 @@ def recipe(scheme: str = "lie", model: dict[str, Any] | None = None, **entries: 
     return read_recipe(document, "r")
 
 
+def test_batches_may_have_a_seed_of_their_own() -> None:
+    """The same examples, and other weights and dropout: what two arms of a comparison differ in, and a null pair."""
+    digits = recipe().load_task()
+    own, other, drawn = (work_for(digits, recipe(**seeds).train, 3, ALONE) for seeds in (
+        {"seed": 5}, {"seed": 6}, {"seed": 6, "batch_seed": 5},
+    ))  # fmt: skip
+    for name, x in own.parts[0].items():
+        torch.testing.assert_close(drawn.parts[0][name], x, rtol=0, atol=0)
+    assert drawn.seeds == other.seeds != own.seeds
+    assert not torch.equal(other.parts[0]["labels"], own.parts[0]["labels"])
+
+
 @pytest.fixture(scope="module")
 def digits() -> Task:
     return task("digits", {}, None)
