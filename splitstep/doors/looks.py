@@ -12,7 +12,9 @@ from .common import default_folder, kept, new_folder, recipe_asked
 from .door import door
 
 if TYPE_CHECKING:
+    from ..approximation import Built
     from ..experiments.result import Result
+    from ..studies.approximate import Approximation
     from ..studies.inspect.result import Inspection
     from ..studies.orders import Orders
     from .common import Asked
@@ -217,14 +219,11 @@ def inspect(
     """
     from ..studies.inspect import inspection
     from ..studies.inspect.sources import TextChoice
-    from ..studies.inspect.study import DEFAULT, Plan, check_probes, read_layers
+    from ..studies.inspect.study import read_plan
     from ..training.progress import counting
 
-    if spectra < 1:
-        raise ValueError(f"--spectra {spectra}: give at least 1")
     out = default_folder("inspect", model, out, "inspect")
-    chosen = None if layers is None else read_layers(layers)
-    plan = Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, save and out / save)
+    plan = read_plan(probes, spectra, layers, save and out / save)
     choice, progress = TextChoice(text, texts, tokens, data), counting("inspect", at_once=True, unit="texts")
     if unused := choice.unused():
         say("inspect", f"{text}{unused}")
@@ -271,16 +270,22 @@ def approximate(
     if train_steps < 0:
         raise ValueError(f"--train-steps {train_steps} must be 0 or a positive number.")
     out = default_folder("approximate", target if isinstance(target, str) else target.__name__, out, "approximate")
-    from ..models.base import silent
     from ..studies.approximate import approximation
     from ..training.progress import counting
-    from .results import Construction
 
     progress = counting("approximate  training the twin", True, "steps")
     positions = "none" if no_positions else "learned"
     result, built = approximation(
         target, tokens, dim, many, lipschitz, train_steps, positions, partial(say, "approximate"), progress
     )
+    return construction(result, built, out)
+
+
+def construction(result: Approximation, built: Built, out: Path) -> Construction:
+    """What was built, with its network saved beside the result."""
+    from ..models.base import silent
+    from .results import Construction
+
     with silent():
         built.model.save_pretrained(out / "model")
     return Construction(kept(result, out), built)

@@ -264,6 +264,14 @@ def probes_for(flow: Flow, text: Text, i: int, plan: Plan, tally: Tally) -> Mapp
     return found
 
 
+def read_plan(probes: Sequence[str], spectra: int, layers: str | None, states: Path | None) -> Plan:
+    """What a person asked for: names of probes, a number of texts, layers such as 0,4-7."""
+    if spectra < 1:
+        raise ValueError(f"--spectra {spectra}: give at least 1")
+    chosen = None if layers is None else read_layers(layers)
+    return Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, states)
+
+
 def read_layers(text: str) -> tuple[int, ...]:
     """The numbers of layers in a list such as 0,4-7."""
     found = set[int]()
