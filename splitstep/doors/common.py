@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -91,9 +92,17 @@ def refuse_launchers(verb: str) -> None:
 
 
 def check_folder(out: Path | None) -> None:
-    """Refuse a path that is not a directory."""
-    if out is not None and out.exists() and not out.is_dir():
+    """Refuse a path that is not a directory, or where nothing can be written, before any work is done for it."""
+    if out is None:
+        return
+    if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is not a directory: name one that is, or a new one.")
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(out))
+    if not os.access(there, os.W_OK | os.X_OK):
+        number = errno.EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else errno.EACCES
+        raise OSError(number, os.strerror(number), str(out))
 
 
 def new_folder(out: Path | None) -> None:

@@ -141,20 +141,20 @@ def deepen(
 ) -> Result:
     """The study of growing depth."""
     numbers = asked.seeds(1 if seeds is None else seeds)
+    out = default_folder("converge", f"{asked.recipe.task}-depths", out, "limit")
     from ..studies.converge.limit import check_depths, continuous_limit
 
-    layers, out = check_depths(depths), default_folder("converge", f"{asked.recipe.task}-depths", out, "limit")
-    result = continuous_limit(asked.recipe, layers, numbers, out, engine=engine, data=data)
+    result = continuous_limit(asked.recipe, check_depths(depths), numbers, out, engine=engine, data=data)
     return kept(result, out)
 
 
 def discretise(run: Path, out: Path | None, grid: Grid, examples: int | None, data: Path | None) -> Result:
     """The study of a trained network."""
+    out = default_folder("converge", run.name or run.resolve().name, out, "discretisation")  # "." has no name
     from ..studies.converge import discretisation as study
     from ..studies.converge.ways import check_factors, check_substeps
     from ..training.progress import counting
 
-    out = default_folder("converge", run.name or run.resolve().name, out, "discretisation")  # "." has no name
     counts, factors = check_substeps(grid.substeps or study.SUBSTEPS), check_factors(grid.steps or study.FACTORS)
     many, progress = study.EXAMPLES if examples is None else examples, counting("converge", unit="passes")
     return kept(study.discretisation(run, grid.schemes, counts, factors, many, data, progress), out)
@@ -162,13 +162,13 @@ def discretise(run: Path, out: Path | None, grid: Grid, examples: int | None, da
 
 def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None, tokens: int | None) -> Result:
     """The study of a pretrained model."""
+    out = default_folder("converge", Path(name).resolve().stem, out, "discretised-flow")
     from ..opening import open_model
     from ..opening.texts import default_texts, read_texts
     from ..studies.converge import discretised_flow as study
     from ..studies.converge.ways import check_factors, check_substeps
     from ..training.progress import counting
 
-    out = default_folder("converge", Path(name).resolve().stem, out, "discretised-flow")
     texts = default_texts() if text is None else read_texts(text)
     many = study.TOKENS if tokens is None else tokens
     counts, factors = check_substeps(grid.substeps or study.SUBSTEPS), check_factors(grid.steps or study.FACTORS)
@@ -217,12 +217,12 @@ def inspect(
     trust_remote_code: Let Python code run that comes with the model. Read it first.
     device NAME: cpu or cuda. Default: the GPU, if there is one.
     """
+    out = default_folder("inspect", model, out, "inspect")
     from ..studies.inspect import inspection
     from ..studies.inspect.sources import TextChoice
     from ..studies.inspect.study import read_plan
     from ..training.progress import counting
 
-    out = default_folder("inspect", model, out, "inspect")
     plan = read_plan(probes, spectra, layers, save and out / save)
     choice, progress = TextChoice(text, texts, tokens, data), counting("inspect", at_once=True, unit="texts")
     if unused := choice.unused():
