@@ -76,6 +76,12 @@ class Substep:
                 f"{self.half}:{text}: in a pair (a, b) the difference a - b would run {forward[0]} backwards, which is "
                 f"ill-posed: use {forward[0]} in a scheme without halves."
             )
+        impure = [name for name, letter in letters.items() if not letter.pure]
+        if self.half and impure:
+            raise ValueError(
+                f"{self.half}:{text}: the backward pass of a pair (a, b) evaluates {impure[0]} again, which may give "
+                f"another value then: use {impure[0]} in a scheme without halves."
+            )
 
     @property
     def exact(self) -> bool:

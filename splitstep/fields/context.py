@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from ..letters import NO_OPTIONS
+
 
 @dataclass(frozen=True)
 class FieldSpec:
@@ -34,6 +36,7 @@ class FieldSpec:
     ends: str = "reflecting"  # of diffusion: "reflecting", "fixed", or "upwind" in causal stacks
     grid: tuple[int, int] | None = None  # rows and columns of an image's patches
     stabiliser: float = 1.0  # gamma
+    options: Any = NO_OPTIONS  # of the letter, for this field
 
 
 class WithoutProducts(nn.Module):

@@ -28,7 +28,7 @@ class Convolution(nn.Module):
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
-        options: Any = spec.options  # pyright: ignore[reportAttributeAccessIssue]
+        options = spec.options
         causal = spec.ends == "upwind"
         width, self.kernel, self.grid = spec.width, options.kernel, spec.grid
         if not causal and self.kernel % 2 == 0:

@@ -145,6 +145,9 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "activations": ("masked", {"scheme": "macaron", "activation": {"F": "gelu", "F0": "relu", "F1": "gelu"}}),
     "inner-widths": ("masked", {"scheme": "macaron", "ffn": [8, 16, 24, 12]}),
     "smooth": ("sequence", {"init_modes": 2, "substeps": 2, "step": 0.5}),
+    "both-stacks": ("translation", {"scheme": "A F D@exact S", "ends": "fixed", "norm_at": "both", "stabiliser": 0.3}),
+    "local": ("sequence", {"scheme": "macaron", "positions": "rotary", "rotary_bias": 1.0, "norm_at": "both"}),
+    "explicit": ("vectors", {"scheme": "D/2 A F D/2", "diffusion": 0.4, "norm_at": "both"}),
 }  # entries that letters and norms read
 
 
@@ -174,9 +177,13 @@ def models() -> Entries:
 
 def answers(kind: str, entries: dict[str, Any]) -> str:
     try:
-        model = tiny(kind, **entries)
+        return answers_of(kind, tiny(kind, **entries))
     except ValueError as error:
         return str(error)
+
+
+def answers_of(kind: str, model: Any) -> str:
+    """The weights, and the answer to a batch."""
     with torch.no_grad():
         output = model(**inputs(kind), labels=labels(kind))
     return f"{tensors(dict(model.state_dict()))}{tensors({'loss': output.loss, 'logits': output.logits})}"

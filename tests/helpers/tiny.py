@@ -26,8 +26,13 @@ EACH = [*((kind, "macaron") for kind in SHAPES), *(("causal", scheme) for scheme
 def tiny(kind: str, scheme: str = "lie", sharp: bool = True, **more: Any) -> Any:
     """A model of this kind in evaluation mode, the same for the same arguments. A sharp one has tokens that differ by
     far and attention that prefers some keys by far, so it does not repeat itself; others have small weights."""
+    return drawn(kind, KINDS[kind].config(**(SHAPES[kind] | {"scheme": scheme} | more)), sharp)
+
+
+def drawn(kind: str, config: Any, sharp: bool = True) -> Any:
+    """The model of this config, always with the same weights."""
     torch.manual_seed(0)
-    model: Any = KINDS[kind].model(KINDS[kind].config(**(SHAPES[kind] | {"scheme": scheme} | more)))
+    model: Any = KINDS[kind].model(config)
     if sharp:
         sharpen(model)
     return model.eval()

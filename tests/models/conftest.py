@@ -36,8 +36,8 @@ class Drift(nn.Module):
     def flops(self, length, memory):
         return 2 * length * self.weight.weight.numel()
 
-DRIFT = Letter("drift", "#123456", field=Drift, cache="self")
-BY_PATH = Letter("drift", "#123456", field="stranger:Drift")
+DRIFT = Letter("drift", "#123456", field=Drift, mixes=True, state="all inputs")
+BY_PATH = Letter("drift", "#123456", field="stranger:Drift", mixes=True)
 '''
 
 

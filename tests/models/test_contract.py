@@ -13,7 +13,7 @@ from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 
 import splitstep as ss
 from splitstep.fields import exact_attention
-from splitstep.letters import LETTERS
+from splitstep.letters import LETTERS, Letter
 from splitstep.models import KINDS, cost, twin
 from splitstep.models.cost import sketch
 from splitstep.report.diagram import draw
@@ -197,3 +197,14 @@ def test_the_rows_of_the_table_of_letters() -> None:
     assert list(LETTERS.own) == ["A", "F", "C", "D", "S"]
     assert [letter for letter, row in LETTERS.own.items() if not row.backwards] == ["D"]
     assert [letter for letter, row in LETTERS.own.items() if row.free] == ["A", "F", "D", "S"]
+    assert [letter for letter, row in LETTERS.own.items() if row.mixes] == ["A", "D"]
+    assert {letter: row.cache for letter, row in LETTERS.own.items()} == dict(
+        A="self", F="none", C="cross", D="self", S="none"
+    )
+
+
+def test_a_letter_that_is_not_pure_moves_no_half_of_a_pair() -> None:
+    LETTERS.own["R"] = Letter("random", "#123456", pure=False)
+    assert str(ss.scheme("A F R")) == "A F R"
+    with pytest.raises(ValueError, match=r"a:F\+R: the backward pass of a pair .* evaluates R again"):
+        ss.scheme("b:A a:F+R")
