@@ -24,6 +24,7 @@ Function = Callable[[Tensor], Tensor]
 Letters = tuple[tuple[str, ...], ...]  # of each part: one for each term, or one for a replacement
 SPARE = "BEGHIJKOQRTUVXYZ"  # for a second part of the same letter
 MIXING = "AC"  # letters that attention may have
+ROUNDING = 1e-5  # of what a field adds: two passes may differ by less
 SKIP, WHOLE = "L", "W"  # what a scaled skip adds to the state; a whole layer
 
 
@@ -61,7 +62,7 @@ class Piece(NamedTuple):
 
 
 def letters_of(graph: Graph, parts: Chain, others: Sequence[Tensor], frame: Frame) -> Letters:
-    """The letter of each field, found by moving one token. `others` are the states of another stack."""
+    """The letter of each field, found by moving tokens. `others` are the states of another stack."""
     known = {id(one) for one in others}
 
     def letter(start: int, end: int) -> str:
@@ -86,19 +87,20 @@ def filled(letters: Sequence[str]) -> tuple[str, ...]:
 
 
 def spreads(f: Function, x: Tensor) -> bool | None:
-    """Whether moving a token changes what f returns for others; None if it changes nothing at all. The last one is
-    moved if nothing depends on the first: where nobody looks at it, and it looks at a single key."""
-    tokens = x.reshape(-1, x.shape[-1])
-    noise = torch.randn(tokens[0].shape, generator=torch.Generator().manual_seed(0)).to(tokens)
-    for token in (0, len(tokens) - 1):
-        moved = tokens.clone()
-        moved[token] += 1e-2 * tokens.std() * noise
-        with torch.no_grad():
-            change = (f(moved.reshape(x.shape)) - f(x)).reshape(len(tokens), -1).abs().amax(-1)
-        if change.any():
-            others = torch.arange(len(tokens), device=x.device) != token
-            return len(tokens) > 1 and float(change[others].max()) > 1e-5 * float(change[token])
-    return None
+    """Whether what f returns for a token changes when all others move; None if nothing changes at all. It is the last
+    token, then the first: each may look at itself alone."""
+    tokens, before = x.reshape(-1, x.shape[-1]), f(x)
+    noise = tokens.std() * torch.randn(tokens.shape, generator=torch.Generator().manual_seed(0)).to(tokens)
+    least = max(ROUNDING, 4 * torch.finfo(x.dtype).eps) * float(before.abs().max())
+    most = 0.0
+    for kept in (len(tokens) - 1, 0):
+        others = torch.arange(len(tokens), device=x.device) != kept
+        moved = tokens + noise * others[:, None]
+        change = (f(moved.reshape(x.shape)) - before).reshape(len(tokens), -1).abs().amax(-1)
+        if float(change[kept]) > least:
+            return True
+        most = max(most, float(change.max()))
+    return False if most > least or len(tokens) < 2 else None
 
 
 def reads(graph: Graph, start: int, end: int, known: set[int]) -> bool:
