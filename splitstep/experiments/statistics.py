@@ -126,14 +126,17 @@ def detectable(found: Estimate, many: int = 1, power: float = POWER) -> float | 
     deviation has the noncentral t distribution of n - 1 degrees of freedom and noncentrality d sqrt(n) / s. With the d
     that is returned it exceeds Student's quantile with the given probability. `many`: as for `jointly`.
     """
-    from scipy.special import nctdtrinc
-
     half = half_width(found)
     if half is None:
         return None
-    error = half / student_t(found.n, LEVEL)
-    quantile = student_t(found.n, 1 - (1 - LEVEL) / many)
-    return float(nctdtrinc(found.n - 1, 1 - power, quantile)) * error
+    return noncentrality(found.n, 1 - (1 - LEVEL) / many, power) * half / student_t(found.n, LEVEL)
+
+
+def noncentrality(n: int, level: float, power: float) -> float:
+    """The noncentrality with which t of n values is above Student's quantile with this probability."""
+    from scipy.special import nctdtrinc
+
+    return float(nctdtrinc(n - 1, 1 - power, student_t(n, level)))
 
 
 def draw_sentences(sentences: int, samples: int = SAMPLES) -> np.ndarray:
