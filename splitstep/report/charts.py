@@ -57,12 +57,18 @@ class Trail(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A named value, with its interval if it has one."""
+    """A named value, with its interval if it has one, and how far from zero it would be found by chance."""
 
     name: str
     value: float
     low: float | None = None
     high: float | None = None
+    band: float = 0.0
+
+
+def beside_zero(bar: Bar) -> bool:
+    """Whether the interval is on one side of zero."""
+    return bar.low is not None and bar.high is not None and not bar.low <= 0 <= bar.high
 
 
 class Chart:
@@ -134,6 +140,19 @@ class BarChart(Chart):
 
 
 @dataclass(frozen=True)
+class Forest(Chart):
+    """Values with intervals beside zero, one below the other; those whose interval includes zero are grey. `note` says
+    what the bands are."""
+
+    title: str
+    x: Axis
+    bars: Sequence[Bar]
+    reads: str = ""
+    name: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class HeatMap(Chart):
     """A matrix of figures: the stronger the colour, the larger; negative ones have another colour."""
 
@@ -148,7 +167,7 @@ class HeatMap(Chart):
     strongest: float | None = None  # the figure of the strongest colour, if it is not the largest of this map
 
 
-PlainChart = LineChart | PointChart | TrailChart | ComplexPlane | BarChart | HeatMap
+PlainChart = LineChart | PointChart | TrailChart | ComplexPlane | BarChart | Forest | HeatMap
 
 
 @dataclass(frozen=True)
@@ -294,8 +313,9 @@ def extent(chart: PlainChart) -> tuple[list[float], list[float]]:
             return [one.x for one in chart.points], [y for y in ends if y is not None]
         case TrailChart():
             return [x for one in chart.trails for x in one.x], [y for one in chart.trails for y in one.y]
-        case BarChart():
-            return [x for bar in chart.bars for x in (0.0, bar.value, bar.low, bar.high) if x is not None], []
+        case BarChart() | Forest():
+            ends = (x for bar in chart.bars for x in (0.0, bar.value, bar.low, bar.high, bar.band, -bar.band))
+            return [x for x in ends if x is not None], []
         case HeatMap():
             return [abs(value) for row in chart.values for value in row], []
         case ComplexPlane():

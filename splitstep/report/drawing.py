@@ -191,7 +191,9 @@ def named_figures(chart: PlainChart) -> tuple[Sequence[str], Iterable[Sequence[V
             rows = [(one.value, *row) for one in trails for row in zip(one.names, one.x, one.y, strict=True)]
             return (colour.title or "value", "name", x.title or "x", y.title or "y"), rows
         case kinds.BarChart(_, x, bars):
-            return ("name", x.title or "value", "low", "high"), bars
+            return ("name", x.title or "value", "low", "high"), (bar[:4] for bar in bars)
+        case kinds.Forest(_, x, bars):
+            return ("name", x.title or "value", "low", "high", "band"), bars
         case kinds.HeatMap(_, x, y, columns, names, values):
             own = [
                 (row, *one) for row, line in zip(names, values, strict=True) for one in zip(columns, line, strict=True)

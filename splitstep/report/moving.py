@@ -121,7 +121,7 @@ def fitted(chart: PlainChart, xs: list[float], ys: list[float]) -> PlainChart:
     match chart:
         case kinds.LineChart() | kinds.PointChart() | kinds.TrailChart():
             return replace(chart, x=wide(chart.x, xs), y=wide(chart.y, ys))
-        case kinds.BarChart():
+        case kinds.BarChart() | kinds.Forest():
             return replace(chart, x=wide(replace(chart.x, log=False), xs))
         case kinds.HeatMap():
             return replace(chart, strongest=chart.strongest or max(xs, default=None))

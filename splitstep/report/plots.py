@@ -318,15 +318,43 @@ def _bars(chart: kinds.BarChart) -> Plot:
         left, right = sorted((along.at(0.0), along.at(bar.value)))
         place = f'x="{number(left)}" y="{number(middle - half)}" width="{number(right - left)}"'
         svg.append(f'<rect class="bar" style="{colour(0)}" {place} height="{number(2 * half)}"/>')
-        dots.append(f'<span class="named" style="top:{100 * (i + 0.08) / rows:.2f}%">{escape(bar.name)}</span>')
-        if bar.low is not None and bar.high is not None:
-            low, high = along.at(bar.low), along.at(bar.high)
-            where = f"left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%;top:{100 * middle:.2f}%"
-            dots.append(f'<i class="whisker across" style="{where}"></i>')
+        dots += [named(bar, (i + 0.08) / rows), *whisker(bar, along, middle)]
         text = f"{chart.x.form.format(bar.value)}{interval(bar.low, bar.high, chart.x.form)}"
         tips.append(Tip(along.at(bar.value), middle, subtitle(bar.name, chart.reads), [(0, text)]))
     height = f"{3 * rows + 0.5}rem"
     return Plot(chart.title, chart.name, marks(along), [], (chart.x.title, ""), svg, dots, tips, (), height=height)
+
+
+def named(bar: kinds.Bar, top: float) -> str:
+    return f'<span class="named" style="top:{100 * top:.2f}%">{escape(bar.name)}</span>'
+
+
+def whisker(bar: kinds.Bar, along: Scale, middle: float) -> list[str]:
+    """The interval of a bar, if it has one."""
+    if bar.low is None or bar.high is None:
+        return []
+    low, high = along.at(bar.low), along.at(bar.high)
+    where = f"left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%;top:{100 * middle:.2f}%"
+    return [f'<i class="whisker across" style="{where}"></i>']
+
+
+@plotted.register
+def _forest(chart: kinds.Forest) -> Plot:
+    chart = replace(chart, bars=[one for one in chart.bars if finite(*one[1:])])
+    along, rows, form = scale(replace(chart.x, log=False), extent(chart)[0]), max(len(chart.bars), 1), chart.x.form
+    svg, dots, tips = [f'<path class="level" d="M{number(along.at(0.0))} 0V{SIZE}"/>'], list[str](), list[Tip]()
+    for i, bar in enumerate(chart.bars):
+        middle, about = (i + 0.7) / rows, [(0, f"{form.format(bar.value)}{interval(bar.low, bar.high, form)}")]
+        if bar.band:
+            left, right = along.at(-bar.band), along.at(bar.band)
+            place = f'x="{number(left)}" y="{number(i / rows)}" width="{number(right - left)}"'
+            svg.append(f'<rect class="band" style="{colour(MUTED)}" {place} height="{number(1 / rows)}"/>')
+            about.append((MUTED, f"by chance up to {form.replace('+', '').format(bar.band)}"))
+        point = dot(along.at(bar.value), middle, 0 if kinds.beside_zero(bar) else MUTED)
+        dots += [named(bar, (i + 0.06) / rows), *whisker(bar, along, middle), point]
+        tips.append(Tip(along.at(bar.value), middle, subtitle(bar.name, chart.reads), about))
+    titles, height = (chart.x.title, ""), f"{2.6 * rows + 0.5}rem"
+    return Plot(chart.title, chart.name, marks(along), [], titles, svg, dots, tips, (), height=height, note=chart.note)
 
 
 @plotted.register

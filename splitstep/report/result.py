@@ -130,6 +130,18 @@ def _bars(chart: kinds.BarChart, on: Any) -> None:
 
 
 @drawn_on.register
+def _forest(chart: kinds.Forest, on: Any) -> None:
+    for row, bar in enumerate(chart.bars):
+        on.fill_betweenx([row - 0.5, row + 0.5], -bar.band, bar.band, color="grey", alpha=0.2, linewidth=0)
+        below, above = (0.0 if end is None else abs(end - bar.value) for end in (bar.low, bar.high))
+        on.errorbar([bar.value], [row], xerr=[[below], [above]], fmt="o", capsize=3, color="C0")
+    on.axvline(0.0, color="grey", linewidth=0.8)
+    on.set_yticks(range(len(chart.bars)), [bar.name for bar in chart.bars])
+    on.invert_yaxis()
+    on.set(title=chart.title, xlabel=chart.x.title)
+
+
+@drawn_on.register
 def _heat(chart: kinds.HeatMap, on: Any) -> None:
     on.figure.colorbar(on.imshow(chart.values, aspect="auto"), ax=on)
     on.set(title=chart.title, xlabel=chart.x, ylabel=chart.y)

@@ -19,6 +19,7 @@ from splitstep.report.charts import (
     Chart,
     ComplexPlane,
     Explained,
+    Forest,
     HeatMap,
     Line,
     LineChart,
@@ -48,6 +49,9 @@ CHARTS: dict[str, Chart] = {
     "points": PointChart("Cost", Axis("FLOPs", "{:,.0f}"), Axis("y", "{:.2%}"), [Point("a", 10, 0.5, 0.4, 0.6)]),
     "plane": ComplexPlane("Eigenvalues", [("a", [1j, 2 + 0j, -1 - 1j])]),
     "bars": BarChart("Bars", Axis("y"), [Bar("a", 2.0, 1.5, 2.5), Bar("b", -1.0)]),
+    "forest": Forest(
+        "Arms", Axis("lead", "{:+.2f}"), [Bar("a", 0.2, 0.1, 0.3, 0.1), Bar("b", -0.1), Bar(HOSTILE, 0, -1, 1)]
+    ),
     "heat": HeatMap("Heat", "column", "row", ["x", "y"], ["1", "2", "3"], [[1.0, -2.0], [0.0, math.nan], [0.5, 2.0]]),
     "trails": TrailChart("Plane", STEP, Axis("y"), Axis("t"), [Trail(1.0, ["1", "2"], [0.0, 1.0], [1.0, math.nan])]),
     "several": SmallMultiples("All", [LineChart(name, STEP, LOSS, [LINE]) for name in ("one", "two")]),
@@ -209,6 +213,7 @@ def test_what_is_not_a_number_is_left_out(bad: float) -> None:
     shown: list[Chart] = [
         PointChart("points", Axis(), Axis(), points),
         BarChart("bars", Axis(), [Bar("a", 1.0), Bar("b", bad)]),
+        Forest("forest", Axis(), [Bar("a", 1.0), Bar("b", bad), Bar("c", 1.0, 0.5, bad), Bar("d", 1.0, band=bad)]),
         ComplexPlane("plane", [("a", [1 + 1j, complex(bad, 0.0)])]),
     ]
     for chart in shown:
